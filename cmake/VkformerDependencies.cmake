@@ -1,0 +1,23 @@
+# What the library needs. Included by the build and, for a static library, by the installed package, so the two cannot differ.
+# The Vulkan loader is not here: it is opened at run time or passed in by the application.
+include(CMakeFindDependencyMacro)
+
+find_dependency(VulkanHeaders CONFIG)
+find_dependency(Threads)
+find_dependency(nlohmann_json)
+find_dependency(PkgConfig)
+
+# Packages without a CMake config of their own; every name becomes an imported target PkgConfig::<NAME>.
+function(vkformer_pkg_config name module debian_package)
+    if(TARGET PkgConfig::${name})
+        return()
+    endif()
+    pkg_check_modules(${name} QUIET IMPORTED_TARGET GLOBAL ${module})
+    if(NOT ${name}_FOUND)
+        message(FATAL_ERROR "vkformer: pkg-config finds no ${module}. On Debian: apt-get install ${debian_package}")
+    endif()
+endfunction()
+
+vkformer_pkg_config(VKFORMER_SENTENCEPIECE sentencepiece libsentencepiece-dev)
+vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)
+vkformer_pkg_config(VKFORMER_BLAS openblas libopenblas-dev)

@@ -1,0 +1,22 @@
+add_library(vkformer_warnings INTERFACE)
+
+target_compile_options(vkformer_warnings INTERFACE
+    $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+        -Wnon-virtual-dtor -Woverloaded-virtual -Wnull-dereference -Wundef -Wimplicit-fallthrough>
+    # g++ warns of every omitted field of a designated initialiser; omitted fields are the point of our option structs.
+    $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wno-missing-field-initializers>
+    $<$<CXX_COMPILER_ID:MSVC>:/W4>
+)
+if(VKFORMER_WERROR)
+    target_compile_options(vkformer_warnings INTERFACE
+        $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Werror>
+        $<$<CXX_COMPILER_ID:MSVC>:/WX>
+    )
+endif()
+
+# Instrumentation reaches every object and every program of this build through the same target.
+if(VKFORMER_SANITIZE)
+    target_compile_options(vkformer_warnings INTERFACE
+        -fsanitize=${VKFORMER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(vkformer_warnings INTERFACE -fsanitize=${VKFORMER_SANITIZE})
+endif()
