@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/result.hpp"
+
+namespace vkformer {
+
+std::string_view to_string(ErrorCode code) noexcept {
+    switch (code) {
+    case ErrorCode::InvalidArgument: return "invalid_argument";
+    case ErrorCode::ShapeMismatch: return "shape_mismatch";
+    case ErrorCode::UnsupportedDtype: return "unsupported_dtype";
+    case ErrorCode::UnsupportedConfig: return "unsupported_config";
+    case ErrorCode::FileNotFound: return "file_not_found";
+    case ErrorCode::CorruptFile: return "corrupt_file";
+    case ErrorCode::MissingTensor: return "missing_tensor";
+    case ErrorCode::NoVulkanLoader: return "no_vulkan_loader";
+    case ErrorCode::NoDevice: return "no_device";
+    case ErrorCode::MissingFeature: return "missing_feature";
+    case ErrorCode::OutOfHostMemory: return "out_of_host_memory";
+    case ErrorCode::OutOfDeviceMemory: return "out_of_device_memory";
+    case ErrorCode::DeviceLost: return "device_lost";
+    case ErrorCode::Vulkan: return "vulkan";
+    }
+    return "unknown";
+}
+
+}  // namespace vkformer
