@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/// The functions that build a graph. Each checks its operands, infers the result's shape and appends one node (or, where it
+/// says so, a few). A mistake is an Error that names the op, the operand and both shapes; the graph is then unchanged.
+/// Common errors: ShapeMismatch, UnsupportedDtype, InvalidArgument. Thread-safe on distinct graphs.
+/// "float" below is f32 or f16, one and the same for all operands of an op; sums are always formed in f32.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.hpp"
+
+namespace vkformer::graph {
+
+// ---- embeddings -----------------------------------------------------------------------------------------------------
+
+/// y[…, i] = scale · table[tokens[…], i]. tokens i32 [… ≤ 3 dims], table float [vocab, dim] → float [… , dim].
+/// A token outside 0 … vocab−1 gives a row of NaN. Scale √dim: Vaswani et al. 2017, section 3.4.
+Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale = 1);
+
+/// y[b, i, :] = x[b, i, :] + table[starts[b] + i, :]. x float [batch, len, dim], table f32 [positions, dim],
+/// starts i32 [batch] (absent: 0). A position outside the table gives a row of NaN. Serves learned tables and sinusoids.
+Result<Value> positional_embedding(Graph& graph, Value x, Value table, Value starts = {});
+
+enum class SinusoidLayout : std::uint8_t {
+    interleaved,  ///< sin, cos, sin, cos, …: Vaswani et al. 2017, section 3.5
+    halves,       ///< all sines, then all cosines, the same angles: Marian and Hugging Face's MarianMT
+};
+
+/// The table of sinusoidal positions, f32 [positions, dim]: angle(p, k) = p / 10000^(2k/dim), computed in double precision.
+/// A table and no shader arithmetic: Vulkan bounds the error of sin() by 2^-11 absolute, and only within ±π.
+TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, SinusoidLayout layout);
+
+// ---- products, elementwise, norms -----------------------------------------------------------------------------------
+
+/// y = x · weightᵀ + bias. x float [… , in], weight float [out, in], bias float [out] (absent: 0) → [… , out] of
+/// dtype `result` (f32 or x's). The passes fuse a following activation and add into the node.
+Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::optional<DType> result = {});
+
+/// y = f(x), elementwise, any shape. ReLU: max(x, 0), NaN stays NaN. gelu_erf: x·Φ(x); gelu_tanh: its tanh approximation
+/// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian.
+Result<Value> activate(Graph& graph, Value x, Activation activation);
+
+/// y = a + b, elementwise, equal shapes and dtypes.
+Result<Value> add(Graph& graph, Value a, Value b);
+
+/// y = gain · (x − mean(x)) / sqrt(var(x) + eps) + bias over the last dimension, biased variance (Ba et al. 2016).
+/// x float [… , dim], gain and bias float [dim] (bias may be absent). The passes fuse a preceding add into the node.
+Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float eps);
+
+// ---- attention ------------------------------------------------------------------------------------------------------
+// query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
+// value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and
+// head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256.
+// The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
+
+/// scores = scale · query · keyᵀ: f32 [batch, heads, query_len, key_len].
+Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale);
+/// weights = softmax over the keys of (scores + mask): f32, the shape of scores.
+Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& mask = {});
+/// y = weights · value: float [batch, query_len, heads, value_dim] of value's dtype.
+Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
+
+/// The three above in one node with a one-pass softmax (Milakov and Gimelshein 2018); nothing of size query_len × key_len
+/// is stored. Same operands, same result. Formula: Vaswani et al. 2017, eq. 1.
+Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale);
+
+/// The same for query_len = 1 and a long cache: two nodes, one over slices of `split_keys` keys, one that combines them
+/// (Dao et al. 2023, "Flash-Decoding").
+Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
+                               std::uint32_t split_keys = 128);
+
+// ---- key/value cache ------------------------------------------------------------------------------------------------
+
+/// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype,
+/// starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
+Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
+
+/// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state [rows, capacity, heads, dim]; parents
+/// and lengths i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to kMaxBeams; rows a multiple of it).
+/// Positions at or above lengths[r] keep what they have. A parent outside its group leaves its row as it is.
+inline constexpr std::uint32_t kMaxBeams = 32;
+Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams);
+
+// ---- choosing tokens ------------------------------------------------------------------------------------------------
+
+/// y = x − log Σ exp(x) over the last dimension. x float [rows, vocab] → f32.
+Result<Value> log_softmax(Graph& graph, Value x);
+/// The index of the largest element of each row, the lowest on ties, NaN above everything. x f32 [rows, vocab] → i32 [rows].
+Result<Value> arg_max(Graph& graph, Value x);
+/// The k largest of each row in falling order, the lower index first on ties, NaN above everything. x f32 [rows, vocab],
+/// 1 ≤ k ≤ min(vocab, 128) → values f32 [rows, k], indices i32 [rows, k].
+struct TopKResult {
+    Value values, indices;
+};
+Result<TopKResult> top_k(Graph& graph, Value x, std::uint32_t k);
+
+/// What a generation forbids or forces, in the order of Hugging Face's processors.
+struct MaskLogitsOptions {
+    std::vector<std::int32_t> banned;  ///< never chosen
+    std::int32_t forced_first = -1;    ///< the only one allowed after the start token; −1: any
+    std::int32_t forced_last = -1;     ///< the only one allowed in the last step; −1: any
+    std::int32_t last_start = -1;      ///< value of `starts` in the last step
+};
+/// y = x with −∞ for what is forbidden, and 0 for a forced token with −∞ for all others.
+/// x f32 [rows, vocab], starts i32 [rows] (position of the step's input token).
+Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsOptions& options);
+
+/// Greedy choice of the next token, for rows of a batch. All are states but `next` (i32 [rows], from arg_max):
+/// tokens i32 [rows, 1] (becomes the next step's input), starts i32 [rows] (incremented), finished i32 [rows] (set when eos
+/// was chosen; a finished row emits pad), history i32 [capacity, rows] (history[starts] = the chosen token).
+struct GreedyStates {
+    Value tokens, starts, finished, history;
+};
+Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad);
+
+/// One step of beam search for `batch` sequences with `beams` rows each (rows = batch · beams), with the rules of Hugging
+/// Face generate (transformers 4.56). All are states but the two candidates.
+struct BeamStates {
+    Value tokens;          ///< i32 [rows, 1]: the next step's input
+    Value starts;          ///< i32 [rows]: its position; incremented
+    Value parents;         ///< i32 [rows]: the row each running hypothesis continues, for cache_reorder
+    Value running_scores;  ///< f32 [rows]: sums of log-probabilities; start with 0 for the first beam, −1e9 for the others
+    Value token_history;   ///< i32 [max_steps, rows]: token chosen at each step
+    Value parent_history;  ///< i32 [max_steps, rows]: row it continues
+    Value final_scores;    ///< f32 [rows]: of finished hypotheses, length-penalised, best first; start with −1e9
+    Value final_steps;     ///< i32 [rows]: number of tokens of that hypothesis; 0: none
+    Value final_rows;      ///< i32 [rows]: the row whose history precedes its last token
+    Value final_tokens;    ///< i32 [rows]: its last token
+    Value state;           ///< i32 [batch + 2]: per sequence 1 while an improvement is possible, then `done`, then `step`
+};
+struct BeamOptions {
+    std::uint32_t beams = 1;      ///< 1 to kMaxBeams
+    std::uint32_t max_steps = 1;  ///< tokens to generate at most
+    std::int32_t eos = 0;
+    float length_penalty = 1;
+    EarlyStopping early_stopping = EarlyStopping::heuristic;
+};
+/// candidate_scores f32 [rows, k], candidate_tokens i32 [rows, k]: the k ≥ 2·beams best log-probabilities of each row (k ≥
+/// min(2·beams, vocab)).
+Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tokens, const BeamStates& states,
+                       const BeamOptions& options);
+
+}  // namespace vkformer::graph

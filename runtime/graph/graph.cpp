@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "graph/graph.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+
+namespace vkformer::graph {
+namespace {
+
+/// "scope.name", with ".1", ".2", … where that name is taken.
+std::string unique_name(const std::string& scope, std::string_view name, auto&& is_taken) {
+    const std::string base = scope.empty() ? std::string(name) : scope + "." + std::string(name);
+    std::string candidate = base;
+    for (int i = 1; is_taken(candidate); ++i) candidate = base + "." + std::to_string(i);
+    return candidate;
+}
+
+}  // namespace
+
+Result<Value> Graph::add_tensor(Tensor tensor) {
+    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f16 && tensor.dtype != DType::i32)
+        return Error{ErrorCode::UnsupportedDtype,
+                     tensor.name + ": a graph computes in f32, f16 and i32, not " + std::string(to_string(tensor.dtype))};
+    const auto count = tensor.shape.checked_element_count();
+    if (!count || *count == 0 || *count > kMaxElements)
+        return Error{ErrorCode::InvalidArgument, tensor.name + ": shape " + to_string(tensor.shape) +
+                                                     " must have 1 to " + std::to_string(kMaxElements) + " elements"};
+    const Value value{static_cast<std::uint32_t>(tensors_.size())};
+    tensors_.push_back(std::move(tensor));
+    return value;
+}
+
+Result<Value> Graph::input(std::string name, DType dtype, Shape shape) {
+    if (find(name)) return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + name};
+    return add_tensor({.name = std::move(name), .dtype = dtype, .shape = shape, .kind = TensorKind::input});
+}
+
+Result<Value> Graph::state(std::string name, DType dtype, Shape shape) {
+    if (find(name)) return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + name};
+    return add_tensor(
+        {.name = std::move(name), .dtype = dtype, .shape = shape, .kind = TensorKind::state, .is_output = true});
+}
+
+Result<Value> Graph::weight(std::string name, TensorData data, DType stored_as) {
+    if (const auto known = find(name)) {
+        if (tensor(*known).kind == TensorKind::weight && tensor(*known).dtype == stored_as) return *known;
+        return Error{ErrorCode::InvalidArgument, "the graph already has another tensor named " + name};
+    }
+    const auto count = data.shape.checked_element_count();
+    if (!count || *count > kMaxElements || *count * element_bytes(data.dtype) != data.bytes.size())
+        return Error{ErrorCode::InvalidArgument, name + ": " + std::to_string(data.bytes.size()) +
+                                                     " bytes do not fit the shape " + to_string(data.shape)};
+    if (is_float(data.dtype) != is_float(stored_as))
+        return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(data.dtype)) + " as " +
+                                                      std::string(to_string(stored_as))};
+    const Shape shape = data.shape;
+    return add_tensor({.name = std::move(name),
+                       .dtype = stored_as,
+                       .shape = shape,
+                       .kind = TensorKind::weight,
+                       .data = std::move(data)});
+}
+
+Result<Value> Graph::reshape(Value value, Shape shape) {
+    const Tensor& source = tensor(value);
+    if (shape.checked_element_count() != source.shape.element_count())
+        return Error{ErrorCode::ShapeMismatch,
+                     "reshape: " + source.name + " has shape " + to_string(source.shape) + ", not as many elements as " +
+                         to_string(shape)};
+    Tensor view{.name = source.name, .dtype = source.dtype, .shape = shape, .kind = source.kind};
+    view.alias_of = storage(value);
+    return add_tensor(std::move(view));
+}
+
+void Graph::mark_output(Value value) { tensor(storage(value)).is_output = true; }
+
+std::optional<Value> Graph::find(std::string_view name) const {
+    const auto found = std::ranges::find_if(tensors_, [&](const Tensor& t) { return !t.alias_of && t.name == name; });
+    if (found == tensors_.end()) return std::nullopt;
+    return Value{static_cast<std::uint32_t>(found - tensors_.begin())};
+}
+
+Result<Value> Graph::activation(std::string_view op, DType dtype, Shape shape) {
+    Tensor tensor{.dtype = dtype, .shape = shape, .kind = TensorKind::activation};
+    tensor.name = unique_name(scope_, op, [&](const std::string& name) { return find(name).has_value(); });
+    return add_tensor(std::move(tensor));
+}
+
+void Graph::add_node(Op op) {
+    std::string name = unique_name(scope_, op_name(op), [&](const std::string& candidate) {
+        return std::ranges::any_of(nodes_, [&](const Node& node) { return node.name == candidate; });
+    });
+    nodes_.push_back({std::move(op), std::move(name)});
+}
+
+}  // namespace vkformer::graph

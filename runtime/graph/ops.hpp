@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+/// The operations of a graph: what each reads and writes, and its attributes. No arithmetic lives here.
+/// The builders that make them (and say shapes and formulas) are in graph/builders.hpp.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <variant>
+
+namespace vkformer::graph {
+
+/// Names a tensor of one Graph. A default-constructed Value is absent: an optional operand that was not given.
+struct Value {
+    static constexpr std::uint32_t kAbsent = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t id = kAbsent;
+
+    explicit operator bool() const noexcept { return id != kAbsent; }
+    friend bool operator==(Value, Value) = default;
+};
+
+enum class Access : std::uint8_t { read, write, read_write };
+
+enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu };
+
+/// Which keys a query sees. Query i of sequence b stands at position p = starts[b] + i, key j at position j.
+struct AttentionMask {
+    bool causal = false;       ///< only keys j ≤ p
+    std::uint32_t window = 0;  ///< only keys with |p − j| < window; 0: no window
+    Value key_lengths;         ///< i32 [batch], optional: only keys j < key_lengths[b]
+    Value starts;              ///< i32 [batch], optional: position of the first query; absent: 0
+    Value additive;            ///< f32 [batch or 1, heads or 1, query_len or 1, key_len], optional: added to the scores
+};
+
+// Every op lists its operands by name and access through `operands(self, visit)`, for values that may be absent too.
+
+struct Embedding {
+    static constexpr std::string_view kName = "embedding";
+    Value tokens, table, y;
+    float scale = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("tokens", self.tokens, Access::read);
+        visit("table", self.table, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct PositionalEmbedding {
+    static constexpr std::string_view kName = "positional_embedding";
+    Value x, table, starts, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("table", self.table, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct Linear {
+    static constexpr std::string_view kName = "linear";
+    Value x, weight, bias, residual, y;
+    Activation activation = Activation::none;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("weight", self.weight, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("residual", self.residual, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct Activate {
+    static constexpr std::string_view kName = "activate";
+    Value x, y;
+    Activation activation = Activation::none;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct Add {
+    static constexpr std::string_view kName = "add";
+    Value a, b, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("a", self.a, Access::read);
+        visit("b", self.b, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct LayerNorm {
+    static constexpr std::string_view kName = "layer_norm";
+    Value x, residual, gain, bias, sum, y;
+    float eps = 1e-5f;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("residual", self.residual, Access::read);
+        visit("gain", self.gain, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("sum", self.sum, Access::write);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct AttentionScores {
+    static constexpr std::string_view kName = "attention_scores";
+    Value query, key, scores;
+    float scale = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("query", self.query, Access::read);
+        visit("key", self.key, Access::read);
+        visit("scores", self.scores, Access::write);
+    }
+};
+
+struct MaskedSoftmax {
+    static constexpr std::string_view kName = "masked_softmax";
+    Value scores, weights;
+    AttentionMask mask;
+    static void operands(auto& self, auto&& visit) {
+        visit("scores", self.scores, Access::read);
+        visit("key_lengths", self.mask.key_lengths, Access::read);
+        visit("starts", self.mask.starts, Access::read);
+        visit("additive", self.mask.additive, Access::read);
+        visit("weights", self.weights, Access::write);
+    }
+};
+
+struct WeightedSum {
+    static constexpr std::string_view kName = "weighted_sum";
+    Value weights, value, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("weights", self.weights, Access::read);
+        visit("value", self.value, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct Attention {
+    static constexpr std::string_view kName = "attention";
+    Value query, key, value, y;
+    AttentionMask mask;
+    float scale = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("query", self.query, Access::read);
+        visit("key", self.key, Access::read);
+        visit("value", self.value, Access::read);
+        visit("key_lengths", self.mask.key_lengths, Access::read);
+        visit("starts", self.mask.starts, Access::read);
+        visit("additive", self.mask.additive, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// One query per sequence against a slice of the keys; `partial` keeps what AttentionCombine needs.
+struct DecodeAttention {
+    static constexpr std::string_view kName = "decode_attention";
+    Value query, key, value, partial;
+    AttentionMask mask;
+    float scale = 1;
+    std::uint32_t split_keys = 0;  ///< keys per split
+    static void operands(auto& self, auto&& visit) {
+        visit("query", self.query, Access::read);
+        visit("key", self.key, Access::read);
+        visit("value", self.value, Access::read);
+        visit("key_lengths", self.mask.key_lengths, Access::read);
+        visit("starts", self.mask.starts, Access::read);
+        visit("additive", self.mask.additive, Access::read);
+        visit("partial", self.partial, Access::write);
+    }
+};
+
+struct AttentionCombine {
+    static constexpr std::string_view kName = "attention_combine";
+    Value partial, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("partial", self.partial, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct CacheAppend {
+    static constexpr std::string_view kName = "cache_append";
+    Value x, starts, cache;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("cache", self.cache, Access::read_write);
+    }
+};
+
+struct CacheReorder {
+    static constexpr std::string_view kName = "cache_reorder";
+    Value parents, lengths, cache;
+    std::uint32_t beams = 1;  ///< rows per group; a row's parent is in its own group
+    static void operands(auto& self, auto&& visit) {
+        visit("parents", self.parents, Access::read);
+        visit("lengths", self.lengths, Access::read);
+        visit("cache", self.cache, Access::read_write);
+    }
+};
+
+struct LogSoftmax {
+    static constexpr std::string_view kName = "log_softmax";
+    Value x, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct ArgMax {
+    static constexpr std::string_view kName = "arg_max";
+    Value x, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct TopK {
+    static constexpr std::string_view kName = "top_k";
+    Value x, values, indices;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("values", self.values, Access::write);
+        visit("indices", self.indices, Access::write);
+    }
+};
+
+/// What generation forbids and forces; token −1: nothing.
+struct MaskLogits {
+    static constexpr std::string_view kName = "mask_logits";
+    Value x, starts, banned, y;
+    std::int32_t forced_first = -1;   ///< the only token allowed where starts[row] == 0
+    std::int32_t forced_last = -1;    ///< the only token allowed where starts[row] == last_start
+    std::int32_t last_start = -1;     ///< start of the last step before the length limit
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("banned", self.banned, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+struct GreedyStep {
+    static constexpr std::string_view kName = "greedy_step";
+    Value next, tokens, starts, finished, history;
+    std::int32_t eos = 0, pad = 0;
+    static void operands(auto& self, auto&& visit) {
+        visit("next", self.next, Access::read);
+        visit("tokens", self.tokens, Access::read_write);
+        visit("starts", self.starts, Access::read_write);
+        visit("finished", self.finished, Access::read_write);
+        visit("history", self.history, Access::read_write);
+    }
+};
+
+/// Hugging Face's rule: stop when `beams` hypotheses are finished (always), when no running one looks better (heuristic),
+/// or only when none can become better (never).
+enum class EarlyStopping : std::uint8_t { heuristic, always, never };
+
+struct BeamStep {
+    static constexpr std::string_view kName = "beam_step";
+    Value candidate_scores, candidate_tokens;                         // from top_k over each row
+    Value tokens, starts, parents;                                    // the next step's input
+    Value running_scores, token_history, parent_history;              // running hypotheses
+    Value final_scores, final_steps, final_rows, final_tokens;        // finished hypotheses
+    Value state;                                                      // per sequence and global flags
+    std::uint32_t beams = 1;
+    std::uint32_t max_steps = 0;
+    std::int32_t eos = 0;
+    float length_penalty = 1;
+    EarlyStopping early_stopping = EarlyStopping::heuristic;
+    static void operands(auto& self, auto&& visit) {
+        visit("candidate_scores", self.candidate_scores, Access::read);
+        visit("candidate_tokens", self.candidate_tokens, Access::read);
+        visit("tokens", self.tokens, Access::read_write);
+        visit("starts", self.starts, Access::read_write);
+        visit("parents", self.parents, Access::read_write);
+        visit("running_scores", self.running_scores, Access::read_write);
+        visit("token_history", self.token_history, Access::read_write);
+        visit("parent_history", self.parent_history, Access::read_write);
+        visit("final_scores", self.final_scores, Access::read_write);
+        visit("final_steps", self.final_steps, Access::read_write);
+        visit("final_rows", self.final_rows, Access::read_write);
+        visit("final_tokens", self.final_tokens, Access::read_write);
+        visit("state", self.state, Access::read_write);
+    }
+};
+
+using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, LayerNorm, AttentionScores, MaskedSoftmax,
+                        WeightedSum, Attention, DecodeAttention, AttentionCombine, CacheAppend, CacheReorder, LogSoftmax,
+                        ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
+
+inline std::string_view op_name(const Op& op) noexcept {
+    return std::visit([](const auto& o) { return o.kName; }, op);
+}
+
+/// Calls visit(name, value, access) for every operand that is present.
+void for_each_operand(const Op& op, auto&& visit) {
+    std::visit(
+        [&](const auto& o) {
+            o.operands(o, [&](std::string_view name, Value value, Access access) {
+                if (value) visit(name, value, access);
+            });
+        },
+        op);
+}
+
+/// As above with Value&, so that a pass can replace operands.
+void for_each_operand(Op& op, auto&& visit) {
+    std::visit(
+        [&](auto& o) {
+            o.operands(o, [&](std::string_view name, Value& value, Access access) {
+                if (value) visit(name, value, access);
+            });
+        },
+        op);
+}
+
+}  // namespace vkformer::graph

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/// What the backends have in common: a plan becomes a Program, which is run again and again.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "graph/plan.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::graph {
+
+/// Tensors that several programs of one backend share, by name: the weights of a model, or the states of a session. A tensor
+/// is made by the first program that names it; the next ones must agree on its dtype and shape. Made by Backend::make_store.
+class TensorStore {
+public:
+    virtual ~TensorStore() = default;
+};
+
+/// A plan made ready to run on one device. Not thread-safe.
+class Program {
+public:
+    virtual ~Program() = default;
+
+    /// Host → tensor, the whole tensor at once: inputs and states; also any tensor for tests. Float tensors take floats
+    /// (rounded to nearest even where stored as f16), i32 tensors integers. Waits for submitted runs. Errors:
+    /// ShapeMismatch (element count), UnsupportedDtype (floats for an i32 tensor or the other way round).
+    virtual Result<void> write(Value tensor, std::span<const float> values) = 0;
+    virtual Result<void> write(Value tensor, std::span<const std::int32_t> values) = 0;
+
+    /// Tensor → host: outputs and states. Waits for submitted runs. Errors as for write, and InvalidArgument for a tensor
+    /// that is no output: its memory may have been used again.
+    virtual Result<void> read(Value tensor, std::span<float> values) = 0;
+    virtual Result<void> read(Value tensor, std::span<double> values) = 0;
+    virtual Result<void> read(Value tensor, std::span<std::int32_t> values) = 0;
+
+    /// Starts `times` runs, one after the other, and returns. Later runs see what earlier ones left in the states.
+    virtual Result<void> submit(std::uint32_t times = 1) = 0;
+    /// Returns when all submitted runs are done. Errors: DeviceLost and what the runs met.
+    virtual Result<void> wait() = 0;
+
+    virtual const Plan& plan() const noexcept = 0;
+};
+
+class Backend {
+public:
+    virtual ~Backend() = default;
+
+    /// "llvmpipe (LLVM 15.0.6, 256 bits)", "CPU (float)"
+    virtual std::string name() const = 0;
+    virtual std::shared_ptr<TensorStore> make_store() = 0;
+    /// Weights that the store lacks are copied into it. Both stores must come from this backend; they outlive the program.
+    virtual Result<std::unique_ptr<Program>> compile(Plan plan, std::shared_ptr<TensorStore> weights,
+                                                     std::shared_ptr<TensorStore> states) = 0;
+};
+
+}  // namespace vkformer::graph
