@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/kernels/kernel.hpp"
+
+#include <algorithm>
+
+namespace vkformer::vulkan {
+
+std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
+    std::string name(shader);
+    if (dtype == DType::f16) return name + (device.storage16 ? "_f16" : "_f16_words");
+    return name + "_f32";
+}
+
+Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device) {
+    const std::uint64_t widest = device.max_workgroup_count[0];
+    const std::uint64_t rows = (count + widest - 1) / widest;
+    if (rows > device.max_workgroup_count[1])
+        return Error{ErrorCode::MissingFeature, "the work needs " + std::to_string(count) + " workgroups; device \"" +
+                                                    device.name + "\" allows " + std::to_string(widest) + " × " +
+                                                    std::to_string(device.max_workgroup_count[1])};
+    const std::uint64_t columns = (count + rows - 1) / rows;
+    return std::array{static_cast<std::uint32_t>(columns), static_cast<std::uint32_t>(rows), 1u};
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/// What a kernel tells the recorder: which shader, with which constants, on which tensors, how many workgroups.
+/// A kernel decides; it computes nothing and calls no Vulkan function.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "graph/graph.hpp"
+#include "vkformer/result.hpp"
+#include "vulkan/capabilities.hpp"
+
+namespace vkformer::vulkan {
+
+struct KernelContext {
+    const graph::Graph& graph;
+    const Capabilities& device;
+};
+
+/// Up to 128 bytes (what every Vulkan device has) of push constants.
+class PushConstants {
+public:
+    template <class T>
+    void set(const T& values) {
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 128 && sizeof(T) % 4 == 0);
+        std::memcpy(bytes_.data(), &values, sizeof(T));
+        size_ = sizeof(T);
+    }
+    std::span<const std::byte> bytes() const noexcept { return {bytes_.data(), size_}; }
+
+private:
+    std::array<std::byte, 128> bytes_{};
+    std::size_t size_ = 0;
+};
+
+struct Dispatch {
+    std::string shader;                    ///< a name of shaders/manifest.json
+    std::vector<graph::Value> bindings;    ///< tensor at binding i of set 0; an absent operand is given as another tensor
+    std::vector<std::uint32_t> constants;  ///< specialization constant i
+    PushConstants push;
+    std::array<std::uint32_t, 3> groups{1, 1, 1};
+};
+
+/// The manifest's name of the variant of `shader` for tensors stored as `dtype`: "layer_norm_f16" or, where the device has
+/// no 16-bit storage, "layer_norm_f16_words".
+std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device);
+
+/// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
+inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
+
+/// A grid of at least `count` workgroups folded into x and y (shaders: lib/grid.glsl).
+/// Errors: MissingFeature where the device does not allow as many.
+Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device);
+
+}  // namespace vkformer::vulkan

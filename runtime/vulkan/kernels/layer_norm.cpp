@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "core/try.hpp"
+#include "interface/layer_norm.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::LayerNormPush) == 12);
+
+Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context) {
+    const Shape& shape = context.graph.shape(op.x);
+    constexpr std::uint32_t kWorkgroup = 128;  // half of the rows that models have fit into four passes of it
+    VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
+    Dispatch dispatch{
+        .shader = variant_for("layer_norm", context.graph.dtype(op.x), context.device),
+        .bindings = {op.x, or_else(op.residual, op.x), op.gain, or_else(op.bias, op.gain), or_else(op.sum, op.y), op.y},
+        .constants = {kWorkgroup, op.residual ? 1u : 0u, op.bias ? 1u : 0u, op.sum ? 1u : 0u},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::LayerNormPush{
+        .rows = static_cast<std::uint32_t>(shape.row_count()),
+        .width = static_cast<std::uint32_t>(shape.back()),
+        .eps = op.eps,
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_LAYER_NORM_H
+#define VKFORMER_SHADERS_LAYER_NORM_H
+#include "types.h"
+SHARED_BEGIN
+const uint kLayerNormX = 0, kLayerNormResidual = 1, kLayerNormGain = 2, kLayerNormBias = 3, kLayerNormSum = 4,
+           kLayerNormY = 5;
+// Specialization constants, 1 where the operand is present; an absent operand's binding is not touched.
+const uint kLayerNormHasResidual = 1, kLayerNormHasBias = 2, kLayerNormHasSum = 3;
+struct LayerNormPush {
+    uint rows;
+    uint width;  // elements per row
+    float eps;   // added to the variance
+};
+SHARED_END
+#endif
