@@ -56,6 +56,7 @@ struct PositionalEmbedding {
     }
 };
 
+/// y = activation(x · weightᵀ + bias) + residual
 struct Linear {
     static constexpr std::string_view kName = "linear";
     Value x, weight, bias, residual, y;
@@ -89,6 +90,7 @@ struct Add {
     }
 };
 
+/// sum = x + residual, y = its norm; residual is optional, and so is sum, for later nodes that need it.
 struct LayerNorm {
     static constexpr std::string_view kName = "layer_norm";
     Value x, residual, gain, bias, sum, y;
@@ -153,7 +155,9 @@ struct Attention {
     }
 };
 
-/// One query per sequence against a slice of the keys; `partial` keeps what AttentionCombine needs.
+/// One query per sequence against a slice of the keys; `partial` keeps what AttentionCombine needs: f32 [batch, heads,
+/// splits, value_dim + 2], per split the value_dim sums Σ exp(s − m) · value, then m, the largest score s of the split, then
+/// Σ exp(s − m). A split without a key that the query sees has zeros and m = −∞.
 struct DecodeAttention {
     static constexpr std::string_view kName = "decode_attention";
     Value query, key, value, partial;

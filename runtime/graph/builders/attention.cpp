@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+#include "graph/builders.hpp"
+#include "graph/builders/check.hpp"
+
+namespace vkformer::graph {
+namespace {
+
+constexpr std::uint64_t kMaxHeadDim = 256;
+constexpr std::string_view kQueryLayout = "[batch, query_len, heads, head_dim]";
+constexpr std::string_view kKeyLayout = "[batch, key_len, kv_heads, head_dim]";
+constexpr std::string_view kValueLayout = "[batch, key_len, kv_heads, value_dim]";
+constexpr std::string_view kScoresLayout = "[batch, heads, query_len, key_len]";
+
+Result<void> check_grouped(const OperandCheck& check, std::uint64_t heads, std::uint64_t kv_heads) {
+    if (heads % kv_heads == 0) return {};
+    return check.error(ErrorCode::ShapeMismatch, "heads is " + std::to_string(heads) +
+                                                     ", expected a multiple of kv_heads, " + std::to_string(kv_heads));
+}
+
+Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Value query, Value key) {
+    VKFORMER_CHECK(check.floats("query", query));
+    VKFORMER_CHECK(check.rank("query", query, kQueryLayout));
+    VKFORMER_CHECK(check_like(check, graph, "key", key, "query", query));
+    VKFORMER_CHECK(check.rank("key", key, kKeyLayout));
+    const Shape& q = graph.shape(query);
+    const Shape& k = graph.shape(key);
+    VKFORMER_CHECK(check.shape("key", key, {k[0], k[1], k[2], q[3]}, "head_dim of query"));
+    VKFORMER_CHECK(check.shape("key", key, {q[0], k[1], k[2], k[3]}, "batch of query"));
+    VKFORMER_CHECK(check.range("head_dim", q[3], 1, kMaxHeadDim));
+    return check_grouped(check, q[2], k[2]);
+}
+
+Result<void> check_value(const OperandCheck& check, const Graph& graph, Value key, Value value) {
+    VKFORMER_CHECK(check_like(check, graph, "value", value, "key", key));
+    VKFORMER_CHECK(check.rank("value", value, kValueLayout));
+    const Shape& k = graph.shape(key);
+    const Shape& v = graph.shape(value);
+    VKFORMER_CHECK(check.shape("value", value, {k[0], k[1], k[2], v[3]}, "batch, key_len and kv_heads of key"));
+    return check.range("value_dim", v[3], 1, kMaxHeadDim);
+}
+
+/// `scores` is the shape of the scores that the mask is for.
+Result<void> check_mask(const OperandCheck& check, const Graph& graph, const AttentionMask& mask, const Shape& scores) {
+    for (const auto& [name, value] : {std::pair{"key_lengths", mask.key_lengths}, std::pair{"starts", mask.starts}}) {
+        if (!value) continue;
+        VKFORMER_CHECK(check.dtype(name, value, DType::i32));
+        VKFORMER_CHECK(check.shape(name, value, {scores[0]}, "batch"));
+    }
+    if (!mask.additive) return {};
+    VKFORMER_CHECK(check.dtype("additive mask", mask.additive, DType::f32));
+    VKFORMER_CHECK(check.rank("additive mask", mask.additive, kScoresLayout));
+    const Shape& found = graph.shape(mask.additive);
+    const auto expected = [&](std::size_t axis) { return found[axis] == 1 ? 1 : scores[axis]; };
+    return check.shape("additive mask", mask.additive, {expected(0), expected(1), expected(2), scores[3]},
+                       "batch, heads and query_len may also be 1");
+}
+
+/// Checks everything; returns the shape that the scores have or would have.
+Result<Shape> check_attention(const OperandCheck& check, const Graph& graph, Value query, Value key, Value value,
+                              const AttentionMask& mask) {
+    VKFORMER_CHECK(check_query_key(check, graph, query, key));
+    VKFORMER_CHECK(check_value(check, graph, key, value));
+    const Shape& q = graph.shape(query);
+    const Shape scores{q[0], q[2], q[1], graph.shape(key)[1]};
+    VKFORMER_CHECK(check_mask(check, graph, mask, scores));
+    return scores;
+}
+
+Shape attention_result(const Graph& graph, Value query, Value value) {
+    return graph.shape(query).with_back(graph.shape(value).back());
+}
+
+}  // namespace
+
+Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale) {
+    const OperandCheck check(graph, AttentionScores::kName);
+    VKFORMER_CHECK(check_query_key(check, graph, query, key));
+
+    const Shape& q = graph.shape(query);
+    const Shape shape{q[0], q[2], q[1], graph.shape(key)[1]};
+    VKFORMER_TRY(const Value scores, graph.activation(AttentionScores::kName, DType::f32, shape));
+    graph.add_node(AttentionScores{.query = query, .key = key, .scores = scores, .scale = scale});
+    return scores;
+}
+
+Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& mask) {
+    const OperandCheck check(graph, MaskedSoftmax::kName);
+    VKFORMER_CHECK(check.dtype("scores", scores, DType::f32));
+    VKFORMER_CHECK(check.rank("scores", scores, kScoresLayout));
+    const Shape shape = graph.shape(scores);
+    VKFORMER_CHECK(check_mask(check, graph, mask, shape));
+
+    VKFORMER_TRY(const Value weights, graph.activation(MaskedSoftmax::kName, DType::f32, shape));
+    graph.add_node(MaskedSoftmax{.scores = scores, .weights = weights, .mask = mask});
+    return weights;
+}
+
+Result<Value> weighted_sum(Graph& graph, Value weights, Value value) {
+    const OperandCheck check(graph, WeightedSum::kName);
+    VKFORMER_CHECK(check.dtype("weights", weights, DType::f32));
+    VKFORMER_CHECK(check.rank("weights", weights, kScoresLayout));
+    VKFORMER_CHECK(check.floats("value", value));
+    VKFORMER_CHECK(check.rank("value", value, kValueLayout));
+    const Shape& w = graph.shape(weights);
+    const Shape& v = graph.shape(value);
+    VKFORMER_CHECK(check.shape("value", value, {w[0], w[3], v[2], v[3]}, "batch and key_len of weights"));
+    VKFORMER_CHECK(check.range("value_dim", v[3], 1, kMaxHeadDim));
+    VKFORMER_CHECK(check_grouped(check, w[1], v[2]));
+
+    const Shape shape{w[0], w[2], w[1], v[3]};
+    VKFORMER_TRY(const Value y, graph.activation(WeightedSum::kName, graph.dtype(value), shape));
+    graph.add_node(WeightedSum{.weights = weights, .value = value, .y = y});
+    return y;
+}
+
+Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale) {
+    const OperandCheck check(graph, Attention::kName);
+    VKFORMER_CHECK(check_attention(check, graph, query, key, value, mask));
+
+    const Shape shape = attention_result(graph, query, value);
+    VKFORMER_TRY(const Value y, graph.activation(Attention::kName, graph.dtype(value), shape));
+    graph.add_node(Attention{.query = query, .key = key, .value = value, .y = y, .mask = mask, .scale = scale});
+    return y;
+}
+
+Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
+                               std::uint32_t split_keys) {
+    const OperandCheck check(graph, DecodeAttention::kName);
+    VKFORMER_TRY(const Shape scores, check_attention(check, graph, query, key, value, mask));
+    const Shape shape = attention_result(graph, query, value);
+    if (shape[1] != 1)
+        return check.error(ErrorCode::ShapeMismatch, "query has shape " + to_string(graph.shape(query)) + ", expected " +
+                                                         to_string({shape[0], 1, shape[2], graph.shape(query)[3]}) +
+                                                         " (one query per sequence)");
+    VKFORMER_CHECK(check.range("split_keys", split_keys, 1, Graph::kMaxElements));
+
+    // partial is at least as large as the result, so that where it fits, the result does too
+    const std::uint64_t splits = (scores[3] + split_keys - 1) / split_keys;
+    const DType dtype = graph.dtype(value);
+    VKFORMER_TRY(const Value partial, graph.activation(DecodeAttention::kName, DType::f32,
+                                                       {shape[0], shape[2], splits, shape[3] + 2}));
+    VKFORMER_TRY(const Value y, graph.activation(AttentionCombine::kName, dtype, shape));
+    graph.add_node(DecodeAttention{.query = query,
+                                   .key = key,
+                                   .value = value,
+                                   .partial = partial,
+                                   .mask = mask,
+                                   .scale = scale,
+                                   .split_keys = split_keys});
+    graph.add_node(AttentionCombine{.partial = partial, .y = y});
+    return y;
+}
+
+}  // namespace vkformer::graph

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include "graph/builders.hpp"
+#include "graph/builders/check.hpp"
+
+namespace vkformer::graph {
+
+Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
+    const OperandCheck check(graph, CacheAppend::kName);
+    VKFORMER_CHECK(check.floats("x", x));
+    VKFORMER_CHECK(check.rank("x", x, "[batch, len, heads, dim]"));
+    VKFORMER_CHECK(check_like(check, graph, "cache", cache, "x", x));
+    VKFORMER_CHECK(check.rank("cache", cache, "[batch, capacity, heads, dim]"));
+    const Shape& new_rows = graph.shape(x);
+    const std::uint64_t capacity = graph.shape(cache)[1];
+    VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]},
+                               "batch, heads and dim of x"));
+    VKFORMER_CHECK(check.state("cache", cache));
+    VKFORMER_CHECK(check.distinct({{"x", x}, {"cache", cache}}));
+    if (starts) {
+        VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
+        VKFORMER_CHECK(check.shape("starts", starts, {new_rows[0]}, "batch of x"));
+    }
+    graph.add_node(CacheAppend{.x = x, .starts = starts, .cache = cache});
+    return {};
+}
+
+Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams) {
+    const OperandCheck check(graph, CacheReorder::kName);
+    VKFORMER_CHECK(check.floats("cache", cache));
+    VKFORMER_CHECK(check.rank("cache", cache, "[rows, capacity, heads, dim]"));
+    VKFORMER_CHECK(check.state("cache", cache));
+    const std::uint64_t rows = graph.shape(cache)[0];
+    VKFORMER_CHECK(check.dtype("parents", parents, DType::i32));
+    VKFORMER_CHECK(check.shape("parents", parents, {rows}, "rows of cache"));
+    VKFORMER_CHECK(check.dtype("lengths", lengths, DType::i32));
+    VKFORMER_CHECK(check.shape("lengths", lengths, {rows}, "rows of cache"));
+    VKFORMER_CHECK(check.range("beams", beams, 1, kMaxBeams));
+    if (rows % beams != 0)
+        return check.error(ErrorCode::ShapeMismatch, "cache has shape " + to_string(graph.shape(cache)) +
+                                                         ", expected a multiple of beams, " + std::to_string(beams) +
+                                                         ", as its rows");
+    graph.add_node(CacheReorder{.parents = parents, .lengths = lengths, .cache = cache, .beams = beams});
+    return {};
+}
+
+}  // namespace vkformer::graph

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "graph/builders.hpp"
+#include "graph/builders/check.hpp"
+
+namespace vkformer::graph {
+
+Result<Value> activate(Graph& graph, Value x, Activation activation) {
+    const OperandCheck check(graph, Activate::kName);
+    VKFORMER_CHECK(check.floats("x", x));
+    if (activation == Activation::none)
+        return check.error(ErrorCode::InvalidArgument, "the activation is none, expected a function");
+
+    const Shape shape = graph.shape(x);
+    VKFORMER_TRY(const Value y, graph.activation(Activate::kName, graph.dtype(x), shape));
+    graph.add_node(Activate{.x = x, .y = y, .activation = activation});
+    return y;
+}
+
+Result<Value> add(Graph& graph, Value a, Value b) {
+    const OperandCheck check(graph, Add::kName);
+    VKFORMER_CHECK(check.floats("a", a));
+    VKFORMER_CHECK(check_like(check, graph, "b", b, "a", a));
+    VKFORMER_CHECK(check.shape("b", b, graph.shape(a), "as a"));
+
+    const Shape shape = graph.shape(a);
+    VKFORMER_TRY(const Value y, graph.activation(Add::kName, graph.dtype(a), shape));
+    graph.add_node(Add{.a = a, .b = b, .y = y});
+    return y;
+}
+
+}  // namespace vkformer::graph

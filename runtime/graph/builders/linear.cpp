@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include "graph/builders.hpp"
+#include "graph/builders/check.hpp"
+
+namespace vkformer::graph {
+
+Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optional<DType> result) {
+    const OperandCheck check(graph, Linear::kName);
+    VKFORMER_CHECK(check.floats("x", x));
+    VKFORMER_CHECK(check.rows("x", x));
+    VKFORMER_CHECK(check_like(check, graph, "weight", weight, "x", x));
+    VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
+    VKFORMER_CHECK(check.shape("weight", weight, graph.shape(weight).with_back(graph.shape(x).back()), "in of x"));
+    const std::uint64_t out = graph.shape(weight)[0];
+    if (bias) {
+        VKFORMER_CHECK(check_like(check, graph, "bias", bias, "x", x));
+        VKFORMER_CHECK(check.shape("bias", bias, {out}, "out of weight"));
+    }
+    const DType dtype = result.value_or(graph.dtype(x));
+    if (dtype != DType::f32 && dtype != graph.dtype(x))
+        return check.error(ErrorCode::UnsupportedDtype, "the result has dtype " + std::string(to_string(dtype)) +
+                                                            ", expected f32 or that of x, " +
+                                                            std::string(to_string(graph.dtype(x))));
+
+    VKFORMER_TRY(const Value y, graph.activation(Linear::kName, dtype, graph.shape(x).with_back(out)));
+    graph.add_node(Linear{.x = x, .weight = weight, .bias = bias, .y = y});
+    return y;
+}
+
+}  // namespace vkformer::graph
