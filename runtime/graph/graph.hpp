@@ -23,13 +23,13 @@ enum class TensorKind : std::uint8_t {
 };
 
 struct Tensor {
-    std::string name;
+    std::string name{};
     DType dtype = DType::f32;  ///< f32, f16 or i32: how the device stores it
-    Shape shape;
+    Shape shape{};
     TensorKind kind = TensorKind::activation;
     bool is_output = false;  ///< the host may read it after a run
-    Value alias_of;          ///< present: a reshaped view of that tensor, which is itself no view
-    TensorData data;         ///< of a weight: the values, in any float dtype
+    Value alias_of{};        ///< present: a reshaped view of that tensor, which is itself no view
+    TensorData data{};       ///< of a weight: the values, in any float dtype
 };
 
 struct Node {

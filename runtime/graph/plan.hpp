@@ -16,9 +16,9 @@ struct PlanOptions {
 };
 
 struct Plan {
-    Graph graph;                              ///< after fusion, nodes in order of execution
-    std::vector<bool> barrier_before;         ///< per node: it must wait for the nodes since the last barrier
-    std::vector<std::uint64_t> arena_offset;  ///< per tensor, bytes: where an activation (not an output) lies in the arena
+    Graph graph{};                            ///< after fusion, nodes in order of execution
+    std::vector<bool> barrier_before{};       ///< per node: it must wait for the nodes since the last barrier
+    std::vector<std::uint64_t> arena_offset{};  ///< per tensor, bytes: where an activation (not an output) lies in the arena
     std::uint64_t arena_bytes = 0;
     std::uint64_t unshared_bytes = 0;  ///< what the arena would take without reuse
 

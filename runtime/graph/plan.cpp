@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+#include "graph/plan.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace vkformer::graph {
+namespace {
+
+/// Who touches each storage: indices into the node list, in order.
+struct Uses {
+    std::vector<std::vector<std::size_t>> readers, writers;  // by tensor id of the storage
+
+    explicit Uses(const Graph& graph) : readers(graph.tensors().size()), writers(graph.tensors().size()) {
+        for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+            for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
+                const std::uint32_t id = graph.storage(value).id;
+                if (access != Access::write) readers[id].push_back(i);
+                if (access != Access::read) writers[id].push_back(i);
+            });
+    }
+};
+
+bool is_plain_activation(const Graph& graph, Value value) {
+    const Tensor& tensor = graph.tensor(value);
+    return tensor.kind == TensorKind::activation && !tensor.is_output && !tensor.alias_of;
+}
+
+void erase_nodes(Graph& graph, std::vector<Node> nodes, const std::vector<bool>& dropped) {
+    std::vector<Node> kept;
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (!dropped[i]) kept.push_back(std::move(nodes[i]));
+    graph.set_nodes(std::move(kept));
+}
+
+/// activate(linear(x)) → linear with activation. The linear moves to where the activate was.
+bool fuse_activation(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
+                     std::size_t index) {
+    auto* const activate = std::get_if<Activate>(&nodes[index].op);
+    if (!activate || !is_plain_activation(graph, activate->x)) return false;
+    const std::uint32_t id = activate->x.id;
+    if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
+    const std::size_t producer = uses.writers[id].front();
+    const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
+    if (!linear || dropped[producer] || linear->activation != Activation::none || linear->residual) return false;
+    if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) return false;  // it may change in between
+    Linear fused = *linear;
+    fused.activation = activate->activation;
+    fused.y = activate->y;
+    nodes[index] = {fused, nodes[producer].name};
+    dropped[producer] = true;
+    return true;
+}
+
+/// add(linear(x), r) → linear with residual r. The linear moves to where the add was, so that r is known by then.
+bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
+                   std::size_t index) {
+    const auto* const add = std::get_if<Add>(&nodes[index].op);
+    if (!add || add->a == add->b) return false;
+    for (const auto& [x, other] : {std::pair{add->a, add->b}, std::pair{add->b, add->a}}) {
+        if (!is_plain_activation(graph, x)) continue;
+        if (uses.readers[x.id].size() != 1 || uses.writers[x.id].size() != 1) continue;
+        const std::size_t producer = uses.writers[x.id].front();
+        const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
+        if (!linear || dropped[producer] || linear->residual) continue;
+        if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) continue;
+        Linear fused = *linear;
+        fused.residual = other;
+        fused.y = add->y;
+        nodes[index] = {fused, nodes[producer].name};
+        dropped[producer] = true;
+        return true;
+    }
+    return false;
+}
+
+/// layer_norm(add(a, b)) → layer_norm with residual, which also writes the sum where somebody else reads it (pre-norm).
+bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
+               std::size_t index) {
+    const auto* const norm = std::get_if<LayerNorm>(&nodes[index].op);
+    if (!norm || norm->residual || !is_plain_activation(graph, norm->x)) return false;
+    const std::uint32_t id = norm->x.id;
+    if (uses.writers[id].size() != 1) return false;
+    const std::size_t producer = uses.writers[id].front();
+    const auto* const add = std::get_if<Add>(&nodes[producer].op);
+    if (!add || dropped[producer] || add->a == add->b) return false;
+    const auto& readers = uses.readers[id];
+    if (std::ranges::any_of(readers, [&](std::size_t reader) { return reader < index; })) return false;
+    LayerNorm fused = *norm;
+    fused.x = add->a;
+    fused.residual = add->b;
+    if (readers.size() > 1) fused.sum = add->y;
+    nodes[index] = {fused, nodes[index].name};
+    dropped[producer] = true;
+    return true;
+}
+
+/// Runs one fusion over all nodes. Uses are found anew for each pass over the graph, so a pass fuses each node once.
+void fuse_with(Graph& graph, auto&& fuse) {
+    const Uses uses(graph);
+    std::vector<Node> nodes(graph.nodes().begin(), graph.nodes().end());
+    std::vector<bool> dropped(nodes.size(), false);
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (!dropped[i]) fuse(graph, uses, nodes, dropped, i);
+    erase_nodes(graph, std::move(nodes), dropped);
+}
+
+/// For every node the earlier nodes that it must come after: it reads what they wrote, or writes what they touched.
+std::vector<std::vector<std::size_t>> dependencies(const Graph& graph) {
+    std::vector<std::vector<std::size_t>> before(graph.nodes().size());
+    std::vector<std::vector<std::size_t>> readers(graph.tensors().size()), writers(graph.tensors().size());
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        const auto append = [&](const std::vector<std::size_t>& nodes) {
+            for (const std::size_t node : nodes)
+                if (node != i) before[i].push_back(node);
+        };
+        for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
+            const std::uint32_t id = graph.storage(value).id;
+            append(writers[id]);
+            if (access == Access::read) {
+                readers[id].push_back(i);
+            } else {
+                append(readers[id]);
+                writers[id] = {i};
+                readers[id].clear();
+            }
+        });
+    }
+    return before;
+}
+
+/// Which stretch between two barriers each node lies in.
+std::vector<std::size_t> segments(const std::vector<bool>& barrier_before) {
+    std::vector<std::size_t> result(barrier_before.size());
+    std::size_t segment = 0;
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = segment += barrier_before[i] ? 1 : 0;
+    return result;
+}
+
+/// Places the activations: largest first, each as low as those allow that are alive in a common segment.
+void place_activations(Plan& plan, const PlanOptions& options) {
+    const Graph& graph = plan.graph;
+    struct Block {
+        std::uint32_t tensor;
+        std::uint64_t bytes, offset;
+        std::size_t first, last;  // segments, inclusive
+    };
+    const std::vector<std::size_t> segment = segments(plan.barrier_before);
+    const Uses uses(graph);
+    std::vector<Block> blocks;
+    plan.arena_offset.assign(graph.tensors().size(), Plan::kNotInArena);
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        if (!is_plain_activation(graph, Value{id}) || uses.writers[id].empty()) continue;
+        const std::uint64_t bytes = storage_bytes(graph.tensor(Value{id}));
+        const std::uint64_t aligned = (bytes + options.alignment - 1) / options.alignment * options.alignment;
+        Block block{id, aligned, 0, segment[uses.writers[id].front()], segment[uses.writers[id].back()]};
+        if (!uses.readers[id].empty()) block.last = std::max(block.last, segment[uses.readers[id].back()]);
+        blocks.push_back(block);
+    }
+    std::ranges::stable_sort(blocks, std::greater<>{}, &Block::bytes);
+
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+        std::vector<const Block*> neighbours;  // placed already and alive at the same time, by offset
+        for (std::size_t j = 0; j < i; ++j)
+            if (!options.reuse_memory || (blocks[j].first <= blocks[i].last && blocks[i].first <= blocks[j].last))
+                neighbours.push_back(&blocks[j]);
+        std::ranges::sort(neighbours, {}, &Block::offset);
+        for (const Block* neighbour : neighbours) {
+            if (blocks[i].offset + blocks[i].bytes <= neighbour->offset) break;
+            blocks[i].offset = std::max(blocks[i].offset, neighbour->offset + neighbour->bytes);
+        }
+        plan.arena_offset[blocks[i].tensor] = blocks[i].offset;
+        plan.arena_bytes = std::max(plan.arena_bytes, blocks[i].offset + blocks[i].bytes);
+        plan.unshared_bytes += blocks[i].bytes;
+    }
+}
+
+}  // namespace
+
+std::size_t Plan::barrier_count() const {
+    return static_cast<std::size_t>(std::ranges::count(barrier_before, true));
+}
+
+std::uint64_t storage_bytes(const Tensor& tensor) {
+    return (tensor.shape.element_count() * element_bytes(tensor.dtype) + 3) / 4 * 4;
+}
+
+void remove_dead_nodes(Graph& graph) {
+    std::vector<bool> needed(graph.tensors().size(), false);
+    for (std::uint32_t id = 0; id < needed.size(); ++id)
+        needed[id] = graph.tensor(Value{id}).is_output || graph.tensor(Value{id}).kind == TensorKind::state;
+    std::vector<Node> nodes(graph.nodes().begin(), graph.nodes().end());
+    std::vector<bool> dropped(nodes.size(), false);
+    for (std::size_t i = nodes.size(); i-- > 0;) {
+        bool alive = false;
+        for_each_operand(std::as_const(nodes[i].op), [&](std::string_view, Value value, Access access) {
+            if (access != Access::read && needed[graph.storage(value).id]) alive = true;
+        });
+        dropped[i] = !alive;
+        if (!alive) continue;
+        for_each_operand(std::as_const(nodes[i].op), [&](std::string_view, Value value, Access access) {
+            if (access != Access::write) needed[graph.storage(value).id] = true;
+        });
+    }
+    erase_nodes(graph, std::move(nodes), dropped);
+}
+
+void fuse_epilogues(Graph& graph) {
+    fuse_with(graph, fuse_activation);
+    fuse_with(graph, fuse_residual);
+    fuse_with(graph, fuse_norm);
+}
+
+void order_by_level(Graph& graph) {
+    const auto before = dependencies(graph);
+    const std::size_t count = before.size();
+    std::vector<std::size_t> level(count, 0);
+    for (std::size_t i = 0; i < count; ++i)
+        for (const std::size_t node : before[i]) level[i] = std::max(level[i], level[node] + 1);
+
+    // As late as the first reader allows: what is computed early but needed late would only keep memory occupied.
+    std::vector<std::size_t> latest(count, std::numeric_limits<std::size_t>::max());
+    for (std::size_t i = count; i-- > 0;) {
+        if (latest[i] != std::numeric_limits<std::size_t>::max()) level[i] = latest[i] - 1;
+        for (const std::size_t node : before[i]) latest[node] = std::min(latest[node], level[i]);
+    }
+
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), 0u);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return level[i]; });
+    std::vector<Node> nodes;
+    nodes.reserve(count);
+    for (const std::size_t i : order) nodes.push_back(graph.nodes()[i]);
+    graph.set_nodes(std::move(nodes));
+}
+
+std::vector<bool> find_barriers(const Graph& graph) {
+    std::vector<bool> barrier_before(graph.nodes().size(), false);
+    std::vector<bool> read(graph.tensors().size(), false), written(graph.tensors().size(), false);
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        bool conflict = false;
+        for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
+            const std::uint32_t id = graph.storage(value).id;
+            if (written[id] || (access != Access::read && read[id])) conflict = true;
+        });
+        if (conflict) {
+            barrier_before[i] = true;
+            std::fill(read.begin(), read.end(), false);
+            std::fill(written.begin(), written.end(), false);
+        }
+        for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
+            const std::uint32_t id = graph.storage(value).id;
+            if (access != Access::write) read[id] = true;
+            if (access != Access::read) written[id] = true;
+        });
+    }
+    return barrier_before;
+}
+
+Plan make_plan(Graph graph, const PlanOptions& options) {
+    remove_dead_nodes(graph);
+    if (options.fuse) fuse_epilogues(graph);
+    if (options.all_outputs)
+        for (const Node& node : graph.nodes())
+            for_each_operand(node.op, [&](std::string_view, Value value, Access access) {
+                if (access != Access::read) graph.mark_output(value);
+            });
+    order_by_level(graph);
+    Plan plan{.graph = std::move(graph)};
+    plan.barrier_before = find_barriers(plan.graph);
+    place_activations(plan, options);
+    return plan;
+}
+
+}  // namespace vkformer::graph
