@@ -3,6 +3,7 @@
 // operations, any size that is a power of two. All invocations must call, all get the result. 1 KiB of shared memory.
 #ifndef VKFORMER_REDUCE_GLSL
 #define VKFORMER_REDUCE_GLSL
+#include "lib/numbers.glsl"
 
 shared float reduce_scratch[kMaxWorkgroup];
 
@@ -17,9 +18,6 @@ float workgroup_sum(float value) {
     barrier();
     return reduce_scratch[0];
 }
-
-// NaN wins, so that it stays visible.
-float max_keeping_nan(float a, float b) { return isnan(a) || a > b ? a : b; }
 
 float workgroup_max(float value) {
     const uint lane = gl_LocalInvocationIndex;
