@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/steps.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+using graph::Graph;
+using graph::Value;
+using models::DecodeLayout;
+using models::GenerationConfig;
+
+/// Bans and forced tokens; `x` itself where there are none.
+Result<Value> mask(Graph& graph, Value x, Value starts, const GenerationConfig& generation) {
+    if (generation.banned.empty() && generation.forced_first < 0 && generation.forced_last < 0) return x;
+    return graph::mask_logits(graph, x, starts,
+                              {.banned = generation.banned,
+                               .forced_first = generation.forced_first,
+                               .forced_last = generation.forced_last,
+                               .last_start = static_cast<std::int32_t>(generation.max_steps) - 1});
+}
+
+Result<void> add_greedy_step(StepGraph& step, Value logits, const DecodeLayout& layout,
+                             const GenerationConfig& generation) {
+    Graph& graph = step.graph;
+    graph.set_scope("greedy");
+    VKFORMER_TRY(step.greedy.finished, graph.state("finished", DType::i32, {layout.rows()}));
+    VKFORMER_TRY(step.greedy.history, graph.state("history", DType::i32, {layout.max_steps, layout.rows()}));
+    VKFORMER_TRY(const Value allowed, mask(graph, logits, step.greedy.starts, generation));
+    VKFORMER_TRY(const Value next, graph::arg_max(graph, allowed));
+    return graph::greedy_step(graph, next, step.greedy, generation.eos, generation.pad);
+}
+
+Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& decoder, const DecodeLayout& layout,
+                           const GenerationConfig& generation) {
+    Graph& graph = step.graph;
+    graph::BeamStates& states = step.beam;
+    graph.set_scope("beam");
+    const Shape rows = {layout.rows()}, history = {layout.max_steps, layout.rows()};
+    VKFORMER_TRY(states.parents, graph.state("parents", DType::i32, rows));
+    VKFORMER_TRY(states.running_scores, graph.state("running_scores", DType::f32, rows));
+    VKFORMER_TRY(states.token_history, graph.state("token_history", DType::i32, history));
+    VKFORMER_TRY(states.parent_history, graph.state("parent_history", DType::i32, history));
+    VKFORMER_TRY(states.final_scores, graph.state("final_scores", DType::f32, rows));
+    VKFORMER_TRY(states.final_steps, graph.state("final_steps", DType::i32, rows));
+    VKFORMER_TRY(states.final_rows, graph.state("final_rows", DType::i32, rows));
+    VKFORMER_TRY(states.final_tokens, graph.state("final_tokens", DType::i32, rows));
+    VKFORMER_TRY(states.state, graph.state("state", DType::i32, {layout.batch + std::uint64_t{2}}));
+
+    VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
+    VKFORMER_TRY(Value scores, mask(graph, log_probs, states.starts, generation));
+    if (generation.renormalize) {
+        VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
+    }
+    const auto vocab = graph.shape(scores).back();
+    const auto candidates = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * generation.beams, vocab));
+    VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
+    VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, states,
+                                    {.beams = generation.beams,
+                                     .max_steps = generation.max_steps,
+                                     .eos = generation.eos,
+                                     .length_penalty = static_cast<float>(generation.length_penalty),
+                                     .early_stopping = generation.early_stopping}));
+    // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
+    for (const Value cache : decoder.caches)
+        VKFORMER_CHECK(graph::cache_reorder(graph, cache, states.parents, states.starts, generation.beams));
+    return {};
+}
+
+}  // namespace
+
+Result<EncoderGraph> encoder_graph(const models::EncoderDecoder& model, const DecodeLayout& layout) {
+    EncoderGraph encoder;
+    VKFORMER_TRY(encoder.source, model.add_encoder(encoder.graph, layout));
+    return encoder;
+}
+
+Result<StepGraph> step_graph(const models::EncoderDecoder& model, const DecodeLayout& layout,
+                             const GenerationConfig& generation) {
+    StepGraph step;
+    VKFORMER_TRY(const Value tokens, step.graph.state("tokens", DType::i32, {layout.rows(), 1}));
+    VKFORMER_TRY(const Value starts, step.graph.state("starts", DType::i32, {layout.rows()}));
+    step.greedy.tokens = step.beam.tokens = tokens;
+    step.greedy.starts = step.beam.starts = starts;
+    VKFORMER_TRY(const auto decoder, model.add_decoder_step(step.graph, layout, tokens, starts));
+    step.source = decoder.source;
+    if (generation.beams == 1) {
+        VKFORMER_CHECK(add_greedy_step(step, decoder.logits, layout, generation));
+    } else {
+        VKFORMER_CHECK(add_beam_step(step, decoder, layout, generation));
+    }
+    return step;
+}
+
+}  // namespace vkformer::decoding

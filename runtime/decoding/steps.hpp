@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+/// The graph of one decode step: the model's part, then the choice of the next tokens.
+#pragma once
+
+#include "graph/builders.hpp"
+#include "models/encoder_decoder.hpp"
+#include "models/generation_config.hpp"
+
+namespace vkformer::decoding {
+
+struct EncoderGraph {
+    graph::Graph graph;
+    models::SourceTensors source;
+};
+Result<EncoderGraph> encoder_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout);
+
+struct StepGraph {
+    graph::Graph graph;
+    models::SourceTensors source;
+    graph::GreedyStates greedy;  ///< with beams = 1
+    graph::BeamStates beam;      ///< with beams > 1
+};
+/// layout.beams and layout.max_steps are the generation's.
+Result<StepGraph> step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                             const models::GenerationConfig& generation);
+
+}  // namespace vkformer::decoding
