@@ -70,7 +70,7 @@ Shape attention_result(const Graph& graph, Value query, Value value) {
     return graph.shape(query).with_back(graph.shape(value).back());
 }
 
-}  // namespace
+}   // namespace
 
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale) {
     const OperandCheck check(graph, AttentionScores::kName);
@@ -123,22 +123,22 @@ Result<Value> attention(Graph& graph, Value query, Value key, Value value, const
     return y;
 }
 
-Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
-                               std::uint32_t split_keys) {
+Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
+                               float scale, std::uint32_t split_keys) {
     const OperandCheck check(graph, DecodeAttention::kName);
     VKFORMER_TRY(const Shape scores, check_attention(check, graph, query, key, value, mask));
     const Shape shape = attention_result(graph, query, value);
     if (shape[1] != 1)
-        return check.error(ErrorCode::ShapeMismatch, "query has shape " + to_string(graph.shape(query)) + ", expected " +
-                                                         to_string({shape[0], 1, shape[2], graph.shape(query)[3]}) +
-                                                         " (one query per sequence)");
+        return check.error(ErrorCode::ShapeMismatch,
+                           "query has shape " + to_string(graph.shape(query)) + ", expected " +
+                               to_string({shape[0], 1, shape[2], graph.shape(query)[3]}) + " (one query per sequence)");
     VKFORMER_CHECK(check.range("split_keys", split_keys, 1, Graph::kMaxElements));
 
     // partial is at least as large as the result, so that where it fits, the result does too
     const std::uint64_t splits = (scores[3] + split_keys - 1) / split_keys;
     const DType dtype = graph.dtype(value);
-    VKFORMER_TRY(const Value partial, graph.activation(DecodeAttention::kName, DType::f32,
-                                                       {shape[0], shape[2], splits, shape[3] + 2}));
+    VKFORMER_TRY(const Value partial,
+                 graph.activation(DecodeAttention::kName, DType::f32, {shape[0], shape[2], splits, shape[3] + 2}));
     VKFORMER_TRY(const Value y, graph.activation(AttentionCombine::kName, dtype, shape));
     graph.add_node(DecodeAttention{.query = query,
                                    .key = key,
@@ -151,4 +151,4 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
     return y;
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph

@@ -12,8 +12,8 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
     VKFORMER_CHECK(check.rank("cache", cache, "[batch, capacity, heads, dim]"));
     const Shape& new_rows = graph.shape(x);
     const std::uint64_t capacity = graph.shape(cache)[1];
-    VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]},
-                               "batch, heads and dim of x"));
+    VKFORMER_CHECK(
+        check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]}, "batch, heads and dim of x"));
     VKFORMER_CHECK(check.state("cache", cache));
     VKFORMER_CHECK(check.distinct({{"x", x}, {"cache", cache}}));
     if (starts) {
@@ -43,4 +43,4 @@ Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengt
     return {};
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph

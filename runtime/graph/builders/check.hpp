@@ -31,8 +31,8 @@ public:
     Result<void> dtype(std::string_view name, Value value, DType expected, std::string_view why = {}) const {
         VKFORMER_CHECK(present(name, value));
         if (graph_.dtype(value) == expected) return {};
-        return error(ErrorCode::UnsupportedDtype, found_dtype(name, value) + ", expected " +
-                                                      std::string(to_string(expected)) + in_brackets(why));
+        return error(ErrorCode::UnsupportedDtype,
+                     found_dtype(name, value) + ", expected " + std::string(to_string(expected)) + in_brackets(why));
     }
 
     /// f32 or f16.
@@ -118,4 +118,4 @@ inline Result<void> check_like(const OperandCheck& check, const Graph& graph, st
     return check.dtype(name, value, graph.dtype(like), "as " + std::string(like_name));
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph

@@ -61,4 +61,4 @@ TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, Sinusoid
     return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*table)), .owner = table};
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph

@@ -33,7 +33,7 @@ std::string banned_name(std::span<const std::int32_t> banned) {
     return "mask_logits.banned." + std::to_string(banned.size()) + "." + text;
 }
 
-}  // namespace
+}   // namespace
 
 Result<Value> log_softmax(Graph& graph, Value x) {
     const OperandCheck check(graph, LogSoftmax::kName);
@@ -78,8 +78,8 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
     if (options.forced_last != -1) {
         VKFORMER_CHECK(check_token(check, "forced_last", options.forced_last, shape[1]));
         if (options.last_start < 0)
-            return check.error(ErrorCode::InvalidArgument, "forced_last needs last_start, which is " +
-                                                               std::to_string(options.last_start));
+            return check.error(ErrorCode::InvalidArgument,
+                               "forced_last needs last_start, which is " + std::to_string(options.last_start));
     }
 
     Value banned;
@@ -102,4 +102,4 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
     return y;
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph

@@ -13,7 +13,7 @@ bool is_whole_vocabulary(const Graph& graph, Value values) {
     });
 }
 
-}  // namespace
+}   // namespace
 
 Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad) {
     const OperandCheck check(graph, GreedyStep::kName);
@@ -74,8 +74,8 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
     VKFORMER_CHECK(check.i32_state("final_rows", states.final_rows, row, kRows));
     VKFORMER_CHECK(check.i32_state("final_tokens", states.final_tokens, row, kRows));
     VKFORMER_CHECK(check.i32_state("state", states.state, {rows / options.beams + 2}, "batch + 2"));
-    for (const auto& [name, value] : {std::pair{"running_scores", states.running_scores},
-                                      std::pair{"final_scores", states.final_scores}}) {
+    for (const auto& [name, value] :
+         {std::pair{"running_scores", states.running_scores}, std::pair{"final_scores", states.final_scores}}) {
         VKFORMER_CHECK(check.dtype(name, value, DType::f32));
         VKFORMER_CHECK(check.state(name, value));
         VKFORMER_CHECK(check.shape(name, value, row, kRows));
@@ -114,4 +114,4 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
     return {};
 }
 
-}  // namespace vkformer::graph
+}   // namespace vkformer::graph
