@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+#include "formats/config.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/try.hpp"
+#include "formats/json.hpp"
+
+namespace vkformer::formats {
+namespace {
+
+using nlohmann::json;
+
+/// A number as messages show it: 0.1, not 0.100000.
+std::string shown(double value) { return json(value).dump(); }
+template <std::integral T>
+std::string shown(T value) {
+    return std::to_string(value);
+}
+
+/// A value from the file as messages show it.
+std::string shown(const json& value) {
+    constexpr std::size_t kMaxShown = 100;
+    if (const auto* text = value.get_ptr<const std::string*>()) return quote(*text);
+    if (value.is_structured() && value.size() > 20)
+        return (value.is_array() ? "a list of " : "an object of ") + std::to_string(value.size());
+    std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+    if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
+    return text;
+}
+
+/// "a positive integer", "a number from 0 to 1", "an integer of at least 3", …
+template <class T>
+std::string description(std::string_view noun, const Expect<T>& expect) {
+    using Limits = std::numeric_limits<T>;
+    const bool vowel = noun.starts_with('i');
+    const std::string article = vowel ? "an " : "a ";
+    const bool has_max = expect.max != Limits::max();
+    if (std::is_integral_v<T> && !has_max && expect.min == 1) return "a positive " + std::string(noun);
+    if (std::is_integral_v<T> && !has_max && expect.min == 0) return "a non-negative " + std::string(noun);
+    std::string text = article + std::string(noun);
+    const bool has_min = expect.min != Limits::lowest();
+    if (has_min && has_max) return text + " from " + shown(expect.min) + " to " + shown(expect.max);
+    if (has_min) return text + " of at least " + shown(expect.min);
+    if (has_max) return text + " of at most " + shown(expect.max);
+    return text;
+}
+
+/// The integer, if it is one and within T.
+template <class T>
+std::optional<T> integer_value(const json& value) {
+    if (value.is_number_unsigned()) {
+        const auto number = value.get<std::uint64_t>();
+        if (std::in_range<T>(number)) return static_cast<T>(number);
+    } else if (value.is_number_integer()) {
+        const auto number = value.get<std::int64_t>();
+        if (std::in_range<T>(number)) return static_cast<T>(number);
+    }
+    return std::nullopt;
+}
+
+std::optional<std::vector<std::int32_t>> integer_list(const json& value) {
+    if (!value.is_array()) return std::nullopt;
+    std::vector<std::int32_t> list;
+    for (const json& element : value) {
+        const auto number = integer_value<std::int32_t>(element);
+        if (!number) return std::nullopt;
+        list.push_back(*number);
+    }
+    return list;
+}
+
+template <class T>
+bool in_range(T value, const Expect<T>& expect) {
+    return value >= expect.min && value <= expect.max;
+}
+
+Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::string& file_name) {
+    if (!parsed) return std::move(parsed).error();
+    if (!parsed->is_object())
+        return Error{ErrorCode::CorruptFile, file_name + ": is " + shown(*parsed) + ", expected an object"};
+    return std::shared_ptr<const json>(std::make_shared<json>(std::move(*parsed)));
+}
+
+}   // namespace
+
+Config::Config(std::shared_ptr<const json> object, std::string file_name)
+    : object_(std::move(object)), file_name_(std::move(file_name)) {}
+
+Result<Config> Config::open(const std::filesystem::path& path) {
+    const std::string file_name = path.filename().string();
+    VKFORMER_TRY(auto object, object_of(read_json(path), file_name));
+    return Config(std::move(object), file_name);
+}
+
+Result<Config> Config::open_if_present(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return open(path);
+    return parse("{}", path.filename().string());
+}
+
+Result<Config> Config::parse(std::string_view text, std::string_view file_name) {
+    const std::string name(file_name);
+    VKFORMER_TRY(auto object, object_of(parse_json(text, name), name));
+    return Config(std::move(object), name);
+}
+
+const json* Config::find(std::string_view name) const {
+    const auto& object = object_->get_ref<const json::object_t&>();
+    const auto found = object.find(std::string(name));
+    return found == object.end() || found->second.is_null() ? nullptr : &found->second;
+}
+
+bool Config::has(std::string_view name) const { return find(name) != nullptr; }
+
+std::vector<std::string> Config::names() const { return unknown_names({}); }
+
+std::vector<std::string> Config::unknown_names(std::span<const std::string_view> known) const {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : object_->get_ref<const json::object_t&>())
+        if (!value.is_null() && std::ranges::find(known, std::string_view(name)) == known.end()) names.push_back(name);
+    return names;
+}
+
+Error Config::unexpected(std::string_view name, std::string_view expected) const {
+    const json* value = find(name);
+    return {ErrorCode::CorruptFile, file_name_ + ": " + quote(name) + " is " + (value ? shown(*value) : "missing") +
+                                        ", expected " + std::string(expected)};
+}
+
+Error Config::unsupported(std::string_view name, std::string_view supported) const {
+    const json* value = find(name);
+    return {ErrorCode::UnsupportedConfig, file_name_ + ": " + quote(name) + " is " +
+                                              (value ? shown(*value) : "missing") +
+                                              ", supported: " + std::string(supported)};
+}
+
+Result<std::uint32_t> Config::unsigned_integer(std::string_view name, const Expect<std::uint32_t>& expect) const {
+    const json* value = find(name);
+    if (!value && expect.fallback) return *expect.fallback;
+    const auto number = value ? integer_value<std::uint32_t>(*value) : std::nullopt;
+    if (!number || !in_range(*number, expect)) return unexpected(name, description("integer", expect));
+    return *number;
+}
+
+Result<std::int64_t> Config::integer(std::string_view name, const Expect<std::int64_t>& expect) const {
+    const json* value = find(name);
+    if (!value && expect.fallback) return *expect.fallback;
+    const auto number = value ? integer_value<std::int64_t>(*value) : std::nullopt;
+    if (!number || !in_range(*number, expect)) return unexpected(name, description("integer", expect));
+    return *number;
+}
+
+Result<double> Config::real(std::string_view name, const Expect<double>& expect) const {
+    const json* value = find(name);
+    if (!value && expect.fallback) return *expect.fallback;
+    if (!value || !value->is_number()) return unexpected(name, description("number", expect));
+    const auto number = value->get<double>();
+    if (!std::isfinite(number) || !in_range(number, expect)) return unexpected(name, description("number", expect));
+    return number;
+}
+
+Result<bool> Config::boolean(std::string_view name, std::optional<bool> fallback) const {
+    const json* value = find(name);
+    if (!value && fallback) return *fallback;
+    if (!value || !value->is_boolean()) return unexpected(name, "true or false");
+    return value->get<bool>();
+}
+
+Result<std::string> Config::string(std::string_view name, std::optional<std::string> fallback) const {
+    const json* value = find(name);
+    if (!value && fallback) return *std::move(fallback);
+    if (!value || !value->is_string()) return unexpected(name, "a text");
+    return value->get<std::string>();
+}
+
+Result<std::vector<std::string>> Config::strings(std::string_view name) const {
+    std::vector<std::string> texts;
+    const json* value = find(name);
+    if (!value) return texts;
+    if (!value->is_array()) return unexpected(name, "a list of texts");
+    for (const json& element : *value) {
+        if (!element.is_string()) return unexpected(name, "a list of texts");
+        texts.push_back(element.get<std::string>());
+    }
+    return texts;
+}
+
+Result<std::vector<std::int32_t>> Config::token_ids(std::string_view name) const {
+    const json* value = find(name);
+    if (!value) return std::vector<std::int32_t>();
+    if (const auto number = integer_value<std::int32_t>(*value)) return std::vector{*number};
+    if (auto list = integer_list(*value)) return *std::move(list);
+    return unexpected(name, "an integer or a list of integers");
+}
+
+Result<std::vector<std::vector<std::int32_t>>> Config::token_id_lists(std::string_view name) const {
+    std::vector<std::vector<std::int32_t>> lists;
+    const json* value = find(name);
+    if (!value) return lists;
+    if (!value->is_array()) return unexpected(name, "a list of lists of integers");
+    for (const json& element : *value) {
+        auto list = integer_list(element);
+        if (!list) return unexpected(name, "a list of lists of integers");
+        lists.push_back(*std::move(list));
+    }
+    return lists;
+}
+
+Result<Config> Config::object(std::string_view name) const {
+    const json* value = find(name);
+    std::string nested_name = file_name_ + ": " + quote(name);
+    if (!value) return parse("{}", nested_name);
+    if (!value->is_object()) return unexpected(name, "an object");
+    return Config(std::shared_ptr<const json>(object_, value), std::move(nested_name));
+}
+
+}   // namespace vkformer::formats

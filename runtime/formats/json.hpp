@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/// JSON from outside: bounded depth, no duplicate keys, no exceptions.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "vkformer/result.hpp"
+
+namespace vkformer::formats {
+
+inline constexpr std::size_t kMaxJsonDepth = 64;
+
+/// The value that `text` spells. `file_name` begins every message.
+/// Errors: CorruptFile (not JSON, nested deeper than kMaxJsonDepth, the same key twice in one object), OutOfHostMemory.
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name);
+
+/// The same for a whole file. Errors: FileNotFound besides.
+Result<nlohmann::json> read_json(const std::filesystem::path& path);
+
+/// A name out of a file as messages show it: in double quotes, control characters as \xNN, long names cut.
+std::string quote(std::string_view name);
+
+/// The parser's own message without its prefix, cut to a readable length.
+std::string parse_message(std::string_view what);
+
+}   // namespace vkformer::formats

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// The named tensors of a model folder, whatever file holds them.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/tensor_data.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::formats {
+
+/// In the order of the names.
+using TensorMap = std::map<std::string, TensorData, std::less<>>;
+
+/// Tensors by name, with the name of their source for messages. A plain value; the tensors own the mapped files.
+class Weights {
+public:
+    /// `source` is what messages call the tensors' file.
+    Weights(std::string source, TensorMap tensors) : source_(std::move(source)), tensors_(std::move(tensors)) {}
+
+    /// nullptr where there is no such tensor; valid as long as this object.
+    const TensorData* find(std::string_view name) const;
+    /// Errors: MissingTensor, with a similar name that is there if one is.
+    Result<TensorData> get(std::string_view name) const;
+
+    std::vector<std::string_view> names() const;
+    const TensorMap& tensors() const noexcept { return tensors_; }
+    const std::string& source() const noexcept { return source_; }
+
+private:
+    std::string source_;
+    TensorMap tensors_;
+};
+
+/// The weights of a Hugging Face folder: `model.safetensors`, or the shards that `model.safetensors.index.json` lists. The
+/// files are mapped, not read. Errors: FileNotFound (says what to do where only `pytorch_model.bin` is there), CorruptFile,
+/// UnsupportedDtype.
+Result<Weights> open_weights(const std::filesystem::path& folder);
+
+}   // namespace vkformer::formats
