@@ -53,6 +53,9 @@ std::string variant_for(std::string_view shader, DType dtype, const Capabilities
 /// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
 inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
 
+/// How many pieces of `size` cover `count`.
+constexpr std::uint64_t ceil_div(std::uint64_t count, std::uint64_t size) noexcept { return (count + size - 1) / size; }
+
 /// A grid of at least `count` workgroups folded into x and y (shaders: lib/grid.glsl).
 /// Errors: MissingFeature where the device does not allow as many.
 Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device);
