@@ -72,7 +72,7 @@ def _form(name: str, language: str, *templates: str) -> Form:
 
 
 FORMS = (
-    _form("en: March 4, 2021", "en", "{month} {d}, {y}", "{month} {d} {y}", "on {month} {d}, {y}"),
+    _form("en: March 4, 2021", "en", "{month} {d}, {y}", "{month} {d} {y}", "on {month} {d}, {y}", "{y} {month} {d}"),
     _form("en: March 4th, 2021", "en", "{month} {nth}, {y}", "{month} {nth} {y}", "{month} the {nth}, {y}"),
     _form("en: Mar 4 2021", "en", "{mon} {d} {y}", "{mon} {d}, {y}", "{mon} {nth}, {y}"),
     _form("en: 4 March 2021", "en", "{d} {month} {y}", "{d} {month}, {y}", "{nth} {month} {y}"),
@@ -86,6 +86,7 @@ FORMS = (
     _form("en: Thu, Mar 4, 2021", "en", "{wd}, {mon} {d}, {y}", "{wd} {mon} {d} {y}", "{wd}, {mon} {nth}, {y}",
           "{wd}, {month} {d}, {y}"),
     _form("en: Thu, 4 Mar 2021", "en", "{wd}, {d} {mon} {y}", "{wd} {d} {mon} {y}", "{wd} {nth} {mon} {y}", "{wd}, {d} {month} {y}"),
+    _form("en: Thu, 3/4/2021", "en", "{wd}, {m}/{d}/{y}", "{wd} {m}/{d}/{y}", "{weekday}, {m}/{d}/{y}", "{weekday} {m}/{d}/{y}"),
     _form("de: 4. März 2021", "de", "{d}. {month} {y}", "{d}.{month} {y}"),
     _form("de: den 4. März 2021", "de", "den {d}. {month} {y}", "am {d}. {month} {y}", "der {d}. {month} {y}"),
     _form("de: 4. Mär. 2021", "de", "{d}. {mon} {y}", "{d}.{mon} {y}"),
@@ -184,15 +185,18 @@ def _replace_one(rng: random.Random, text: str, old: str, new: str) -> str:
 
 
 def _letter_slip(rng: random.Random, text: str) -> str:
-    """Doubles, drops or swaps one letter inside a word of six or more letters, which keeps its month recognisable."""
+    """Doubles, drops or swaps one inner letter of a word of five or more, which keeps its month recognisable."""
     words = text.split(" ")
-    long_words = [i for i, word in enumerate(words) if len(word) >= 6 and word[:6].isalpha()]
+    long_words = [i for i, word in enumerate(words) if len(word) >= 5 and word[:5].isalpha()]
     if not long_words:
         return text
     i = rng.choice(long_words)
     word = words[i]
-    k = rng.randrange(1, 5)
-    words[i] = rng.choice((word[:k] + word[k] + word[k:], word[:k] + word[k + 1 :], word[:k] + word[k + 1] + word[k] + word[k + 2 :]))
+    k = rng.randrange(1, 4)
+    doubled, swapped = word[:k] + word[k] + word[k:], word[:k] + word[k + 1] + word[k] + word[k + 2 :]
+    dropped = word[:k] + word[k + 1 :]
+    june_or_july = word.lower().startswith("ju")  # without its third letter it may be either
+    words[i] = rng.choice((doubled, swapped) if june_or_july else (doubled, swapped, dropped))
     return " ".join(words)
 
 

@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on from --work")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=8000)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3, help="peak learning rate (default: %(default)s)")
     parser.add_argument("--warmup", type=int, default=500, help="steps (default: %(default)s)")
