@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# Installs what vkformer needs on Debian 12 or 13 and prepares the pinned shader compiler. Safe to run again.
+#   scripts/setup.sh            what the library and the command line need
+#   scripts/setup.sh --tests    that, and what the tests need
+set -euo pipefail
+
+# Compiler and libraries; the Vulkan drivers are Mesa's, lavapipe (the CPU) among them.
+packages=(
+    build-essential cmake ninja-build ccache pkg-config
+    libvulkan-dev libvulkan1 mesa-vulkan-drivers glslang-tools
+    nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libopenblas-dev
+    libcli11-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core
+    ca-certificates dpkg-dev debian-archive-keyring
+)
+# chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
+test_packages=(catch2 vulkan-validationlayers spirv-tools chromium)
+
+pinned=15.1.0
+cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"
+glslang_dir="$cache_dir/glslang-$pinned"
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+
+exec 3>&2   # so that what is said reaches the person while a step's own output goes to a log
+say() { printf 'setup: %s\n' "$*" >&3; }
+die() {
+    say "$@"
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "this needs root and there is no sudo. Run as root: $*"
+    fi
+}
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
+}
+
+install_packages() {
+    local missing=() package
+    for package in "$@"; do
+        is_installed "$package" || missing+=("$package")
+    done
+    if [ ${#missing[@]} = 0 ]; then
+        say "all ${#} Debian packages are there"
+        return
+    fi
+    command -v apt-get >/dev/null || die "this is no Debian system. Install what these packages hold, then build with cmake: ${missing[*]}"
+    say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+    as_root apt-get -q update || say "apt-get update had errors, going on with the package lists that are there"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
+        install --no-install-recommends "${missing[@]}" ||
+        die "apt-get could not install: ${missing[*]}. Check the network and /etc/apt/sources.list (Debian 12 or 13, component main), then run this again"
+}
+
+glslang_version() {
+    { "$1" --version 2>/dev/null || true; } | sed -n 's/^Glslang Version: [0-9]*:\([0-9.]*\).*/\1/p'
+}
+
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+# The Debian mirror that this machine's apt already uses.
+debian_mirror() {
+    local mirror
+    mirror=$(apt-get indextargets --format '$(CREATED_BY) $(ORIGIN) $(LABEL) $(REPO_URI)' 2>/dev/null |
+        sed -n 's/^Packages Debian Debian \(.*\)/\1/p' | head -n 1)
+    echo "${mirror:-http://deb.debian.org/debian/}"
+}
+
+# Debian 13's source package, fetched with apt (so its signature is checked) but with lists and cache of its own.
+build_glslang() {
+    local work=$1 mirror signed_by=""
+    mirror=$(debian_mirror)
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/source" "$work/empty"
+    [ -e "$keyring" ] && signed_by="[signed-by=$keyring] "
+    echo "deb-src $signed_by$mirror trixie main" >"$work/sources.list"
+    local apt=(apt-get -q -o "Dir::Etc::SourceList=$work/sources.list" -o "Dir::Etc::SourceParts=$work/empty"
+        -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o Acquire::Retries=3 -o APT::Sandbox::User=
+        -o APT::Get::List-Cleanup=0)
+    say "fetching the source package glslang $pinned of Debian 13 from $mirror"
+    "${apt[@]}" update || return 1
+    (cd "$work/source" && "${apt[@]}" --download-only source glslang) || return 1
+    dpkg-source --no-check --skip-patches -x "$work"/source/glslang_"$pinned"*.dsc "$work/source/glslang" || return 1
+
+    say "building glslang $pinned (two to five minutes, once)"
+    cmake -G Ninja -S "$work/source/glslang" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_INSTALL_PREFIX="$work/install" -DENABLE_OPT=OFF -DGLSLANG_TESTS=OFF -DENABLE_HLSL=OFF \
+        -DBUILD_EXTERNAL=OFF -DBUILD_SHARED_LIBS=OFF || return 1
+    cmake --build "$work/build" --target install || return 1
+    local version
+    version=$(glslang_version "$work/install/bin/glslang")
+    # Debian's 15.1.0+1.4.309.0 is the state of Vulkan SDK 1.4.309.0, which calls itself 15.2.0 already.
+    if [ -z "$version" ] || ! at_least "$version" "$pinned"; then
+        say "the glslang that was built calls itself '$version'"
+        return 1
+    fi
+    rm -rf "$glslang_dir"
+    mkdir -p "$glslang_dir/bin"
+    cp "$work/install/bin/glslang" "$glslang_dir/bin/"
+}
+
+prepare_glslang() {
+    local installed work log
+    if [ -n "$(glslang_version "$glslang_dir/bin/glslang")" ]; then
+        say "shader compiler: $glslang_dir/bin/glslang"
+        return
+    fi
+    installed=$(glslang_version glslangValidator || true)
+    if [ -n "$installed" ] && at_least "$installed" "$pinned"; then
+        say "shader compiler: the system's glslang $installed"
+        return
+    fi
+    say "the system's glslang ${installed:-(none)} is older than the pinned $pinned and knows no cooperative matrices"
+    mkdir -p "$cache_dir"
+    work=$(mktemp -d "${TMPDIR:-/tmp}/vkformer-glslang.XXXXXX")
+    log="$cache_dir/glslang-$pinned.log"
+    if build_glslang "$work" >"$log" 2>&1; then
+        say "shader compiler: $glslang_dir/bin/glslang"
+    else
+        say "glslang $pinned could not be fetched or built (see $log). Going on with the system's $installed;"
+        say "shader variants that need a newer one are left out of the build. Run this again to retry."
+    fi
+    rm -rf "$work"
+}
+
+case "${1:-}" in
+"") ;;
+--tests) packages+=("${test_packages[@]}") ;;
+*) die "unknown argument $1; usage: scripts/setup.sh [--tests]" ;;
+esac
+
+install_packages "${packages[@]}"
+prepare_glslang

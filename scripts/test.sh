@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Sets everything up, builds the tests and runs them on every Vulkan driver there is and on the CPU, once as they are and once
+# under AddressSanitizer and UndefinedBehaviorSanitizer.
+#   scripts/test.sh           what a developer runs
+#   scripts/test.sh --ci      the same with compiler warnings as errors
+#   scripts/test.sh --quick   without the sanitizers
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=dev
+sanitize=yes
+for argument in "$@"; do
+    case "$argument" in
+    --ci) preset=ci ;;
+    --quick) sanitize=no ;;
+    *)
+        echo "test: unknown argument $argument; usage: scripts/test.sh [--ci] [--quick]" >&2
+        exit 2
+        ;;
+    esac
+done
+
+say() { printf 'test: %s\n' "$*" >&2; }
+
+scripts/setup.sh --tests
+
+# The loader looks for drivers in the system's folders; SwiftShader comes inside Debian's chromium and is in none of them.
+if [ -z "${VK_DRIVER_FILES:-}${VK_ICD_FILENAMES:-}" ]; then
+    drivers=""
+    for file in /usr/share/vulkan/icd.d/*.json /etc/vulkan/icd.d/*.json /usr/lib/chromium/vk_swiftshader_icd.json; do
+        if [ -e "$file" ]; then drivers="$drivers${drivers:+:}$file"; fi
+    done
+    export VK_DRIVER_FILES="$drivers" VK_ICD_FILENAMES="$drivers"
+fi
+say "Vulkan drivers: ${VK_DRIVER_FILES:-$VK_ICD_FILENAMES}"
+
+jobs=$(nproc)
+status=0
+
+build() {
+    say "building build/$1"
+    cmake --preset "$1" -Wno-dev
+    cmake --build --preset "$1" --parallel "$jobs"
+}
+
+build "$preset"
+if [ "$sanitize" = yes ]; then
+    build asan
+    say "running the tests under AddressSanitizer and UndefinedBehaviorSanitizer"
+    ctest --preset asan --parallel "$jobs" || status=1
+    [ "$status" = 0 ] || say "there are failures under the sanitizers, see above"
+fi
+
+say "running the tests of build/$preset"
+ctest --preset "$preset" --parallel "$jobs" || status=1
+exit "$status"
