@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "validation/bounds.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace vkformer::validation {
+namespace {
+
+using graph::Graph;
+using graph::Value;
+
+constexpr double kUnit32 = 0x1p-24;   // unit roundoff of float32
+constexpr double kUnit16 = 0x1p-11;   // of float16
+
+/// bound = kUnit32 · (constant + per_root_term · √terms), and `roundings16` · kUnit16 where the result is stored in float16.
+/// A sum of n rounded terms errs by O(√n) units of the size of its terms (the errors of its steps are independent; the worst
+/// case, n, is never met by real data); the factor before the root covers the cancellation of a sum of random signs.
+/// float16 results come from float32 arithmetic: one rounding at the end, and one for each float16 intermediate.
+struct Rule {
+    double constant, per_root_term;
+    double terms;
+    double roundings16 = 1;
+};
+
+/// Vulkan allows exp() 3 + 2·|x| units in the last place; scores of trained models stay within ±40.
+constexpr double kExp = 128;
+
+double back(const Graph& graph, Value value) { return static_cast<double>(graph.shape(value).back()); }
+double keys(const Graph& graph, Value key) { return static_cast<double>(graph.shape(key)[1]); }
+
+struct Rules {
+    const Graph& graph;
+
+    Rule operator()(const graph::Embedding&) const { return {2, 0, 0}; }
+    Rule operator()(const graph::PositionalEmbedding&) const { return {2, 0, 0}; }
+    Rule operator()(const graph::Linear& op) const {
+        // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
+        return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};
+    }
+    Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
+    Rule operator()(const graph::Add&) const { return {2, 0, 0}; }
+    // float16: a fused sum may be normalised before or after it is rounded
+    Rule operator()(const graph::LayerNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
+    Rule operator()(const graph::AttentionScores& op) const { return {8, 8, back(graph, op.query)}; }
+    Rule operator()(const graph::MaskedSoftmax& op) const { return {kExp, 4, back(graph, op.scores)}; }
+    Rule operator()(const graph::WeightedSum& op) const { return {8, 8, back(graph, op.weights)}; }
+    // an error of the scores is a relative error of the weights
+    Rule operator()(const graph::Attention& op) const {
+        return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
+    }
+    Rule operator()(const graph::DecodeAttention& op) const {
+        return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
+    }
+    Rule operator()(const graph::AttentionCombine& op) const {
+        return {kExp, 8, static_cast<double>(graph.shape(op.partial).rank() > 3 ? graph.shape(op.partial)[3] : 1)};
+    }
+    Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
+    Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }   // of its scores; see error_bound for the rest
+    // copies and choices
+    Rule operator()(const graph::CacheAppend&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::MaskLogits&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::GreedyStep&) const { return {0, 0, 0, 0}; }
+};
+
+}  // namespace
+
+double error_bound(const Graph& graph, const graph::Node& node, Value written) {
+    const DType dtype = graph.dtype(written);
+    if (!is_float(dtype)) return 0;
+    const Rule rule = std::visit(Rules{graph}, node.op);
+    const double bound = kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms));
+    return dtype == DType::f16 ? bound + rule.roundings16 * kUnit16 : bound;
+}
+
+}  // namespace vkformer::validation
