@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cassert>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <numbers>
+#include <span>
+
+#include "graph/ops.hpp"
+
+namespace vkformer::cpu {
+
+// relu: max(x, 0), NaN stays NaN
+// gelu_erf: x · Φ(x), with Φ(x) = erfc(−x / √2) / 2, which keeps its digits where Φ is near 0
+// gelu_tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))): Hendrycks and Gimpel 2016
+// silu: x · sigmoid(x) = x / (1 + e^−x): Elfwing et al. 2018
+template <std::floating_point T>
+T activation_of(graph::Activation activation, T x) {
+    switch (activation) {
+    case graph::Activation::none:
+        return x;
+    case graph::Activation::relu:
+        return x < 0 ? T{0} : x;
+    case graph::Activation::gelu_erf:
+        return x * (std::erfc(-x / std::numbers::sqrt2_v<T>) / 2);
+    case graph::Activation::gelu_tanh: {
+        const T sqrt_2_over_pi = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
+        return x / 2 * (1 + std::tanh(sqrt_2_over_pi * (x + static_cast<T>(0.044715) * x * x * x)));
+    }
+    case graph::Activation::silu:
+        return x / (1 + std::exp(-x));
+    }
+    return x;
+}
+
+template <std::floating_point T>
+void activate(std::span<const T> x, graph::Activation activation, std::span<T> y) {
+    assert(y.size() == x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = activation_of(activation, x[i]);
+}
+
+}   // namespace vkformer::cpu

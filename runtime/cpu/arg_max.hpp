@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace vkformer::cpu {
+
+/// Whether a ranks strictly above b: a NaN above every number, level with another NaN.
+template <std::floating_point T>
+bool ranks_above(T a, T b) {
+    return a > b || (std::isnan(a) && !std::isnan(b));
+}
+
+// The index of the largest element of x, the lowest on ties, NaN above everything.
+template <std::floating_point T>
+std::int32_t arg_max(std::span<const T> x) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < x.size(); ++i)
+        if (ranks_above(x[i], x[best])) best = i;
+    return static_cast<std::int32_t>(best);
+}
+
+}   // namespace vkformer::cpu

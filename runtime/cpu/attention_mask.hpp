@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace vkformer::cpu {
+
+/// query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
+/// value_dim]. Head h reads key/value head h / (heads / kv_heads).
+struct AttentionDims {
+    std::size_t batch, query_len, key_len, heads, kv_heads, head_dim, value_dim;
+
+    std::size_t kv_head(std::size_t head) const { return head / (heads / kv_heads); }
+};
+
+struct KeyRange {
+    std::size_t first, last;   // keys first … last − 1
+};
+
+/// graph::AttentionMask with its tensors; spans may be empty.
+template <std::floating_point T>
+struct Mask {
+    bool causal = false;
+    std::uint32_t window = 0;
+    std::span<const std::int32_t> key_lengths, starts;
+    std::span<const T> additive;   // [batch or 1, heads or 1, query_len or 1, key_len]
+    std::size_t additive_batch = 1, additive_heads = 1, additive_queries = 1;
+
+    /// The keys that query i of sequence b sees, at position p = starts[b] + i: j < key_lengths[b], causal j ≤ p, window
+    /// |p − j| < window. They are always neighbours; the additive mask may still make one of them −∞.
+    KeyRange seen_keys(std::size_t b, std::size_t i, std::size_t key_len) const {
+        const std::int64_t p = (starts.empty() ? 0 : std::int64_t{starts[b]}) + static_cast<std::int64_t>(i);
+        std::int64_t first = 0;
+        auto last = static_cast<std::int64_t>(key_len);
+        if (!key_lengths.empty()) last = std::min(last, std::int64_t{key_lengths[b]});
+        if (causal) last = std::min(last, p + 1);
+        if (window > 0) {
+            first = std::max(first, p - window + 1);
+            last = std::min(last, p + window);
+        }
+        if (first >= last) return {0, 0};
+        return {static_cast<std::size_t>(first), static_cast<std::size_t>(last)};
+    }
+
+    /// What is added to the score of key j.
+    T addend(std::size_t b, std::size_t h, std::size_t i, std::size_t j, std::size_t key_len) const {
+        if (additive.empty()) return 0;
+        const std::size_t row =
+            ((additive_batch == 1 ? 0 : b) * additive_heads + (additive_heads == 1 ? 0 : h)) * additive_queries +
+            (additive_queries == 1 ? 0 : i);
+        return additive[row * key_len + j];
+    }
+};
+
+}   // namespace vkformer::cpu

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/backend.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <new>
+#include <string>
+
+#include "core/try.hpp"
+#include "cpu/execute.hpp"
+
+namespace vkformer::cpu {
+namespace {
+
+using graph::Tensor;
+using graph::TensorKind;
+using graph::Value;
+
+template <std::floating_point T>
+class CpuStore final : public graph::TensorStore {
+public:
+    std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
+};
+
+/// The nearest value that the device's storage can hold.
+template <std::floating_point T>
+T rounded_to(DType dtype, T value) {
+    return dtype == DType::f16 ? static_cast<T>(half_to_float(float_to_half(static_cast<float>(value)))) : value;
+}
+
+template <std::floating_point T>
+std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, std::int32_t int_value) {
+    auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
+    if (tensor.dtype == DType::i32)
+        result->ints.assign(tensor.shape.element_count(), int_value);
+    else
+        result->floats.assign(tensor.shape.element_count(), float_value);
+    return result;
+}
+
+template <std::floating_point T>
+Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor) {
+    auto result = make_tensor<T>(tensor, 0, 0);
+    if (tensor.dtype == DType::i32) {
+        VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(result->ints)));
+        return result;
+    }
+    std::vector<float> values(tensor.shape.element_count());   // float: a device has no more than f32 either
+    VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(values)));
+    std::ranges::transform(values, result->floats.begin(),
+                           [&](float value) { return static_cast<T>(rounded_to(tensor.dtype, value)); });
+    return result;
+}
+
+/// The store's tensor of that name; made by `make` where the store has none.
+template <std::floating_point T>
+Result<std::shared_ptr<CpuTensor<T>>> shared_tensor(CpuStore<T>& store, const Tensor& tensor, auto&& make) {
+    const auto found = store.tensors.find(tensor.name);
+    if (found == store.tensors.end()) {
+        VKFORMER_TRY(auto made, make());
+        store.tensors.emplace(tensor.name, made);
+        return made;
+    }
+    const CpuTensor<T>& known = *found->second;
+    if (known.dtype != tensor.dtype || known.shape != tensor.shape)
+        return Error{ErrorCode::ShapeMismatch, tensor.name + " is " + std::string(to_string(tensor.dtype)) + " " +
+                                                   to_string(tensor.shape) +
+                                                   ", but another program of this store has it as " +
+                                                   std::string(to_string(known.dtype)) + " " + to_string(known.shape)};
+    return found->second;
+}
+
+/// nullptr for a tensor that no node uses.
+template <std::floating_point T>
+Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, bool is_used, CpuStore<T>& weights,
+                                                   CpuStore<T>& states) {
+    using Made = Result<std::shared_ptr<CpuTensor<T>>>;
+    if (tensor.kind == TensorKind::state)
+        return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0); });
+    if (tensor.kind != TensorKind::input && !is_used) return std::shared_ptr<CpuTensor<T>>();
+    if (tensor.kind == TensorKind::weight)
+        return shared_tensor(weights, tensor, [&]() -> Made { return load_weight<T>(tensor); });
+    return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min());
+}
+
+template <std::floating_point T>
+Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Graph& graph, CpuStore<T>& weights,
+                                                     CpuStore<T>& states) {
+    std::vector<bool> is_used(graph.tensors().size(), false);
+    for (const graph::Node& node : graph.nodes())
+        for_each_operand(
+            node.op, [&](std::string_view, Value value, graph::Access) { is_used[graph.storage(value).id] = true; });
+
+    typename CpuProgram<T>::Tensors result(graph.tensors().size());
+    for (std::size_t id = 0; id < result.size(); ++id) {
+        const Tensor& tensor = graph.tensors()[id];
+        if (tensor.alias_of) continue;
+        VKFORMER_TRY(result[id], place_tensor(tensor, is_used[id], weights, states));
+    }
+    return result;
+}
+
+template <std::floating_point T>
+class CpuBackend final : public graph::Backend {
+public:
+    std::string name() const override { return std::same_as<T, float> ? "CPU (float)" : "CPU (double)"; }
+
+    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<CpuStore<T>>(); }
+
+    Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
+                                                    std::shared_ptr<graph::TensorStore> states) override {
+        const auto own_weights = std::dynamic_pointer_cast<CpuStore<T>>(weights);
+        const auto own_states = std::dynamic_pointer_cast<CpuStore<T>>(states);
+        if (!own_weights || !own_states)
+            return Error{ErrorCode::InvalidArgument, name() + ": the tensor stores are not of this backend"};
+        try {
+            VKFORMER_TRY(auto tensors, make_tensors(plan.graph, *own_weights, *own_states));
+            return std::unique_ptr<graph::Program>(
+                std::make_unique<CpuProgram<T>>(std::move(plan), std::move(tensors)));
+        } catch (const std::bad_alloc&) {
+            return Error{ErrorCode::OutOfHostMemory, name() + ": not enough memory for the tensors of the plan"};
+        }
+    }
+};
+
+}   // namespace
+
+template <std::floating_point T>
+Result<CpuTensor<T>*> CpuProgram<T>::checked(Value value, std::size_t count, bool wants_floats) const {
+    if (value.id >= tensors_.size() || !storage(value))
+        return Error{ErrorCode::InvalidArgument, "the program has no tensor " + std::to_string(value.id)};
+    const Tensor& tensor = plan_.graph.tensor(value);
+    if (is_float(tensor.dtype) != wants_floats)
+        return Error{ErrorCode::UnsupportedDtype, tensor.name + " is " + std::string(to_string(tensor.dtype)) +
+                                                      ", but the host's values are " +
+                                                      (wants_floats ? "floats" : "integers")};
+    if (tensor.shape.element_count() != count)
+        return Error{ErrorCode::ShapeMismatch, tensor.name + " has shape " + to_string(tensor.shape) +
+                                                   ", but the host has " + std::to_string(count) + " values"};
+    return storage(value);
+}
+
+template <std::floating_point T>
+template <class From>
+Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> values) {
+    VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
+    std::ranges::transform(values, tensor->floats.begin(),
+                           [&](From from) { return rounded_to(tensor->dtype, static_cast<T>(from)); });
+    return {};
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::write(Value value, std::span<const float> values) {
+    return write_floats(value, values);
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::write(Value value, std::span<const double> values) {
+    return write_floats(value, values);
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::write(Value value, std::span<const std::int32_t> values) {
+    VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), false));
+    std::ranges::copy(values, tensor->ints.begin());
+    return {};
+}
+
+template <std::floating_point T>
+template <class To>
+Result<void> CpuProgram<T>::read_floats(Value value, std::span<To> values) {
+    VKFORMER_TRY(const CpuTensor<T>* const tensor, checked(value, values.size(), std::floating_point<To>));
+    const Tensor& root = plan_.graph.tensor(plan_.graph.storage(value));
+    if (!root.is_output) return Error{ErrorCode::InvalidArgument, root.name + " is no output of the graph"};
+    if constexpr (std::floating_point<To>)
+        std::ranges::transform(tensor->floats, values.begin(), [](T from) { return static_cast<To>(from); });
+    else
+        std::ranges::copy(tensor->ints, values.begin());
+    return {};
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::read(Value value, std::span<float> values) {
+    return read_floats(value, values);
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::read(Value value, std::span<double> values) {
+    return read_floats(value, values);
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::read(Value value, std::span<std::int32_t> values) {
+    return read_floats(value, values);
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::submit(std::uint32_t times) {
+    for (std::uint32_t i = 0; i < times; ++i)
+        for (std::size_t node = 0; node < plan_.graph.nodes().size(); ++node) VKFORMER_CHECK(run_node(node));
+    return {};
+}
+
+template <std::floating_point T>
+Result<void> CpuProgram<T>::run_node(std::size_t node_index) {
+    if (node_index >= plan_.graph.nodes().size())
+        return Error{ErrorCode::InvalidArgument, "the program has no node " + std::to_string(node_index)};
+    try {
+        execute(plan_.graph, plan_.graph.nodes()[node_index].op, std::span(std::as_const(tensors_)));
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::OutOfHostMemory,
+                     plan_.graph.nodes()[node_index].name + ": not enough memory for intermediate results"};
+    }
+    return {};
+}
+
+template class CpuProgram<float>;
+template class CpuProgram<double>;
+
+template <std::floating_point T>
+std::unique_ptr<graph::Backend> make_cpu_backend() {
+    return std::make_unique<CpuBackend<T>>();
+}
+
+template std::unique_ptr<graph::Backend> make_cpu_backend<float>();
+template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
+
+Result<void> run_node(graph::Program& cpu_program, std::size_t node_index) {
+    if (auto* const program = dynamic_cast<CpuProgram<double>*>(&cpu_program)) return program->run_node(node_index);
+    if (auto* const program = dynamic_cast<CpuProgram<float>*>(&cpu_program)) return program->run_node(node_index);
+    return Error{ErrorCode::InvalidArgument, "run_node: the program is not one of a CPU backend"};
+}
+
+}   // namespace vkformer::cpu

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/// Executes plans on the CPU, node by node: in float the fallback, in double the oracle that every device is checked against.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/program.hpp"
+
+namespace vkformer::cpu {
+
+/// One tensor. Floats are held as T whatever the dtype says, so that a result is rounded once, to T, and never to f16.
+template <std::floating_point T>
+struct CpuTensor {
+    DType dtype;
+    Shape shape;
+    std::vector<T> floats;            ///< of f32 and f16
+    std::vector<std::int32_t> ints;   ///< of i32
+};
+
+/// A plan whose tensors are T and int32_t. What comes from outside is rounded as a device stores it: weights and host writes to
+/// f32 or f16. States start as zeros, everything else as NaN (floats) and INT32_MIN (integers), so that no element is missed in
+/// silence. submit runs the nodes before it returns.
+template <std::floating_point T>
+class CpuProgram final : public graph::Program {
+public:
+    /// By tensor id; views have none. Made by the backend.
+    using Tensors = std::vector<std::shared_ptr<CpuTensor<T>>>;
+    CpuProgram(graph::Plan plan, Tensors tensors) : plan_(std::move(plan)), tensors_(std::move(tensors)) {}
+
+    Result<void> write(graph::Value tensor, std::span<const float> values) override;
+    Result<void> write(graph::Value tensor, std::span<const std::int32_t> values) override;
+    /// As for floats, but an f32 tensor of a double program keeps all digits.
+    Result<void> write(graph::Value tensor, std::span<const double> values);
+    Result<void> read(graph::Value tensor, std::span<float> values) override;
+    Result<void> read(graph::Value tensor, std::span<double> values) override;
+    Result<void> read(graph::Value tensor, std::span<std::int32_t> values) override;
+    Result<void> submit(std::uint32_t times = 1) override;
+    Result<void> wait() override { return {}; }
+    const graph::Plan& plan() const noexcept override { return plan_; }
+
+    /// Executes the node alone, on what its operands hold now.
+    Result<void> run_node(std::size_t node_index);
+
+private:
+    CpuTensor<T>* storage(graph::Value tensor) const { return tensors_[plan_.graph.storage(tensor).id].get(); }
+    Result<CpuTensor<T>*> checked(graph::Value tensor, std::size_t count, bool wants_floats) const;
+    template <class From>
+    Result<void> write_floats(graph::Value tensor, std::span<const From> values);
+    template <class To>
+    Result<void> read_floats(graph::Value tensor, std::span<To> values);
+
+    graph::Plan plan_;
+    Tensors tensors_;
+};
+
+extern template class CpuProgram<float>;
+extern template class CpuProgram<double>;
+
+/// "CPU (float)" or "CPU (double)". Its programs are CpuProgram<T>. Errors of compile: ShapeMismatch (a tensor in the store has
+/// another shape or dtype), InvalidArgument (a store of another backend), OutOfHostMemory.
+template <std::floating_point T>
+std::unique_ptr<graph::Backend> make_cpu_backend();
+
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<float>();
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
+
+/// Executes one node of a program of a CPU backend; the caller has written the operands. Errors: InvalidArgument (another
+/// backend's program, no such node).
+Result<void> run_node(graph::Program& cpu_program, std::size_t node_index);
+
+}   // namespace vkformer::cpu

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "cpu/attention.hpp"
+
+namespace vkformer::cpu {
+
+// partial[b, h, split, :]: over the seen keys j of the split, Σ exp(s_j − m) · value[j, :], then m = max s_j, then Σ exp(s_j − m);
+// zeros and m = −∞ where the split has no seen key. partial: [batch, heads, splits, value_dim + 2], query_len = 1.
+// Dao et al. 2023, "Flash-Decoding for long-context inference".
+template <std::floating_point T>
+void decode_attention(const AttentionOperands<T>& o, std::size_t split_keys, std::span<T> partial) {
+    const AttentionDims& dims = o.dims;
+    const std::size_t splits = (dims.key_len + split_keys - 1) / split_keys;
+    const std::size_t width = dims.value_dim + 2;
+    std::ranges::fill(partial, T{0});
+    for (std::size_t b = 0; b < dims.batch; ++b)
+        for (std::size_t h = 0; h < dims.heads; ++h)
+            for (std::size_t split = 0; split < splits; ++split) {
+                const KeyRange seen = o.mask.seen_keys(b, 0, dims.key_len);
+                KeyRange keys{std::max(seen.first, split * split_keys), std::min(seen.last, (split + 1) * split_keys)};
+                if (keys.first >= keys.last) keys = {0, 0};
+                const std::span<T> row = partial.subspan(((b * dims.heads + h) * splits + split) * width, width);
+                const SoftmaxTerms<T> terms = add_weighted_values(o, b, h, 0, keys, row.first(dims.value_dim));
+                row[dims.value_dim] = terms.max;
+                row[dims.value_dim + 1] = terms.sum;
+            }
+}
+
+// y[row, v] = Σ_split exp(m_split − m) · sums[split, v] / Σ_split exp(m_split − m) · sum[split], with m = max m_split; zeros
+// where no split has a seen key. partial: [rows, splits, value_dim + 2], y: [rows, value_dim], rows = batch · heads.
+template <std::floating_point T>
+void attention_combine(std::span<const T> partial, std::size_t splits, std::size_t value_dim, std::span<T> y) {
+    const std::size_t width = value_dim + 2;
+    std::ranges::fill(y, T{0});
+    for (std::size_t row = 0; row < y.size() / value_dim; ++row) {
+        const std::span<const T> parts = partial.subspan(row * splits * width, splits * width);
+        T max = -std::numeric_limits<T>::infinity();
+        for (std::size_t split = 0; split < splits; ++split) max = std::max(max, parts[split * width + value_dim]);
+
+        const std::span<T> values = y.subspan(row * value_dim, value_dim);
+        T sum = 0;
+        for (std::size_t split = 0; split < splits; ++split) {
+            const std::span<const T> part = parts.subspan(split * width, width);
+            if (part[value_dim + 1] == 0) continue;   // no seen key
+            const T scale = std::exp(part[value_dim] - max);
+            sum += scale * part[value_dim + 1];
+            for (std::size_t v = 0; v < value_dim; ++v) values[v] += scale * part[v];
+        }
+        if (sum == 0) continue;
+        for (T& value : values) value /= sum;
+    }
+}
+
+}   // namespace vkformer::cpu

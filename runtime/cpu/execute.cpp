@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT
+// From the nodes of a graph to the ops: operands become spans, shapes become dims. Nothing is computed here.
+#include "cpu/execute.hpp"
+
+#include "cpu/activate.hpp"
+#include "cpu/add.hpp"
+#include "cpu/arg_max.hpp"
+#include "cpu/attention.hpp"
+#include "cpu/attention_scores.hpp"
+#include "cpu/beam_step.hpp"
+#include "cpu/cache_append.hpp"
+#include "cpu/cache_reorder.hpp"
+#include "cpu/decode_attention.hpp"
+#include "cpu/embedding.hpp"
+#include "cpu/greedy_step.hpp"
+#include "cpu/layer_norm.hpp"
+#include "cpu/linear.hpp"
+#include "cpu/log_softmax.hpp"
+#include "cpu/mask_logits.hpp"
+#include "cpu/masked_softmax.hpp"
+#include "cpu/positional_embedding.hpp"
+#include "cpu/top_k.hpp"
+#include "cpu/weighted_sum.hpp"
+
+namespace vkformer::cpu {
+namespace {
+
+using graph::Value;
+
+template <std::floating_point T>
+class Executor {
+public:
+    Executor(const graph::Graph& graph, std::span<const std::shared_ptr<CpuTensor<T>>> tensors)
+        : graph_(graph), tensors_(tensors) {}
+
+    void operator()(const graph::Embedding& op) const {
+        embedding<T>(ints(op.tokens), floats(op.table), width(op.table), static_cast<T>(op.scale), floats(op.y));
+    }
+
+    void operator()(const graph::PositionalEmbedding& op) const {
+        positional_embedding<T>(floats(op.x), floats(op.table), ints(op.starts), dim(op.x, 1), width(op.x),
+                                floats(op.y));
+    }
+
+    void operator()(const graph::Linear& op) const {
+        const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = width(op.y)};
+        linear<T>(floats(op.x), floats(op.weight), floats(op.bias), floats(op.residual), op.activation, dims,
+                  floats(op.y));
+    }
+
+    void operator()(const graph::Activate& op) const { activate<T>(floats(op.x), op.activation, floats(op.y)); }
+
+    void operator()(const graph::Add& op) const { add<T>(floats(op.a), floats(op.b), floats(op.y)); }
+
+    void operator()(const graph::LayerNorm& op) const {
+        std::vector<T> own_sum;
+        std::span<const T> x = floats(op.x);
+        if (op.residual) {
+            std::span<T> sum = floats(op.sum);
+            if (!op.sum) {
+                own_sum.resize(x.size());
+                sum = own_sum;
+            }
+            add<T>(x, floats(op.residual), sum);
+            x = sum;
+        }
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            layer_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), floats(op.bias), static_cast<T>(op.eps),
+                          row_of(floats(op.y), row, width(op.x)));
+    }
+
+    void operator()(const graph::AttentionScores& op) const {
+        const AttentionDims dims{.batch = dim(op.query, 0),
+                                 .query_len = dim(op.query, 1),
+                                 .key_len = dim(op.key, 1),
+                                 .heads = dim(op.query, 2),
+                                 .kv_heads = dim(op.key, 2),
+                                 .head_dim = dim(op.query, 3)};
+        attention_scores<T>(floats(op.query), floats(op.key), static_cast<T>(op.scale), dims, floats(op.scores));
+    }
+
+    void operator()(const graph::MaskedSoftmax& op) const {
+        const AttentionDims dims{.batch = dim(op.scores, 0),
+                                 .query_len = dim(op.scores, 2),
+                                 .key_len = dim(op.scores, 3),
+                                 .heads = dim(op.scores, 1)};
+        masked_softmax<T>(floats(op.scores), mask(op.mask), dims, floats(op.weights));
+    }
+
+    void operator()(const graph::WeightedSum& op) const {
+        const AttentionDims dims{.batch = dim(op.weights, 0),
+                                 .query_len = dim(op.weights, 2),
+                                 .key_len = dim(op.weights, 3),
+                                 .heads = dim(op.weights, 1),
+                                 .kv_heads = dim(op.value, 2),
+                                 .value_dim = dim(op.value, 3)};
+        weighted_sum<T>(floats(op.weights), floats(op.value), dims, floats(op.y));
+    }
+
+    void operator()(const graph::Attention& op) const { attention<T>(attention_operands(op), floats(op.y)); }
+
+    void operator()(const graph::DecodeAttention& op) const {
+        decode_attention<T>(attention_operands(op), op.split_keys, floats(op.partial));
+    }
+
+    void operator()(const graph::AttentionCombine& op) const {
+        attention_combine<T>(floats(op.partial), dim(op.partial, 2), width(op.y), floats(op.y));
+    }
+
+    void operator()(const graph::CacheAppend& op) const {
+        cache_append<T>(floats(op.x), ints(op.starts), dim(op.x, 1), cache_dims(op.cache), floats(op.cache));
+    }
+
+    void operator()(const graph::CacheReorder& op) const {
+        cache_reorder<T>(ints(op.parents), ints(op.lengths), op.beams, cache_dims(op.cache), floats(op.cache));
+    }
+
+    void operator()(const graph::LogSoftmax& op) const {
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            log_softmax<T>(row_of(floats(op.x), row, width(op.x)), row_of(floats(op.y), row, width(op.x)));
+    }
+
+    void operator()(const graph::ArgMax& op) const {
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            ints(op.y)[row] = arg_max<T>(row_of(floats(op.x), row, width(op.x)));
+    }
+
+    void operator()(const graph::TopK& op) const {
+        const std::size_t k = width(op.values);
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            top_k<T>(row_of(floats(op.x), row, width(op.x)), row_of(floats(op.values), row, k),
+                     row_of(ints(op.indices), row, k));
+    }
+
+    void operator()(const graph::MaskLogits& op) const {
+        const ForcedTokens forced{.first = op.forced_first, .last = op.forced_last, .last_start = op.last_start};
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            mask_logits<T>(row_of(floats(op.x), row, width(op.x)), ints(op.starts)[row], ints(op.banned), forced,
+                           row_of(floats(op.y), row, width(op.x)));
+    }
+
+    void operator()(const graph::GreedyStep& op) const {
+        greedy_step({.next = ints(op.next),
+                     .tokens = ints(op.tokens),
+                     .starts = ints(op.starts),
+                     .finished = ints(op.finished),
+                     .history = ints(op.history)},
+                    op.eos, op.pad);
+    }
+
+    void operator()(const graph::BeamStep& op) const {
+        beam_step<T>({.candidate_scores = floats(op.candidate_scores),
+                      .candidate_tokens = ints(op.candidate_tokens),
+                      .tokens = ints(op.tokens),
+                      .starts = ints(op.starts),
+                      .parents = ints(op.parents),
+                      .running_scores = floats(op.running_scores),
+                      .token_history = ints(op.token_history),
+                      .parent_history = ints(op.parent_history),
+                      .final_scores = floats(op.final_scores),
+                      .final_steps = ints(op.final_steps),
+                      .final_rows = ints(op.final_rows),
+                      .final_tokens = ints(op.final_tokens),
+                      .state = ints(op.state)},
+                     {.beams = op.beams,
+                      .max_steps = op.max_steps,
+                      .eos = op.eos,
+                      .length_penalty = op.length_penalty,
+                      .early_stopping = op.early_stopping});
+    }
+
+private:
+    std::size_t dim(Value value, std::size_t axis) const { return graph_.shape(value)[axis]; }
+    std::size_t width(Value value) const { return graph_.shape(value).back(); }
+    std::size_t rows(Value value) const { return graph_.shape(value).row_count(); }
+
+    /// Empty for an absent operand.
+    std::span<T> floats(Value value) const {
+        return value ? std::span<T>(tensors_[graph_.storage(value).id]->floats) : std::span<T>();
+    }
+    std::span<std::int32_t> ints(Value value) const {
+        return value ? std::span<std::int32_t>(tensors_[graph_.storage(value).id]->ints) : std::span<std::int32_t>();
+    }
+    template <class Element>
+    static std::span<Element> row_of(std::span<Element> elements, std::size_t row, std::size_t width) {
+        return elements.subspan(row * width, width);
+    }
+
+    Mask<T> mask(const graph::AttentionMask& mask) const {
+        Mask<T> result{.causal = mask.causal,
+                       .window = mask.window,
+                       .key_lengths = ints(mask.key_lengths),
+                       .starts = ints(mask.starts),
+                       .additive = floats(mask.additive)};
+        if (mask.additive) {
+            result.additive_batch = dim(mask.additive, 0);
+            result.additive_heads = dim(mask.additive, 1);
+            result.additive_queries = dim(mask.additive, 2);
+        }
+        return result;
+    }
+
+    AttentionOperands<T> attention_operands(const auto& op) const {
+        return {.query = floats(op.query),
+                .key = floats(op.key),
+                .value = floats(op.value),
+                .mask = mask(op.mask),
+                .scale = static_cast<T>(op.scale),
+                .dims = {.batch = dim(op.query, 0),
+                         .query_len = dim(op.query, 1),
+                         .key_len = dim(op.key, 1),
+                         .heads = dim(op.query, 2),
+                         .kv_heads = dim(op.key, 2),
+                         .head_dim = dim(op.query, 3),
+                         .value_dim = dim(op.value, 3)}};
+    }
+
+    CacheDims cache_dims(Value cache) const {
+        return {.rows = dim(cache, 0), .capacity = dim(cache, 1), .width = dim(cache, 2) * dim(cache, 3)};
+    }
+
+    const graph::Graph& graph_;
+    std::span<const std::shared_ptr<CpuTensor<T>>> tensors_;
+};
+
+}   // namespace
+
+template <std::floating_point T>
+void execute(const graph::Graph& graph, const graph::Op& op, std::span<const std::shared_ptr<CpuTensor<T>>> tensors) {
+    std::visit(Executor<T>(graph, tensors), op);
+}
+
+template void execute<float>(const graph::Graph&, const graph::Op&, std::span<const std::shared_ptr<CpuTensor<float>>>);
+template void execute<double>(const graph::Graph&, const graph::Op&,
+                              std::span<const std::shared_ptr<CpuTensor<double>>>);
+
+}   // namespace vkformer::cpu

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cassert>
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+#include "cpu/activate.hpp"
+#include "cpu/blas.hpp"
+
+namespace vkformer::cpu {
+
+struct LinearDims {
+    std::size_t rows, in, out;
+};
+
+// y = activation(x · weightᵀ + bias) + residual     x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out].
+// bias and residual may be empty.
+template <std::floating_point T>
+void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> bias, std::span<const T> residual,
+            graph::Activation activation, const LinearDims& dims, std::span<T> y) {
+    const auto [rows, in, out] = dims;
+    assert(x.size() == rows * in && weight.size() == out * in && y.size() == rows * out);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias.empty() ? T{0} : bias[i % out];
+    add_product_transposed(rows, out, in, T{1}, {x.data(), in}, {weight.data(), in}, {y.data(), out});
+    for (std::size_t i = 0; i < y.size(); ++i)
+        y[i] = activation_of(activation, y[i]) + (residual.empty() ? T{0} : residual[i]);
+}
+
+}   // namespace vkformer::cpu
