@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The activations that linear and activate share; `activation` is a constant of interface/activation.h.
+// Every exp() has an argument ≤ 0, so nothing overflows; no tanh(), which some drivers compute as a quotient of overflowing
+// exponentials. NaN stays NaN.
+#ifndef VKFORMER_ACTIVATION_GLSL
+#define VKFORMER_ACTIVATION_GLSL
+#include "interface/activation.h"
+
+float sigmoid(float x) {
+    const float e = exp(-abs(x));
+    return (x >= 0.0 ? 1.0 : e) / (1.0 + e);
+}
+
+// Φ(x) = erfc(−x/√2) / 2 with erfc(z) = t · exp(−z² + P(t)), t = 1 / (1 + z/2), z ≥ 0: the form of Press et al., Numerical
+// Recipes, 6.2. P is our own Chebyshev fit of ln(erfc(z)/t) + z² on 0 ≤ z ≤ 10.5, off by 5.1e-8 at most; so the relative
+// error stays at some 1e-7 in the lower tail too, where (1 + erf(x/√2)) / 2 would cancel.
+float normal_distribution(float x) {
+    const float t = 1.0 / (1.0 + 0.35355339 * abs(x));
+    float p = 0.148791149;
+    p = p * t - 0.701847255;
+    p = p * t + 1.20616949;
+    p = p * t - 0.761984169;
+    p = p * t - 0.0259946808;
+    p = p * t - 0.0275120921;
+    p = p * t + 0.0443623438;
+    p = p * t + 0.384606361;
+    p = p * t + 0.998868406;
+    p = p * t - 1.26545954;
+    const float tail = 0.5 * t * exp(-0.5 * x * x + p);
+    return x < 0.0 ? tail : 1.0 - tail;
+}
+
+float activated(uint activation, float x) {
+    if (activation == kActivationRelu) return isnan(x) ? x : max(x, 0.0);
+    if (activation == kActivationGeluErf) return x * normal_distribution(x);
+    // (1 + tanh(u)) / 2 = sigmoid(2u), u = √(2/π) · (x + 0.044715 x³): Hendrycks and Gimpel 2016
+    if (activation == kActivationGeluTanh) return x * sigmoid(1.5957691 * (x + 0.044715 * x * x * x));
+    if (activation == kActivationSilu) return x * sigmoid(x);
+    return x;
+}
+#endif
