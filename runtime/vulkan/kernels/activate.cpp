@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include "core/try.hpp"
+#include "interface/activate.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::ActivatePush) == 4);
+static_assert(static_cast<std::uint32_t>(graph::Activation::none) == shaders::kActivationNone);
+static_assert(static_cast<std::uint32_t>(graph::Activation::relu) == shaders::kActivationRelu);
+static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_erf) == shaders::kActivationGeluErf);
+static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_tanh) == shaders::kActivationGeluTanh);
+static_assert(static_cast<std::uint32_t>(graph::Activation::silu) == shaders::kActivationSilu);
+
+Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    const std::uint64_t count = context.graph.shape(op.x).element_count();
+    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kActivateElementsPerInvocation;
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
+    Dispatch dispatch{
+        .shader = variant_for("activate", context.graph.dtype(op.x), context.device),
+        .bindings = {op.x, op.y},
+        .constants = {kWorkgroup, static_cast<std::uint32_t>(op.activation)},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::ActivatePush{.count = static_cast<std::uint32_t>(count)});
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#include "core/try.hpp"
+#include "interface/add.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::AddPush) == 4);
+
+Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    const std::uint64_t count = context.graph.shape(op.y).element_count();
+    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kAddElementsPerInvocation;
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
+    Dispatch dispatch{
+        .shader = variant_for("add", context.graph.dtype(op.y), context.device),
+        .bindings = {op.a, op.b, op.y},
+        .constants = {kWorkgroup},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::AddPush{.count = static_cast<std::uint32_t>(count)});
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan
