@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "core/try.hpp"
+#include "interface/cache_append.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::CacheAppendPush) == 16);
+
+Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    const Shape& x = context.graph.shape(op.x);
+    const std::uint64_t count = x.element_count();
+    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kCacheAppendElementsPerInvocation;
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
+    Dispatch dispatch{
+        .shader = variant_for("cache_append", context.graph.dtype(op.x), context.device),
+        .bindings = {op.x, or_else(op.starts, op.x), op.cache},
+        .constants = {kWorkgroup, op.starts ? 1u : 0u},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::CacheAppendPush{
+        .count = static_cast<std::uint32_t>(count),
+        .len = static_cast<std::uint32_t>(x[1]),
+        .capacity = static_cast<std::uint32_t>(context.graph.shape(op.cache)[1]),
+        .width = static_cast<std::uint32_t>(x[2] * x[3]),
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,49 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]], in place. cache: [groups · BEAMS, capacity, width], storage as
+// lib/storage.glsl says; parents, lengths: i32 [groups · BEAMS]. A parent outside the row's group leaves its row as it is.
+// Workgroups are dealt to groups, p.workgroups_per_group to each. An invocation owns (position, element) columns of its group,
+// a stride apart, and of such a column the values of all rows: it has read them into registers before it writes the first, and
+// nobody else touches them, so working in place needs no barrier. Rows that are their own parents are neither read nor written;
+// a group in which all are costs the reading of its parents.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "interface/cache_reorder.h"
+#include "lib/storage.glsl"
+
+layout(local_size_x_id = kWorkgroupConstant) in;
+layout(constant_id = kCacheReorderBeams) const uint BEAMS = 1;
+layout(push_constant) uniform Push { CacheReorderPush p; };
+layout(std430, binding = kCacheReorderParents) readonly buffer Parents { int parents[]; };
+layout(std430, binding = kCacheReorderLengths) readonly buffer Lengths { int lengths[]; };
+layout(std430, binding = kCacheReorderCache) buffer Cache { ELEMENT cache[]; };
+#include "lib/grid.glsl"
+
+void main() {
+    const uint group = linear_workgroup() / p.workgroups_per_group;
+    if (group >= p.groups) return;
+    const uint first_row = group * BEAMS;
+    const uint row_elements = p.capacity * p.width;
+
+    uint parent[kCacheReorderMaxBeams];
+    uint moved_elements[kCacheReorderMaxBeams];  // how much of the row comes from its parent
+    uint columns = 0;                            // the largest of them
+    [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam) {
+        if (beam >= BEAMS) continue;  // decided when the pipeline is made
+        const uint row = first_row + beam;
+        parent[beam] = uint(parents[row]);  // of a negative one: huge
+        const bool moves = parent[beam] - first_row < BEAMS && parent[beam] != row;
+        moved_elements[beam] = moves ? uint(clamp(lengths[row], 0, int(p.capacity))) * p.width : 0;
+        columns = max(columns, moved_elements[beam]);
+    }
+
+    const uint stride = p.workgroups_per_group * gl_WorkGroupSize.x;
+    const uint first = linear_workgroup() % p.workgroups_per_group * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
+    for (uint i = first; i < columns; i += stride) {
+        float value[kCacheReorderMaxBeams];
+        [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
+            if (beam < BEAMS && i < moved_elements[beam]) value[beam] = LOAD(cache, parent[beam] * row_elements + i);
+        [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
+            if (beam < BEAMS && i < moved_elements[beam]) STORE(cache, (first_row + beam) * row_elements + i, value[beam]);
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_CACHE_APPEND_H
+#define VKFORMER_SHADERS_CACHE_APPEND_H
+#include "types.h"
+SHARED_BEGIN
+const uint kCacheAppendX = 0, kCacheAppendStarts = 1, kCacheAppendCache = 2;
+const uint kCacheAppendHasStarts = 1;  // specialization constant: 0 where starts is absent; its binding is not touched then
+const uint kCacheAppendElementsPerInvocation = 4;
+struct CacheAppendPush {
+    uint count;     // elements of x
+    uint len;       // new positions per sequence
+    uint capacity;  // positions per sequence of the cache
+    uint width;     // elements per position: heads · dim
+};
+SHARED_END
+#endif
