@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#include "core/try.hpp"
+#include "interface/mask_logits.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::MaskLogitsPush) == 24);
+
+Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    const Shape& shape = context.graph.shape(op.x);
+    const std::uint64_t chunks = ceil_div(shape.back(), shaders::kMaskLogitsChunk);
+    const std::uint64_t banned_count = op.banned ? context.graph.shape(op.banned).element_count() : 0;
+    VKFORMER_TRY(const auto groups, folded_grid(shape.row_count() * chunks, context.device));
+    Dispatch dispatch{
+        .shader = "mask_logits",
+        .bindings = {op.x, op.starts, or_else(op.banned, op.starts), op.y},
+        .constants = {kWorkgroup},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::MaskLogitsPush{
+        .rows = static_cast<std::uint32_t>(shape.row_count()),
+        .width = static_cast<std::uint32_t>(shape.back()),
+        .banned_count = static_cast<std::uint32_t>(banned_count),
+        .forced_first = op.forced_first,
+        .forced_last = op.forced_last,
+        .last_start = op.last_start,
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,190 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// One step of beam search by the rules of Hugging Face generate (transformers 4.56, GenerationMixin._beam_search) for `batch`
+// sequences of `beams` rows each. candidate_scores: f32 [rows, k], candidate_tokens: i32 [rows, k], k ≥ 2; the states are
+// described at graph::BeamStates. Scores are float32, in the order of lib/order.glsl; level ones are taken lower row first, then
+// lower token. Sequences that cannot improve any more, and everything once `done` or beyond max_steps, stay as they are.
+// One workgroup for all; an invocation owns the sequences that are ≡ its index modulo the workgroup's size and works through
+// one alone: the lists are short (2 · beams) and each choice depends on the one before.
+#extension GL_GOOGLE_include_directive : require
+#include "interface/beam_step.h"
+
+layout(local_size_x_id = kWorkgroupConstant) in;
+layout(push_constant) uniform Push { BeamStepPush p; };
+layout(std430, binding = kBeamStepCandidateScores) readonly buffer CandidateScores { float candidate_scores[]; };
+layout(std430, binding = kBeamStepCandidateTokens) readonly buffer CandidateTokens { int candidate_tokens[]; };
+layout(std430, binding = kBeamStepTokens) writeonly buffer Tokens { int tokens[]; };
+layout(std430, binding = kBeamStepStarts) buffer Starts { uint starts[]; };
+layout(std430, binding = kBeamStepParents) writeonly buffer Parents { uint parents[]; };
+layout(std430, binding = kBeamStepRunningScores) buffer RunningScores { float running_scores[]; };
+layout(std430, binding = kBeamStepTokenHistory) writeonly buffer TokenHistory { int token_history[]; };
+layout(std430, binding = kBeamStepParentHistory) writeonly buffer ParentHistory { uint parent_history[]; };
+layout(std430, binding = kBeamStepFinalScores) buffer FinalScores { float final_scores[]; };
+layout(std430, binding = kBeamStepFinalSteps) buffer FinalSteps { int final_steps[]; };
+layout(std430, binding = kBeamStepFinalRows) buffer FinalRows { uint final_rows[]; };
+layout(std430, binding = kBeamStepFinalTokens) buffer FinalTokens { int final_tokens[]; };
+layout(std430, binding = kBeamStepState) buffer State { int state[]; };
+#include "lib/order.glsl"
+
+const float kPenalty = 1.0e9;  // what generate subtracts from a score to put it behind all others
+
+// A continuation of a running hypothesis, or a finished hypothesis.
+struct Hypothesis {
+    float score;
+    int token;  // its last one
+    uint row;   // whose history precedes that
+    int steps;  // of a finished one: its number of tokens; else 0
+};
+
+Hypothesis continuations[2 * kBeamStepMaxBeams];  // of the sequence at hand, best first
+Hypothesis slots[kBeamStepMaxBeams];              // its finished hypotheses as they were before this step
+shared uint any_improvable, any_slot_free;
+
+bool is_last_step(uint step) { return step + 1 >= p.max_steps; }
+bool ends(Hypothesis continuation, uint step) { return is_last_step(step) || continuation.token == p.eos; }
+
+// length^length_penalty, exact where it is 1 or the length
+float length_norm(uint length) {
+    if (p.length_penalty == 0.0 || length == 1) return 1.0;
+    return p.length_penalty == 1.0 ? float(length) : pow(float(length), p.length_penalty);
+}
+
+// The candidate at `position` of a row, with what decides its place.
+struct Ranked {
+    uint key;
+    int token;
+    uint position;
+};
+
+bool comes_before(Ranked a, Ranked b) {
+    if (a.key != b.key) return a.key > b.key;
+    return a.token < b.token || (a.token == b.token && a.position < b.position);
+}
+
+float continued_score(uint row, uint position) {
+    return running_scores[row] + candidate_scores[row * p.k + position];
+}
+
+// The row's first candidate after `previous`; its key is 0 where there is none.
+Ranked next_of_row(uint row, Ranked previous) {
+    Ranked best = Ranked(kAfterAll.key, 0x7FFFFFFF, 0);
+    for (uint position = 0; position < p.k; ++position) {
+        const uint key = order_key(floatBitsToUint(continued_score(row, position)));
+        const Ranked candidate = Ranked(key, candidate_tokens[row * p.k + position], position);
+        if (comes_before(previous, candidate) && comes_before(candidate, best)) best = candidate;
+    }
+    return best;
+}
+
+// The 2 · beams best continuations, merged from the rows' lists.
+void find_continuations(uint first_row) {
+    Ranked next[kBeamStepMaxBeams];  // of each row
+    for (uint beam = 0; beam < p.beams; ++beam)
+        next[beam] = next_of_row(first_row + beam, Ranked(kBeforeAll.key, 0, 0));
+    for (uint c = 0; c < 2 * p.beams; ++c) {
+        Candidate best = Candidate(next[0].key, 0);
+        for (uint beam = 1; beam < p.beams; ++beam) {
+            const Candidate candidate = Candidate(next[beam].key, beam);
+            if (comes_before(candidate, best)) best = candidate;
+        }
+        const Ranked chosen = next[best.index];
+        const uint row = first_row + best.index;
+        continuations[c] = Hypothesis(continued_score(row, chosen.position), chosen.token, row, 0);
+        next[best.index] = next_of_row(row, chosen);
+    }
+}
+
+// The `beams` best continuations run on; one that ends does so only for want of others.
+void choose_running(uint first_row, uint step) {
+    Candidate chosen = kBeforeAll;
+    for (uint beam = 0; beam < p.beams; ++beam) {
+        Candidate best = kAfterAll;
+        float best_score = 0.0;
+        for (uint c = 0; c < 2 * p.beams; ++c) {
+            const float score = continuations[c].score - (ends(continuations[c], step) ? kPenalty : 0.0);
+            const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), c);
+            if (!comes_before(chosen, candidate) || !comes_before(candidate, best)) continue;
+            best = candidate;
+            best_score = score;
+        }
+        chosen = best;
+        const Hypothesis next = continuations[best.index];
+        const uint row = first_row + beam;
+        running_scores[row] = best_score;
+        tokens[row] = next.token;
+        parents[row] = next.row;
+        token_history[step * p.batch * p.beams + row] = next.token;
+        parent_history[step * p.batch * p.beams + row] = next.row;
+    }
+}
+
+// Merges the continuations that end into the finished hypotheses. Changes the scores of the continuations.
+void choose_finished(uint first_row, uint step) {
+    bool is_full = true;
+    for (uint slot = 0; slot < p.beams; ++slot) {
+        const uint row = first_row + slot;
+        slots[slot] = Hypothesis(final_scores[row], final_tokens[row], final_rows[row], final_steps[row]);
+        is_full = is_full && slots[slot].steps > 0;
+    }
+    const bool is_closed = is_full && p.early_stopping == kBeamStepAlways;
+    const float norm = length_norm(step + 1);
+    for (uint c = 0; c < 2 * p.beams; ++c) {
+        const bool finishes = ends(continuations[c], step) && c < p.beams;  // one that ends but ranks below is thrown away
+        continuations[c].steps = finishes ? int(step + 1) : 0;
+        continuations[c].score /= norm;
+        if (is_closed) continuations[c].score -= kPenalty;
+        if (!finishes) continuations[c].score -= kPenalty;
+    }
+
+    Candidate chosen = kBeforeAll;
+    for (uint slot = 0; slot < p.beams; ++slot) {
+        Candidate best = kAfterAll;
+        for (uint i = 0; i < 3 * p.beams; ++i) {
+            const float score = i < p.beams ? slots[i].score : continuations[i - p.beams].score;
+            const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), i);
+            if (comes_before(chosen, candidate) && comes_before(candidate, best)) best = candidate;
+        }
+        chosen = best;
+        const Hypothesis next = best.index < p.beams ? slots[best.index] : continuations[best.index - p.beams];
+        const uint row = first_row + slot;
+        final_scores[row] = next.score;
+        final_tokens[row] = next.token;
+        final_rows[row] = next.row;
+        final_steps[row] = next.steps;
+        if (next.steps == 0) atomicOr(any_slot_free, 1);
+    }
+}
+
+// Whether a running hypothesis could still displace a finished one. The slots are in falling order, the last is the worst.
+bool can_improve(uint first_row, uint step) {
+    const bool assumes_longest = p.early_stopping == kBeamStepNever && p.length_penalty > 0.0;
+    const float best_running = running_scores[first_row] / length_norm(assumes_longest ? p.max_steps : step + 1);
+    const float worst = final_scores[first_row + p.beams - 1];
+    for (uint slot = 0; slot < p.beams; ++slot)
+        if (best_running > (final_steps[first_row + slot] > 0 ? worst : -kPenalty)) return true;
+    return false;
+}
+
+void main() {
+    const uint step = uint(state[p.batch + 1]);
+    if (state[p.batch] != 0 || step >= p.max_steps) return;  // the whole workgroup leaves
+    if (gl_LocalInvocationIndex == 0) any_improvable = any_slot_free = 0;
+    barrier();
+    for (uint sequence = gl_LocalInvocationIndex; sequence < p.batch; sequence += gl_WorkGroupSize.x) {
+        if (state[sequence] == 0) continue;
+        const uint first_row = sequence * p.beams;
+        find_continuations(first_row);
+        choose_running(first_row, step);
+        choose_finished(first_row, step);
+        const bool improvable = can_improve(first_row, step);
+        state[sequence] = improvable ? 1 : 0;
+        if (improvable) atomicOr(any_improvable, 1);
+    }
+    for (uint row = gl_LocalInvocationIndex; row < p.batch * p.beams; row += gl_WorkGroupSize.x) starts[row] += 1;
+    barrier();
+    if (gl_LocalInvocationIndex == 0) {
+        const bool all_full = p.early_stopping == kBeamStepAlways && any_slot_free == 0;
+        if (is_last_step(step) || any_improvable == 0 || all_full) state[p.batch] = 1;
+        state[p.batch + 1] = int(step + 1);
+    }
+}

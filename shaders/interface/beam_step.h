@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_BEAM_STEP_H
+#define VKFORMER_SHADERS_BEAM_STEP_H
+#include "types.h"
+SHARED_BEGIN
+const uint kBeamStepCandidateScores = 0, kBeamStepCandidateTokens = 1, kBeamStepTokens = 2, kBeamStepStarts = 3,
+           kBeamStepParents = 4, kBeamStepRunningScores = 5, kBeamStepTokenHistory = 6, kBeamStepParentHistory = 7,
+           kBeamStepFinalScores = 8, kBeamStepFinalSteps = 9, kBeamStepFinalRows = 10, kBeamStepFinalTokens = 11,
+           kBeamStepState = 12;
+const uint kBeamStepMaxBeams = 32;
+// The values of graph::EarlyStopping (kernels/beam_step.cpp checks that they are).
+const uint kBeamStepHeuristic = 0, kBeamStepAlways = 1, kBeamStepNever = 2;
+struct BeamStepPush {
+    uint batch;
+    uint beams;  // rows per sequence
+    uint k;      // candidates per row, in falling order
+    uint max_steps;
+    int eos;
+    float length_penalty;
+    uint early_stopping;
+};
+SHARED_END
+#endif

@@ -1,0 +1,47 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y[row, i] = −∞ where i is banned, else x[row, i]; where a token is forced: 0 for it, −∞ for all others. Forcing the last token
+// overrides forcing the first, which overrides banning. x, y: f32 [rows, width]; starts: i32 [rows]; banned: i32 [banned_count].
+// One workgroup per 4096 consecutive elements of a row; an invocation owns those that are ≡ its index modulo the workgroup's
+// size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup.
+// Shared memory: 4096 bits = 512 bytes.
+#extension GL_GOOGLE_include_directive : require
+#include "interface/mask_logits.h"
+
+layout(local_size_x_id = kWorkgroupConstant) in;
+layout(push_constant) uniform Push { MaskLogitsPush p; };
+layout(std430, binding = kMaskLogitsX) readonly buffer X { float x[]; };
+layout(std430, binding = kMaskLogitsStarts) readonly buffer Starts { int starts[]; };
+layout(std430, binding = kMaskLogitsBanned) readonly buffer Banned { uint banned[]; };
+layout(std430, binding = kMaskLogitsY) writeonly buffer Y { float y[]; };
+#include "lib/grid.glsl"
+#include "lib/numbers.glsl"
+
+shared uint banned_bits[kMaskLogitsChunk / 32];
+
+void main() {
+    const uint chunks = (p.width + kMaskLogitsChunk - 1) / kMaskLogitsChunk;
+    const uint row = linear_workgroup() / chunks;
+    if (row >= p.rows) return;  // the whole workgroup leaves
+    const uint first = linear_workgroup() % chunks * kMaskLogitsChunk;
+    const uint count = min(kMaskLogitsChunk, p.width - first);
+
+    for (uint i = gl_LocalInvocationIndex; i < kMaskLogitsChunk / 32; i += gl_WorkGroupSize.x) banned_bits[i] = 0;
+    barrier();
+    for (uint i = gl_LocalInvocationIndex; i < p.banned_count; i += gl_WorkGroupSize.x) {
+        const uint offset = banned[i] - first;  // huge for a token before this chunk
+        if (offset < kMaskLogitsChunk) atomicOr(banned_bits[offset / 32], 1u << (offset % 32));
+    }
+    barrier();
+
+    int forced = -1;
+    if (starts[row] == 0) forced = p.forced_first;
+    if (starts[row] == p.last_start && p.forced_last >= 0) forced = p.forced_last;
+    for (uint i = gl_LocalInvocationIndex; i < count; i += gl_WorkGroupSize.x) {
+        const uint element = row * p.width + first + i;
+        if (forced >= 0)
+            y[element] = first + i == uint(forced) ? 0.0 : MINUS_INFINITY;
+        else
+            y[element] = (banned_bits[i / 32] >> (i % 32) & 1u) == 1 ? MINUS_INFINITY : x[element];
+    }
+}
