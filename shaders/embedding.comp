@@ -1,0 +1,30 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y[row, i] = scale · table[tokens[row], i]; a token outside 0 … vocab − 1 gives a row of NaN and reads nothing.
+// tokens: [rows] int32; table: [vocab, width], y: [rows, width]; storage as lib/storage.glsl says, float32 arithmetic.
+// Vaswani et al. 2017, section 3.4 (scale = √width there).
+// One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
+#extension GL_GOOGLE_include_directive : require
+#include "interface/embedding.h"
+#include "lib/storage.glsl"
+
+layout(local_size_x_id = kWorkgroupConstant) in;
+layout(push_constant) uniform Push { EmbeddingPush p; };
+layout(std430, binding = kEmbeddingTokens) readonly buffer Tokens { int tokens[]; };
+layout(std430, binding = kEmbeddingTable) readonly buffer Table { ELEMENT table[]; };
+layout(std430, binding = kEmbeddingY) STORED buffer Y { ELEMENT y[]; };
+#include "lib/grid.glsl"
+#include "lib/numbers.glsl"
+
+void main() {
+    const uint row = linear_workgroup();
+    if (row >= p.rows) return;
+
+    const uint token = uint(tokens[row]);  // a negative token becomes larger than any vocabulary
+    const bool known = token < p.vocab;
+    const uint source = (known ? token : 0) * p.width;
+    for (uint i = gl_LocalInvocationIndex; i < p.width; i += gl_WorkGroupSize.x) {
+        const float element = known ? p.scale * LOAD(table, source + i) : NOT_A_NUMBER;
+        STORE(y, row * p.width + i, element);
+    }
+}
