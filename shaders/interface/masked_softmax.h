@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_MASKED_SOFTMAX_H
+#define VKFORMER_SHADERS_MASKED_SOFTMAX_H
+#include "attention_mask.h"
+SHARED_BEGIN
+const uint kMaskedSoftmaxScores = 0, kMaskedSoftmaxKeyLengths = 1, kMaskedSoftmaxStarts = 2, kMaskedSoftmaxAdditive = 3,
+           kMaskedSoftmaxWeights = 4;
+const uint kMaskedSoftmaxMask = 1;  // specialization constant: bits of attention_mask.h
+struct MaskedSoftmaxPush {
+    uint batch;
+    uint heads;
+    uint query_len;
+    AttentionMaskPush mask;
+};
+SHARED_END
+#endif
