@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_DECODE_ATTENTION_H
+#define VKFORMER_SHADERS_DECODE_ATTENTION_H
+#include "attention_mask.h"
+SHARED_BEGIN
+const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionValue = 2,
+           kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5, kDecodeAttentionPartial = 6;
+const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
+const uint kDecodeAttentionMaxHeadDim = 256;
+// Specialization constants:
+const uint kDecodeAttentionColumns = 1;      // invocations that share a key in the sum of values: a power of two
+const uint kDecodeAttentionColumnSteps = 2;  // value columns per invocation: Columns · ColumnSteps ≥ value_dim
+const uint kDecodeAttentionMask = 3;         // bits of attention_mask.h
+// What a split leaves for attention_combine: value_dim sums of exp(s − maximum) · value, then the maximum of its scores s
+// (−∞ where it sees no key), then the sum of exp(s − maximum).
+const uint kPartialMaximum = 0, kPartialSum = 1, kPartialExtra = 2;  // offsets after the sums, and how many
+struct DecodeAttentionPush {
+    uint batch;
+    uint heads;
+    uint kv_heads;
+    uint head_dim;
+    uint value_dim;
+    uint splits;
+    uint split_keys;  // keys per split
+    float scale;
+    AttentionMaskPush mask;
+};
+SHARED_END
+#endif
