@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "support/op_case.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "cpu/backend.hpp"
+#include "support/catch.h"
+#include "validation/bounds.hpp"
+
+namespace vkformer::tests {
+
+using graph::Value;
+
+Value OpCase::floats(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
+    return floats(name, dtype, shape, random_floats(shape.element_count(), magnitude));
+}
+
+Value OpCase::floats(const std::string& name, DType dtype, const Shape& shape, std::vector<float> values) {
+    auto value = graph.input(name, dtype, shape);
+    REQUIRE(value);
+    REQUIRE(values.size() == shape.element_count());
+    contents_[value->id] = std::move(values);
+    return *value;
+}
+
+Value OpCase::ints(const std::string& name, const Shape& shape, std::vector<std::int32_t> values) {
+    auto value = graph.input(name, DType::i32, shape);
+    REQUIRE(value);
+    REQUIRE(values.size() == shape.element_count());
+    contents_[value->id] = std::move(values);
+    return *value;
+}
+
+Value OpCase::state(const std::string& name, DType dtype, const Shape& shape, std::vector<float> values) {
+    auto value = graph.state(name, dtype, shape);
+    REQUIRE(value);
+    REQUIRE(values.size() == shape.element_count());
+    contents_[value->id] = std::move(values);
+    results_.push_back(*value);
+    return *value;
+}
+
+Value OpCase::state(const std::string& name, const Shape& shape, std::vector<std::int32_t> values) {
+    auto value = graph.state(name, DType::i32, shape);
+    REQUIRE(value);
+    REQUIRE(values.size() == shape.element_count());
+    contents_[value->id] = std::move(values);
+    results_.push_back(*value);
+    return *value;
+}
+
+Value OpCase::expect(Value value) {
+    graph.mark_output(value);
+    results_.push_back(value);
+    return value;
+}
+
+Value OpCase::expect(Result<Value> value) {
+    if (!value) FAIL(value.error().message);
+    return expect(*value);
+}
+
+std::vector<float> OpCase::random_floats(std::size_t count, float magnitude) {
+    std::uniform_real_distribution<float> distribution(-magnitude, magnitude);
+    std::vector<float> values(count);
+    for (float& value : values) value = distribution(random_);
+    return values;
+}
+
+std::vector<std::int32_t> OpCase::random_ints(std::size_t count, std::int32_t lowest, std::int32_t highest) {
+    std::uniform_int_distribution<std::int32_t> distribution(lowest, highest);
+    std::vector<std::int32_t> values(count);
+    for (std::int32_t& value : values) value = distribution(random_);
+    return values;
+}
+
+std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::uint32_t runs) const {
+    auto compiled =
+        backend.compile(graph::make_plan(graph, {.fuse = false}), backend.make_store(), backend.make_store());
+    if (!compiled) FAIL(backend.name() << ": " << compiled.error().message);
+    std::unique_ptr<graph::Program> program = std::move(*compiled);
+
+    const auto write = [&](Value value, const auto& values) {
+        const auto written = program->write(value, std::span(values));
+        if (!written) FAIL(backend.name() << ": " << written.error().message);
+    };
+    for (const auto& [id, contents] : contents_)
+        std::visit([&](const auto& values) { write(Value{id}, values); }, contents);
+    for (const Value result : results_) {
+        if (contents_.contains(result.id)) continue;
+        const std::size_t count = graph.shape(result).element_count();
+        if (is_float(graph.dtype(result)))
+            write(result, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
+        else
+            write(result, std::vector<std::int32_t>(count, std::numeric_limits<std::int32_t>::min()));
+    }
+
+    const auto submitted = program->submit(runs);
+    if (!submitted) FAIL(backend.name() << ": " << submitted.error().message);
+    const auto waited = program->wait();
+    if (!waited) FAIL(backend.name() << ": " << waited.error().message);
+    return program;
+}
+
+double OpCase::bound() const {
+    double sum = 0;
+    for (const graph::Node& node : graph.nodes()) {
+        double worst = 0;
+        graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access access) {
+            if (access != graph::Access::read) worst = std::max(worst, validation::error_bound(graph, node, value));
+        });
+        sum += worst;
+    }
+    return sum;
+}
+
+void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
+    REQUIRE_FALSE(results_.empty());
+    const auto oracle = cpu::make_cpu_backend<double>();
+    const auto expected_program = execute(*oracle, runs);
+    const auto found_program = execute(backend, runs);
+
+    const auto read = [](graph::Program& program, Value value, auto& values) {
+        const auto done = program.read(value, std::span(values));
+        if (!done) FAIL(done.error().message);
+    };
+    for (const Value result : results_) {
+        const std::size_t count = graph.shape(result).element_count();
+        INFO(graph.tensor(result).name << ' ' << to_string(graph.shape(result)) << " on " << backend.name());
+        if (!is_float(graph.dtype(result))) {
+            std::vector<std::int32_t> expected(count), found(count);
+            read(*expected_program, result, expected);
+            read(*found_program, result, found);
+            const auto wrong = std::ranges::mismatch(found, expected).in1 - found.begin();
+            CAPTURE(wrong);
+            if (static_cast<std::size_t>(wrong) < count)
+                CHECK(found[static_cast<std::size_t>(wrong)] == expected[static_cast<std::size_t>(wrong)]);
+            else
+                CHECK(found == expected);
+            continue;
+        }
+
+        std::vector<double> expected(count), found(count);
+        read(*expected_program, result, expected);
+        read(*found_program, result, found);
+        double difference_squares = 0, expected_squares = 0, largest = 0, worst = 0;
+        std::size_t worst_at = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            if (!std::isfinite(expected[i])) {   // infinity: the same one; NaN: a NaN
+                const bool same = std::isnan(expected[i]) ? std::isnan(found[i]) : found[i] == expected[i];
+                if (!same) FAIL("element " << i << " is " << found[i] << ", expected " << expected[i]);
+                continue;
+            }
+            if (!std::isfinite(found[i])) FAIL("element " << i << " is " << found[i] << ", expected " << expected[i]);
+            const double difference = std::abs(found[i] - expected[i]);
+            difference_squares += difference * difference;
+            expected_squares += expected[i] * expected[i];
+            largest = std::max(largest, std::abs(expected[i]));
+            if (difference > worst) worst = difference, worst_at = i;
+        }
+        const double allowed = bound();
+        CAPTURE(allowed, worst_at, found[worst_at], expected[worst_at], largest);
+        CHECK(std::sqrt(difference_squares) <= allowed * std::sqrt(expected_squares));
+        // No element may hide in the norm of the others: its error is bounded by the largest element that there is.
+        CHECK(worst <= 8 * allowed * largest);
+    }
+}
+
+std::vector<float> OpCase::run(graph::Backend& backend, Value result) const {
+    std::vector<float> values(graph.shape(result).element_count());
+    const auto done = execute(backend, 1)->read(result, std::span(values));
+    if (!done) FAIL(done.error().message);
+    return values;
+}
+
+std::vector<std::int32_t> OpCase::run_ints(graph::Backend& backend, Value result) const {
+    std::vector<std::int32_t> values(graph.shape(result).element_count());
+    const auto done = execute(backend, 1)->read(result, std::span(values));
+    if (!done) FAIL(done.error().message);
+    return values;
+}
+
+}   // namespace vkformer::tests

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// One graph, usually of one op, with its operands' contents: runs it on a backend and compares with double precision.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "graph/builders.hpp"
+#include "graph/program.hpp"
+
+namespace vkformer::tests {
+
+/// Usage: make the operands, build the op on `graph`, name the results, check.
+///
+///     OpCase c;
+///     const Value x = c.floats("x", dtype, {rows, width});
+///     c.expect(activate(c.graph, x, Activation::relu));
+///     c.check(backend);
+class OpCase {
+public:
+    explicit OpCase(std::uint32_t seed = 1) : random_(seed) {}
+
+    graph::Graph graph;
+
+    /// An input with random values, uniform in ±magnitude.
+    graph::Value floats(const std::string& name, DType dtype, const Shape& shape, float magnitude = 1);
+    graph::Value floats(const std::string& name, DType dtype, const Shape& shape, std::vector<float> values);
+    graph::Value ints(const std::string& name, const Shape& shape, std::vector<std::int32_t> values);
+    /// A state with these contents before the run; it is also a result.
+    graph::Value state(const std::string& name, DType dtype, const Shape& shape, std::vector<float> values);
+    graph::Value state(const std::string& name, const Shape& shape, std::vector<std::int32_t> values);
+
+    /// Makes the value a result, to be poisoned before the run and compared after it. The second form fails the test case
+    /// if the builder did.
+    graph::Value expect(graph::Value value);
+    graph::Value expect(Result<graph::Value> value);
+
+    std::vector<float> random_floats(std::size_t count, float magnitude = 1);
+    std::vector<std::int32_t> random_ints(std::size_t count, std::int32_t lowest, std::int32_t highest);
+
+    /// Runs on the backend and on the CPU in double precision, and compares every result: floats with the relative error of
+    /// the whole tensor against the bounds of its nodes, and every element against a multiple of that; NaN and infinities in
+    /// the same places; integers exactly.
+    void check(graph::Backend& backend, std::uint32_t runs = 1) const;
+
+    /// Runs on the backend, returns one result.
+    std::vector<float> run(graph::Backend& backend, graph::Value result) const;
+    std::vector<std::int32_t> run_ints(graph::Backend& backend, graph::Value result) const;
+
+private:
+    using Contents = std::variant<std::vector<float>, std::vector<std::int32_t>>;
+    std::unique_ptr<graph::Program> execute(graph::Backend& backend, std::uint32_t runs) const;
+    double bound() const;
+
+    std::mt19937 random_;
+    std::map<std::uint32_t, Contents> contents_;   // by tensor id
+    std::vector<graph::Value> results_;
+};
+
+/// "f32", "f16": what the float ops are tested with.
+inline constexpr DType kFloatTypes[] = {DType::f32, DType::f16};
+
+}   // namespace vkformer::tests
