@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/backend.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "core/try.hpp"
+
+namespace vkformer::vulkan {
+namespace {
+
+std::vector<DeviceInfo> describe(const std::vector<Instance::PhysicalDevice>& physical) {
+    std::vector<DeviceInfo> devices;
+    for (const auto& device : physical)
+        devices.push_back({static_cast<std::uint32_t>(devices.size()), device.capabilities, device.unusable});
+    return devices;
+}
+
+std::string lower(std::string_view text) {
+    std::string result(text);
+    std::ranges::transform(result, result.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return result;
+}
+
+std::string list_of(const std::vector<DeviceInfo>& devices) {
+    std::string text;
+    for (const DeviceInfo& device : devices)
+        text += (text.empty() ? "" : ", ") + std::to_string(device.index) + " = \"" + device.capabilities.name + "\"";
+    return text.empty() ? "none" : text;
+}
+
+int rank_of(const DeviceInfo& device) {
+    const std::string& type = device.capabilities.type;
+    return type == "discrete" ? 0 : type == "integrated" ? 1 : type == "virtual" ? 2 : type == "cpu" ? 4 : 3;
+}
+
+}  // namespace
+
+Result<std::vector<DeviceInfo>> list_devices() {
+    VKFORMER_TRY(const auto instance, Instance::create(false));
+    VKFORMER_TRY(const auto physical, instance->physical_devices());
+    return describe(physical);
+}
+
+Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std::string_view choice) {
+    const auto none = [&](const std::string& what) {
+        return Error{ErrorCode::NoDevice, what + "; Vulkan devices here: " + list_of(devices)};
+    };
+    if (devices.empty())
+        return none("no Vulkan device was found; install a driver (Debian: mesa-vulkan-drivers) or choose the CPU "
+                    "backend (--device cpu)");
+    if (choice == "auto") {
+        const DeviceInfo* best = nullptr;
+        for (const DeviceInfo& device : devices)
+            if (device.unusable.empty() && (!best || rank_of(device) < rank_of(*best))) best = &device;
+        if (!best) return none("no Vulkan device here can be used (" + devices.front().unusable + ")");
+        return best->index;
+    }
+    std::uint32_t index = 0;
+    const auto [end, failure] = std::from_chars(choice.data(), choice.data() + choice.size(), index);
+    if (failure == std::errc{} && end == choice.data() + choice.size() && choice.size() < 10) {
+        if (index < devices.size()) return index;
+        return none("there is no Vulkan device " + std::string(choice));
+    }
+    std::string wanted = lower(choice);
+    std::vector<const DeviceInfo*> matches;
+    std::string digits = wanted;
+    std::erase(digits, '-');
+    for (const DeviceInfo& device : devices)
+        if (device.capabilities.uuid == digits ||
+            (!wanted.empty() && lower(device.capabilities.name).find(wanted) != std::string::npos))
+            matches.push_back(&device);
+    if (matches.empty()) return none("no Vulkan device is called \"" + std::string(choice) + "\"");
+    if (matches.size() > 1) return none("several Vulkan devices are called \"" + std::string(choice) + "\"");
+    return matches.front()->index;
+}
+
+Result<std::unique_ptr<VulkanBackend>> VulkanBackend::create(std::string_view choice, const BackendOptions& options) {
+    VKFORMER_TRY(auto instance, Instance::create(options.validation));
+    VKFORMER_TRY(auto physical, instance->physical_devices());
+    VKFORMER_TRY(const std::uint32_t index, choose_device(describe(physical), choice));
+    if (options.force_staging) physical[index].capabilities.unified_memory = false;
+    VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index]));
+    return on(std::move(device), options);
+}
+
+Result<std::unique_ptr<VulkanBackend>> VulkanBackend::adopt(const AdoptedDevice& adopted, const BackendOptions& options) {
+    VKFORMER_TRY(auto device, Device::adopt(adopted));
+    return on(std::move(device), options);
+}
+
+Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device> device, const BackendOptions& options) {
+    VKFORMER_TRY(auto pipelines, Pipelines::create(device, options.cache_folder));
+    return std::unique_ptr<VulkanBackend>(new VulkanBackend(std::move(device), std::move(pipelines), options));
+}
+
+Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,
+                                                                      std::shared_ptr<graph::TensorStore> weights,
+                                                                      std::shared_ptr<graph::TensorStore> states) {
+    auto weight_store = std::dynamic_pointer_cast<VulkanStore>(std::move(weights));
+    auto state_store = std::dynamic_pointer_cast<VulkanStore>(std::move(states));
+    if (!weight_store || !state_store)
+        return Error{ErrorCode::InvalidArgument, "compile: the stores must come from this backend's make_store()"};
+    return VulkanProgram::create(device_, pipelines_, std::move(plan), std::move(weight_store), std::move(state_store),
+                                 {.profile = options_.profile, .check_memory = options_.check_memory});
+}
+
+Result<std::unique_ptr<graph::Program>> VulkanBackend::compile(graph::Plan plan,
+                                                               std::shared_ptr<graph::TensorStore> weights,
+                                                               std::shared_ptr<graph::TensorStore> states) {
+    VKFORMER_TRY(auto program, compile_program(std::move(plan), std::move(weights), std::move(states)));
+    return std::unique_ptr<graph::Program>(std::move(program));
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// Vulkan as a graph::Backend, and the choice of a device.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/program.hpp"
+#include "vulkan/program.hpp"
+
+namespace vkformer::vulkan {
+
+struct BackendOptions {
+    bool validation = false;     ///< Khronos validation layer, synchronisation validation included
+    bool profile = false;        ///< programs take timestamps (VulkanProgram::node_times)
+    bool check_memory = false;   ///< poison and guard bands, for tests (ProgramOptions::check_memory)
+    bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
+    std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
+};
+
+struct DeviceInfo {
+    std::uint32_t index = 0;  ///< in the loader's order: what --device takes
+    Capabilities capabilities;
+    std::string unusable;  ///< why vkformer cannot run on it; empty: it can
+};
+
+/// Every Vulkan device. Errors: NoVulkanLoader, NoDevice (no driver), Vulkan.
+Result<std::vector<DeviceInfo>> list_devices();
+
+/// The device that `choice` names: "auto" (a discrete GPU, else an integrated, virtual, other one, else a CPU-type device), an
+/// index, a UUID (32 hexadecimal digits, dashes allowed) or a part of the name, upper or lower case.
+/// Errors: NoDevice (none fits, or a name fits several) with the list of what is there.
+Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std::string_view choice);
+
+class VulkanBackend : public graph::Backend {
+public:
+    /// Errors: NoVulkanLoader, NoDevice, MissingFeature, Vulkan.
+    static Result<std::unique_ptr<VulkanBackend>> create(std::string_view choice = "auto", const BackendOptions& options = {});
+    /// On the application's device; see AdoptedDevice. `validation` does not apply.
+    static Result<std::unique_ptr<VulkanBackend>> adopt(const AdoptedDevice& device, const BackendOptions& options = {});
+
+    std::string name() const override { return device_->capabilities().name; }
+    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<VulkanStore>(device_); }
+    Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
+                                                    std::shared_ptr<graph::TensorStore> states) override;
+    /// The same, as the type that can be recorded and profiled.
+    Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
+                                                           std::shared_ptr<graph::TensorStore> states);
+
+    const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
+    std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }
+
+private:
+    VulkanBackend(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, const BackendOptions& options)
+        : device_(std::move(device)), pipelines_(std::move(pipelines)), options_(options) {}
+    static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device, const BackendOptions& options);
+
+    std::shared_ptr<Device> device_;
+    std::shared_ptr<Pipelines> pipelines_;
+    BackendOptions options_;
+};
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/// Instance and device, own or adopted; submission and waiting.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vkformer/vulkan.hpp"
+#include "vulkan/capabilities.hpp"
+#include "vulkan/table.hpp"
+
+namespace vkformer::vulkan {
+
+/// A VkInstance: ours, or the application's.
+class Instance {
+public:
+    struct PhysicalDevice {
+        VkPhysicalDevice handle = VK_NULL_HANDLE;
+        Capabilities capabilities;
+        std::uint32_t queue_family = 0;  ///< the first with compute
+        std::string unusable;            ///< why vkformer cannot run on it; empty: it can
+    };
+
+    /// With `validation`, the Khronos validation layer with synchronisation validation is on; what it says is kept in
+    /// validation_messages(). Errors: NoVulkanLoader, MissingFeature (validation layer not installed), Vulkan.
+    static Result<std::shared_ptr<Instance>> create(bool validation);
+    static Result<std::shared_ptr<Instance>> adopt(PFN_vkGetInstanceProcAddr get, VkInstance handle, bool debug_utils);
+    ~Instance();
+    Instance(const Instance&) = delete;
+    Instance& operator=(const Instance&) = delete;
+
+    /// In the loader's order. Errors: Vulkan.
+    Result<std::vector<PhysicalDevice>> physical_devices() const;
+    PhysicalDevice describe(VkPhysicalDevice handle) const;
+
+    const InstanceTable& vk() const noexcept { return vk_; }
+    bool debug_utils() const noexcept { return debug_utils_; }
+    /// Warnings and errors of the validation layer so far. Thread-safe.
+    std::vector<std::string> validation_messages() const;
+
+private:
+    Instance(const InstanceTable& vk, VkInstance handle, bool owned) : vk_(vk), handle_(handle), owned_(owned) {}
+    static VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT severity,
+                                                     VkDebugUtilsMessageTypeFlagsEXT types,
+                                                     const VkDebugUtilsMessengerCallbackDataEXT* data, void* user);
+
+    InstanceTable vk_;
+    VkInstance handle_;
+    bool owned_;
+    bool debug_utils_ = false;
+    VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+    mutable std::mutex mutex_;
+    std::vector<std::string> messages_;
+};
+
+/// A VkDevice with one queue: ours, or the application's.
+class Device {
+public:
+    /// Errors: MissingFeature (what the device lacks), Vulkan.
+    static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance,
+                                                  const Instance::PhysicalDevice& physical);
+    /// Errors: InvalidArgument (a required handle is null), MissingFeature, Vulkan.
+    static Result<std::shared_ptr<Device>> adopt(const AdoptedDevice& adopted);
+    ~Device();
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    const Instance& instance() const noexcept { return *instance_; }
+    const DeviceTable& vk() const noexcept { return vk_; }
+    VkDevice handle() const noexcept { return handle_; }
+    std::uint32_t queue_family() const noexcept { return queue_family_; }
+    const Capabilities& capabilities() const noexcept { return capabilities_; }
+    const VkPhysicalDeviceMemoryProperties& memory_properties() const noexcept { return memory_; }
+    /// False for an adopted device without a queue: then vkformer can only record.
+    bool can_submit() const noexcept { return queue_ != VK_NULL_HANDLE; }
+
+    /// Starts the command buffers, in order, and returns the timeline value that wait() takes. Thread-safe.
+    /// Errors: MissingFeature (no queue), DeviceLost, Vulkan.
+    Result<std::uint64_t> submit(std::span<const VkCommandBuffer> commands);
+    /// Returns when that submission and all before it are done. Thread-safe. Errors: DeviceLost, Vulkan.
+    Result<void> wait(std::uint64_t value);
+
+    /// Names an object for debuggers and validation messages; nothing where VK_EXT_debug_utils is off.
+    void set_name(VkObjectType type, std::uint64_t object, const std::string& name) const;
+    template <class Handle>
+    void set_name(VkObjectType type, Handle object, const std::string& name) const {
+        set_name(type, reinterpret_cast<std::uint64_t>(object), name);
+    }
+    /// A label around commands: what a capture shows.
+    void begin_label(VkCommandBuffer commands, const std::string& label) const;
+    void end_label(VkCommandBuffer commands) const;
+
+private:
+    Device(std::shared_ptr<Instance> instance, VkDevice handle, bool owned, std::uint32_t queue_family)
+        : instance_(std::move(instance)), handle_(handle), owned_(owned), queue_family_(queue_family) {}
+    Result<void> prepare(VkQueue queue, const Instance::PhysicalDevice& physical);
+
+    std::shared_ptr<Instance> instance_;
+    DeviceTable vk_;
+    VkDevice handle_;
+    bool owned_;
+    std::uint32_t queue_family_;
+    VkQueue queue_ = VK_NULL_HANDLE;
+    Capabilities capabilities_;
+    VkPhysicalDeviceMemoryProperties memory_{};
+    std::mutex queue_mutex_;
+    UniqueSemaphore timeline_;
+    std::uint64_t last_value_ = 0;
+};
+
+}  // namespace vkformer::vulkan

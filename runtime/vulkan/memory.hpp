@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+/// Device memory: blocks that hold many tensors, and the ways between them and the host.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vulkan/device.hpp"
+
+namespace vkformer::vulkan {
+
+/// A range of a buffer. Borrowed: it is valid while its MemoryBlocks live. `mapped` is null without unified memory.
+struct Slice {
+    VkBuffer buffer = VK_NULL_HANDLE;
+    VkDeviceSize offset = 0;  ///< bytes, a multiple of minStorageBufferOffsetAlignment
+    VkDeviceSize bytes = 0;
+    std::byte* mapped = nullptr;  ///< where the host sees the slice
+};
+
+/// One VkBuffer with memory of its own, mapped where the host can see it.
+class Buffer {
+public:
+    enum class Use : std::uint8_t {
+        tensors,  ///< device-local; host-visible too on unified memory
+        staging,  ///< host-visible, for copies
+    };
+    /// Errors: OutOfDeviceMemory, OutOfHostMemory, MissingFeature (larger than the device allows), Vulkan.
+    static Result<Buffer> create(const Device& device, VkDeviceSize bytes, Use use, const std::string& label);
+
+    VkBuffer handle() const noexcept { return buffer_.get(); }
+    VkDeviceSize bytes() const noexcept { return bytes_; }
+    std::byte* mapped() const noexcept { return mapped_; }
+
+private:
+    UniqueMemory memory_;
+    UniqueBuffer buffer_;
+    VkDeviceSize bytes_ = 0;
+    std::byte* mapped_ = nullptr;
+};
+
+/// Guard bands: on request every slice has this many bytes of a known pattern before and behind it (tests).
+inline constexpr VkDeviceSize kGuardBytes = 256;
+
+/// Some slices allocated together, in as few blocks as the device's limits allow.
+class MemoryBlocks {
+public:
+    struct Request {
+        VkDeviceSize bytes = 0;
+        std::string label;  ///< in messages and captures
+    };
+    /// Slices in the order of the requests. Errors: as Buffer::create.
+    static Result<MemoryBlocks> create(const Device& device, std::span<const Request> requests, bool guards,
+                                       const std::string& label);
+    std::span<const Slice> slices() const noexcept { return slices_; }
+    VkDeviceSize total_bytes() const noexcept;
+
+private:
+    std::vector<Buffer> buffers_;
+    std::vector<Slice> slices_;
+};
+
+/// Copies between host and slices, through a staging buffer where the host cannot see the slice. Each call submits and
+/// waits. Not thread-safe. Errors: MissingFeature (staging on a device that cannot submit), DeviceLost, Vulkan.
+class Transfer {
+public:
+    static Result<Transfer> create(std::shared_ptr<Device> device);
+    Result<void> upload(const Slice& slice, VkDeviceSize offset, std::span<const std::byte> bytes);
+    Result<void> download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes);
+
+private:
+    Result<void> prepare();
+    Result<void> run(auto&& record);
+
+    std::shared_ptr<Device> device_;
+    UniqueCommandPool pool_;
+    VkCommandBuffer commands_ = VK_NULL_HANDLE;
+    Buffer staging_;
+};
+
+}  // namespace vkformer::vulkan

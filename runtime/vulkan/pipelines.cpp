@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/pipelines.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "core/mapped_file.hpp"
+#include "core/try.hpp"
+#include "vulkan/shader_table.h"
+
+namespace vkformer::vulkan {
+namespace {
+
+/// What precedes the driver's data in the cache file. Vulkan's own header is checked beside it: a driver must ignore data
+/// that is not its own, but not every driver survives data that is truncated or flipped.
+struct FileHeader {
+    char magic[8] = {'v', 'k', 'f', 'p', 'i', 'p', 'e', '1'};
+    std::uint64_t data_bytes = 0;
+    std::uint64_t checksum = 0;
+    std::uint32_t driver_version = 0;
+    std::uint32_t reserved = 0;
+};
+static_assert(sizeof(FileHeader) == 32);
+
+constexpr std::size_t kMaxCacheBytes = 256 << 20;
+
+/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+    std::uint64_t hash = 0xCBF29CE484222325u;
+    for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001B3u;
+    return hash;
+}
+
+/// The driver's part of a cache file, or nothing if the file is not whole or not this driver's.
+std::span<const std::byte> usable_data(std::span<const std::byte> file, const Capabilities& device) {
+    FileHeader header;
+    if (file.size() < sizeof(header) || file.size() > kMaxCacheBytes) return {};
+    std::memcpy(&header, file.data(), sizeof(header));
+    const auto data = file.subspan(sizeof(header));
+    if (std::memcmp(header.magic, FileHeader{}.magic, sizeof(header.magic)) != 0 || header.data_bytes != data.size() ||
+        header.checksum != checksum(data) || header.driver_version != device.driver_version)
+        return {};
+    VkPipelineCacheHeaderVersionOne vulkan_header;
+    if (data.size() < sizeof(vulkan_header)) return {};
+    std::memcpy(&vulkan_header, data.data(), sizeof(vulkan_header));
+    if (vulkan_header.headerVersion != VK_PIPELINE_CACHE_HEADER_VERSION_ONE ||
+        vulkan_header.vendorID != device.vendor_id || vulkan_header.deviceID != device.device_id ||
+        !std::ranges::equal(vulkan_header.pipelineCacheUUID, device.pipeline_cache_uuid))
+        return {};
+    return data;
+}
+
+std::uint32_t provided(const Capabilities& device) {
+    return (device.storage16 ? kNeedsStorage16 : 0u) | (device.storage8 ? kNeedsStorage8 : 0u) |
+           (device.float16 ? kNeedsFloat16 : 0u);
+}
+
+}  // namespace
+
+std::filesystem::path default_cache_folder() {
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder) return std::filesystem::path(folder) / "vkformer";
+    if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "vkformer";
+    return {};
+}
+
+Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device, std::filesystem::path cache_folder) {
+    auto result = std::unique_ptr<Pipelines>(new Pipelines(std::move(device)));
+    const Device& d = *result->device_;
+    std::shared_ptr<const MappedFile> file;
+    std::span<const std::byte> data;
+    if (!cache_folder.empty()) {
+        result->file_ = cache_folder / ("pipelines-" + d.capabilities().uuid + ".bin");
+        if (auto opened = MappedFile::open(result->file_)) {
+            file = *opened;
+            data = usable_data(file->bytes(), d.capabilities());
+        }
+    }
+    const VkPipelineCacheCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+                                         .initialDataSize = data.size(),
+                                         .pInitialData = data.empty() ? nullptr : data.data()};
+    VkPipelineCache cache = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreatePipelineCache(d.handle(), &info, nullptr, &cache); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreatePipelineCache", "preparing the pipelines");
+    result->cache_ = UniquePipelineCache(d.vk(), d.handle(), cache);
+    d.set_name(VK_OBJECT_TYPE_PIPELINE_CACHE, cache, "vkformer pipelines");
+    return result;
+}
+
+Pipelines::~Pipelines() { save(); }
+
+Result<const Pipelines::Layout*> Pipelines::layout_for(std::size_t binding_count) {
+    if (const auto found = layouts_.find(binding_count); found != layouts_.end()) return &found->second;
+    const Device& d = *device_;
+    std::vector<VkDescriptorSetLayoutBinding> bindings;
+    for (std::uint32_t i = 0; i < binding_count; ++i)
+        bindings.push_back({.binding = i,
+                            .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                            .descriptorCount = 1,
+                            .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+                            .pImmutableSamplers = nullptr});
+    const VkDescriptorSetLayoutCreateInfo set_info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+                                                   .bindingCount = static_cast<std::uint32_t>(bindings.size()),
+                                                   .pBindings = bindings.data()};
+    Layout layout;
+    VkDescriptorSetLayout set = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreateDescriptorSetLayout(d.handle(), &set_info, nullptr, &set); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateDescriptorSetLayout", "preparing the pipelines");
+    layout.set = UniqueDescriptorSetLayout(d.vk(), d.handle(), set);
+    const VkPushConstantRange range{.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .offset = 0, .size = 128};
+    const VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                          .setLayoutCount = 1,
+                                          .pSetLayouts = &set,
+                                          .pushConstantRangeCount = 1,
+                                          .pPushConstantRanges = &range};
+    VkPipelineLayout pipeline = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreatePipelineLayout(d.handle(), &info, nullptr, &pipeline); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreatePipelineLayout", "preparing the pipelines");
+    layout.pipeline = UniquePipelineLayout(d.vk(), d.handle(), pipeline);
+    return &layouts_.emplace(binding_count, std::move(layout)).first->second;
+}
+
+Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
+    const std::lock_guard lock(mutex_);
+    const Device& d = *device_;
+    VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
+    Pipeline result{VK_NULL_HANDLE, layout->pipeline.get(), layout->set.get()};
+    const std::pair key(dispatch.shader, dispatch.constants);
+    if (const auto found = pipelines_.find(key); found != pipelines_.end()) {
+        result.handle = found->second.get();
+        return result;
+    }
+
+    const auto table = shader_table();
+    const auto binary = std::ranges::find(table, std::string_view(dispatch.shader), &ShaderBinary::name);
+    if (binary == table.end())
+        return Error{ErrorCode::MissingFeature, "this build lacks the shader variant " + dispatch.shader +
+                                                    "; build with the pinned shader compiler"};
+    if (binary->requires_mask & ~provided(d.capabilities()))
+        return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name + "\" lacks a feature that the shader " +
+                                                    dispatch.shader + " needs (see: vkformer info)"};
+    const VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                               .codeSize = binary->words.size_bytes(),
+                                               .pCode = binary->words.data()};
+    VkShaderModule module_handle = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateShaderModule", "loading the shader " + dispatch.shader);
+    const UniqueShaderModule shader_module(d.vk(), d.handle(), module_handle);
+
+    std::vector<VkSpecializationMapEntry> entries;
+    for (std::uint32_t i = 0; i < dispatch.constants.size(); ++i)
+        entries.push_back({.constantID = i, .offset = i * 4, .size = 4});
+    const VkSpecializationInfo constants{.mapEntryCount = static_cast<std::uint32_t>(entries.size()),
+                                         .pMapEntries = entries.data(),
+                                         .dataSize = dispatch.constants.size() * 4,
+                                         .pData = dispatch.constants.data()};
+    const VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+                                           .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                                                     .pNext = nullptr,
+                                                     .flags = 0,
+                                                     .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                                                     .module = module_handle,
+                                                     .pName = "main",
+                                                     .pSpecializationInfo = &constants},
+                                           .layout = result.layout};
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    if (const VkResult r =
+            d.vk().vkCreateComputePipelines(d.handle(), cache_.get(), 1, &info, nullptr, &pipeline);
+        r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + dispatch.shader);
+    d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, dispatch.shader);
+    pipelines_.emplace(key, UniquePipeline(d.vk(), d.handle(), pipeline));
+    changed_ = true;
+    result.handle = pipeline;
+    return result;
+}
+
+void Pipelines::save() {
+    const std::lock_guard lock(mutex_);
+    if (!changed_ || file_.empty()) return;
+    const Device& d = *device_;
+    std::size_t bytes = 0;
+    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_.get(), &bytes, nullptr) != VK_SUCCESS) return;
+    std::vector<std::byte> data(bytes);
+    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_.get(), &bytes, data.data()) != VK_SUCCESS) return;
+    data.resize(bytes);
+    FileHeader header;
+    header.data_bytes = data.size();
+    header.checksum = checksum(data);
+    header.driver_version = d.capabilities().driver_version;
+
+    std::error_code ignored;
+    std::filesystem::create_directories(file_.parent_path(), ignored);
+    std::filesystem::path temporary = file_;  // of this process alone, so that two that save at once do not mix
+    temporary += "." + std::to_string(::getpid());
+    {
+        std::ofstream out(temporary, std::ios::binary);
+        out.write(reinterpret_cast<const char*>(&header), sizeof(header));
+        out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+        if (!out) {
+            out.close();
+            std::filesystem::remove(temporary, ignored);
+            return;
+        }
+    }
+    std::filesystem::rename(temporary, file_, ignored);
+    if (ignored) std::filesystem::remove(temporary, ignored);
+    changed_ = false;
+}
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "vulkan/device.hpp"
+#include "vulkan/kernels/kernel.hpp"
+
+namespace vkformer::vulkan {
+
+/// The compute pipelines of a device, each made once; backed by a VkPipelineCache that is kept on disk.
+/// The file is used only if its own header (format, length, checksum) and the driver's (vendor, device, driver version,
+/// pipelineCacheUUID) fit; any other is ignored and replaced. Thread-safe.
+class Pipelines {
+public:
+    struct Pipeline {
+        VkPipeline handle = VK_NULL_HANDLE;
+        VkPipelineLayout layout = VK_NULL_HANDLE;
+        VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;
+    };
+
+    /// `cache_folder` empty: nothing is read from or written to disk.
+    static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device, std::filesystem::path cache_folder);
+    ~Pipelines();
+
+    /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
+    Result<Pipeline> get(const Dispatch& dispatch);
+
+    /// Writes the cache file if pipelines were made since it was read. Failing to write is no error: it costs time only.
+    void save();
+
+private:
+    struct Layout {
+        UniqueDescriptorSetLayout set;
+        UniquePipelineLayout pipeline;
+    };
+    explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+    Result<const Layout*> layout_for(std::size_t binding_count);
+
+    std::shared_ptr<Device> device_;
+    std::filesystem::path file_;
+    UniquePipelineCache cache_;
+    std::mutex mutex_;
+    std::map<std::size_t, Layout> layouts_;
+    std::map<std::pair<std::string, std::vector<std::uint32_t>>, UniquePipeline> pipelines_;
+    bool changed_ = false;
+};
+
+/// $XDG_CACHE_HOME/vkformer, else $HOME/.cache/vkformer, else empty.
+std::filesystem::path default_cache_folder();
+
+}  // namespace vkformer::vulkan

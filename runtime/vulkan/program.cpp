@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/program.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/try.hpp"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+namespace {
+
+using graph::Access;
+using graph::Tensor;
+using graph::TensorKind;
+using graph::Value;
+
+constexpr std::uint32_t kPoison = 0xFFFFFFFFu;  // NaN as f32 and as two f16, −1 as i32
+constexpr std::byte kGuardByte{0xA5};
+
+/// Floats as the device stores them.
+std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
+    std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
+    if (dtype == DType::f16) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const std::uint16_t half = float_to_half(values[i]);
+            std::memcpy(bytes.data() + 2 * i, &half, 2);
+        }
+    } else {
+        std::memcpy(bytes.data(), values.data(), values.size_bytes());
+    }
+    return bytes;
+}
+
+Result<void> upload_weight(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
+    constexpr std::size_t kChunk = 1 << 20;  // elements; even, so that a chunk of halves is whole words
+    const std::size_t count = tensor.shape.element_count();
+    std::vector<float> floats(tensor.dtype == DType::i32 ? 0 : std::min(kChunk, count));
+    std::vector<std::int32_t> integers(tensor.dtype == DType::i32 ? std::min(kChunk, count) : 0);
+    for (std::size_t first = 0; first < count; first += kChunk) {
+        const std::size_t n = std::min(kChunk, count - first);
+        if (tensor.dtype == DType::i32) {
+            VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, first, std::span(integers).first(n)));
+            VKFORMER_CHECK(transfer.upload(slice, first * 4, std::as_bytes(std::span(integers).first(n))));
+        } else {
+            VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, first, std::span(floats).first(n)));
+            VKFORMER_CHECK(transfer.upload(slice, first * element_bytes(tensor.dtype),
+                                           encode(tensor.dtype, std::span(floats).first(n))));
+        }
+    }
+    return {};
+}
+
+void memory_barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags source_stages,
+                    VkAccessFlags source, VkPipelineStageFlags target_stages, VkAccessFlags target) {
+    const VkMemoryBarrier barrier{
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
+    vk.vkCmdPipelineBarrier(commands, source_stages, target_stages, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+}
+
+constexpr VkPipelineStageFlags kCompute = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT;
+constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT;
+
+}  // namespace
+
+Result<void> VulkanStore::add_missing(Transfer& transfer, const graph::Graph& graph, TensorKind kind, bool guards) {
+    std::vector<const Tensor*> missing;
+    std::vector<MemoryBlocks::Request> requests;
+    for (const Tensor& tensor : graph.tensors()) {
+        if (tensor.kind != kind || tensor.alias_of) continue;
+        const auto known = entries_.find(tensor.name);
+        if (known == entries_.end()) {
+            missing.push_back(&tensor);
+            requests.push_back({graph::storage_bytes(tensor), tensor.name});
+        } else if (known->second.dtype != tensor.dtype || known->second.shape != tensor.shape) {
+            return Error{ErrorCode::ShapeMismatch,
+                         tensor.name + " is " + std::string(to_string(known->second.dtype)) + " " +
+                             to_string(known->second.shape) + " in another program of this store, here " +
+                             std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape)};
+        }
+    }
+    if (missing.empty()) return {};
+    VKFORMER_TRY(auto blocks, MemoryBlocks::create(*device_, requests, guards,
+                                                   kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
+    for (std::size_t i = 0; i < missing.size(); ++i) {
+        const Slice& slice = blocks.slices()[i];
+        if (kind == TensorKind::weight) {
+            VKFORMER_CHECK(upload_weight(transfer, slice, *missing[i]));
+        } else {
+            VKFORMER_CHECK(transfer.upload(slice, 0, std::vector<std::byte>(slice.bytes)));
+        }
+    }
+    for (std::size_t i = 0; i < missing.size(); ++i)
+        entries_.emplace(missing[i]->name, Entry{missing[i]->dtype, missing[i]->shape, blocks.slices()[i]});
+    blocks_.push_back(std::move(blocks));
+    return {};
+}
+
+Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Device> device,
+                                                             std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
+                                                             std::shared_ptr<VulkanStore> weights,
+                                                             std::shared_ptr<VulkanStore> states,
+                                                             const ProgramOptions& options) {
+    VKFORMER_TRY(auto transfer, Transfer::create(device));
+    auto program = std::unique_ptr<VulkanProgram>(new VulkanProgram(
+        std::move(device), std::move(pipelines), std::move(plan), options, std::move(transfer)));
+    program->weights_ = std::move(weights);
+    program->states_ = std::move(states);
+    VKFORMER_CHECK(program->allocate());
+    VKFORMER_CHECK(program->prepare_steps());
+    if (program->device_->can_submit()) VKFORMER_CHECK(program->prepare_commands());
+    return program;
+}
+
+VulkanProgram::~VulkanProgram() {
+    (void)device_->wait(submitted_);  // a lost device still lets everything be destroyed
+}
+
+Result<void> VulkanProgram::allocate() {
+    const graph::Graph& graph = plan_.graph;
+    const bool guards = options_.check_memory;
+    VKFORMER_CHECK(weights_->add_missing(transfer_, graph, TensorKind::weight, guards));
+    VKFORMER_CHECK(states_->add_missing(transfer_, graph, TensorKind::state, guards));
+
+    std::vector<bool> touched(graph.tensors().size(), false);
+    for (const graph::Node& node : graph.nodes())
+        graph::for_each_operand(node.op, [&](std::string_view, Value value, Access) {
+            touched[graph.storage(value).id] = true;
+        });
+    std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan_.arena_bytes, 4), "arena"}};
+    std::vector<std::uint32_t> owners;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const Tensor& tensor = graph.tensor(Value{id});
+        const bool own_output = tensor.kind == TensorKind::activation && tensor.is_output && touched[id];
+        if (tensor.alias_of || !(tensor.kind == TensorKind::input || own_output)) continue;
+        requests.push_back({graph::storage_bytes(tensor), tensor.name});
+        owners.push_back(id);
+    }
+    VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, requests, guards, "vkformer activations"));
+
+    slices_.assign(graph.tensors().size(), {});
+    for (std::size_t i = 0; i < owners.size(); ++i) slices_[owners[i]] = blocks_.slices()[i + 1];
+    const Slice& arena = blocks_.slices()[0];
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const Tensor& tensor = graph.tensor(Value{id});
+        if (tensor.alias_of) continue;
+        if (tensor.kind == TensorKind::weight) slices_[id] = weights_->entry(tensor.name).slice;
+        if (tensor.kind == TensorKind::state) slices_[id] = states_->entry(tensor.name).slice;
+        if (plan_.arena_offset[id] != graph::Plan::kNotInArena) {
+            slices_[id] = {arena.buffer, arena.offset + plan_.arena_offset[id], graph::storage_bytes(tensor),
+                           arena.mapped ? arena.mapped + plan_.arena_offset[id] : nullptr};
+        }
+    }
+    if (guards) VKFORMER_CHECK(write_guards());
+    return {};
+}
+
+Slice VulkanProgram::locate(Value tensor) const { return slices_[plan_.graph.storage(tensor).id]; }
+
+Result<void> VulkanProgram::prepare_steps() {
+    const DeviceTable& vk = device_->vk();
+    const KernelContext context{plan_.graph, device_->capabilities()};
+    std::vector<Dispatch> dispatches;
+    std::uint32_t binding_count = 0;
+    for (const graph::Node& node : plan_.graph.nodes()) {
+        auto planned = std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op);
+        if (!planned) {
+            Error error = std::move(planned).error();
+            error.message = node.name + ": " + error.message;
+            return error;
+        }
+        binding_count += static_cast<std::uint32_t>(planned->bindings.size());
+        dispatches.push_back(std::move(*planned));
+    }
+    if (dispatches.empty()) return {};
+
+    const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, binding_count};
+    const VkDescriptorPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+                                               .maxSets = static_cast<std::uint32_t>(dispatches.size()),
+                                               .poolSizeCount = 1,
+                                               .pPoolSizes = &size};
+    VkDescriptorPool pool = VK_NULL_HANDLE;
+    if (const VkResult r = vk.vkCreateDescriptorPool(device_->handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateDescriptorPool", "binding the tensors");
+    sets_ = UniqueDescriptorPool(vk, device_->handle(), pool);
+
+    for (const Dispatch& dispatch : dispatches) {
+        Step step{.push = dispatch.push, .groups = dispatch.groups, .shader = dispatch.shader};
+        VKFORMER_TRY(step.pipeline, pipelines_->get(dispatch));
+        const VkDescriptorSetAllocateInfo info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                               .descriptorPool = pool,
+                                               .descriptorSetCount = 1,
+                                               .pSetLayouts = &step.pipeline.set_layout};
+        if (const VkResult r = vk.vkAllocateDescriptorSets(device_->handle(), &info, &step.set); r != VK_SUCCESS)
+            return vulkan_error(r, "vkAllocateDescriptorSets", "binding the tensors");
+        std::vector<VkDescriptorBufferInfo> buffers;
+        for (const Value value : dispatch.bindings) {
+            const Slice slice = locate(value);
+            buffers.push_back({slice.buffer, slice.offset, slice.bytes});
+        }
+        std::vector<VkWriteDescriptorSet> writes;
+        for (std::uint32_t i = 0; i < buffers.size(); ++i)
+            writes.push_back({.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                              .dstSet = step.set,
+                              .dstBinding = i,
+                              .descriptorCount = 1,
+                              .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                              .pBufferInfo = &buffers[i]});
+        vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0, nullptr);
+        steps_.push_back(std::move(step));
+    }
+    return {};
+}
+
+Result<void> VulkanProgram::prepare_commands() {
+    const DeviceTable& vk = device_->vk();
+    const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                            .queueFamilyIndex = device_->queue_family()};
+    VkCommandPool pool = VK_NULL_HANDLE;
+    if (const VkResult r = vk.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateCommandPool", "recording a program");
+    pool_ = UniqueCommandPool(vk, device_->handle(), pool);
+    const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                           .commandPool = pool,
+                                           .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                           .commandBufferCount = 1};
+    if (const VkResult r = vk.vkAllocateCommandBuffers(device_->handle(), &info, &commands_); r != VK_SUCCESS)
+        return vulkan_error(r, "vkAllocateCommandBuffers", "recording a program");
+    device_->set_name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkformer program");
+
+    const auto query_count = static_cast<std::uint32_t>(steps_.size() + 1);
+    if (options_.profile && device_->capabilities().timestamp_valid_bits > 0) {
+        const VkQueryPoolCreateInfo query_info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                               .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                               .queryCount = query_count};
+        VkQueryPool queries = VK_NULL_HANDLE;
+        if (const VkResult r = vk.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &queries); r != VK_SUCCESS)
+            return vulkan_error(r, "vkCreateQueryPool", "preparing timestamps");
+        queries_ = UniqueQueryPool(vk, device_->handle(), queries);
+    }
+
+    const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                         .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
+    if (const VkResult r = vk.vkBeginCommandBuffer(commands_, &begin); r != VK_SUCCESS)
+        return vulkan_error(r, "vkBeginCommandBuffer", "recording a program");
+    if (options_.check_memory) record_poison(commands_);
+    if (queries_.get()) vk.vkCmdResetQueryPool(commands_, queries_.get(), 0, query_count);
+    record_steps(commands_, queries_.get());
+    if (const VkResult r = vk.vkEndCommandBuffer(commands_); r != VK_SUCCESS)
+        return vulkan_error(r, "vkEndCommandBuffer", "recording a program");
+    return {};
+}
+
+void VulkanProgram::record_poison(VkCommandBuffer commands) const {
+    const DeviceTable& vk = device_->vk();
+    const auto fill = [&](const Slice& slice) {
+        vk.vkCmdFillBuffer(commands, slice.buffer, slice.offset, slice.bytes, kPoison);
+    };
+    memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                   VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                   VK_ACCESS_TRANSFER_WRITE_BIT);
+    fill(blocks_.slices()[0]);
+    for (std::uint32_t id = 0; id < slices_.size(); ++id) {
+        const Tensor& tensor = plan_.graph.tensor(Value{id});
+        if (tensor.kind == TensorKind::activation && tensor.is_output && !tensor.alias_of && slices_[id].buffer)
+            fill(slices_[id]);
+    }
+}
+
+void VulkanProgram::record(VkCommandBuffer commands) const { record_steps(commands, VK_NULL_HANDLE); }
+
+void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries) const {
+    const DeviceTable& vk = device_->vk();
+    memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                   VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT, kCompute,
+                   kShaderAccess);
+    if (queries) vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 0);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const Step& step = steps_[i];
+        if (plan_.barrier_before[i] || (queries && i > 0))
+            memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
+        device_->begin_label(commands, plan_.graph.nodes()[i].name);
+        vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline.handle);
+        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline.layout, 0, 1, &step.set, 0,
+                                   nullptr);
+        const auto push = step.push.bytes();
+        if (!push.empty())
+            vk.vkCmdPushConstants(commands, step.pipeline.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                                  static_cast<std::uint32_t>(push.size()), push.data());
+        vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+        device_->end_label(commands);
+        if (queries)
+            vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
+                                   static_cast<std::uint32_t>(i + 1));
+    }
+    memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
+                   kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                   kShaderAccess | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
+}
+
+Result<Slice> VulkanProgram::slice(Value tensor) const {
+    VKFORMER_CHECK(check_host_access(tensor, plan_.graph.shape(tensor).element_count(),
+                                     plan_.graph.dtype(tensor) == DType::i32, true));
+    return locate(tensor);
+}
+
+Result<void> VulkanProgram::check_host_access(Value value, std::size_t count, bool integers, bool reading) const {
+    const Tensor& tensor = plan_.graph.tensor(plan_.graph.storage(value));
+    if (reading && tensor.kind == TensorKind::activation && !tensor.is_output)
+        return Error{ErrorCode::InvalidArgument, tensor.name + " is no output of the graph: its memory may be used again"};
+    if (!slices_[plan_.graph.storage(value).id].buffer)
+        return Error{ErrorCode::InvalidArgument, tensor.name + " is not computed by this plan (fused or unused)"};
+    if (count != tensor.shape.element_count())
+        return Error{ErrorCode::ShapeMismatch, tensor.name + " has shape " + to_string(tensor.shape) + ", not " +
+                                                   std::to_string(count) + " elements"};
+    if (integers != (tensor.dtype == DType::i32))
+        return Error{ErrorCode::UnsupportedDtype, tensor.name + " is " + std::string(to_string(tensor.dtype))};
+    return {};
+}
+
+Result<void> VulkanProgram::write(Value tensor, std::span<const float> values) {
+    VKFORMER_CHECK(check_host_access(tensor, values.size(), false, false));
+    VKFORMER_CHECK(wait());
+    return transfer_.upload(locate(tensor), 0, encode(plan_.graph.dtype(tensor), values));
+}
+
+Result<void> VulkanProgram::write(Value tensor, std::span<const std::int32_t> values) {
+    VKFORMER_CHECK(check_host_access(tensor, values.size(), true, false));
+    VKFORMER_CHECK(wait());
+    return transfer_.upload(locate(tensor), 0, std::as_bytes(values));
+}
+
+template <class T>
+Result<void> VulkanProgram::read_as(Value tensor, std::span<T> values) {
+    VKFORMER_CHECK(check_host_access(tensor, values.size(), std::is_same_v<T, std::int32_t>, true));
+    VKFORMER_CHECK(wait());
+    const Slice slice = locate(tensor);
+    std::vector<std::byte> bytes(slice.bytes);
+    VKFORMER_CHECK(transfer_.download(slice, 0, bytes));
+    return convert(plan_.graph.dtype(tensor), bytes, 0, values);
+}
+
+Result<void> VulkanProgram::read(Value tensor, std::span<float> values) { return read_as(tensor, values); }
+Result<void> VulkanProgram::read(Value tensor, std::span<double> values) { return read_as(tensor, values); }
+Result<void> VulkanProgram::read(Value tensor, std::span<std::int32_t> values) { return read_as(tensor, values); }
+
+Result<void> VulkanProgram::submit(std::uint32_t times) {
+    const std::vector<VkCommandBuffer> commands(times, commands_);
+    VKFORMER_TRY(submitted_, device_->submit(commands));
+    return {};
+}
+
+Result<void> VulkanProgram::wait() {
+    if (submitted_ == 0) return {};
+    VKFORMER_CHECK(device_->wait(submitted_));
+    submitted_ = 0;
+    if (options_.check_memory) VKFORMER_CHECK(check_guards());
+    return {};
+}
+
+Result<std::vector<NodeTime>> VulkanProgram::node_times() {
+    if (!queries_.get())
+        return Error{ErrorCode::MissingFeature, options_.profile ? "the device's queue has no timestamps"
+                                                                 : "the program was not made for profiling"};
+    VKFORMER_CHECK(wait());
+    std::vector<std::uint64_t> ticks(steps_.size() + 1);
+    if (const VkResult r = device_->vk().vkGetQueryPoolResults(
+            device_->handle(), queries_.get(), 0, static_cast<std::uint32_t>(ticks.size()),
+            ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t), VK_QUERY_RESULT_64_BIT);
+        r != VK_SUCCESS)
+        return vulkan_error(r, "vkGetQueryPoolResults", "reading timestamps");
+    const std::uint32_t bits = device_->capabilities().timestamp_valid_bits;
+    const std::uint64_t mask = bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+    std::vector<NodeTime> times;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const graph::Node& node = plan_.graph.nodes()[i];
+        const auto elapsed = static_cast<double>((ticks[i + 1] - ticks[i]) & mask);
+        times.push_back({node.name, std::string(graph::op_name(node.op)), steps_[i].shader,
+                         elapsed * static_cast<double>(device_->capabilities().timestamp_period_ns)});
+    }
+    return times;
+}
+
+namespace {
+
+/// The guard bands of a slice: the bytes before and behind it.
+std::array<Slice, 2> guard_bands(const Slice& slice) {
+    return {Slice{slice.buffer, slice.offset - kGuardBytes, kGuardBytes,
+                  slice.mapped ? slice.mapped - kGuardBytes : nullptr},
+            Slice{slice.buffer, slice.offset + slice.bytes, kGuardBytes, slice.mapped ? slice.mapped + slice.bytes : nullptr}};
+}
+
+}  // namespace
+
+Result<void> VulkanProgram::write_guards() {
+    const std::vector<std::byte> pattern(kGuardBytes, kGuardByte);
+    for (std::uint32_t id = 0; id < slices_.size(); ++id) {
+        if (!slices_[id].buffer || plan_.arena_offset[id] != graph::Plan::kNotInArena) continue;
+        for (const Slice& band : guard_bands(slices_[id])) VKFORMER_CHECK(transfer_.upload(band, 0, pattern));
+    }
+    for (const Slice& band : guard_bands(blocks_.slices()[0])) VKFORMER_CHECK(transfer_.upload(band, 0, pattern));
+    return {};
+}
+
+Result<void> VulkanProgram::check_guards() {
+    std::vector<std::byte> found(kGuardBytes);
+    const auto check = [&](const Slice& slice, const std::string& name) -> Result<void> {
+        for (const Slice& band : guard_bands(slice)) {
+            VKFORMER_CHECK(transfer_.download(band, 0, found));
+            if (std::ranges::any_of(found, [](std::byte b) { return b != kGuardByte; }))
+                return Error{ErrorCode::Vulkan, "a shader wrote outside " + name + ": its guard band has changed"};
+        }
+        return {};
+    };
+    for (std::uint32_t id = 0; id < slices_.size(); ++id)
+        if (slices_[id].buffer && plan_.arena_offset[id] == graph::Plan::kNotInArena)
+            VKFORMER_CHECK(check(slices_[id], plan_.graph.tensor(Value{id}).name));
+    return check(blocks_.slices()[0], "the arena");
+}
+
+}  // namespace vkformer::vulkan
