@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/added_tokens.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::text {
+
+/// What Hugging Face keeps beside a tokenizer: `tokenizer_config.json`, and where it lists no tokens with ids (older
+/// folders), `special_tokens_map.json` and `added_tokens.json`.
+struct TokenizerConfig {
+    std::optional<std::string> unk_token, eos_token, pad_token;
+    std::vector<std::string> special_tokens;              ///< all special tokens by role, then the additional ones
+    std::vector<std::string> additional_special_tokens;   ///< a part of special_tokens
+    std::vector<AddedToken> added_tokens;
+    bool clean_up_spaces = false;   ///< decode removes spaces before punctuation
+    bool split_special_tokens = false;
+    bool separate_vocabs = false;
+};
+
+/// Files that are not there are as if empty. Errors: CorruptFile, UnsupportedConfig.
+Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder);
+
+/// "Hello , it 's" → "Hello, it's": what Hugging Face calls clean_up_tokenization.
+void clean_up_spaces(std::string& text);
+
+}   // namespace vkformer::text
