@@ -20,4 +20,5 @@ endfunction()
 
 vkformer_pkg_config(VKFORMER_SENTENCEPIECE sentencepiece libsentencepiece-dev)
 vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)
+vkformer_pkg_config(VKFORMER_PCRE2 libpcre2-8 libpcre2-dev)
 vkformer_pkg_config(VKFORMER_BLAS openblas libopenblas-dev)
