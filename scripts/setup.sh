@@ -8,7 +8,7 @@ set -euo pipefail
 packages=(
     build-essential cmake ninja-build ccache pkg-config
     libvulkan-dev libvulkan1 mesa-vulkan-drivers glslang-tools
-    nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libopenblas-dev
+    nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
     libcli11-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core
     ca-certificates dpkg-dev debian-archive-keyring
 )
@@ -41,6 +41,26 @@ is_installed() {
     [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
 }
 
+# Debian 12's Mesa is of 2022. Where a machine has no Vulkan driver yet, it gets the one of Debian 12's backports if it can be
+# had; a driver that is installed is left alone, and so are the machine's apt sources. Uses get and install of the caller.
+install_newer_mesa() {
+    local VERSION_ID="" sources
+    eval "$(grep '^VERSION_ID=' /etc/os-release)"
+    [ "$VERSION_ID" = 12 ] || return 0
+    sources=$(mktemp)
+    cat /etc/apt/sources.list >"$sources" 2>/dev/null || true
+    echo "deb [signed-by=$keyring] $(debian_mirror) bookworm-backports main" >>"$sources"
+    local backports=(-o "Dir::Etc::SourceList=$sources")
+    say "trying Debian 12's backports for a newer Mesa"
+    if "${get[@]}" "${backports[@]}" update &&
+        "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" mesa-vulkan-drivers; then
+        say "Mesa: $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers)"
+    else
+        say "no newer Mesa to be had, going on with Debian 12's own"
+    fi
+    rm -f "$sources"
+}
+
 install_packages() {
     local missing=() package
     for package in "$@"; do
@@ -52,9 +72,13 @@ install_packages() {
     fi
     command -v apt-get >/dev/null || die "this is no Debian system. Install what these packages hold, then build with cmake: ${missing[*]}"
     say "installing ${#missing[@]} Debian packages: ${missing[*]}"
-    as_root apt-get -q update || say "apt-get update had errors, going on with the package lists that are there"
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 \
-        install --no-install-recommends "${missing[@]}" ||
+    local get=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
+    local install=(install --no-install-recommends)
+    "${get[@]}" update || say "apt-get update had errors, going on with the package lists that are there"
+    if [[ " ${missing[*]} " == *" mesa-vulkan-drivers "* ]]; then
+        install_newer_mesa
+    fi
+    "${get[@]}" "${install[@]}" "${missing[@]}" ||
         die "apt-get could not install: ${missing[*]}. Check the network and /etc/apt/sources.list (Debian 12 or 13, component main), then run this again"
 }
 
