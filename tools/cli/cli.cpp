@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#include "cli.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <vector>
+
+#include <unistd.h>
+
+namespace vkformer::cli {
+
+void DeviceOptions::add_device(CLI::App& command) {
+    command.add_option("-d,--device", device,
+                       "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
+        ->capture_default_str();
+    command.add_flag("-q,--quiet", quiet, "Do not say on standard error which device is used");
+}
+
+void DeviceOptions::add_dtype(CLI::App& command) {
+    command.add_option("--dtype", dtype, "Storage of weights and activations; sums are always float32")
+        ->check(CLI::IsMember({"f32", "f16"}))
+        ->capture_default_str();
+}
+
+void ModelOption::add(CLI::App& command) {
+    command.add_option("-m,--model", folder, "Model folder of the Hugging Face layout (default: the shipped model)");
+}
+
+Result<std::filesystem::path> ModelOption::find() const {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    if (!folder.empty()) {
+        if (fs::is_directory(folder, ignored)) return fs::path(folder);
+        return Error{ErrorCode::FileNotFound, "there is no model folder " + folder};
+    }
+    std::vector<fs::path> places;
+    if (const fs::path program = fs::read_symlink("/proc/self/exe", ignored); !program.empty())
+        places.push_back(program.parent_path().parent_path() / VKFORMER_MODEL_INSTALL_DIR);
+    places.push_back(VKFORMER_MODEL_SOURCE_DIR);
+    for (const fs::path& place : places)
+        if (fs::exists(place / "config.json", ignored)) return place;
+    return Error{ErrorCode::FileNotFound,
+                 "the shipped model is not at " + places.front().string() + "; say --model FOLDER"};
+}
+
+Result<void> print(const std::string& text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
+    return Error{ErrorCode::InvalidArgument, std::string("cannot write to standard output: ") + std::strerror(errno)};
+}
+
+bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+bool stdin_is_terminal() { return isatty(STDIN_FILENO) == 1; }
+
+}  // namespace vkformer::cli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+/// What the commands of the program share.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "core/dtype.hpp"
+#include "graph/program.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::cli {
+
+enum ExitCode : int { kOk = 0, kDivergence = 1, kBadInput = 2 };
+
+/// What the chosen command does; an Error ends the program with kBadInput.
+using Action = std::function<Result<int>()>;
+
+/// Options that several commands have.
+struct DeviceOptions {
+    std::string device = "auto";
+    std::string dtype = "f32";
+    bool quiet = false;
+
+    void add_device(CLI::App& command);
+    void add_dtype(CLI::App& command);
+    DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
+};
+
+struct ModelOption {
+    std::string folder;
+
+    void add(CLI::App& command);
+    /// The folder given, or the shipped model: beside the installed program or in the source tree. Errors: FileNotFound.
+    Result<std::filesystem::path> find() const;
+};
+
+// One function per command: describes it to the parser and, when the parser meets it, sets `action`.
+void add_info(CLI::App& app, Action& action);
+void add_translate(CLI::App& app, Action& action);
+void add_forward(CLI::App& app, Action& action);
+void add_validate(CLI::App& app, Action& action);
+void add_attention(CLI::App& app, Action& action);
+
+/// Writes `text` to standard output; false where that fails (a closed pipe, a full disk).
+Result<void> print(const std::string& text);
+
+bool stderr_is_terminal();
+bool stdin_is_terminal();
+
+}  // namespace vkformer::cli

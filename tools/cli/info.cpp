@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/// vkformer info: the devices, what they can do, and which shaders a model would use on them.
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+#include <vulkan/vulkan.h>
+
+#include "cli.hpp"
+#include "core/try.hpp"
+#include "decoding/steps.hpp"
+#include "models/marian.hpp"
+#include "vulkan/backend.hpp"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using nlohmann::json;
+using vulkan::Capabilities;
+
+struct InfoCommand {
+    ModelOption model;
+    bool json = false;
+};
+
+/// Shaders by op.
+using Variants = std::map<std::string, std::set<std::string>>;
+
+/// Every graph that a model can be run with: forward passes on both attention paths, and a generation's programs.
+Result<std::vector<graph::Graph>> graphs_of(const models::Marian& model, DType dtype) {
+    std::vector<graph::Graph> graphs;
+    for (const bool weights : {false, true}) {
+        VKFORMER_TRY(auto f, model.forward({.source_len = 16, .target_len = 16, .dtype = dtype, .attention_weights = weights}));
+        graphs.push_back(std::move(f.graph));
+    }
+    for (const std::uint32_t beams : {1u, 4u}) {
+        const models::DecodeLayout layout = {.beams = beams, .source_len = 16, .max_steps = 16, .dtype = dtype};
+        VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
+        graphs.push_back(std::move(encoder.graph));
+        VKFORMER_TRY(auto step, decoding::step_graph(model, layout,
+                                                     {.decoder_start = 0, .eos = 0, .pad = 0, .beams = beams,
+                                                      .max_steps = layout.max_steps, .banned = {0}}));
+        graphs.push_back(std::move(step.graph));
+    }
+    return graphs;
+}
+
+/// What the kernels would choose on a device; nothing runs.
+Result<Variants> variants_on(const Capabilities& device, const std::vector<graph::Graph>& graphs) {
+    Variants variants;
+    for (const graph::Graph& graph : graphs) {
+        const graph::Plan plan = graph::make_plan(graph);
+        const vulkan::KernelContext context = {.graph = plan.graph, .device = device};
+        for (const graph::Node& node : plan.graph.nodes()) {
+            VKFORMER_TRY(const auto dispatch,
+                         std::visit([&](const auto& op) { return vulkan::plan_dispatch(op, context); }, node.op));
+            variants[std::string(graph::op_name(node.op))].insert(dispatch.shader);
+        }
+    }
+    return variants;
+}
+
+std::string version_text(std::uint32_t version) {
+    return std::to_string(VK_API_VERSION_MAJOR(version)) + "." + std::to_string(VK_API_VERSION_MINOR(version)) + "." +
+           std::to_string(VK_API_VERSION_PATCH(version));
+}
+
+json features(const Capabilities& c) {
+    return {{"unified_memory", c.unified_memory},
+            {"storage16", c.storage16},
+            {"storage8", c.storage8},
+            {"float16", c.float16},
+            {"integer_dot", c.integer_dot},
+            {"subgroup_arithmetic", c.subgroup_arithmetic},
+            {"subgroup_size_control", c.subgroup_size_control},
+            {"cooperative_matrix", c.cooperative_matrix},
+            {"cooperative_matrix2", c.cooperative_matrix2}};
+}
+
+json limits(const Capabilities& c) {
+    return {{"subgroup_size", c.subgroup_size},
+            {"max_workgroup_invocations", c.max_workgroup_invocations},
+            {"max_shared_memory_bytes", c.max_shared_memory_bytes},
+            {"max_workgroup_count", c.max_workgroup_count},
+            {"max_storage_buffer_range", c.max_storage_buffer_range},
+            {"max_allocation_bytes", c.max_allocation_bytes},
+            {"storage_buffer_alignment", c.storage_buffer_alignment},
+            {"timestamp_valid_bits", c.timestamp_valid_bits},
+            {"timestamp_period_ns", c.timestamp_period_ns}};
+}
+
+json describe(const vulkan::DeviceInfo& info) {
+    const Capabilities& c = info.capabilities;
+    json device = {{"index", info.index},
+                   {"name", c.name},
+                   {"type", c.type},
+                   {"driver", c.driver},
+                   {"uuid", c.uuid},
+                   {"vulkan", version_text(c.api_version)},
+                   {"usable", info.unusable.empty()},
+                   {"features", features(c)},
+                   {"limits", limits(c)}};
+    if (!info.unusable.empty()) device["unusable"] = info.unusable;
+    return device;
+}
+
+json as_json(const Variants& variants) {
+    json object = json::object();
+    for (const auto& [op, shaders] : variants) object[op] = shaders;
+    return object;
+}
+
+std::string joined(const auto& words, std::string_view separator) {
+    std::string text;
+    for (const auto& word : words) text += (text.empty() ? "" : std::string(separator)) + std::string(word);
+    return text;
+}
+
+std::string as_text(const json& device) {
+    const auto text = [](const json& value) { return value.get<std::string>(); };
+    std::string out = std::to_string(device["index"].get<int>()) + "  " + text(device["name"]) + "\n";
+    out += "   type " + text(device["type"]) + ", driver " + text(device["driver"]) + ", Vulkan " + text(device["vulkan"]) + "\n";
+    out += "   UUID " + text(device["uuid"]) + "\n";
+    if (device.contains("unusable")) out += "   cannot be used: " + text(device["unusable"]) + "\n";
+    std::vector<std::string> has, lacks;
+    for (const auto& [name, value] : device["features"].items()) (value.get<bool>() ? has : lacks).push_back(name);
+    out += "   has    " + joined(has, ", ") + "\n   lacks  " + joined(lacks, ", ") + "\n   limits";
+    for (const auto& [name, value] : device["limits"].items()) out += (out.ends_with("limits") ? " " : ", ") + name + " " + value.dump();
+    out += "\n";
+    for (const auto& [dtype, ops] : device["variants"].items()) {
+        out += "   shaders for " + dtype + "\n";
+        for (const auto& [op, shaders] : ops.items())
+            out += "     " + op + std::string(op.size() < 21 ? 21 - op.size() : 1, ' ') + joined(shaders.get<std::vector<std::string>>(), ", ") + "\n";
+    }
+    return out;
+}
+
+Result<int> run(const InfoCommand& command) {
+    VKFORMER_TRY(const auto folder, command.model.find());
+    VKFORMER_TRY(const auto model, models::Marian::load(folder));
+    json report = {{"version", VKFORMER_VERSION}, {"model", folder.string()}, {"devices", json::array()}};
+    const auto devices = vulkan::list_devices();
+    if (!devices) report["vulkan_error"] = devices.error().message;
+    for (const auto& info : devices ? *devices : std::vector<vulkan::DeviceInfo>()) {
+        json device = describe(info);
+        for (const DType dtype : {DType::f32, DType::f16}) {
+            if (!info.unusable.empty()) break;
+            VKFORMER_TRY(const auto graphs, graphs_of(model, dtype));
+            auto variants = variants_on(info.capabilities, graphs);
+            const std::string name(to_string(dtype));
+            if (variants) {
+                device["variants"][name] = as_json(*variants);
+            } else {
+                device["variant_errors"][name] = variants.error().message;
+            }
+        }
+        report["devices"].push_back(std::move(device));
+    }
+    if (devices) {
+        if (const auto chosen = vulkan::choose_device(*devices, "auto")) report["auto"] = *chosen;
+    }
+    if (command.json) {
+        VKFORMER_CHECK(print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+        return kOk;
+    }
+    std::string out;
+    for (const json& device : report["devices"]) out += as_text(device) + "\n";
+    out += "cpu  CPU (float)\n   the same graphs in plain C++ and BLAS; --device cpu\n\n";
+    if (report.contains("auto")) out += "--device auto takes " + report["auto"].dump() + ".\n";
+    out += "Shaders are those for the model " + folder.string() + ".\n";
+    VKFORMER_CHECK(print(out));
+    if (!devices) std::fprintf(stderr, "vkformer: no Vulkan: %s\n", devices.error().message.c_str());
+    return kOk;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, Action& action) {
+    auto options = std::make_shared<InfoCommand>();
+    CLI::App& command = *app.add_subcommand("info", "Devices, their capabilities, and the shaders each would use");
+    options->model.add(command);
+    command.add_flag("--json", options->json, "Print JSON");
+    command.footer("Examples:\n  vkformer info\n  vkformer info --json | jq '.devices[].name'");
+    command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+/// vkformer validate: every node of a model on a device against the CPU in double precision.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <random>
+
+#include <nlohmann/json.hpp>
+
+#include "cli.hpp"
+#include "core/try.hpp"
+#include "cpu/backend.hpp"
+#include "decoding/steps.hpp"
+#include "device.hpp"
+#include "models/generation_config.hpp"
+#include "models/marian.hpp"
+#include "validation/validate.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using nlohmann::json;
+using validation::NodeCheck;
+using validation::Report;
+
+struct ValidateCommand {
+    DeviceOptions device;
+    ModelOption model;
+    std::uint32_t length = 19;   // odd, and no multiple of any tile
+    std::uint32_t seed = 1;
+    std::size_t worst = 12;
+    bool json = false;
+};
+
+/// A graph with something to put in.
+struct Case {
+    std::string name;
+    graph::Graph graph;
+    validation::Feeds feeds;
+};
+
+class Random {
+public:
+    explicit Random(std::uint32_t seed) : generator_(seed) {}
+
+    std::vector<std::int32_t> integers(std::size_t count, std::uint64_t below) {
+        std::uniform_int_distribution<std::int32_t> distribution(0, static_cast<std::int32_t>(below) - 1);
+        return filled<std::int32_t>(count, distribution);
+    }
+    std::vector<float> normal(std::size_t count) {
+        std::normal_distribution<float> distribution;
+        return filled<float>(count, distribution);
+    }
+    /// 0 or, one time in five, −∞; the first of each row always 0.
+    std::vector<float> mask(std::size_t rows, std::size_t columns) {
+        std::bernoulli_distribution masked(0.2);
+        std::vector<float> values(rows * columns);
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = i % columns != 0 && masked(generator_) ? -std::numeric_limits<float>::infinity() : 0;
+        return values;
+    }
+
+private:
+    template <class T>
+    std::vector<T> filled(std::size_t count, auto& distribution) {
+        std::vector<T> values(count);
+        for (T& value : values) value = distribution(generator_);
+        return values;
+    }
+
+    std::mt19937 generator_;
+};
+
+constexpr std::uint32_t kBatch = 2;
+
+/// The second sequence is shorter by a third.
+std::vector<std::int32_t> source_lengths(std::uint32_t len) {
+    return {static_cast<std::int32_t>(len), static_cast<std::int32_t>(std::max(1u, len - len / 3))};
+}
+
+Result<Case> forward_case(const models::Marian& model, std::uint32_t len, DType dtype, bool keeps_weights, Random& random) {
+    const auto limits = model.limits();
+    VKFORMER_TRY(auto f, model.forward({.batch = kBatch,
+                                        .source_len = len,
+                                        .target_len = len,
+                                        .dtype = dtype,
+                                        .source_mask = keeps_weights ? models::SourceMask::additive
+                                                                     : models::SourceMask::lengths,
+                                        .attention_weights = keeps_weights}));
+    Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
+    c.feeds["input_ids"] = random.integers(std::size_t{kBatch} * len, limits.source_vocab);
+    c.feeds["decoder_input_ids"] = random.integers(std::size_t{kBatch} * len, limits.target_vocab);
+    if (keeps_weights) {
+        c.feeds["source_mask"] = random.mask(kBatch, len);
+    } else {
+        c.feeds["source_lengths"] = source_lengths(len);
+    }
+    return c;
+}
+
+Result<Case> encoder_case(const models::Marian& model, const models::DecodeLayout& layout, Random& random) {
+    VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
+    Case c = {.name = "encoder of a generation", .graph = std::move(encoder.graph)};
+    c.feeds["input_ids"] = random.integers(std::size_t{layout.batch} * layout.source_len, model.limits().source_vocab);
+    c.feeds["source_lengths"] = source_lengths(layout.source_len);
+    return c;
+}
+
+/// The states of a beam search in the middle: all slots taken, running hypotheses in falling order.
+void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, Random& random) {
+    const std::size_t rows = layout.rows();
+    std::vector<std::int32_t> parents(rows), state(layout.batch + 2, 0);
+    std::vector<float> running(rows), finished(rows);
+    for (std::size_t row = 0; row < rows; ++row) {
+        parents[row] = static_cast<std::int32_t>(row);
+        const auto rank = static_cast<float>(row % layout.beams);
+        running[row] = -1.0f - 0.3f * rank;
+        finished[row] = -1.1f - 0.4f * rank;
+    }
+    std::fill_n(state.begin(), layout.batch, 1);
+    state.back() = step;
+    c.feeds["parents"] = parents;
+    c.feeds["running_scores"] = running;
+    c.feeds["final_scores"] = finished;
+    c.feeds["final_steps"] = std::vector<std::int32_t>(rows, std::max(step, 1));
+    c.feeds["final_rows"] = parents;
+    c.feeds["final_tokens"] = random.integers(rows, 2);
+    c.feeds["state"] = state;
+}
+
+Result<Case> step_case(const models::Marian& model, const models::DecodeLayout& layout,
+                       models::GenerationConfig generation, Random& random) {
+    generation.beams = layout.beams;
+    generation.max_steps = layout.max_steps;
+    generation.early_stopping = graph::EarlyStopping::heuristic;
+    VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
+    Case c = {.name = layout.beams == 1 ? "greedy step" : "beam step", .graph = std::move(step.graph)};
+    const auto position = static_cast<std::int32_t>(layout.max_steps / 2);
+    for (const graph::Tensor& tensor : c.graph.tensors())   // the caches
+        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_float(tensor.dtype))
+            c.feeds[tensor.name] = random.normal(tensor.shape.element_count());
+    c.feeds["tokens"] = random.integers(layout.rows(), model.limits().target_vocab);
+    c.feeds["starts"] = std::vector<std::int32_t>(layout.rows(), position);
+    c.feeds["source_lengths"] = source_lengths(layout.source_len);
+    if (layout.beams > 1) feed_beams(c, layout, position, random);
+    return c;
+}
+
+Result<std::vector<Case>> cases_of(const models::Marian& model, const models::GenerationConfig& generation,
+                                   std::uint32_t length, DType dtype, std::uint32_t seed) {
+    Random random(seed);
+    const auto limits = model.limits();
+    const auto len = static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
+    models::DecodeLayout layout = {.batch = kBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+    std::vector<Case> cases;
+    for (const bool keeps_weights : {false, true}) {
+        VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
+        cases.push_back(std::move(c));
+    }
+    VKFORMER_TRY(Case encoder, encoder_case(model, layout, random));
+    cases.push_back(std::move(encoder));
+    for (const std::uint32_t beams : {1u, std::max(3u, generation.beams)}) {
+        layout.beams = beams;
+        VKFORMER_TRY(Case c, step_case(model, layout, generation, random));
+        cases.push_back(std::move(c));
+    }
+    return cases;
+}
+
+/// JSON has no NaN and no infinity.
+json number(double value) { return std::isfinite(value) ? json(value) : json(std::isnan(value) ? "nan" : "inf"); }
+
+json as_json(const NodeCheck& check) {
+    return {{"node", check.node},
+            {"op", check.op},
+            {"tensor", check.tensor},
+            {"dtype", to_string(check.dtype)},
+            {"elements", check.elements},
+            {"error", number(check.error)},
+            {"bound", check.bound},
+            {"accumulated", number(check.accumulated)},
+            {"diverges", check.diverges()}};
+}
+
+json as_json(const Report& report) {
+    json checks = json::array();
+    for (const NodeCheck& check : report.checks) checks.push_back(as_json(check));
+    const NodeCheck* first = report.first_divergence();
+    return {{"graph", report.graph},
+            {"device", report.device},
+            {"checks", checks},
+            {"first_divergence", first ? as_json(*first) : json()}};
+}
+
+/// How much of its bound a result uses; NaN above all.
+double share_of_bound(const NodeCheck& check) {
+    if (check.error == 0) return 0;
+    const double share = check.error / check.bound;
+    return std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
+}
+
+std::string line(const char* format, auto... values) {
+    char text[512];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+std::string as_text(const Report& report, std::size_t worst) {
+    std::vector<const NodeCheck*> order;
+    for (const NodeCheck& check : report.checks) order.push_back(&check);
+    std::ranges::stable_sort(order, std::greater<>(), [](const NodeCheck* check) { return share_of_bound(*check); });
+    const auto diverging = std::ranges::count_if(report.checks, &NodeCheck::diverges);
+    std::string out = line("%s: %zu results, %zu outside their bounds\n", report.graph.c_str(), report.checks.size(),
+                           static_cast<std::size_t>(diverging));
+    out += line("  %-46s %-18s %-5s %10s %10s %12s\n", "worst", "op", "type", "error", "bound", "accumulated");
+    for (std::size_t i = 0; i < std::min(worst, order.size()); ++i) {
+        const NodeCheck& check = *order[i];
+        out += line("  %-46s %-18s %-5s %10.2e %10.2e %12.2e%s\n", check.tensor.c_str(), check.op.c_str(),
+                    std::string(to_string(check.dtype)).c_str(), check.error, check.bound, check.accumulated,
+                    check.diverges() ? "  <-- diverges" : "");
+    }
+    if (const NodeCheck* first = report.first_divergence()) {
+        out += line("  first divergence: node %s (%s), result %s: error %.3e, bound %.3e\n", first->node.c_str(),
+                    first->op.c_str(), first->tensor.c_str(), first->error, first->bound);
+        out += line("    worst element %llu: %.9g, expected %.9g\n",
+                    static_cast<unsigned long long>(first->worst_element), first->worst_found, first->worst_expected);
+    }
+    return out + "\n";
+}
+
+Result<int> run(const ValidateCommand& command) {
+    VKFORMER_TRY(const auto folder, command.model.find());
+    VKFORMER_TRY(const auto model, models::Marian::load(folder));
+    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
+    VKFORMER_TRY(const auto cases,
+                 cases_of(model, generation, command.length, command.device.dtype_value(), command.seed));
+    VKFORMER_TRY(const auto device, open_backend(command.device));
+    const auto oracle = cpu::make_cpu_backend<double>();
+
+    bool diverges = false;
+    json reports = json::array();
+    for (const Case& c : cases) {
+        VKFORMER_TRY(const Report report, validation::validate(c.graph, c.name, c.feeds, *device, *oracle));
+        diverges = diverges || report.first_divergence();
+        if (command.json) {
+            reports.push_back(as_json(report));
+        } else {
+            VKFORMER_CHECK(print(as_text(report, command.worst)));
+        }
+    }
+    if (command.json) {
+        VKFORMER_CHECK(print(json{{"model", folder.string()}, {"seed", command.seed}, {"reports", reports}}.dump(2) + "\n"));
+    } else {
+        VKFORMER_CHECK(print(diverges ? "diverges\n" : "every node agrees with double precision within its bound\n"));
+    }
+    return diverges ? kDivergence : kOk;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Action& action) {
+    auto options = std::make_shared<ValidateCommand>();
+    CLI::App& command =
+        *app.add_subcommand("validate", "Compare every node of a model on a device with double precision on the CPU");
+    options->model.add(command);
+    command.add_option("--length", options->length, "Length of the random sequences")
+        ->check(CLI::Range(2u, 4096u))
+        ->capture_default_str();
+    command.add_option("--seed", options->seed, "Of the random sequences and caches")->capture_default_str();
+    command.add_option("--worst", options->worst, "Results to list per graph")->capture_default_str();
+    command.add_flag("--json", options->json, "Print every result as JSON");
+    options->device.add_device(command);
+    options->device.add_dtype(command);
+    command.footer(
+        "Each node is run in double precision on the operands that the device had, so its error is its own.\n"
+        "Exit code 1 if any result is outside its bound.\n"
+        "Examples:\n"
+        "  vkformer validate\n"
+        "  vkformer validate --model opus-mt-en-de --device 0 --dtype f16 --length 64");
+    command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli
