@@ -1,9 +1,22 @@
-// Catch2 3 brings its own main in a library, Catch2 2 wants one translation unit that carries it.
+// SPDX-License-Identifier: MIT
+// A run of the tests fails too when the Vulkan validation layer had anything to say.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_session.hpp>
-
-int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
 #else
-#define CATCH_CONFIG_MAIN
+#define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 #endif
+
+#include <iostream>
+
+#include "support/backends.hpp"
+
+int main(int argc, char** argv) {
+    int result = Catch::Session().run(argc, argv);
+    for (const vkformer::vulkan::VulkanBackend* backend : vkformer::tests::opened_vulkan_backends())
+        for (const std::string& message : backend->validation_messages()) {
+            std::cerr << "validation on " << backend->name() << ": " << message << '\n';
+            result = result == 0 ? 1 : result;
+        }
+    return result;
+}

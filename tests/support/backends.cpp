@@ -1,15 +1,82 @@
 // SPDX-License-Identifier: MIT
 #include "support/backends.hpp"
 
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
 #include "cpu/backend.hpp"
 
 namespace vkformer::tests {
+namespace {
+
+struct VulkanDevices {
+    std::vector<std::unique_ptr<vulkan::VulkanBackend>> owned;
+    std::vector<vulkan::VulkanBackend*> backends;
+    std::vector<std::string> indices;
+};
+
+bool validation_wanted() {
+    const char* const setting = std::getenv("VKFORMER_TEST_VALIDATION");
+    return !setting || std::string_view(setting) != "0";
+}
+
+/// Opens every usable device; says on stderr what is left out and why.
+VulkanDevices open_vulkan_devices() {
+    VulkanDevices result;
+    const auto devices = vulkan::list_devices();
+    if (!devices) {
+        std::cerr << "tests: no Vulkan: " << devices.error().message << '\n';
+        return result;
+    }
+    for (const vulkan::DeviceInfo& device : *devices) {
+        const std::string index = std::to_string(device.index);
+        vulkan::BackendOptions options{.validation = validation_wanted(), .check_memory = true, .cache_folder = {}};
+        auto backend = vulkan::VulkanBackend::create(index, options);
+        if (!backend && options.validation) {
+            std::cerr << "tests: without validation: " << backend.error().message << '\n';
+            options.validation = false;
+            backend = vulkan::VulkanBackend::create(index, options);
+        }
+        if (!backend) {
+            std::cerr << "tests: device " << index << " left out: " << backend.error().message << '\n';
+            continue;
+        }
+        result.backends.push_back(backend->get());
+        result.indices.push_back(index);
+        result.owned.push_back(std::move(*backend));
+    }
+    return result;
+}
+
+const VulkanDevices* opened = nullptr;
+
+const VulkanDevices& vulkan_devices() {
+    static const VulkanDevices devices = open_vulkan_devices();
+    opened = &devices;
+    return devices;
+}
+
+}  // namespace
+
+const std::vector<vulkan::VulkanBackend*>& vulkan_backends() { return vulkan_devices().backends; }
+std::vector<vulkan::VulkanBackend*> opened_vulkan_backends() {
+    return opened ? opened->backends : std::vector<vulkan::VulkanBackend*>();
+}
+
+const std::vector<std::string>& vulkan_device_indices() { return vulkan_devices().indices; }
 
 const std::vector<graph::Backend*>& test_backends() {
     static const std::unique_ptr<graph::Backend> cpu_float = cpu::make_cpu_backend<float>();
     static const std::unique_ptr<graph::Backend> cpu_double = cpu::make_cpu_backend<double>();
-    static const std::vector<graph::Backend*> backends = {cpu_float.get(), cpu_double.get()};
+    static const std::vector<graph::Backend*> backends = [] {
+        std::vector<graph::Backend*> all = {cpu_float.get(), cpu_double.get()};
+        for (vulkan::VulkanBackend* backend : vulkan_backends()) all.push_back(backend);
+        return all;
+    }();
     return backends;
 }
 
-}   // namespace vkformer::tests
+bool is_double(const graph::Backend& backend) { return backend.name() == "CPU (double)"; }
+
+}  // namespace vkformer::tests

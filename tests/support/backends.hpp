@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/program.hpp"
+#include "vulkan/backend.hpp"
 
 namespace vkformer::tests {
 
-/// Every backend that the tests run on, each made once: the CPU in float and in double.
+/// Every backend that the tests run on, each made once: the CPU in float and in double, and every Vulkan device that the
+/// loader finds, with memory checks and, where it is installed, the validation layer.
+/// VKFORMER_TEST_VALIDATION=0 leaves the layer out (it is slow).
 const std::vector<graph::Backend*>& test_backends();
 
-}   // namespace vkformer::tests
+/// The Vulkan ones of them.
+const std::vector<vulkan::VulkanBackend*>& vulkan_backends();
+
+/// Those of vulkan_backends() that a test has asked for so far; opens none.
+std::vector<vulkan::VulkanBackend*> opened_vulkan_backends();
+
+/// Whether the backend computes in double precision.
+bool is_double(const graph::Backend& backend);
+
+/// Every device name that `VulkanBackend::create` takes for the devices of vulkan_backends(): their indices.
+const std::vector<std::string>& vulkan_device_indices();
+
+}  // namespace vkformer::tests
