@@ -6,6 +6,7 @@
 The weights are drawn large and then trained for a moment, so that outputs vary and end at different lengths; they are float32 in
 the file, and the reference runs them in float64. See README.md for the versions and the format.
 """
+
 import argparse
 import dataclasses
 import json
@@ -43,28 +44,99 @@ class Case:
 def sizes(d_model, encoder, decoder, vocab, activation, **others):
     """encoder and decoder are (layers, heads, ffn_dim)."""
     return dict(
-        d_model=d_model, encoder_layers=encoder[0], encoder_attention_heads=encoder[1], encoder_ffn_dim=encoder[2],
-        decoder_layers=decoder[0], decoder_attention_heads=decoder[1], decoder_ffn_dim=decoder[2], vocab_size=vocab,
-        activation_function=activation, max_position_embeddings=32, forced_eos_token_id=None,
-        **{"eos_token_id": 0, "pad_token_id": vocab - 1, "decoder_start_token_id": vocab - 1} | others)
+        d_model=d_model,
+        encoder_layers=encoder[0],
+        encoder_attention_heads=encoder[1],
+        encoder_ffn_dim=encoder[2],
+        decoder_layers=decoder[0],
+        decoder_attention_heads=decoder[1],
+        decoder_ffn_dim=decoder[2],
+        vocab_size=vocab,
+        activation_function=activation,
+        max_position_embeddings=32,
+        forced_eos_token_id=None,
+        **{"eos_token_id": 0, "pad_token_id": vocab - 1, "decoder_start_token_id": vocab - 1} | others,
+    )
 
 
 CASES = [
     Case("relu_d30_h5_h3", 101, sizes(30, (2, 5, 37), (1, 3, 41), 53, "relu", scale_embedding=True), (7, 4, 1), 6),
-    Case("gelu_d21_h3_h7_untied", 102,
-         sizes(21, (1, 3, 29), (2, 7, 23), 53, "gelu", scale_embedding=False, tie_word_embeddings=False), (5, 9), 7),
-    Case("swish_d64_h4_opus", 103, sizes(64, (2, 4, 48), (1, 4, 40), 101, "swish", scale_embedding=True), (11, 6, 3, 8), 5,
-         generation={"bad_words_ids": [[100]], "renormalize_logits": True, "num_beams": 4, "max_length": MAX_LENGTH,
-                     "forced_eos_token_id": 0, "bos_token_id": 0}),
-    Case("gelu_new_d24_h2_h8_unshared", 104,
-         sizes(24, (1, 2, 33), (3, 8, 17), 61, "gelu_new", scale_embedding=True,
-               share_encoder_decoder_embeddings=False, decoder_vocab_size=61), (3, 8, 5), 1),
-    Case("silu_d20_h4_h2_two_vocabularies", 105,
-         sizes(20, (3, 4, 31), (1, 2, 45), 53, "silu", scale_embedding=False, share_encoder_decoder_embeddings=False,
-               decoder_vocab_size=47, tie_word_embeddings=False, pad_token_id=46, decoder_start_token_id=46), (2, 6), 9),
-    Case("relu_d16_h1_h2_holes", 106,
-         sizes(16, (1, 1, 19), (2, 2, 27), 37, "relu", scale_embedding=True, pad_token_id=1, eos_token_id=2,
-               decoder_start_token_id=3, bos_token_id=5), (9, 9, 9), 8, holes=True),
+    Case(
+        "gelu_d21_h3_h7_untied",
+        102,
+        sizes(21, (1, 3, 29), (2, 7, 23), 53, "gelu", scale_embedding=False, tie_word_embeddings=False),
+        (5, 9),
+        7,
+    ),
+    Case(
+        "swish_d64_h4_opus",
+        103,
+        sizes(64, (2, 4, 48), (1, 4, 40), 101, "swish", scale_embedding=True),
+        (11, 6, 3, 8),
+        5,
+        generation={
+            "bad_words_ids": [[100]],
+            "renormalize_logits": True,
+            "num_beams": 4,
+            "max_length": MAX_LENGTH,
+            "forced_eos_token_id": 0,
+            "bos_token_id": 0,
+        },
+    ),
+    Case(
+        "gelu_new_d24_h2_h8_unshared",
+        104,
+        sizes(
+            24,
+            (1, 2, 33),
+            (3, 8, 17),
+            61,
+            "gelu_new",
+            scale_embedding=True,
+            share_encoder_decoder_embeddings=False,
+            decoder_vocab_size=61,
+        ),
+        (3, 8, 5),
+        1,
+    ),
+    Case(
+        "silu_d20_h4_h2_two_vocabularies",
+        105,
+        sizes(
+            20,
+            (3, 4, 31),
+            (1, 2, 45),
+            53,
+            "silu",
+            scale_embedding=False,
+            share_encoder_decoder_embeddings=False,
+            decoder_vocab_size=47,
+            tie_word_embeddings=False,
+            pad_token_id=46,
+            decoder_start_token_id=46,
+        ),
+        (2, 6),
+        9,
+    ),
+    Case(
+        "relu_d16_h1_h2_holes",
+        106,
+        sizes(
+            16,
+            (1, 1, 19),
+            (2, 2, 27),
+            37,
+            "relu",
+            scale_embedding=True,
+            pad_token_id=1,
+            eos_token_id=2,
+            decoder_start_token_id=3,
+            bos_token_id=5,
+        ),
+        (9, 9, 9),
+        8,
+        holes=True,
+    ),
 ]
 
 
@@ -113,7 +185,8 @@ def padded_batch(rng, case, lengths):
 
 def train(model, case):
     """A moment of training on a noisy word-for-word mapping. Untrained models repeat one token for ever; this one answers to its
-    source, doubts (a quarter of the targets are random) and is unsure where to stop (a quarter of the targets are cut short)."""
+    source, doubts (a quarter of the targets are random) and is unsure where to stop (a quarter of the targets are cut short).
+    """
     rng = np.random.default_rng([case.seed, 1])
     source_vocab, target_vocab = case.config["vocab_size"], model.final_logits_bias.shape[1]
     mapping = rng.integers(4, target_vocab - 1, source_vocab)
@@ -131,7 +204,9 @@ def train(model, case):
             labels[row, len(target)] = case.config["eos_token_id"]
         labels = torch.from_numpy(labels)
         start = torch.full((len(lengths), 1), case.config["decoder_start_token_id"])
-        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=torch.cat([start, labels[:, :-1].clamp(min=0)], 1)).logits
+        logits = model(
+            input_ids=ids, attention_mask=mask, decoder_input_ids=torch.cat([start, labels[:, :-1].clamp(min=0)], 1)
+        ).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
         optimizer.zero_grad()
         loss.backward()
@@ -149,9 +224,13 @@ def forward_golden(model, case, out):
     with torch.no_grad():
         result = model(input_ids=ids, attention_mask=mask, decoder_input_ids=decoder_ids, output_attentions=True)
     tensors = {
-        "input_ids": ids, "attention_mask": mask, "decoder_input_ids": decoder_ids, "logits": result.logits,
+        "input_ids": ids,
+        "attention_mask": mask,
+        "decoder_input_ids": decoder_ids,
+        "logits": result.logits,
         "encoder_last_hidden_state": result.encoder_last_hidden_state,
-        "cross_attentions.0": result.cross_attentions[0], "encoder_attentions.0": result.encoder_attentions[0],
+        "cross_attentions.0": result.cross_attentions[0],
+        "encoder_attentions.0": result.encoder_attentions[0],
         "decoder_attentions.0": result.decoder_attentions[0],
     }
     assert result.logits.dtype == torch.float64
@@ -167,8 +246,15 @@ class Noise(LogitsProcessor):
 
 
 def run_generate(model, ids, mask, options, noise=None):
-    result = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, return_dict_in_generate=True, output_scores=True,
-                            logits_processor=LogitsProcessorList([noise] if noise else []), **options)
+    result = model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        do_sample=False,
+        return_dict_in_generate=True,
+        output_scores=True,
+        logits_processor=LogitsProcessorList([noise] if noise else []),
+        **options,
+    )
     scores = result.sequences_scores.tolist() if options.get("num_beams", 1) > 1 else None
     return result.sequences.tolist(), scores
 
@@ -207,7 +293,11 @@ def option_sets(case, beams, target_vocab):
         yield {"num_beams": beams, "length_penalty": penalty, "early_stopping": stop} | length | plain
     base = {"num_beams": beams, "length_penalty": 1.0, "early_stopping": beams % 2 == 0} | length | plain
     yield base | {"forced_eos_token_id": eos, "max_length": 8}
-    yield base | {"forced_bos_token_id": free, "forced_eos_token_id": eos, "bad_words_ids": [[free], [11], [target_vocab - 1]]}
+    yield base | {
+        "forced_bos_token_id": free,
+        "forced_eos_token_id": eos,
+        "bad_words_ids": [[free], [11], [target_vocab - 1]],
+    }
     yield base | {"bad_words_ids": [[eos]], "max_length": 6}  # a ban of eos alone is dropped by generate()
     yield {k: v for k, v in base.items() if k != "max_length"} | {"max_new_tokens": 4, "length_penalty": 0.6}
 
@@ -232,7 +322,12 @@ def generate_golden(model, case, out):
             robust_to = margin(model, ids, mask, options, sequences)
             if robust_to == 0.0:
                 continue  # two hypotheses lie within 1e-3: float32 need not agree
-            entry = {"input_ids": ids.tolist(), "attention_mask": mask.tolist(), "options": options, "sequences": sequences}
+            entry = {
+                "input_ids": ids.tolist(),
+                "attention_mask": mask.tolist(),
+                "options": options,
+                "sequences": sequences,
+            }
             if scores is not None:
                 entry["sequences_scores"] = scores
             entries.append(entry | {"robust_to": robust_to})
@@ -241,8 +336,16 @@ def generate_golden(model, case, out):
         scores = run_generate(model, ids, mask, {"num_beams": case.generation["num_beams"]})[1]
         robust_to = margin(model, ids, mask, {}, sequences)
         assert robust_to > 0
-        entries.append({"input_ids": ids.tolist(), "attention_mask": mask.tolist(), "options": {}, "sequences": sequences,
-                        "sequences_scores": scores, "robust_to": robust_to})
+        entries.append(
+            {
+                "input_ids": ids.tolist(),
+                "attention_mask": mask.tolist(),
+                "options": {},
+                "sequences": sequences,
+                "sequences_scores": scores,
+                "robust_to": robust_to,
+            }
+        )
     summary(case, entries)
     lines = ",\n".join(json.dumps(entry) for entry in entries)
     (out / "generate.json").write_text(f"[\n{lines}\n]\n")
@@ -257,9 +360,12 @@ def end(row, case):
 def summary(case, entries):
     ends = [end(row, case) for entry in entries for row in entry["sequences"]]
     different = len({tuple(row) for entry in entries for row in entry["sequences"]})
-    print(f"{case.name}: {len(entries)} generate entries, {different} different rows of {len(ends)}, eos at "
-          f"{ {position: ends.count(position) for position in sorted(set(ends))} } (0: never); robust to "
-          f"{ {level: sum(e['robust_to'] == level for e in entries) for level in NOISE_LEVELS} }", flush=True)
+    print(
+        f"{case.name}: {len(entries)} generate entries, {different} different rows of {len(ends)}, eos at "
+        f"{ {position: ends.count(position) for position in sorted(set(ends))} } (0: never); robust to "
+        f"{ {level: sum(e['robust_to'] == level for e in entries) for level in NOISE_LEVELS} }",
+        flush=True,
+    )
     assert 0 in ends and len(set(ends)) > 3, "eos should come early, late and never"
 
 
