@@ -176,6 +176,13 @@ std::vector<float> OpCase::run(graph::Backend& backend, Value result) const {
     return values;
 }
 
+std::vector<double> OpCase::run_doubles(graph::Backend& backend, Value result) const {
+    std::vector<double> values(graph.shape(result).element_count());
+    const auto done = execute(backend, 1)->read(result, std::span(values));
+    if (!done) FAIL(done.error().message);
+    return values;
+}
+
 std::vector<std::int32_t> OpCase::run_ints(graph::Backend& backend, Value result) const {
     std::vector<std::int32_t> values(graph.shape(result).element_count());
     const auto done = execute(backend, 1)->read(result, std::span(values));

@@ -49,6 +49,7 @@ public:
 
     /// Runs on the backend, returns one result.
     std::vector<float> run(graph::Backend& backend, graph::Value result) const;
+    std::vector<double> run_doubles(graph::Backend& backend, graph::Value result) const;
     std::vector<std::int32_t> run_ints(graph::Backend& backend, graph::Value result) const;
 
 private:
