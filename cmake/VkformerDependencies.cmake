@@ -18,7 +18,20 @@ function(vkformer_pkg_config name module debian_package)
     endif()
 endfunction()
 
-vkformer_pkg_config(VKFORMER_SENTENCEPIECE sentencepiece libsentencepiece-dev)
 vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)
 vkformer_pkg_config(VKFORMER_PCRE2 libpcre2-8 libpcre2-dev)
 vkformer_pkg_config(VKFORMER_BLAS openblas libopenblas-dev)
+
+# Not through pkg-config: Debian 13's sentencepiece.pc asks for protobuf-lite.pc, which its package does not depend on.
+if(NOT TARGET vkformer_sentencepiece)
+    find_library(VKFORMER_SENTENCEPIECE_LIBRARY sentencepiece)
+    find_path(VKFORMER_SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h)
+    mark_as_advanced(VKFORMER_SENTENCEPIECE_LIBRARY VKFORMER_SENTENCEPIECE_INCLUDE_DIR)
+    if(NOT VKFORMER_SENTENCEPIECE_LIBRARY OR NOT VKFORMER_SENTENCEPIECE_INCLUDE_DIR)
+        message(FATAL_ERROR "vkformer: no sentencepiece. On Debian: apt-get install libsentencepiece-dev")
+    endif()
+    add_library(vkformer_sentencepiece UNKNOWN IMPORTED GLOBAL)
+    set_target_properties(vkformer_sentencepiece PROPERTIES
+        IMPORTED_LOCATION ${VKFORMER_SENTENCEPIECE_LIBRARY}
+        INTERFACE_INCLUDE_DIRECTORIES ${VKFORMER_SENTENCEPIECE_INCLUDE_DIR})
+endif()
