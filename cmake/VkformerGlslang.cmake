@@ -42,7 +42,7 @@ set(VKFORMER_GLSLANG_LACKS)
 foreach(requirement int_dot coopmat coopmat2)
     set(probe ${CMAKE_CURRENT_BINARY_DIR}/probe_${requirement}.comp)
     file(WRITE ${probe} "#version 460\n#extension ${extension_${requirement}} : require\nvoid main() {}\n")
-    execute_process(COMMAND ${VKFORMER_GLSLANG_EXECUTABLE} -V --target-env vulkan1.2 -o ${probe}.spv ${probe}
+    execute_process(COMMAND ${VKFORMER_GLSLANG_EXECUTABLE} -V --target-env vulkan1.3 -o ${probe}.spv ${probe}
         RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
     if(NOT status EQUAL 0)
         list(APPEND VKFORMER_GLSLANG_LACKS ${requirement})
@@ -52,6 +52,6 @@ endforeach()
 message(STATUS "vkformer: shaders are compiled by ${VKFORMER_GLSLANG_EXECUTABLE}, version ${VKFORMER_GLSLANG_VERSION}")
 if(VKFORMER_GLSLANG_LACKS)
     list(JOIN VKFORMER_GLSLANG_LACKS ", " lacks)
-    message(STATUS "vkformer: this glslang knows nothing of: ${lacks}. scripts/setup.sh builds version "
-        "${VKFORMER_GLSLANG_PINNED}, which does")
+    message(STATUS "vkformer: this glslang knows nothing of: ${lacks}. scripts/setup.sh builds the pinned version "
+        "${VKFORMER_GLSLANG_PINNED}, which knows all")
 endif()
