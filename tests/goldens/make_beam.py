@@ -33,7 +33,7 @@ class Bigrams(PreTrainedModel, GenerationMixin):
     def prepare_inputs_for_generation(self, input_ids, **kwargs):
         return {"input_ids": input_ids}
 
-    def forward(self, input_ids, attention_mask=None):
+    def forward(self, input_ids, attention_mask=None, return_dict=None):
         return CausalLMOutput(logits=self.table[input_ids])
 
 

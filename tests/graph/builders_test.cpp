@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+#include "graph/builders.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "support/catch.h"
+#include "support/must.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::Activation;
+using graph::AttentionMask;
+using graph::Graph;
+using graph::Value;
+
+/// A graph with inputs made on demand: x(DType::f32, {2, 3}).
+struct Inputs {
+    Graph graph;
+    int count = 0;
+
+    Value operator()(DType dtype, const Shape& shape) {
+        return must(graph.input("input" + std::to_string(count++), dtype, shape));
+    }
+    Value state(DType dtype, const Shape& shape) {
+        return must(graph.state("state" + std::to_string(count++), dtype, shape));
+    }
+};
+
+/// What builders add to a graph: nodes, activations, weights.
+std::size_t made_by_builders(const Graph& graph) {
+    const auto is_made = [](const graph::Tensor& tensor) {
+        return tensor.kind == graph::TensorKind::activation || tensor.kind == graph::TensorKind::weight;
+    };
+    return graph.nodes().size() + static_cast<std::size_t>(std::ranges::count_if(graph.tensors(), is_made));
+}
+
+void check_error(bool succeeded, const Error& error, ErrorCode code, const std::string& message) {
+    REQUIRE_FALSE(succeeded);
+    CHECK(error.message == message);
+    CHECK(to_string(error.code) == to_string(code));
+}
+
+/// The builder refuses with this code and message, and leaves the graph as it was.
+#define CHECK_REFUSED(in, call, code, message)                                       \
+    do {                                                                             \
+        const std::size_t before = made_by_builders((in).graph);                     \
+        const auto result = call;                                                    \
+        check_error(bool(result), result ? Error{} : result.error(), code, message); \
+        CHECK(made_by_builders((in).graph) == before);                               \
+    } while (false)
+
+constexpr DType f32 = DType::f32, f16 = DType::f16, i32 = DType::i32;
+constexpr ErrorCode kShape = ErrorCode::ShapeMismatch, kDtype = ErrorCode::UnsupportedDtype,
+                    kInvalid = ErrorCode::InvalidArgument;
+
+TEST_CASE("builders infer shapes and dtypes", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const auto check = [&](Result<Value> value, DType dtype, const Shape& shape) {
+        const Value made = must(std::move(value));
+        CHECK(to_string(g.shape(made)) == to_string(shape));
+        CHECK(g.dtype(made) == dtype);
+    };
+    check(embedding(g, in(i32, {2, 5}), in(f16, {11, 6})), f16, {2, 5, 6});
+    check(embedding(g, in(i32, {}), in(f32, {11, 6})), f32, {6});
+    check(positional_embedding(g, in(f16, {2, 5, 6}), in(f32, {9, 6}), in(i32, {2})), f16, {2, 5, 6});
+    check(linear(g, in(f16, {2, 5, 6}), in(f16, {7, 6}), in(f16, {7})), f16, {2, 5, 7});
+    check(linear(g, in(f16, {6}), in(f16, {7, 6}), {}, f32), f32, {7});
+    check(activate(g, in(f16, {2, 5}), Activation::silu), f16, {2, 5});
+    check(add(g, in(f32, {2, 5}), in(f32, {2, 5})), f32, {2, 5});
+    check(layer_norm(g, in(f32, {2, 5}), in(f32, {5}), {}, 1e-5f), f32, {2, 5});
+
+    const Value query = in(f16, {2, 4, 6, 8}), key = in(f16, {2, 9, 3, 8}), value = in(f16, {2, 9, 3, 5});
+    check(attention_scores(g, query, key, 0.5f), f32, {2, 6, 4, 9});
+    check(masked_softmax(g, in(f32, {2, 6, 4, 9}), {.additive = in(f32, {1, 6, 1, 9})}), f32, {2, 6, 4, 9});
+    check(weighted_sum(g, in(f32, {2, 6, 4, 9}), value), f16, {2, 4, 6, 5});
+    check(attention(g, query, key, value, {.key_lengths = in(i32, {2}), .starts = in(i32, {2})}, 1), f16, {2, 4, 6, 5});
+    check(decode_attention(g, in(f16, {2, 1, 6, 8}), key, value, {.causal = true}, 1, 4), f16, {2, 1, 6, 5});
+    const auto& decode = std::get<graph::DecodeAttention>(g.nodes()[g.nodes().size() - 2].op);
+    CHECK(to_string(g.shape(decode.partial)) == "[2, 6, 3, 7]");   // 9 keys in 3 splits; 5 values, m, sum
+    CHECK(g.dtype(decode.partial) == f32);
+
+    check(log_softmax(g, in(f16, {3, 11})), f32, {3, 11});
+    check(arg_max(g, in(f32, {3, 11})), i32, {3});
+    const auto top = must(top_k(g, in(f32, {3, 11}), 11));
+    CHECK(to_string(g.shape(top.values)) == "[3, 11]");
+    CHECK(g.dtype(top.indices) == i32);
+    check(mask_logits(g, in(f32, {3, 11}), in(i32, {3}), {.banned = {10}, .forced_last = 0, .last_start = 4}), f32,
+          {3, 11});
+}
+
+TEST_CASE("every float operand has one dtype", "[builders]") {
+    Inputs in;
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f16, {7, 6})), kDtype,
+                  "linear: weight has dtype f16, expected f32 (as x)");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6}), in(f16, {7})), kDtype,
+                  "linear: bias has dtype f16, expected f32 (as x)");
+    CHECK_REFUSED(in, linear(in.graph, in(i32, {4, 6}), in(f32, {7, 6})), kDtype,
+                  "linear: x has dtype i32, expected f32 or f16");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6}), {}, f16), kDtype,
+                  "linear: the result has dtype f16, expected f32 or that of x, f32");
+    CHECK_REFUSED(in, add(in.graph, in(f32, {4}), in(f16, {4})), kDtype, "add: b has dtype f16, expected f32 (as a)");
+    CHECK_REFUSED(in, layer_norm(in.graph, in(f16, {4}), in(f32, {4}), {}, 0), kDtype,
+                  "layer_norm: gain has dtype f32, expected f16 (as x)");
+    CHECK_REFUSED(in, arg_max(in.graph, in(f16, {3, 4})), kDtype, "arg_max: x has dtype f16, expected f32");
+}
+
+TEST_CASE("embeddings refuse what does not fit", "[builders]") {
+    Inputs in;
+    CHECK_REFUSED(in, embedding(in.graph, in(f32, {4}), in(f32, {5, 6})), kDtype,
+                  "embedding: tokens has dtype f32, expected i32");
+    CHECK_REFUSED(in, embedding(in.graph, in(i32, {4}), in(f32, {5})), kShape,
+                  "embedding: table has shape [5], expected 2 dimensions [vocab, dim]");
+    CHECK_REFUSED(in, embedding(in.graph, in(i32, {1, 2, 3, 4}), in(f32, {5, 6})), kShape,
+                  "embedding: tokens has shape [1, 2, 3, 4], expected at most 3 dimensions");
+    CHECK_REFUSED(in, embedding(in.graph, {}, in(f32, {5, 6})), kInvalid, "embedding: tokens is absent");
+    CHECK_REFUSED(in, embedding(in.graph, Value{1000}, in(f32, {5, 6})), kInvalid,
+                  "embedding: tokens is no tensor of this graph");
+    // 2^31 elements: an index of 31 bits no longer reaches the last one
+    CHECK_REFUSED(in, embedding(in.graph, in(i32, {1 << 20}), in(f32, {5, 2048})), kInvalid,
+                  "embedding: shape [1048576, 2048] must have 1 to 2147483647 elements");
+
+    CHECK_REFUSED(in, positional_embedding(in.graph, in(f32, {4, 6}), in(f32, {5, 6})), kShape,
+                  "positional_embedding: x has shape [4, 6], expected 3 dimensions [batch, len, dim]");
+    CHECK_REFUSED(in, positional_embedding(in.graph, in(f32, {2, 4, 6}), in(f32, {5, 7})), kShape,
+                  "positional_embedding: table has shape [5, 7], expected [5, 6] (dim of x)");
+    CHECK_REFUSED(in, positional_embedding(in.graph, in(f16, {2, 4, 6}), in(f16, {5, 6})), kDtype,
+                  "positional_embedding: table has dtype f16, expected f32");
+    CHECK_REFUSED(in, positional_embedding(in.graph, in(f32, {2, 4, 6}), in(f32, {5, 6}), in(i32, {3})), kShape,
+                  "positional_embedding: starts has shape [3], expected [2] (batch of x)");
+}
+
+TEST_CASE("a table of positions that no graph could hold is not even made", "[builders]") {
+    const TensorData table = graph::sinusoidal_table(std::uint64_t{1} << 40, 4, graph::SinusoidLayout::halves);
+    CHECK(table.bytes.empty());
+    Graph g;
+    CHECK_FALSE(g.weight("positions", table, f32));
+}
+
+TEST_CASE("linear, elementwise ops and layer_norm refuse what does not fit", "[builders]") {
+    Inputs in;
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 5})), kShape,
+                  "linear: weight has shape [7, 5], expected [7, 6] (in of x)");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6, 1})), kShape,
+                  "linear: weight has shape [7, 6, 1], expected 2 dimensions [out, in]");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6}), in(f32, {6})), kShape,
+                  "linear: bias has shape [6], expected [7] (out of weight)");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {}), in(f32, {7, 6})), kShape,
+                  "linear: x has shape [], expected at least 1 dimension");
+    CHECK_REFUSED(in, activate(in.graph, in(f32, {4}), Activation::none), kInvalid,
+                  "activate: the activation is none, expected a function");
+    CHECK_REFUSED(in, add(in.graph, in(f32, {4, 6}), in(f32, {6})), kShape,
+                  "add: b has shape [6], expected [4, 6] (as a)");
+    CHECK_REFUSED(in, layer_norm(in.graph, in(f32, {4, 6}), in(f32, {4}), {}, 0), kShape,
+                  "layer_norm: gain has shape [4], expected [6] (dim of x)");
+    CHECK_REFUSED(in, layer_norm(in.graph, in(f32, {4, 6}), in(f32, {6}), in(f32, {5}), 0), kShape,
+                  "layer_norm: bias has shape [5], expected [6] (dim of x)");
+    CHECK_REFUSED(in, layer_norm(in.graph, in(f32, {4, 6}), in(f32, {6}), {}, -1), kInvalid,
+                  "layer_norm: eps is -1.000000, expected ≥ 0");
+    CHECK_REFUSED(in, layer_norm(in.graph, in(f32, {4, 6}), in(f32, {6}), {}, std::numeric_limits<float>::quiet_NaN()),
+                  kInvalid, "layer_norm: eps is nan, expected ≥ 0");
+}
+
+TEST_CASE("attention refuses what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value query = in(f32, {1, 4, 8, 128}), key = in(f32, {1, 512, 8, 128}), value = in(f32, {1, 512, 8, 64});
+    CHECK_REFUSED(in, attention(g, query, in(f32, {1, 512, 8, 96}), value, {}, 1), kShape,
+                  "attention: key has shape [1, 512, 8, 96], expected [1, 512, 8, 128] (head_dim of query)");
+    CHECK_REFUSED(in, attention(g, query, in(f32, {2, 512, 8, 128}), value, {}, 1), kShape,
+                  "attention: key has shape [2, 512, 8, 128], expected [1, 512, 8, 128] (batch of query)");
+    CHECK_REFUSED(
+        in, attention(g, query, key, in(f32, {1, 511, 8, 64}), {}, 1), kShape,
+        "attention: value has shape [1, 511, 8, 64], expected [1, 512, 8, 64] (batch, key_len and kv_heads of key)");
+    CHECK_REFUSED(in, attention(g, query, in(f32, {1, 512, 3, 128}), in(f32, {1, 512, 3, 64}), {}, 1), kShape,
+                  "attention: heads is 8, expected a multiple of kv_heads, 3");
+    CHECK_REFUSED(in, attention(g, in(f32, {1, 4, 8, 257}), in(f32, {1, 5, 8, 257}), in(f32, {1, 5, 8, 4}), {}, 1),
+                  kInvalid, "attention: head_dim is 257, expected 1 to 256");
+    CHECK_REFUSED(in, attention(g, query, key, in(f32, {1, 512, 8, 300}), {}, 1), kInvalid,
+                  "attention: value_dim is 300, expected 1 to 256");
+    CHECK_REFUSED(in, attention(g, in(f32, {4, 8, 128}), key, value, {}, 1), kShape,
+                  "attention: query has shape [4, 8, 128], expected 4 dimensions [batch, query_len, heads, head_dim]");
+    CHECK_REFUSED(in, attention(g, query, in(f16, {1, 512, 8, 128}), value, {}, 1), kDtype,
+                  "attention: key has dtype f16, expected f32 (as query)");
+    CHECK_REFUSED(in, attention(g, query, key, in(f16, {1, 512, 8, 64}), {}, 1), kDtype,
+                  "attention: value has dtype f16, expected f32 (as key)");
+    CHECK_REFUSED(in, attention_scores(g, query, in(f32, {1, 9, 8, 127}), 1), kShape,
+                  "attention_scores: key has shape [1, 9, 8, 127], expected [1, 9, 8, 128] (head_dim of query)");
+    CHECK_REFUSED(
+        in, weighted_sum(g, in(f32, {1, 8, 4, 511}), value), kShape,
+        "weighted_sum: value has shape [1, 512, 8, 64], expected [1, 511, 8, 64] (batch and key_len of weights)");
+    CHECK_REFUSED(in, weighted_sum(g, in(f32, {1, 7, 4, 512}), value), kShape,
+                  "weighted_sum: heads is 7, expected a multiple of kv_heads, 8");
+    CHECK_REFUSED(in, weighted_sum(g, in(f16, {1, 8, 4, 512}), value), kDtype,
+                  "weighted_sum: weights has dtype f16, expected f32");
+    // scores of 2^31 elements
+    CHECK_REFUSED(in, attention_scores(g, in(f32, {1, 65536, 1, 8}), in(f32, {1, 32768, 1, 8}), 1), kInvalid,
+                  "attention_scores: shape [1, 1, 65536, 32768] must have 1 to 2147483647 elements");
+}
+
+TEST_CASE("masks refuse what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value scores = in(f32, {2, 3, 4, 5});
+    CHECK_REFUSED(in, masked_softmax(g, in(f16, {2, 3, 4, 5})), kDtype,
+                  "masked_softmax: scores has dtype f16, expected f32");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.key_lengths = in(i32, {3})}), kShape,
+                  "masked_softmax: key_lengths has shape [3], expected [2] (batch)");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.key_lengths = in(f32, {2})}), kDtype,
+                  "masked_softmax: key_lengths has dtype f32, expected i32");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.starts = in(i32, {2, 1})}), kShape,
+                  "masked_softmax: starts has shape [2, 1], expected [2] (batch)");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.additive = in(f32, {2, 2, 4, 5})}), kShape,
+                  "masked_softmax: additive mask has shape [2, 2, 4, 5], expected [2, 3, 4, 5] "
+                  "(batch, heads and query_len may also be 1)");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.additive = in(f32, {1, 1, 1, 1})}), kShape,
+                  "masked_softmax: additive mask has shape [1, 1, 1, 1], expected [1, 1, 1, 5] "
+                  "(batch, heads and query_len may also be 1)");
+    CHECK_REFUSED(in, masked_softmax(g, scores, {.additive = in(f16, {1, 1, 1, 5})}), kDtype,
+                  "masked_softmax: additive mask has dtype f16, expected f32");
+    CHECK_REFUSED(
+        in, masked_softmax(g, scores, {.additive = in(f32, {4, 5})}), kShape,
+        "masked_softmax: additive mask has shape [4, 5], expected 4 dimensions [batch, heads, query_len, key_len]");
+}
+
+TEST_CASE("decode_attention refuses what does not fit", "[builders]") {
+    Inputs in;
+    const Value key = in(f32, {2, 9, 3, 8}), value = in(f32, {2, 9, 3, 5});
+    CHECK_REFUSED(in, decode_attention(in.graph, in(f32, {2, 2, 6, 8}), key, value, {}, 1), kShape,
+                  "decode_attention: query has shape [2, 2, 6, 8], expected [2, 1, 6, 8] (one query per sequence)");
+    CHECK_REFUSED(in, decode_attention(in.graph, in(f32, {2, 1, 6, 8}), key, value, {}, 1, 0), kInvalid,
+                  "decode_attention: split_keys is 0, expected 1 to 2147483647");
+    // the partial results are too large, the result is not
+    CHECK_REFUSED(in,
+                  decode_attention(in.graph, in(f32, {1, 1, 4096, 1}), in(f32, {1, 1 << 18, 1, 1}),
+                                   in(f32, {1, 1 << 18, 1, 1}), {}, 1, 1),
+                  kInvalid, "decode_attention: shape [1, 4096, 262144, 3] must have 1 to 2147483647 elements");
+}
+
+TEST_CASE("caches refuse what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value cache = in.state(f16, {4, 9, 2, 5});
+    must(cache_append(g, in(f16, {4, 1, 2, 5}), in(i32, {4}), cache));
+    CHECK_REFUSED(in, cache_append(g, in(f16, {3, 1, 2, 5}), {}, cache), kShape,
+                  "cache_append: cache has shape [4, 9, 2, 5], expected [3, 9, 2, 5] (batch, heads and dim of x)");
+    CHECK_REFUSED(in, cache_append(g, in(f32, {4, 1, 2, 5}), {}, cache), kDtype,
+                  "cache_append: cache has dtype f16, expected f32 (as x)");
+    const Value input = in(f16, {4, 9, 2, 5});
+    CHECK_REFUSED(in, cache_append(g, in(f16, {4, 1, 2, 5}), {}, input), kInvalid,
+                  "cache_append: cache (" + g.tensor(input).name + ") is no state, but the op updates it");
+    CHECK_REFUSED(in, cache_append(g, cache, {}, cache), kInvalid,
+                  "cache_append: x and cache are the same tensor (state0)");
+    CHECK_REFUSED(in, cache_append(g, in(f16, {4, 1, 2, 5}), in(i32, {3}), cache), kShape,
+                  "cache_append: starts has shape [3], expected [4] (batch of x)");
+
+    const Value parents = in(i32, {4}), lengths = in(i32, {4});
+    must(cache_reorder(g, cache, parents, lengths, 2));
+    CHECK_REFUSED(in, cache_reorder(g, cache, in(i32, {3}), lengths, 2), kShape,
+                  "cache_reorder: parents has shape [3], expected [4] (rows of cache)");
+    CHECK_REFUSED(in, cache_reorder(g, cache, parents, in(i32, {1}), 2), kShape,
+                  "cache_reorder: lengths has shape [1], expected [4] (rows of cache)");
+    CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 3), kShape,
+                  "cache_reorder: cache has shape [4, 9, 2, 5], expected a multiple of beams, 3, as its rows");
+    CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 33), kInvalid,
+                  "cache_reorder: beams is 33, expected 1 to 32");
+    CHECK_REFUSED(in, cache_reorder(g, input, parents, lengths, 2), kInvalid,
+                  "cache_reorder: cache (" + g.tensor(input).name + ") is no state, but the op updates it");
+}
+
+TEST_CASE("the choice of tokens refuses what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value x = in(f32, {3, 7}), starts = in(i32, {3});
+    CHECK_REFUSED(in, log_softmax(g, in(f32, {3, 2, 7})), kShape,
+                  "log_softmax: x has shape [3, 2, 7], expected 2 dimensions [rows, vocab]");
+    CHECK_REFUSED(in, top_k(g, x, 8), kInvalid, "top_k: k is 8, expected 1 to 7");
+    CHECK_REFUSED(in, top_k(g, x, 0), kInvalid, "top_k: k is 0, expected 1 to 7");
+    CHECK_REFUSED(in, top_k(g, in(f32, {3, 1000}), 129), kInvalid, "top_k: k is 129, expected 1 to 128");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.banned = {1, 7}}), kInvalid,
+                  "mask_logits: banned token is 7, expected 0 to 6");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.forced_first = -2}), kInvalid,
+                  "mask_logits: forced_first token is -2, expected 0 to 6");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.forced_last = 99, .last_start = 1}), kInvalid,
+                  "mask_logits: forced_last token is 99, expected 0 to 6");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.forced_last = 2}), kInvalid,
+                  "mask_logits: forced_last needs last_start, which is -1");
+    CHECK_REFUSED(in, mask_logits(g, x, in(i32, {2}), {}), kShape,
+                  "mask_logits: starts has shape [2], expected [3] (rows of x)");
+}
+
+TEST_CASE("two lists of banned tokens are two weights, one list is one", "[builders]") {
+    Inputs in;
+    const Value x = in(f32, {3, 7}), starts = in(i32, {3});
+    const auto banned_of = [&](std::vector<std::int32_t> banned) {
+        must(mask_logits(in.graph, x, starts, {.banned = std::move(banned)}));
+        const Value weight = std::get<graph::MaskLogits>(in.graph.nodes().back().op).banned;
+        return in.graph.tensor(weight).name;
+    };
+    CHECK(banned_of({1, 2}) == banned_of({1, 2}));
+    CHECK(banned_of({1, 2}) != banned_of({1, 3}));
+    must(mask_logits(in.graph, x, starts, {.forced_first = 1}));
+    CHECK_FALSE(std::get<graph::MaskLogits>(in.graph.nodes().back().op).banned);
+}
+
+TEST_CASE("greedy_step refuses what does not fit", "[builders]") {
+    Inputs in;
+    const Value next = in(i32, {3});
+    const graph::GreedyStates good{.tokens = in.state(i32, {3, 1}),
+                                   .starts = in.state(i32, {3}),
+                                   .finished = in.state(i32, {3}),
+                                   .history = in.state(i32, {9, 3})};
+    must(greedy_step(in.graph, next, good, 1, 0));
+    const auto refused = [&](auto member, Value value, ErrorCode code, const std::string& message) {
+        graph::GreedyStates states = good;
+        states.*member = value;
+        CHECK_REFUSED(in, greedy_step(in.graph, next, states, 1, 0), code, message);
+    };
+    refused(&graph::GreedyStates::tokens, in.state(i32, {3}), kShape,
+            "greedy_step: tokens has shape [3], expected [3, 1] (rows of next)");
+    refused(&graph::GreedyStates::history, in.state(i32, {9, 4}), kShape,
+            "greedy_step: history has shape [9, 4], expected [9, 3] (rows of next)");
+    refused(&graph::GreedyStates::finished, good.starts, kInvalid,
+            "greedy_step: starts and finished are the same tensor (state2)");
+    refused(&graph::GreedyStates::finished, {}, kInvalid, "greedy_step: finished is absent");
+    refused(&graph::GreedyStates::starts, in.state(f32, {3}), kDtype,
+            "greedy_step: starts has dtype f32, expected i32");
+    refused(&graph::GreedyStates::starts, next, kInvalid,
+            "greedy_step: starts (input0) is no state, but the op updates it");
+}
+
+TEST_CASE("beam_step refuses what does not fit", "[builders]") {
+    Inputs in;
+    const Value scores = in(f32, {6, 6}), tokens = in(i32, {6, 6});
+    const auto row = [&] { return in.state(i32, {6}); };
+    const graph::BeamStates good{.tokens = in.state(i32, {6, 1}),
+                                 .starts = row(),
+                                 .parents = row(),
+                                 .running_scores = in.state(f32, {6}),
+                                 .token_history = in.state(i32, {5, 6}),
+                                 .parent_history = in.state(i32, {5, 6}),
+                                 .final_scores = in.state(f32, {6}),
+                                 .final_steps = row(),
+                                 .final_rows = row(),
+                                 .final_tokens = row(),
+                                 .state = in.state(i32, {4})};
+    const graph::BeamOptions options{.beams = 3, .max_steps = 5};
+    must(beam_step(in.graph, scores, tokens, good, options));
+    const auto refused = [&](auto member, Value value, ErrorCode code, const std::string& message) {
+        graph::BeamStates states = good;
+        states.*member = value;
+        CHECK_REFUSED(in, beam_step(in.graph, scores, tokens, states, options), code, message);
+    };
+    const Value no_state = in(f32, {6});
+    refused(&graph::BeamStates::token_history, in.state(i32, {4, 6}), kShape,
+            "beam_step: token_history has shape [4, 6], expected [5, 6] (max_steps and rows)");
+    refused(&graph::BeamStates::state, in.state(i32, {8}), kShape,
+            "beam_step: state has shape [8], expected [4] (batch + 2)");
+    refused(&graph::BeamStates::final_scores, row(), kDtype, "beam_step: final_scores has dtype i32, expected f32");
+    refused(&graph::BeamStates::running_scores, no_state, kInvalid,
+            "beam_step: running_scores (" + in.graph.tensor(no_state).name + ") is no state, but the op updates it");
+    refused(
+        &graph::BeamStates::final_tokens, good.final_rows, kInvalid,
+        "beam_step: final_rows and final_tokens are the same tensor (" + in.graph.tensor(good.final_rows).name + ")");
+    refused(&graph::BeamStates::parents, {}, kInvalid, "beam_step: parents is absent");
+
+    const auto with = [&](const graph::BeamOptions& other) { return beam_step(in.graph, scores, tokens, good, other); };
+    CHECK_REFUSED(in, with({.beams = 4, .max_steps = 5}), kShape,
+                  "beam_step: candidate_scores has shape [6, 6], expected a multiple of beams, 4, as its rows");
+    CHECK_REFUSED(in, with({.beams = 0, .max_steps = 5}), kInvalid, "beam_step: beams is 0, expected 1 to 32");
+    CHECK_REFUSED(in, with({.beams = 3, .max_steps = 0}), kInvalid,
+                  "beam_step: max_steps is 0, expected 1 to 2147483647");
+    CHECK_REFUSED(in, beam_step(in.graph, in(f32, {6, 5}), in(i32, {6, 5}), good, options), kShape,
+                  "beam_step: candidate_scores has shape [6, 5], expected at least 6 candidates per row (2 · beams)");
+    CHECK_REFUSED(in, beam_step(in.graph, scores, in(i32, {6, 7}), good, options), kShape,
+                  "beam_step: candidate_tokens has shape [6, 7], expected [6, 6] (as candidate_scores)");
+    // fewer candidates are enough where they are the whole vocabulary
+    const auto all = must(top_k(in.graph, in(f32, {6, 4}), 4));
+    must(beam_step(in.graph, all.values, all.indices, good, options));
+    const auto some = must(top_k(in.graph, in(f32, {6, 7}), 4));
+    CHECK_REFUSED(in, beam_step(in.graph, some.values, some.indices, good, options), kShape,
+                  "beam_step: candidate_scores has shape [6, 4], expected at least 6 candidates per row (2 · beams)");
+}
+
+}   // namespace
+}   // namespace vkformer::tests
