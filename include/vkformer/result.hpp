@@ -2,6 +2,8 @@
 /// Errors as values. Nothing in vkformer throws across its API: what can fail returns a Result.
 #pragma once
 
+#include "vkformer/export.h"
+
 #include <cassert>
 #include <cstdint>
 #include <string>
@@ -30,7 +32,7 @@ enum class ErrorCode : std::uint8_t {
 };
 
 /// The code's name, for logs and scripts: "shape_mismatch".
-std::string_view to_string(ErrorCode code) noexcept;
+VKFORMER_API std::string_view to_string(ErrorCode code) noexcept;
 
 struct Error {
     ErrorCode code = ErrorCode::InvalidArgument;

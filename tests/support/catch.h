@@ -16,5 +16,5 @@ namespace Catch::Matchers {
 inline auto ContainsSubstring(const std::string& text, CaseSensitive::Choice choice = CaseSensitive::Yes) {
     return Contains(text, choice);
 }
-}   // namespace Catch::Matchers
+}  // namespace Catch::Matchers
 #endif
