@@ -8,7 +8,7 @@ SHARED_BEGIN
 const uint kMaskCausal = 1, kMaskWindow = 2, kMaskKeyLengths = 4, kMaskStarts = 8, kMaskAdditive = 16;
 struct AttentionMaskPush {
     uint key_len;
-    uint window;          // below 2^31
+    uint window;
     uint additive_batch;  // elements of the additive mask from one batch, head, query to the next; 0: the same for all
     uint additive_head;
     uint additive_query;

@@ -7,31 +7,29 @@
 #ifndef VKFORMER_ATTENTION_MASK_GLSL
 #define VKFORMER_ATTENTION_MASK_GLSL
 
-const int LARGEST_INT = 0x7FFFFFFF;
-
-// Whatever a start says, a position is not wrapped around.
-int saturating_add(int a, int b) {
-    if (b > 0 && a > LARGEST_INT - b) return LARGEST_INT;
-    if (b < 0 && a < -LARGEST_INT - b) return -LARGEST_INT;
-    return a + b;
-}
-
 // Keys x … y − 1 are visible to `query`; x ≤ y ≤ key_len whatever lengths and starts contain.
 uvec2 visible_keys(uint batch, uint query) {
-    int first = 0;
-    int end = int(p.mask.key_len);
-    if ((MASK & kMaskKeyLengths) != 0) end = clamp(key_lengths[batch], 0, end);
+    uint first = 0;
+    uint end = p.mask.key_len;
+    if ((MASK & kMaskKeyLengths) != 0) end = uint(clamp(key_lengths[batch], 0, int(end)));
     if ((MASK & (kMaskCausal | kMaskWindow)) != 0) {
+        // The query's position is start + query. It is kept in two parts, one of which is 0, so that no sum wraps around:
+        // how far it lies before key 0, and how far behind.
         const int start = (MASK & kMaskStarts) != 0 ? starts[batch] : 0;
-        const int position = saturating_add(start, int(query));
-        if ((MASK & kMaskCausal) != 0) end = min(end, saturating_add(position, 1));
+        const uint start_before = start < 0 ? 0u - uint(start) : 0u;
+        const uint before = start_before > query ? start_before - query : 0u;
+        const uint position = start < 0 ? query - min(query, start_before) : query + uint(start);
+        if ((MASK & kMaskCausal) != 0) end = before > 0 ? 0u : min(end, position + 1);
         if ((MASK & kMaskWindow) != 0) {
-            const int window = int(p.mask.window);
-            first = max(first, saturating_add(position, 1 - window));
-            end = min(end, saturating_add(position, window));
+            const uint window = p.mask.window;
+            if (before > 0) {
+                end = min(end, window - min(window, before));
+            } else {
+                first = position >= window ? position - window + 1 : 0u;
+                end = min(end, position + min(window, 0xFFFFFFFFu - position));
+            }
         }
     }
-    end = max(end, 0);
     return uvec2(min(first, end), end);
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/kernels/attention_mask.hpp"
 
-#include <algorithm>
-
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::AttentionMaskPush) == 20);
@@ -19,10 +17,9 @@ std::uint32_t mask_bits(const graph::AttentionMask& mask) noexcept {
 
 shaders::AttentionMaskPush mask_push(const graph::AttentionMask& mask, std::uint64_t key_len,
                                      const graph::Graph& graph) {
-    constexpr std::uint32_t kWidestWindow = 0x7FFFFFFF;   // the shader computes positions in int32
     shaders::AttentionMaskPush push{
         .key_len = static_cast<std::uint32_t>(key_len),
-        .window = std::min(mask.window, kWidestWindow),
+        .window = mask.window,
         .additive_batch = 0,
         .additive_head = 0,
         .additive_query = 0,
