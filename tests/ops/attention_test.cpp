@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <numeric>
+
+#include "support/attention_case.hpp"
+#include "support/backends.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+// The shader's tiles: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns.
+const AttentionSizes kSizes[] = {
+    {1, 1, 1, 1, 1, 1, 1},      {2, 7, 31, 2, 2, 31, 33},    {3, 8, 32, 2, 1, 32, 32},    {2, 9, 33, 4, 2, 33, 31},
+    {2, 16, 64, 2, 2, 5, 64},   {2, 17, 65, 3, 1, 64, 5},    {1, 31, 100, 2, 2, 97, 128}, {2, 33, 33, 2, 2, 17, 65},
+    {1, 67, 131, 6, 3, 40, 24}, {1, 40, 40, 1, 1, 256, 256}, {2, 3, 5, 2, 1, 255, 129},
+};
+
+TEST_CASE("attention agrees with double precision", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const AttentionSizes sizes = GENERATE(from_range(std::begin(kSizes), std::end(kSizes)));
+    CAPTURE(backend.name(), to_string(dtype), to_string(sizes));
+
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, dtype);
+    c.expect(attention(c.graph, o.query, o.key, o.value, {}, attention_scale(sizes)));
+    c.check(backend);
+}
+
+TEST_CASE("attention agrees with double precision under every mask", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
+    for (const AttentionSizes& sizes : {AttentionSizes{3, 4, 9, 2, 1, 8, 8}, AttentionSizes{4, 15, 70, 2, 2, 16, 33},
+                                        AttentionSizes{3, 71, 67, 2, 1, 9, 12}}) {
+        CAPTURE(backend.name(), kind.name, to_string(sizes));
+        OpCase c;
+        const AttentionOperands o = attention_operands(c, sizes, DType::f32);
+        c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), attention_scale(sizes)));
+        c.check(backend);
+    }
+}
+
+TEST_CASE("attention bears any lengths and starts", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
+    const bool causal = GENERATE(false, true);
+    const std::uint32_t window = GENERATE(0u, 1u, 40u, 0xFFFFFFFFu);
+    CAPTURE(backend.name(), causal, window);
+
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {6, 10, 40, 1, 1, 8, 8}, DType::f32);
+    const graph::Value lengths = c.ints("key_lengths", {6}, {kLowest, -1, 41, kHighest, kHighest, 20});
+    const graph::Value starts = c.ints("starts", {6}, {3, 4, kLowest, kHighest, -2, 39});
+    const graph::AttentionMask mask{.causal = causal, .window = window, .key_lengths = lengths, .starts = starts};
+    c.expect(attention(c.graph, o.query, o.key, o.value, mask, 0.5f));
+    c.check(backend);
+}
+
+TEST_CASE("a query that sees no key gets zeros", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {2, 5, 40, 2, 2, 8, 9}, dtype);
+    graph::AttentionMask mask;
+    SECTION("no valid key") { mask.key_lengths = c.ints("key_lengths", {2}, {0, 0}); }
+    SECTION("before the first key") {
+        mask = {.causal = true};
+        mask.starts = c.ints("starts", {2}, {-5, -9});
+    }
+    SECTION("far behind the window") {
+        mask.window = 4;
+        mask.starts = c.ints("starts", {2}, {43, 1000});
+    }
+    SECTION("−∞ on all keys") {
+        mask.additive = c.floats("additive", DType::f32, {1, 1, 1, 40},
+                                 std::vector<float>(40, -std::numeric_limits<float>::infinity()));
+    }
+    const graph::Value y = c.expect(attention(c.graph, o.query, o.key, o.value, mask, 1));
+    for (const float element : c.run(backend, y)) CHECK(element == 0);
+}
+
+TEST_CASE("large scores do not overflow the softmax", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    // The maximum rises from tile to tile: the running sums are scaled down each time.
+    std::vector<float> key(200);
+    std::iota(key.begin(), key.end(), 0.0f);
+    const graph::Value q = c.floats("query", DType::f32, {1, 3, 1, 1}, {4, -4, 0});
+    const graph::Value k = c.floats("key", DType::f32, {1, 200, 1, 1}, key);
+    const graph::Value v = c.floats("value", DType::f32, {1, 200, 1, 3});
+    c.expect(attention(c.graph, q, k, v, {}, 1));
+    c.check(backend);
+}
+
+TEST_CASE("what no query sees is not read", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::uint64_t kKeys = 90;
+    OpCase c;
+    std::vector<float> key = c.random_floats(kKeys * 8), value = c.random_floats(kKeys * 8);
+    for (std::size_t i = 23 * 8; i < kKeys * 8; ++i) key[i] = value[i] = std::numeric_limits<float>::quiet_NaN();
+    const graph::Value q = c.floats("query", DType::f32, {1, 3, 1, 8});
+    const graph::Value k = c.floats("key", DType::f32, {1, kKeys, 1, 8}, key);
+    const graph::Value v = c.floats("value", DType::f32, {1, kKeys, 1, 8}, value);
+    graph::AttentionMask mask;
+    SECTION("behind the length") { mask.key_lengths = c.ints("key_lengths", {1}, {23}); }
+    SECTION("after the last query") {
+        mask = {.causal = true};
+        mask.starts = c.ints("starts", {1}, {20});
+    }
+    c.expect(attention(c.graph, q, k, v, mask, 1));
+    c.check(backend);
+}
+
+TEST_CASE("a NaN stays visible to the queries that see it", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    std::vector<float> query = c.random_floats(40 * 8), key = c.random_floats(70 * 8), value = c.random_floats(70 * 8);
+    SECTION("in a query") { query[11 * 8 + 3] = std::numeric_limits<float>::quiet_NaN(); }
+    SECTION("in a key") { key[60 * 8] = std::numeric_limits<float>::quiet_NaN(); }
+    SECTION("in a value") { value[2 * 8 + 7] = std::numeric_limits<float>::quiet_NaN(); }
+    const graph::Value q = c.floats("query", DType::f32, {1, 40, 1, 8}, query);
+    const graph::Value k = c.floats("key", DType::f32, {1, 70, 1, 8}, key);
+    const graph::Value v = c.floats("value", DType::f32, {1, 70, 1, 8}, value);
+    c.expect(attention(c.graph, q, k, v, {}, 1));
+    c.check(backend);
+}
+
+TEST_CASE("permuting the pairs of keys and values changes nothing", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::size_t kKeys = 75, kDim = 12;
+    OpCase c;
+    const std::vector<float> query = c.random_floats(20 * kDim), key = c.random_floats(kKeys * kDim),
+                             value = c.random_floats(kKeys * kDim);
+    std::vector<std::size_t> order(kKeys);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::shuffle(order.begin(), order.end(), std::mt19937(7));
+    const auto result = [&](bool permuted) {
+        std::vector<float> k = key, v = value;
+        for (std::size_t j = 0; permuted && j < kKeys; ++j) {
+            std::copy_n(&key[order[j] * kDim], kDim, &k[j * kDim]);
+            std::copy_n(&value[order[j] * kDim], kDim, &v[j * kDim]);
+        }
+        OpCase run;
+        const graph::Value y = run.expect(attention(run.graph, run.floats("query", DType::f32, {1, 20, 1, kDim}, query),
+                                                    run.floats("key", DType::f32, {1, kKeys, 1, kDim}, k),
+                                                    run.floats("value", DType::f32, {1, kKeys, 1, kDim}, v), {}, 1));
+        return run.run(backend, y);
+    };
+    const std::vector<float> straight = result(false), shuffled = result(true);
+    for (std::size_t i = 0; i < straight.size(); ++i) CHECK(std::abs(straight[i] - shuffled[i]) < 1e-5f);
+
+    for (std::size_t i = 0; i < straight.size(); ++i) {   // and every output lies in the convex hull of the values
+        float lowest = value[i % kDim], highest = lowest;
+        for (std::size_t j = 0; j < kKeys; ++j) {
+            lowest = std::min(lowest, value[j * kDim + i % kDim]);
+            highest = std::max(highest, value[j * kDim + i % kDim]);
+        }
+        CHECK(straight[i] >= lowest - 1e-6f);
+        CHECK(straight[i] <= highest + 1e-6f);
+    }
+}
+
+TEST_CASE("a later token never changes an earlier output under the causal mask", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const float later = GENERATE(5.0f, 1e30f);
+    CAPTURE(backend.name(), later);
+    constexpr std::size_t kLen = 50, kDim = 8, kChanged = 37;
+    OpCase random;
+    const std::vector<float> query = random.random_floats(kLen * kDim), key = random.random_floats(kLen * kDim),
+                             value = random.random_floats(kLen * kDim);
+    const auto result = [&](float replacement) {
+        std::vector<float> k = key, v = value;
+        std::fill(k.begin() + kChanged * kDim, k.end(), replacement);
+        std::fill(v.begin() + kChanged * kDim, v.end(), replacement);
+        OpCase run;
+        const graph::Value y =
+            run.expect(attention(run.graph, run.floats("query", DType::f32, {1, kLen, 1, kDim}, query),
+                                 run.floats("key", DType::f32, {1, kLen, 1, kDim}, k),
+                                 run.floats("value", DType::f32, {1, kLen, 1, kDim}, v), {.causal = true}, 1));
+        std::vector<float> rows = run.run(backend, y);
+        rows.resize(kChanged * kDim);
+        return rows;
+    };
+    CHECK(result(0) == result(later));
+}
+
+}   // namespace
+}   // namespace vkformer::tests

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "support/attention_case.hpp"
+#include "support/backends.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+struct DecodeSizes {
+    AttentionSizes sizes;
+    std::uint32_t split_keys;
+};
+
+// A workgroup takes 32 to 128 keys at a time, 16 elements of depth.
+const DecodeSizes kSizes[] = {
+    {{1, 1, 1, 1, 1, 1, 1}, 128},     {{2, 1, 31, 2, 1, 15, 17}, 31},       {{2, 1, 32, 2, 2, 16, 32}, 32},
+    {{2, 1, 33, 4, 2, 17, 33}, 32},   {{3, 1, 127, 2, 1, 64, 64}, 64},      {{2, 1, 129, 2, 2, 5, 128}, 128},
+    {{2, 1, 300, 6, 3, 33, 65}, 128}, {{1, 1, 300, 2, 2, 40, 24}, 1},       {{1, 1, 1031, 2, 1, 256, 256}, 500},
+    {{1, 1, 20, 1, 1, 255, 129}, 7},  {{2, 1, 90, 2, 2, 8, 1}, 0x7FFFFFFF},
+};
+
+/// Node 0 of decode_attention alone, with its partial results as outputs too.
+graph::Value partial_of(const OpCase& c) { return std::get<graph::DecodeAttention>(c.graph.nodes()[0].op).partial; }
+
+TEST_CASE("decode_attention and attention_combine agree with double precision", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const DecodeSizes d = GENERATE(from_range(std::begin(kSizes), std::end(kSizes)));
+    CAPTURE(backend.name(), to_string(dtype), to_string(d.sizes), d.split_keys);
+
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, d.sizes, dtype);
+    c.expect(decode_attention(c.graph, o.query, o.key, o.value, {}, attention_scale(d.sizes), d.split_keys));
+    c.expect(partial_of(c));
+    c.check(backend);
+}
+
+TEST_CASE("decode_attention agrees with double precision under every mask", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
+    for (const DecodeSizes& d : {DecodeSizes{{5, 1, 20, 2, 1, 8, 8}, 8}, DecodeSizes{{6, 1, 200, 2, 2, 16, 33}, 32},
+                                 DecodeSizes{{4, 1, 150, 2, 1, 9, 12}, 150}}) {
+        CAPTURE(backend.name(), kind.name, to_string(d.sizes), d.split_keys);
+        OpCase c;
+        const AttentionOperands o = attention_operands(c, d.sizes, DType::f32);
+        const graph::AttentionMask mask = make_mask(c, kind, d.sizes);
+        c.expect(decode_attention(c.graph, o.query, o.key, o.value, mask, attention_scale(d.sizes), d.split_keys));
+        c.expect(partial_of(c));
+        c.check(backend);
+    }
+}
+
+TEST_CASE("decode_attention reads nothing of the cache that the query does not see", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::uint64_t kCapacity = 90;
+    OpCase c;
+    std::vector<float> key = c.random_floats(2 * kCapacity * 8), value = c.random_floats(2 * kCapacity * 8);
+    for (std::size_t i = 23 * 8; i < kCapacity * 8; ++i) key[i] = value[i] = std::numeric_limits<float>::quiet_NaN();
+    const graph::Value q = c.floats("query", DType::f32, {2, 1, 1, 8});
+    const graph::Value k = c.floats("key", DType::f32, {2, kCapacity, 1, 8}, key);
+    const graph::Value v = c.floats("value", DType::f32, {2, kCapacity, 1, 8}, value);
+    graph::AttentionMask mask;
+    SECTION("behind the length") { mask.key_lengths = c.ints("key_lengths", {2}, {23, 90}); }
+    SECTION("after the query") {
+        mask = {.causal = true};
+        mask.starts = c.ints("starts", {2}, {22, 89});
+    }
+    c.expect(decode_attention(c.graph, q, k, v, mask, 1, 20));
+    c.check(backend);
+}
+
+TEST_CASE("decode_attention gives zeros for a query that sees no key", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {3, 1, 40, 2, 2, 8, 9}, dtype);
+    const graph::AttentionMask mask{.key_lengths = c.ints("key_lengths", {3}, {0, -7, 0})};
+    const graph::Value y = c.expect(decode_attention(c.graph, o.query, o.key, o.value, mask, 1, 16));
+    for (const float element : c.run(backend, y)) CHECK(element == 0);
+}
+
+TEST_CASE("decode_attention bears any lengths and starts", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
+    const bool causal = GENERATE(false, true);
+    const std::uint32_t window = GENERATE(0u, 1u, 40u, 0xFFFFFFFFu);
+    CAPTURE(backend.name(), causal, window);
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {6, 1, 40, 1, 1, 8, 8}, DType::f32);
+    const graph::Value lengths = c.ints("key_lengths", {6}, {kLowest, -1, 41, kHighest, kHighest, 20});
+    const graph::Value starts = c.ints("starts", {6}, {3, 4, kLowest, kHighest, -2, 39});
+    const graph::AttentionMask mask{.causal = causal, .window = window, .key_lengths = lengths, .starts = starts};
+    c.expect(decode_attention(c.graph, o.query, o.key, o.value, mask, 0.5f, 16));
+    c.check(backend);
+}
+
+TEST_CASE("decode_attention and attention give the same", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {2, 1, 150, 4, 2, 24, 40}, DType::f32);
+    const graph::Value split = c.expect(decode_attention(c.graph, o.query, o.key, o.value, {}, 0.2f, 64));
+    const graph::Value fused = c.expect(attention(c.graph, o.query, o.key, o.value, {}, 0.2f));
+    const std::vector<float> a = c.run(backend, split), b = c.run(backend, fused);
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-5f);
+}
+
+}   // namespace
+}   // namespace vkformer::tests
