@@ -166,7 +166,7 @@ TEST_CASE("permuting the pairs of keys and values changes nothing", "[op][attent
     }
 }
 
-TEST_CASE("a later token never changes an earlier output under the causal mask", "[op][attention]") {
+TEST_CASE("attention under the causal mask reads no later key", "[op][attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const float later = GENERATE(5.0f, 1e30f);
     CAPTURE(backend.name(), later);
