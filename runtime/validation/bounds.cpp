@@ -53,7 +53,7 @@ struct Rules {
         return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
     }
     Rule operator()(const graph::AttentionCombine& op) const {
-        return {kExp, 8, static_cast<double>(graph.shape(op.partial).rank() > 3 ? graph.shape(op.partial)[3] : 1)};
+        return {kExp, 8, static_cast<double>(graph.shape(op.partial)[2])};   // splits
     }
     Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
     Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }   // of its scores; see error_bound for the rest

@@ -127,15 +127,17 @@ struct SingleNode {
     std::map<std::uint32_t, Value> tensors;
 };
 
+/// Operands become f32 whatever they are on the device: f16 values fit, and the CPU, which does not round them, keeps its own.
 Result<Value> copy_tensor(SingleNode& single, const Tensor& tensor, Access access) {
-    if (tensor.kind == TensorKind::state) return single.graph.state(tensor.name, tensor.dtype, tensor.shape);
+    const DType dtype = tensor.dtype == DType::f16 ? DType::f32 : tensor.dtype;
+    if (tensor.kind == TensorKind::state) return single.graph.state(tensor.name, dtype, tensor.shape);
     if (tensor.kind == TensorKind::weight) {
         VKFORMER_TRY(TensorData data, as_stored(tensor));
         data.shape = tensor.shape;
         return single.graph.weight(tensor.name, std::move(data), tensor.dtype);
     }
-    if (access == Access::read) return single.graph.input(tensor.name, tensor.dtype, tensor.shape);
-    VKFORMER_TRY(const Value written, single.graph.activation(tensor.name, tensor.dtype, tensor.shape));
+    if (access == Access::read) return single.graph.input(tensor.name, dtype, tensor.shape);
+    VKFORMER_TRY(const Value written, single.graph.activation(tensor.name, dtype, tensor.shape));
     single.graph.mark_output(written);
     return written;
 }

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+/// The vkformer program as a user runs it: arguments in, output and exit code out. On the CPU; the devices have their own tests.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include <sys/wait.h>
+
+#include "formats/safetensors.hpp"
+#include "support/bounds.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+#ifdef VKFORMER_CLI
+
+namespace {
+
+struct Outcome {
+    int exit_code = -1;
+    std::string out, err;
+};
+
+/// A folder that goes with the test.
+class TemporaryFolder {
+public:
+    TemporaryFolder() {
+        std::string pattern = (fs::temp_directory_path() / "vkformer-cli-XXXXXX").string();
+        path_ = mkdtemp(pattern.data());
+    }
+    ~TemporaryFolder() { fs::remove_all(path_); }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    fs::path operator/(const std::string& name) const { return path_ / name; }
+
+private:
+    fs::path path_;
+};
+
+std::string read_file(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// `arguments` as a shell takes them.
+Outcome run(const std::string& arguments, const std::string& input = "") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "in") << input;
+    const std::string command = std::string(VKFORMER_CLI) + " " + arguments + " < " + (folder / "in").string() + " > " +
+                                (folder / "out").string() + " 2> " + (folder / "err").string();
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+std::string case_folder(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
+
+void refuses(const std::string& arguments, const std::string& what, const std::string& input = "") {
+    CAPTURE(arguments);
+    const Outcome outcome = run(arguments, input);
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: "));
+    CHECK_THAT(outcome.err, ContainsSubstring(what));
+    CHECK(outcome.out.empty());
+}
+
+}   // namespace
+
+TEST_CASE("the program explains itself", "[cli]") {
+    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention "}) {
+        CAPTURE(command);
+        const Outcome outcome = run(command + "--help");
+        CHECK(outcome.exit_code == 0);
+        CHECK_THAT(outcome.out, ContainsSubstring("Example"));
+    }
+    CHECK(run("--version").exit_code == 0);
+}
+
+TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
+    refuses("", "subcommand");
+    refuses("nonsense", "nonsense");
+    refuses("translate --beams 0 x", "beams");
+    refuses("translate --dtype f8 x", "dtype");
+    refuses("translate --model /nonexistent x", "/nonexistent");
+    refuses("translate --device no-such-device x", "no-such-device");
+    refuses("forward --input in.safetensors", "--output");
+    refuses("attention text", "--output");
+    refuses("attention text -o map.gif --device cpu", ".png");
+    refuses("attention text -o /nonexistent/map.png --device cpu", "/nonexistent/map.png");
+    refuses("attention text -o /nonexistent/map.png --layer 99 --device cpu", "layer");
+    refuses("translate --device cpu --quiet", "line 2", "1/2/2003\n\xff\xfe\n");
+}
+
+TEST_CASE("translate: arguments, lines, JSON", "[cli][translate]") {
+    const Outcome one = run("translate --device cpu 'March 4, 2021' '4. Maerz'");
+    CHECK(one.exit_code == 0);
+    CHECK_THAT(one.out, Catch::Matchers::StartsWith("2021-03-04\n"));
+    CHECK_THAT(one.err, ContainsSubstring("vkformer: device: CPU (float)"));
+
+    const Outcome lines = run("translate --device cpu --quiet --beams 1", "March 4, 2021\n\n2001/2/3\r\n20210304");
+    CHECK(lines.exit_code == 0);
+    CHECK(lines.out == "2021-03-04\n\n2001-02-03\n2021-03-04\n");
+    CHECK(lines.err.empty());
+
+    const Outcome objects = run("translate --device cpu --json --beams 2 --batch 3", "March 4, 2021\n2001/2/3\n");
+    CHECK(objects.exit_code == 0);
+    const json first = json::parse(objects.out.substr(0, objects.out.find('\n')));
+    CHECK(first["source"] == "March 4, 2021");
+    CHECK(first["translation"] == "2021-03-04");
+    CHECK(first["score"].get<double>() <= 0);
+    CHECK(first["tokens"].size() > 3);
+
+    CHECK(run("translate --device cpu -q", "").out.empty());
+    CHECK(run("translate --device cpu -q", "").exit_code == 0);
+}
+
+TEST_CASE("forward: from a file to a file", "[cli][forward]") {
+    const std::string name = GENERATE("relu_d30_h5_h3", "swish_d64_h4_opus");
+    const TemporaryFolder folder;
+    const Golden golden("marian/" + name + "/golden.safetensors");
+    std::vector<formats::NamedTensor> inputs;
+    for (const char* input : {"input_ids", "attention_mask", "decoder_input_ids"})
+        inputs.push_back({input, golden.tensor(input)});
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    must(formats::write_safetensors(in, inputs));
+    for (const std::string dtype : {"f32", "f16"}) {
+        CAPTURE(name, dtype);
+        const Outcome outcome =
+            run("forward --model " + case_folder(name) + " --input " + in + " --output " + out + " --device cpu --dtype " + dtype);
+        CHECK(outcome.err == "vkformer: device: CPU (float)\n");
+        REQUIRE(outcome.exit_code == 0);
+        const auto file = must(formats::Safetensors::open(out));
+        for (const char* output : {"logits", "encoder_last_hidden_state"}) {
+            const TensorData* tensor = file.find(output);
+            REQUIRE(tensor);
+            CHECK(tensor->dtype == DType::f32);
+            REQUIRE(tensor->shape == golden.shape(output));
+            std::vector<double> found(tensor->shape.element_count());
+            must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+            const auto expected = golden.doubles(output);
+            CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < (dtype == "f32" ? 1e-5 : 2e-3));
+        }
+        CHECK(file.find("last_hidden_state"));
+    }
+}
+
+TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto integers = [](std::vector<std::int64_t> values, const Shape& shape) {
+        auto owner = std::make_shared<std::vector<std::int64_t>>(std::move(values));
+        return TensorData{.dtype = DType::i64, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
+    };
+    const auto refused = [&](const std::vector<formats::NamedTensor>& inputs, const std::string& what) {
+        must(formats::write_safetensors(in, inputs));
+        refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu", what);
+        CHECK_FALSE(fs::exists(out));
+    };
+    const formats::NamedTensor ids = {"input_ids", integers({4, 5}, {1, 2})}, decoder = {"decoder_input_ids", integers({52}, {1, 1})};
+    refused({ids}, "decoder_input_ids");
+    refused({decoder}, "input_ids");
+    refused({{"input_ids", integers({4, 53}, {1, 2})}, decoder}, "token 53");
+    refused({{"input_ids", integers({4, -1}, {1, 2})}, decoder}, "token -1");
+    refused({{"input_ids", integers({4, 1LL << 40}, {1, 2})}, decoder}, "1099511627776");
+    refused({{"input_ids", integers({4, 5}, {2})}, decoder}, "[batch, length]");
+    refused({{"input_ids", integers({4, 5}, {2, 1})}, decoder}, "batch");
+    refused({{"input_ids", integers(std::vector<std::int64_t>(33, 4), {1, 33})}, decoder}, "at most 32");
+    refused({ids, decoder, {"attention_mask", integers({1, 2}, {1, 2})}}, "attention_mask");
+    refused({ids, decoder, {"attention_mask", integers({1}, {1, 1})}}, "attention_mask");
+    refused({ids, decoder, {"token_type_ids", integers({0, 0}, {1, 2})}}, "token_type_ids");
+    std::ofstream(in) << "not a safetensors file";
+    refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu", "in.safetensors");
+}
+
+TEST_CASE("validate: every graph of a model, in text and JSON", "[cli][validate]") {
+    const Outcome text = run("validate --device cpu --length 11 --model " + case_folder("relu_d30_h5_h3"));
+    CAPTURE(text.out, text.err);
+    CHECK(text.exit_code == 0);
+    for (const char* graph : {"forward:", "attention weights kept:", "encoder of a generation:", "greedy step:", "beam step:"})
+        CHECK_THAT(text.out, ContainsSubstring(graph));
+    const Outcome outcome = run("validate --json --dtype f16 --device cpu --model " + case_folder("swish_d64_h4_opus"));
+    CHECK(outcome.exit_code == 0);
+    const json report = json::parse(outcome.out);
+    REQUIRE(report["reports"].size() == 5);
+    for (const json& graph : report["reports"]) {
+        CHECK(graph["first_divergence"].is_null());
+        CHECK(graph["checks"].size() > 5);
+    }
+}
+
+TEST_CASE("attention: a picture of every head", "[cli][attention]") {
+    const TemporaryFolder folder;
+    const std::string png = (folder / "map.png").string(), svg = (folder / "map.svg").string(), out = (folder / "map.json").string();
+    const Outcome outcome = run("attention 'March 4, 2021' --device cpu -o " + png);
+    CHECK(outcome.exit_code == 0);
+    CHECK(outcome.out == "2021-03-04\n");
+    CHECK(read_file(png).substr(1, 3) == "PNG");
+    CHECK(read_file(png).size() > 20'000);
+    CHECK(run("attention 'March 4, 2021' --device cpu -o " + svg + " --kind cross --layer 1 --head 2").exit_code == 0);
+    CHECK_THAT(read_file(svg), ContainsSubstring("<svg"));
+
+    REQUIRE(run("attention 'March 4, 2021' --device cpu -o " + out).exit_code == 0);
+    const json weights = json::parse(read_file(out));
+    CHECK(weights["translation"] == "2021-03-04");
+    REQUIRE(weights["maps"].size() > 3);
+    for (const json& map : weights["maps"]) {
+        const bool reads_source = map["kind"] != "decoder";
+        CHECK(map["weights"].size() == weights[map["kind"] == "encoder" ? "source_tokens" : "written_tokens"].size());
+        for (const json& row : map["weights"]) {
+            CHECK(row.size() == weights[reads_source ? "source_tokens" : "decoder_input_tokens"].size());
+            double sum = 0;
+            for (const json& weight : row) sum += weight.get<double>();
+            CHECK(sum == Approx(1).epsilon(1e-5));
+        }
+    }
+}
+
+TEST_CASE("info: devices as text and JSON", "[cli][info]") {
+    const Outcome text = run("info");
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.out, ContainsSubstring("CPU (float)"));
+    const Outcome outcome = run("info --json");
+    CHECK(outcome.exit_code == 0);
+    const json report = json::parse(outcome.out);
+    REQUIRE(report["devices"].is_array());
+    for (const json& device : report["devices"]) {
+        CHECK(device["uuid"].get<std::string>().size() == 32);
+        CHECK(device["limits"]["max_storage_buffer_range"].get<std::uint64_t>() >= (1u << 27));
+        if (device["usable"]) CHECK(device["variants"]["f32"].contains("linear"));
+    }
+}
+
+TEST_CASE("without a Vulkan loader the program says so and the CPU still works", "[cli][errors]") {
+    // an ICD list without any driver: the loader is there, devices are not
+    const std::string no_driver = "VK_ICD_FILENAMES=/nonexistent.json VK_DRIVER_FILES=/nonexistent.json ";
+    const TemporaryFolder folder;
+    const auto run_without = [&](const std::string& arguments) {
+        const std::string command = no_driver + VKFORMER_CLI + " " + arguments + " > " + (folder / "out").string() + " 2> " +
+                                    (folder / "err").string();
+        const int status = std::system(command.c_str());
+        return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
+    };
+    const Outcome automatic = run_without("translate 'March 4, 2021'");
+    CHECK(automatic.exit_code == 2);
+    CHECK_THAT(automatic.err, ContainsSubstring("vkformer: error: "));
+    CHECK(automatic.out.empty());
+    const Outcome on_cpu = run_without("translate --device cpu 'March 4, 2021'");
+    CHECK(on_cpu.exit_code == 0);
+    CHECK(on_cpu.out == "2021-03-04\n");
+    CHECK(run_without("info").exit_code == 0);
+}
+
+#endif

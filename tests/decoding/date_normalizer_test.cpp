@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+/// The shipped model, through tokenizer and generation, on the inputs that it was not trained on.
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "decoding/session.hpp"
+#include "models/marian.hpp"
+#include "support/backends.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "text/tokenizer.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+
+namespace {
+
+const std::filesystem::path kFolder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer";
+
+struct Line {
+    std::string text, date;
+};
+
+/// Every `stride`-th line of eval.tsv.
+std::vector<Line> eval_lines(std::size_t stride) {
+    std::ifstream file(kFolder / "eval.tsv");
+    std::vector<Line> lines;
+    std::string line;
+    for (std::size_t i = 0; std::getline(file, line); ++i) {
+        const auto tab = line.rfind('\t');
+        REQUIRE(tab != line.npos);
+        if (i % stride == 0) lines.push_back({line.substr(0, tab), line.substr(tab + 1)});
+    }
+    return lines;
+}
+
+struct Normalizer {
+    models::Marian model = must(models::Marian::load(kFolder));
+    models::GenerationConfig generation =
+        must(models::load_generation_config(kFolder, model.config().max_position_embeddings));
+    std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kFolder));
+
+    std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts, std::uint32_t batch) const {
+        auto session = must(decoding::Session::create(backend, model, {.generation = generation, .batch = batch}));
+        std::vector<std::vector<std::int32_t>> ids;
+        for (const std::string& text : texts) ids.push_back(must(tokenizer->encode(text)));
+        std::vector<decoding::Source> sources;
+        for (const auto& tokens : ids) sources.push_back({.tokens = tokens});
+        std::vector<std::string> results;
+        for (const auto& hypothesis : must(session.generate(sources))) results.push_back(tokenizer->decode(hypothesis.tokens));
+        return results;
+    }
+};
+
+double exact_match(const Normalizer& normalizer, graph::Backend& backend, const std::vector<Line>& lines) {
+    std::vector<std::string> texts;
+    for (const Line& line : lines) texts.push_back(line.text);
+    const auto results = normalizer.run(backend, texts, 50);
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        right += results[i] == lines[i].date;
+        if (results[i] != lines[i].date) UNSCOPED_INFO(lines[i].text << " → " << results[i] << ", not " << lines[i].date);
+    }
+    return static_cast<double>(right) / static_cast<double>(lines.size());
+}
+
+}   // namespace
+
+TEST_CASE("the shipped model normalises 99.5 % of the unseen dates", "[decoding][date]") {
+    const Normalizer normalizer;
+    graph::Backend& cpu = *test_backends().front();
+    const auto lines = eval_lines(1);
+    REQUIRE(lines.size() == 2000);
+    CHECK(exact_match(normalizer, cpu, lines) >= 0.995);
+}
+
+TEST_CASE("the shipped model does so on every backend", "[decoding][date]") {
+    const Normalizer normalizer;
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    CHECK(exact_match(normalizer, backend, eval_lines(40)) >= 0.97);   // 50 lines
+}
+
+TEST_CASE("batching and order change no result", "[decoding][date]") {
+    const Normalizer normalizer;
+    graph::Backend& cpu = *test_backends().front();
+    std::vector<std::string> texts;
+    for (const Line& line : eval_lines(100)) texts.push_back(line.text);
+    const auto one_by_one = normalizer.run(cpu, texts, 1);
+    CHECK(normalizer.run(cpu, texts, 7) == one_by_one);
+    CHECK(normalizer.run(cpu, texts, 64) == one_by_one);
+}
+
+TEST_CASE("the shipped model gives what Hugging Face gives", "[decoding][date][golden]") {
+    std::ifstream file(goldens_dir() / "date_normalizer.json");
+    REQUIRE(file);
+    const auto golden = nlohmann::json::parse(file);
+    REQUIRE(golden["cases"].size() >= 10);
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const Normalizer normalizer;
+
+    for (const bool greedy : {true, false}) {
+        models::GenerationConfig generation = normalizer.generation;
+        generation.beams = greedy ? 1 : golden["num_beams"].get<std::uint32_t>();
+        auto session =
+            must(decoding::Session::create(backend, normalizer.model, {.generation = generation, .batch = 16}));
+        std::vector<std::vector<std::int32_t>> ids;
+        for (const auto& entry : golden["cases"]) {
+            ids.push_back(must(normalizer.tokenizer->encode(entry["input"].get<std::string>())));
+            CHECK(ids.back() == entry["input_ids"].get<std::vector<std::int32_t>>());
+        }
+        std::vector<decoding::Source> sources;
+        for (const auto& tokens : ids) sources.push_back({.tokens = tokens});
+        const auto found = must(session.generate(sources));
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            const auto& entry = golden["cases"][i];
+            CAPTURE(greedy, entry["input"].get<std::string>());
+            CHECK(found[i].tokens == entry[greedy ? "greedy_ids" : "beam_ids"].get<std::vector<std::int32_t>>());
+            if (greedy) CHECK(normalizer.tokenizer->decode(found[i].tokens) == entry["text"].get<std::string>());
+            if (!greedy) CHECK(*found[i].score == Approx(entry["beam_score"].get<double>()).margin(1e-4));
+        }
+    }
+}

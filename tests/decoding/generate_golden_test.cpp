@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "decoding/session.hpp"
+#include "models/marian_case.hpp"
+#include "support/backends.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using nlohmann::json;
+
+namespace {
+
+json read_json(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+}
+
+/// One call of generate(): what it was given and what it returned.
+struct Entry {
+    models::GenerationConfig generation;
+    std::vector<std::vector<std::int32_t>> tokens, sequences;
+    std::vector<std::vector<std::uint8_t>> masks;
+    std::vector<double> scores;
+    double robust_to = 0;
+    bool is_padded_on_the_right = true;
+};
+
+Entry read_entry(const json& entry, const json& folder_config, std::uint32_t max_positions) {
+    Entry result;
+    json config = folder_config;
+    config.update(entry["options"]);
+    result.generation =
+        must(models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")),
+                                             models::GenerationSource::generation_config, max_positions));
+    result.tokens = entry["input_ids"].get<std::vector<std::vector<std::int32_t>>>();
+    result.sequences = entry["sequences"].get<std::vector<std::vector<std::int32_t>>>();
+    result.masks = entry["attention_mask"].get<std::vector<std::vector<std::uint8_t>>>();
+    if (entry.contains("sequences_scores")) result.scores = entry["sequences_scores"].get<std::vector<double>>();
+    result.robust_to = entry["robust_to"].get<double>();
+    for (const auto& mask : result.masks)
+        result.is_padded_on_the_right = result.is_padded_on_the_right && std::ranges::is_sorted(mask, std::greater<>());
+    return result;
+}
+
+/// The sources without their padding, or with their masks where padding is elsewhere.
+std::vector<decoding::Source> sources_of(const Entry& entry) {
+    std::vector<decoding::Source> sources;
+    for (std::size_t b = 0; b < entry.tokens.size(); ++b) {
+        const std::span<const std::int32_t> tokens = entry.tokens[b];
+        if (entry.is_padded_on_the_right)
+            sources.push_back({.tokens = tokens.first(static_cast<std::size_t>(std::ranges::count(entry.masks[b], 1)))});
+        else
+            sources.push_back({.tokens = tokens, .visible = entry.masks[b]});
+    }
+    return sources;
+}
+
+/// As generate() returns it: filled up to the width of the batch.
+std::vector<std::int32_t> padded(std::vector<std::int32_t> tokens, std::size_t width, const models::GenerationConfig& g) {
+    const bool beam_fill = g.beams > 1 && g.pad == 0;   // its beam search takes a pad of 0 for none
+    REQUIRE(tokens.size() <= width);
+    tokens.resize(width, beam_fill ? g.eos : g.pad);
+    return tokens;
+}
+
+void check(const Entry& entry, const std::vector<decoding::Hypothesis>& found, bool with_scores) {
+    REQUIRE(found.size() == entry.sequences.size());
+    for (std::size_t b = 0; b < found.size(); ++b) {
+        CAPTURE(b);
+        CHECK(padded(found[b].tokens, entry.sequences[b].size(), entry.generation) == entry.sequences[b]);
+        REQUIRE(found[b].score.has_value() == (entry.generation.beams > 1));
+        if (with_scores && found[b].score && !entry.scores.empty())
+            CHECK(*found[b].score == Approx(entry.scores[b]).epsilon(1e-4).margin(1e-4));
+    }
+}
+
+}   // namespace
+
+TEST_CASE("generation gives the tokens of Hugging Face's generate", "[decoding][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE(from_range(marian_cases()));
+    CAPTURE(backend.name(), name);
+    const auto folder = goldens_dir() / "marian" / name;
+    const models::Marian model = load_marian(name);
+    const json folder_config = read_json(folder / "generation_config.json");
+    const json entries = read_json(folder / "generate.json");
+    REQUIRE(entries.size() >= 10);
+
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        const Entry entry = read_entry(entries[i], folder_config, model.config().max_position_embeddings);
+        CAPTURE(i, entries[i]["options"].dump());
+        const auto sources = sources_of(entry);
+        // The whole batch at once; one by one; three at a time, so that rows are left over.
+        const std::uint32_t batches[] = {static_cast<std::uint32_t>(sources.size()), 1, 4};
+        const std::uint32_t batch = batches[i % 3];
+        auto session = must(decoding::Session::create(backend, model, {.generation = entry.generation, .batch = batch}));
+        CAPTURE(batch);
+        check(entry, must(session.generate(sources)), true);
+        if (i % 5 == 0) check(entry, must(session.generate(sources)), true);   // the states start anew
+    }
+}
+
+TEST_CASE("generation in float16 gives the same tokens where they are robust", "[decoding][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE(from_range(marian_cases()));
+    CAPTURE(backend.name(), name);
+    const auto folder = goldens_dir() / "marian" / name;
+    const models::Marian model = load_marian(name);
+    const json folder_config = read_json(folder / "generation_config.json");
+    std::size_t robust = 0;
+    for (const json& entry_json : read_json(folder / "generate.json")) {
+        const Entry entry = read_entry(entry_json, folder_config, model.config().max_position_embeddings);
+        if (entry.robust_to < 0.01 || ++robust % 3 != 0) continue;
+        CAPTURE(entry_json["options"].dump());
+        auto session =
+            must(decoding::Session::create(backend, model, {.generation = entry.generation, .batch = 2, .dtype = DType::f16}));
+        check(entry, must(session.generate(sources_of(entry))), false);
+    }
+}
+
+TEST_CASE("masked sources and shorter ones are the same to a generation", "[decoding]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Marian model = load_marian("swish_d64_h4_opus");
+    const auto folder = goldens_dir() / "marian" / "swish_d64_h4_opus";
+    const Entry entry = read_entry(read_json(folder / "generate.json").back(), read_json(folder / "generation_config.json"),
+                                   model.config().max_position_embeddings);
+    auto session = must(decoding::Session::create(backend, model, {.generation = entry.generation, .batch = 3}));
+    std::vector<decoding::Source> masked;
+    for (std::size_t b = 0; b < entry.tokens.size(); ++b) masked.push_back({.tokens = entry.tokens[b], .visible = entry.masks[b]});
+    const auto a = must(session.generate(sources_of(entry))), b = must(session.generate(masked));
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i].tokens == b[i].tokens);
+}
+
+TEST_CASE("a session refuses what the model cannot do", "[decoding][errors]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Marian model = load_marian("relu_d30_h5_h3");
+    const models::GenerationConfig good = {.decoder_start = 52, .eos = 0, .pad = 52, .max_steps = 8};
+    const auto refused = [&](models::GenerationConfig generation, std::uint32_t batch, const std::string& what) {
+        const auto session = decoding::Session::create(backend, model, {.generation = std::move(generation), .batch = batch});
+        CAPTURE(what);
+        REQUIRE_FALSE(session);
+        CHECK_THAT(session.error().message, Catch::Matchers::ContainsSubstring(what));
+    };
+    auto bad = good;
+    refused(good, 0, "batch");
+    bad.beams = 33;
+    refused(bad, 1, "num_beams");
+    bad = good;
+    bad.max_steps = 33;
+    refused(bad, 1, "max_length");
+    bad = good;
+    bad.decoder_start = 53;
+    refused(bad, 1, "decoder_start_token_id");
+    bad = good;
+    bad.banned = {99};
+    refused(bad, 1, "bad_words_ids");
+
+    auto session = must(decoding::Session::create(backend, model, {.generation = good}));
+    const std::vector<std::int32_t> unknown = {1, 53}, too_long(33, 1), fine = {1, 2};
+    const std::vector<std::uint8_t> short_mask = {1};
+    for (const decoding::Source& source :
+         {decoding::Source{}, decoding::Source{.tokens = unknown}, decoding::Source{.tokens = too_long},
+          decoding::Source{.tokens = fine, .visible = short_mask}}) {
+        const auto result = session.generate(std::span(&source, 1));
+        REQUIRE_FALSE(result);
+        CHECK_THAT(result.error().message, Catch::Matchers::ContainsSubstring("source 0"));
+    }
+    CHECK(must(session.generate({})).empty());
+}
