@@ -37,10 +37,6 @@ as_root() {
     fi
 }
 
-is_installed() {
-    [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
-}
-
 # Debian 12's Mesa is of 2022. Where a machine has no Vulkan driver yet, it gets the one of Debian 12's backports if it can be
 # had; a driver that is installed is left alone, and so are the machine's apt sources. Uses get and install of the caller.
 install_newer_mesa() {
@@ -52,8 +48,8 @@ install_newer_mesa() {
     echo "deb [signed-by=$keyring] $(debian_mirror) bookworm-backports main" >>"$sources"
     local backports=(-o "Dir::Etc::SourceList=$sources")
     say "trying Debian 12's backports for a newer Mesa"
-    if "${get[@]}" "${backports[@]}" update &&
-        "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" mesa-vulkan-drivers; then
+    "${get[@]}" "${backports[@]}" update || true
+    if "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" mesa-vulkan-drivers; then
         say "Mesa: $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers)"
     else
         say "no newer Mesa to be had, going on with Debian 12's own"
@@ -62,9 +58,10 @@ install_newer_mesa() {
 }
 
 install_packages() {
-    local missing=() package
+    local missing=() package installed
+    installed=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^.i  *//p' || true)
     for package in "$@"; do
-        is_installed "$package" || missing+=("$package")
+        grep -qx -- "$package" <<<"$installed" || missing+=("$package")
     done
     if [ ${#missing[@]} = 0 ]; then
         say "all ${#} Debian packages are there"
@@ -88,11 +85,16 @@ glslang_version() {
 
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# The Debian mirror that this machine's apt already uses.
+# The Debian mirror that this machine's apt already uses: from its package lists, or where there are none, its sources.
 debian_mirror() {
-    local mirror
+    local mirror VERSION_CODENAME=""
     mirror=$(apt-get indextargets --format '$(CREATED_BY) $(ORIGIN) $(LABEL) $(REPO_URI)' 2>/dev/null |
-        sed -n 's/^Packages Debian Debian \(.*\)/\1/p' | head -n 1)
+        sed -n 's/^Packages Debian Debian //p' | head -n 1)
+    if [ -z "$mirror" ]; then
+        eval "$(grep '^VERSION_CODENAME=' /etc/os-release)"
+        mirror=$(apt-get indextargets --no-release-info --format '$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)' 2>/dev/null |
+            sed -n "s/^Packages $VERSION_CODENAME main //p" | head -n 1)
+    fi
     echo "${mirror:-http://deb.debian.org/debian/}"
 }
 
