@@ -40,6 +40,7 @@ const uint COLUMN_STEPS = TILE / LANE_COLUMNS;
 const uint TILE_QUERIES = LANE_ROWS * QUERY_STEPS;
 const uint PARTS = kAttentionWorkgroup / TILE_QUERIES;
 const uint PART_KEYS = TILE / PARTS;
+const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // all queries of a sequence see the same
 
 // 3 · 32 · 33 · 4 + 128 · 4 + 32 · 4 bytes = 13 KiB of shared memory; of 16 KiB there is nothing left for a longer
 // tile. Registers: QUERY_STEPS · 2 · (VALUE_TILES + 1) sums: 24 for value_dim 64, 72 for 256.
@@ -69,6 +70,10 @@ void main() {
     float running_sum = 0.0;             // of the keys that this invocation owns
     float sums[QUERY_STEPS * COLUMN_STEPS * VALUE_TILES];
     [[unroll]] for (uint s = 0; s < QUERY_STEPS * COLUMN_STEPS * VALUE_TILES; ++s) sums[s] = 0.0;
+
+    uvec2 seen[QUERY_STEPS];
+    [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
+        seen[r] = visible_keys(batch, min(first_query + row + r * LANE_ROWS, last_query));
 
     const uint end_key = visible_keys(batch, last_query).y;
     for (uint first_key = visible_keys(batch, first_query).x; first_key < end_key; first_key += TILE) {
@@ -107,11 +112,10 @@ void main() {
         }
         [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
             const uint i = min(first_query + row + r * LANE_ROWS, last_query);
-            const uvec2 seen = visible_keys(batch, i);
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 const uint j = first_key + column + c * LANE_COLUMNS;
                 float score = MINUS_INFINITY;
-                if (j >= seen.x && j < seen.y)
+                if (j >= seen[r].x && j < seen[r].y)
                     score = p.scale * scores[r * COLUMN_STEPS + c] + additive_mask(batch, head, i, j);
                 weight_tile[(row + r * LANE_ROWS) * PITCH + column + c * LANE_COLUMNS] = score;
             }
@@ -159,8 +163,10 @@ void main() {
                     v[c] = key_tile[j * PITCH + column + c * LANE_COLUMNS];
                 [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
                     const float weight = weight_tile[(row + r * LANE_ROWS) * PITCH + j];
+                    // 0 · NaN: the value of a key that this query does not see must not even be multiplied by 0.
+                    const bool sees = SAME_KEYS_FOR_ALL || first_key + j >= seen[r].x && first_key + j < seen[r].y;
                     [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c)
-                        sums[first_sum + r * COLUMN_STEPS + c] += weight * v[c];
+                        sums[first_sum + r * COLUMN_STEPS + c] += sees ? weight * v[c] : 0.0;
                 }
             }
         }
