@@ -83,12 +83,12 @@ TEST_CASE("the program explains itself", "[cli]") {
 }
 
 TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
-    refuses("", "subcommand");
+    refuses("", "command");
     refuses("nonsense", "nonsense");
     refuses("translate --beams 0 x", "beams");
     refuses("translate --dtype f8 x", "dtype");
     refuses("translate --model /nonexistent x", "/nonexistent");
-    refuses("translate --device no-such-device x", "no-such-device");
+    refuses("translate --device no-such-device x", "device");
     refuses("forward --input in.safetensors", "--output");
     refuses("attention text", "--output");
     refuses("attention text -o map.gif --device cpu", ".png");

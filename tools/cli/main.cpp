@@ -15,7 +15,6 @@ int fail(const std::string& message) {
 int run(int argc, char** argv) {
     using namespace vkformer;
     CLI::App app("Transformer forward passes on any Vulkan GPU, checked against the CPU.", "vkformer");
-    app.require_subcommand(1);
     app.set_version_flag("--version", "vkformer " VKFORMER_VERSION);
     app.footer(
         "Examples:\n"
@@ -37,6 +36,7 @@ int run(int argc, char** argv) {
         return fail(std::string(error.what()) + "; see vkformer " + (used.empty() ? "" : used[0]->get_name() + " ") +
                     "--help");
     }
+    if (!action) return fail("a command is required; see vkformer --help");
     auto result = action();
     if (!result) return fail(result.error().message);
     return *result;
