@@ -69,6 +69,12 @@ HostValues to_host(std::span<const double> values, DType dtype) {
     return floats;
 }
 
+/// As a device stores them.
+void round_to_half(HostValues& values) {
+    if (auto* floats = std::get_if<std::vector<float>>(&values))
+        for (float& value : *floats) value = half_to_float(float_to_half(value));
+}
+
 /// ‖found − expected‖ / ‖expected‖; equal infinities differ by nothing, NaN gives NaN.
 double relative_error(std::span<const double> found, std::span<const double> expected) {
     double difference = 0, norm = 0;
@@ -198,6 +204,7 @@ public:
             } else {
                 return Error{ErrorCode::InvalidArgument, "validation: no values for the input " + tensor.name};
             }
+            if (tensor.dtype == DType::f16) round_to_half(values);
             VKFORMER_CHECK(write(device_, Value{id}, values));
             VKFORMER_CHECK(write(reference_, Value{id}, values));
             known_[id] = std::move(values);
