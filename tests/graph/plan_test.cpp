@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <random>
+
+#include "graph/builders.hpp"
+#include "graph/plan.hpp"
+#include "models/marian_case.hpp"
+#include "support/backends.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using namespace graph;
+
+/// A weight with random values of a fixed seed.
+Value random_weight(Graph& graph, const std::string& name, const Shape& shape) {
+    auto values = std::make_shared<std::vector<float>>(shape.element_count());
+    std::mt19937 random(static_cast<std::uint32_t>(std::hash<std::string>{}(name)));
+    for (float& value : *values) value = std::uniform_real_distribution<float>(-0.5f, 0.5f)(random);
+    return must(graph.weight(name, {DType::f32, shape, std::as_bytes(std::span(*values)), values}, DType::f32));
+}
+
+std::vector<std::string> op_names(const Graph& graph) {
+    std::vector<std::string> names;
+    for (const Node& node : graph.nodes()) names.emplace_back(op_name(node.op));
+    return names;
+}
+
+/// Runs a plan with x = 1, 2, 3, … / 8 and returns the output.
+std::vector<float> run(Backend& backend, const Plan& plan, Value x, Value y) {
+    auto program = must(backend.compile(plan, backend.make_store(), backend.make_store()));
+    std::vector<float> input(plan.graph.shape(x).element_count()), output(plan.graph.shape(y).element_count());
+    for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i + 1) / 8;
+    must(program->write(x, std::span<const float>(input)));
+    must(program->submit());
+    must(program->read(y, std::span<float>(output)));
+    return output;
+}
+
+/// No two activations that are alive in a common stretch between barriers may share a byte.
+void check_no_overlap(const Plan& plan) {
+    const Graph& graph = plan.graph;
+    struct Life {
+        std::uint64_t begin, end;
+        std::size_t first = ~std::size_t{0}, last = 0;
+    };
+    std::map<std::uint32_t, Life> lives;
+    std::size_t segment = 0;
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        segment += plan.barrier_before[i] ? 1 : 0;
+        for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access) {
+            const std::uint32_t id = graph.storage(value).id;
+            const std::uint64_t offset = plan.arena_offset[id];
+            if (offset == Plan::kNotInArena) return;
+            Life& life = lives.try_emplace(id, Life{offset, offset + storage_bytes(graph.tensor(Value{id}))}).first->second;
+            life.first = std::min(life.first, segment);
+            life.last = std::max(life.last, segment);
+            CHECK(life.end <= plan.arena_bytes);
+        });
+    }
+    for (auto a = lives.begin(); a != lives.end(); ++a)
+        for (auto b = std::next(a); b != lives.end(); ++b) {
+            const bool alive_together = a->second.first <= b->second.last && b->second.first <= a->second.last;
+            const bool share_memory = a->second.begin < b->second.end && b->second.begin < a->second.end;
+            CAPTURE(graph.tensor(Value{a->first}).name, graph.tensor(Value{b->first}).name);
+            CHECK_FALSE((alive_together && share_memory));
+        }
+}
+
+/// No node between two barriers may touch what another one there writes.
+void check_barriers(const Plan& plan) {
+    const Graph& graph = plan.graph;
+    std::map<std::uint32_t, bool> touched;  // since the last barrier: true if written
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        if (plan.barrier_before[i]) touched.clear();
+        std::map<std::uint32_t, bool> own;
+        for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
+            const std::uint32_t id = graph.storage(value).id;
+            const auto other = touched.find(id);
+            CHECK_FALSE((other != touched.end() && (other->second || access != Access::read)));
+            own[id] = own[id] || access != Access::read;
+        });
+        for (const auto& [id, written] : own) touched[id] = touched[id] || written;
+    }
+}
+
+TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value hidden = must(activate(graph, must(linear(graph, x, random_weight(graph, "w1", {12, 8}))), Activation::relu));
+    const Value y = must(add(graph, must(linear(graph, hidden, random_weight(graph, "w2", {8, 12}))), x));
+    graph.mark_output(y);
+
+    const Plan fused = make_plan(graph);
+    REQUIRE(op_names(fused.graph) == std::vector<std::string>{"linear", "linear"});
+    CHECK(std::get<Linear>(fused.graph.nodes()[0].op).activation == Activation::relu);
+    CHECK(std::get<Linear>(fused.graph.nodes()[1].op).residual == x);
+    const Plan plain = make_plan(graph, {.fuse = false});
+    REQUIRE(op_names(plain.graph) == std::vector<std::string>{"linear", "activate", "linear", "add"});
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        const std::vector<float> a = run(*backend, fused, x, y), b = run(*backend, plain, x, y);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
+    }
+}
+
+TEST_CASE("a tensor that the host reads is not fused away", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value product = must(linear(graph, x, random_weight(graph, "w", {8, 8})));
+    const Value y = must(activate(graph, product, Activation::silu));
+    graph.mark_output(product);
+    graph.mark_output(y);
+    CHECK(op_names(make_plan(graph).graph) == std::vector<std::string>{"linear", "activate"});
+}
+
+TEST_CASE("a tensor with two readers is not fused away", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value product = must(linear(graph, x, random_weight(graph, "w", {8, 8})));
+    const Value y = must(add(graph, must(activate(graph, product, Activation::silu)), product));
+    graph.mark_output(y);
+    CHECK(op_names(make_plan(graph).graph) == std::vector<std::string>{"linear", "activate", "add"});
+}
+
+TEST_CASE("a pre-norm's sum is written by the norm", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value other = must(activate(graph, x, Activation::silu));
+    const Value sum = must(add(graph, x, other));
+    const Value normed = must(layer_norm(graph, sum, random_weight(graph, "gain", {8}), {}, 1e-5f));
+    const Value y = must(add(graph, normed, sum));
+    graph.mark_output(y);
+    const Plan plan = make_plan(graph);
+    REQUIRE(op_names(plan.graph) == std::vector<std::string>{"activate", "layer_norm", "add"});
+    CHECK(std::get<LayerNorm>(plan.graph.nodes()[1].op).sum == sum);
+    const Plan plain = make_plan(graph, {.fuse = false});
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
+    }
+}
+
+TEST_CASE("nodes that nobody needs are dropped", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    must(activate(graph, must(activate(graph, x, Activation::silu)), Activation::relu));
+    const Value y = must(activate(graph, x, Activation::relu));
+    graph.mark_output(y);
+    CHECK(make_plan(graph).graph.nodes().size() == 1);
+}
+
+TEST_CASE("independent projections need one barrier for all of them", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value normed = must(layer_norm(graph, x, random_weight(graph, "gain", {8}), {}, 1e-5f));
+    for (const char* name : {"q", "k", "v"})
+        graph.mark_output(must(linear(graph, normed, random_weight(graph, name, {8, 8}))));
+    const Plan plan = make_plan(graph);
+    CHECK(plan.barrier_count() == 1);
+}
+
+TEST_CASE("what comes after an update of a state sees it, what comes before does not", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {1, 2, 1, 4}));
+    const Value cache = must(graph.state("cache", DType::f32, {1, 2, 1, 4}));
+    const Value before = must(activate(graph, cache, Activation::relu));
+    must(cache_append(graph, x, {}, cache));
+    const Value after = must(activate(graph, cache, Activation::relu));
+    graph.mark_output(before);
+    graph.mark_output(after);
+    const Plan plan = make_plan(graph);
+    check_barriers(plan);
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        auto program = must(backend->compile(plan, backend->make_store(), backend->make_store()));
+        const std::vector<float> old(8, 1.0f), fresh(8, 2.0f);
+        must(program->write(cache, std::span<const float>(old)));
+        must(program->write(x, std::span<const float>(fresh)));
+        must(program->submit());
+        std::vector<float> found(8);
+        must(program->read(before, std::span<float>(found)));
+        CHECK(found == old);
+        must(program->read(after, std::span<float>(found)));
+        CHECK(found == fresh);
+    }
+}
+
+/// A random directed graph of adds, activations and square products.
+Graph random_graph(std::uint32_t seed, Value& x, Value& y) {
+    std::mt19937 random(seed);
+    Graph graph;
+    x = must(graph.input("x", DType::f32, {4, 8}));
+    std::vector<Value> values{x};
+    const auto any = [&] { return values[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)]; };
+    for (int i = 0; i < 24; ++i) {
+        switch (std::uniform_int_distribution<int>(0, 3)(random)) {
+        case 0: values.push_back(must(add(graph, any(), any()))); break;
+        case 1: values.push_back(must(activate(graph, any(), Activation::gelu_tanh))); break;
+        case 2: values.push_back(must(linear(graph, any(), random_weight(graph, "w" + std::to_string(i), {8, 8})))); break;
+        default:
+            values.push_back(must(layer_norm(graph, any(), random_weight(graph, "g" + std::to_string(i), {8}), {}, 1e-3f)));
+        }
+    }
+    y = values.back();
+    for (int i = 0; i < 4; ++i) y = must(add(graph, y, any()));
+    graph.mark_output(y);
+    return graph;
+}
+
+TEST_CASE("random graphs give the same with and without the passes", "[plan]") {
+    const auto seed = GENERATE(range(0u, 25u));
+    CAPTURE(seed);
+    Value x, y;
+    const Graph graph = random_graph(seed, x, y);
+    const Plan optimised = make_plan(graph);
+    const Plan plain = make_plan(graph, {.fuse = false, .reuse_memory = false});
+    check_no_overlap(optimised);
+    check_no_overlap(plain);
+    check_barriers(optimised);
+    check_barriers(plain);
+    CHECK(optimised.arena_bytes <= optimised.unshared_bytes);
+    CHECK(plain.arena_bytes == plain.unshared_bytes);
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        const std::vector<float> a = run(*backend, optimised, x, y), b = run(*backend, plain, x, y);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-4).margin(1e-4));
+    }
+}
+
+TEST_CASE("a whole model's plan shares memory and keeps lives apart", "[plan]") {
+    const models::Marian model = load_marian("swish_d64_h4_opus");
+    const auto forward = must(model.forward({.batch = 2, .source_len = 9, .target_len = 7}));
+    const Plan plan = make_plan(forward.graph);
+    check_no_overlap(plan);
+    check_barriers(plan);
+    CHECK(plan.arena_bytes < plan.unshared_bytes / 2);
+}
+
+}  // namespace
+}  // namespace vkformer::tests
