@@ -135,7 +135,10 @@ graph::BeamOptions options_of(const json& bigrams, const json& example) {
 TEST_CASE("beam search gives what Hugging Face generate gives", "[golden][beam_step]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const json bigrams = load_bigrams();
-    for (const json& example : bigrams.at("cases")) {
+    // every case is a program of its own; a device, which compiles pipelines for each, gets a fifth of them
+    const std::size_t stride = backend.name().starts_with("CPU (") ? 1 : 5;
+    for (std::size_t i = 0; i < bigrams.at("cases").size(); i += stride) {
+        const json& example = bigrams.at("cases").at(i);
         CAPTURE(backend.name(), example.at("table").get<int>(), example.at("beams").get<int>(),
                 example.at("max_steps").get<int>(), example.at("length_penalty").get<double>(),
                 example.at("early_stopping").dump());
