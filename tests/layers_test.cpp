@@ -33,7 +33,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
 
 struct Include {
     std::string path;
-    bool is_quoted;   // "…" and not <…>
+    bool is_quoted;  // "…" and not <…>
 };
 
 std::vector<Include> includes_of(std::istream& source) {
@@ -57,7 +57,7 @@ std::vector<std::string> violations(const std::string& layer, const std::vector<
     std::vector<std::string> found;
     for (const Include& include : includes) {
         const std::string folder = include.path.substr(0, include.path.find('/'));
-        if (folder == "interface" && layer != "vulkan")   // shaders/interface
+        if (folder == "interface" && layer != "vulkan")  // shaders/interface
             found.push_back(layer + " includes " + include.path + ", which only vulkan may");
         if (!kMayInclude.contains(folder)) continue;
         if (folder != layer && !allowed->second.contains(folder)) found.push_back(layer + " includes " + include.path);
@@ -79,7 +79,7 @@ TEST_CASE("a layer of the runtime includes only layers below it", "[layers]") {
             FAIL_CHECK(relative.string() << ": " << violation);
         ++sources;
     }
-    CHECK(sources > 20);   // or the folder is not what it should be
+    CHECK(sources > 20);  // or the folder is not what it should be
 }
 
 TEST_CASE("the order of the layers has no circle", "[layers]") {
@@ -125,5 +125,5 @@ TEST_CASE("the check finds what it looks for", "[layers]") {
     CHECK(violations("new_folder", {}).size() == 1);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -19,18 +19,14 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 T activation_of(graph::Activation activation, T x) {
     switch (activation) {
-    case graph::Activation::none:
-        return x;
-    case graph::Activation::relu:
-        return x < 0 ? T{0} : x;
-    case graph::Activation::gelu_erf:
-        return x * (std::erfc(-x / std::numbers::sqrt2_v<T>) / 2);
+    case graph::Activation::none: return x;
+    case graph::Activation::relu: return x < 0 ? T{0} : x;
+    case graph::Activation::gelu_erf: return x * (std::erfc(-x / std::numbers::sqrt2_v<T>) / 2);
     case graph::Activation::gelu_tanh: {
         const T sqrt_2_over_pi = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
         return x / 2 * (1 + std::tanh(sqrt_2_over_pi * (x + static_cast<T>(0.044715) * x * x * x)));
     }
-    case graph::Activation::silu:
-        return x / (1 + std::exp(-x));
+    case graph::Activation::silu: return x / (1 + std::exp(-x));
     }
     return x;
 }
@@ -41,4 +37,4 @@ void activate(std::span<const T> x, graph::Activation activation, std::span<T> y
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = activation_of(activation, x[i]);
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

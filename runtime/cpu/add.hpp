@@ -15,4 +15,4 @@ void add(std::span<const T> a, std::span<const T> b, std::span<T> y) {
     for (std::size_t i = 0; i < a.size(); ++i) y[i] = a[i] + b[i];
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

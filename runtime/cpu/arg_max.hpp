@@ -24,4 +24,4 @@ std::int32_t arg_max(std::span<const T> x) {
     return static_cast<std::int32_t>(best);
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -61,4 +61,4 @@ void attention(const AttentionOperands<T>& o, std::span<T> y) {
             }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

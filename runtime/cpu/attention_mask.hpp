@@ -18,7 +18,7 @@ struct AttentionDims {
 };
 
 struct KeyRange {
-    std::size_t first, last;   // keys first … last − 1
+    std::size_t first, last;  // keys first … last − 1
 };
 
 /// graph::AttentionMask with its tensors; spans may be empty.
@@ -27,7 +27,7 @@ struct Mask {
     bool causal = false;
     std::uint32_t window = 0;
     std::span<const std::int32_t> key_lengths, starts;
-    std::span<const T> additive;   // [batch or 1, heads or 1, query_len or 1, key_len]
+    std::span<const T> additive;  // [batch or 1, heads or 1, query_len or 1, key_len]
     std::size_t additive_batch = 1, additive_heads = 1, additive_queries = 1;
 
     /// The keys that query i of sequence b sees, at position p = starts[b] + i: j < key_lengths[b], causal j ≤ p, window
@@ -56,4 +56,4 @@ struct Mask {
     }
 };
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

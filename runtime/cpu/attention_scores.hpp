@@ -27,4 +27,4 @@ void attention_scores(std::span<const T> query, std::span<const T> key, T scale,
                 {&scores[(b * dims.heads + h) * dims.query_len * dims.key_len], dims.key_len});
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

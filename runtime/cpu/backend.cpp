@@ -46,7 +46,7 @@ Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor) {
         VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(result->ints)));
         return result;
     }
-    std::vector<float> values(tensor.shape.element_count());   // float: a device has no more than f32 either
+    std::vector<float> values(tensor.shape.element_count());  // float: a device has no more than f32 either
     VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(values)));
     std::ranges::transform(values, result->floats.begin(),
                            [&](float value) { return static_cast<T>(rounded_to(tensor.dtype, value)); });
@@ -124,7 +124,7 @@ public:
     }
 };
 
-}   // namespace
+}  // namespace
 
 template <std::floating_point T>
 Result<CpuTensor<T>*> CpuProgram<T>::checked(Value value, std::size_t count, bool wants_floats) const {
@@ -232,4 +232,4 @@ Result<void> run_node(graph::Program& cpu_program, std::size_t node_index) {
     return Error{ErrorCode::InvalidArgument, "run_node: the program is not one of a CPU backend"};
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

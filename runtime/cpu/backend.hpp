@@ -17,8 +17,8 @@ template <std::floating_point T>
 struct CpuTensor {
     DType dtype;
     Shape shape;
-    std::vector<T> floats;            ///< of f32 and f16
-    std::vector<std::int32_t> ints;   ///< of i32
+    std::vector<T> floats;           ///< of f32 and f16
+    std::vector<std::int32_t> ints;  ///< of i32
 };
 
 /// A plan whose tensors are T and int32_t. What comes from outside is rounded as a device stores it: weights and host writes to
@@ -72,4 +72,4 @@ extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
 /// backend's program, no such node).
 Result<void> run_node(graph::Program& cpu_program, std::size_t node_index);
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -17,14 +17,14 @@ namespace vkformer::cpu {
 /// The states are documented at graph::BeamStates. rows = batch · beams.
 template <std::floating_point T>
 struct BeamTensors {
-    std::span<const T> candidate_scores;                             // [rows, k]
-    std::span<const std::int32_t> candidate_tokens;                  // [rows, k]
-    std::span<std::int32_t> tokens, starts, parents;                 // [rows]
-    std::span<T> running_scores;                                     // [rows]
-    std::span<std::int32_t> token_history, parent_history;           // [max_steps, rows]
-    std::span<T> final_scores;                                       // [rows]
-    std::span<std::int32_t> final_steps, final_rows, final_tokens;   // [rows]
-    std::span<std::int32_t> state;                                   // [batch + 2]
+    std::span<const T> candidate_scores;                            // [rows, k]
+    std::span<const std::int32_t> candidate_tokens;                 // [rows, k]
+    std::span<std::int32_t> tokens, starts, parents;                // [rows]
+    std::span<T> running_scores;                                    // [rows]
+    std::span<std::int32_t> token_history, parent_history;          // [max_steps, rows]
+    std::span<T> final_scores;                                      // [rows]
+    std::span<std::int32_t> final_steps, final_rows, final_tokens;  // [rows]
+    std::span<std::int32_t> state;                                  // [batch + 2]
 };
 
 struct BeamRules {
@@ -39,14 +39,14 @@ inline constexpr float kBeamPenalty = 1e9f;
 
 /// A continuation of a running hypothesis.
 struct BeamCandidate {
-    float score;   // sum of log-probabilities
+    float score;  // sum of log-probabilities
     std::int32_t row, token;
-    bool hits;   // it ends here: eos, or the last step
+    bool hits;  // it ends here: eos, or the last step
 };
 
 /// A finished hypothesis; steps 0: an empty slot.
 struct BeamSlot {
-    float score;   // length-penalised
+    float score;  // length-penalised
     std::int32_t steps, row, token;
 };
 
@@ -116,7 +116,7 @@ void beam_step(const BeamTensors<T>& s, const BeamRules& rules) {
     const auto step = static_cast<std::size_t>(step_counter);
     const std::int32_t steps = step_counter + 1;
     const bool is_last_step = step + 1 == rules.max_steps;
-    const auto length_norm = [&](std::size_t length) {   // length^length_penalty
+    const auto length_norm = [&](std::size_t length) {  // length^length_penalty
         return static_cast<float>(std::pow(static_cast<double>(length), static_cast<double>(rules.length_penalty)));
     };
     // "never" asks what the best running hypothesis could reach: at most its score now over the largest norm
@@ -165,4 +165,4 @@ void beam_step(const BeamTensors<T>& s, const BeamRules& rules) {
     if (is_last_step || !any_improvable || (rules.early_stopping == graph::EarlyStopping::always && all_full)) done = 1;
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

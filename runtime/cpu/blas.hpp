@@ -68,4 +68,4 @@ inline void add_vector_matrix(std::size_t m, std::size_t k, const double* x, Mat
     cblas_dgemv(CblasRowMajor, CblasTrans, blas_int(m), blas_int(k), 1, a.data, blas_int(a.stride), x, 1, 1, y, 1);
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

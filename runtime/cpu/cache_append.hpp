@@ -9,7 +9,7 @@
 namespace vkformer::cpu {
 
 struct CacheDims {
-    std::size_t rows, capacity, width;   // width = heads · dim
+    std::size_t rows, capacity, width;  // width = heads · dim
 };
 
 // cache[b, starts[b] + i, :] = x[b, i, :]     x: [rows, len, width], cache: [rows, capacity, width]; positions outside the cache
@@ -27,4 +27,4 @@ void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, st
         }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -29,4 +29,4 @@ void cache_reorder(std::span<const std::int32_t> parents, std::span<const std::i
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -49,7 +49,7 @@ void attention_combine(std::span<const T> partial, std::size_t splits, std::size
         T sum = 0;
         for (std::size_t split = 0; split < splits; ++split) {
             const std::span<const T> part = parts.subspan(split * width, width);
-            if (part[value_dim + 1] == 0) continue;   // no seen key
+            if (part[value_dim + 1] == 0) continue;  // no seen key
             const T scale = std::exp(part[value_dim] - max);
             sum += scale * part[value_dim + 1];
             for (std::size_t v = 0; v < value_dim; ++v) values[v] += scale * part[v];
@@ -59,4 +59,4 @@ void attention_combine(std::span<const T> partial, std::size_t splits, std::size
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -25,4 +25,4 @@ void embedding(std::span<const std::int32_t> tokens, std::span<const T> table, s
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -223,7 +223,7 @@ private:
     std::span<const std::shared_ptr<CpuTensor<T>>> tensors_;
 };
 
-}   // namespace
+}  // namespace
 
 template <std::floating_point T>
 void execute(const graph::Graph& graph, const graph::Op& op, std::span<const std::shared_ptr<CpuTensor<T>>> tensors) {
@@ -234,4 +234,4 @@ template void execute<float>(const graph::Graph&, const graph::Op&, std::span<co
 template void execute<double>(const graph::Graph&, const graph::Op&,
                               std::span<const std::shared_ptr<CpuTensor<double>>>);
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -18,4 +18,4 @@ extern template void execute<float>(const graph::Graph&, const graph::Op&,
 extern template void execute<double>(const graph::Graph&, const graph::Op&,
                                      std::span<const std::shared_ptr<CpuTensor<double>>>);
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

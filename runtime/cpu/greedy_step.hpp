@@ -9,7 +9,7 @@ namespace vkformer::cpu {
 
 struct GreedyTensors {
     std::span<const std::int32_t> next;
-    std::span<std::int32_t> tokens, starts, finished, history;   // history: [capacity, rows], the others: [rows]
+    std::span<std::int32_t> tokens, starts, finished, history;  // history: [capacity, rows], the others: [rows]
 };
 
 // Greedy search of Hugging Face generate: a finished row emits pad, another one its arg max; eos finishes a row.
@@ -26,4 +26,4 @@ inline void greedy_step(const GreedyTensors& s, std::int32_t eos, std::int32_t p
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -25,4 +25,4 @@ void layer_norm(std::span<const T> x, std::span<const T> gain, std::span<const T
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = gain[i] * (x[i] - mean) * scale + (bias.empty() ? T{0} : bias[i]);
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -28,4 +28,4 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
         y[i] = activation_of(activation, y[i]) + (residual.empty() ? T{0} : residual[i]);
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

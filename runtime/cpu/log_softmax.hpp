@@ -21,4 +21,4 @@ void log_softmax(std::span<const T> x, std::span<T> y) {
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - max) - log_sum;
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -13,8 +13,8 @@ namespace vkformer::cpu {
 
 /// Token −1: nothing is forced.
 struct ForcedTokens {
-    std::int32_t first;   // the only token allowed where start == 0
-    std::int32_t last;    // the only token allowed where start == last_start; goes before `first` where both apply
+    std::int32_t first;  // the only token allowed where start == 0
+    std::int32_t last;   // the only token allowed where start == last_start; goes before `first` where both apply
     std::int32_t last_start;
 };
 
@@ -36,4 +36,4 @@ void mask_logits(std::span<const T> x, std::int32_t start, std::span<const std::
     for (const std::int32_t token : banned) y[static_cast<std::size_t>(token)] = kMinusInfinity;
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

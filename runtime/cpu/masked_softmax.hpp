@@ -25,9 +25,9 @@ void masked_softmax(std::span<const T> scores, const Mask<T>& mask, const Attent
                 for (std::size_t j = first; j < last; ++j)
                     row[j - first] = scores[base + j] + mask.addend(b, h, i, j, dims.key_len);
                 const T sum = exponentiate(row).sum;
-                if (sum == 0) continue;   // no key is seen; a NaN goes on
+                if (sum == 0) continue;  // no key is seen; a NaN goes on
                 for (T& weight : row) weight /= sum;
             }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

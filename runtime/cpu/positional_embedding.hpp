@@ -30,4 +30,4 @@ void positional_embedding(std::span<const T> x, std::span<const T> table, std::s
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -10,8 +10,8 @@ namespace vkformer::cpu {
 
 template <std::floating_point T>
 struct SoftmaxTerms {
-    T max;   ///< m, the largest score
-    T sum;   ///< Σ exp(score − m)
+    T max;  ///< m, the largest score
+    T sum;  ///< Σ exp(score − m)
 };
 
 /// Replaces the scores by exp(score − m). Keys with a score of −∞ count as unseen: a row of nothing else becomes zeros, with
@@ -33,4 +33,4 @@ SoftmaxTerms<T> exponentiate(std::span<T> scores) {
     return {max, sum};
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -31,4 +31,4 @@ void top_k(std::span<const T> x, std::span<T> values, std::span<std::int32_t> in
     }
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

@@ -25,4 +25,4 @@ void weighted_sum(std::span<const T> weights, std::span<const T> value, const At
                         {&y[(b * dims.query_len * dims.heads + h) * dims.value_dim], dims.heads * dims.value_dim});
 }
 
-}   // namespace vkformer::cpu
+}  // namespace vkformer::cpu

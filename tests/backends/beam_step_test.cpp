@@ -147,7 +147,7 @@ TEST_CASE("beam search gives what Hugging Face generate gives", "[golden][beam_s
         const auto starts = example.at("starts").get<std::vector<std::int32_t>>();
         BeamSearch search(backend, table, starts.size(), options);
         search.start(starts, starts.size());
-        must(search.program->submit(options.max_steps));   // those after `done` must change nothing
+        must(search.program->submit(options.max_steps));  // those after `done` must change nothing
         must(search.program->wait());
         CHECK(search.ints(search.states.state)[starts.size()] == 1);
         for (std::size_t b = 0; b < starts.size(); ++b) {
@@ -224,7 +224,7 @@ TEST_CASE("unused sequences stay as they are and change no other", "[beam_step]"
     CHECK(alone.best(0).tokens == padded.best(0).tokens);
     CHECK(alone.ints(alone.states.state)[1] == 1);
     CHECK(padded.ints(padded.states.state)[3] == 1);
-    CHECK(alone.ints(alone.states.state)[2] == padded.ints(padded.states.state)[4]);   // as many steps
+    CHECK(alone.ints(alone.states.state)[2] == padded.ints(padded.states.state)[4]);  // as many steps
     const auto tokens = padded.ints(padded.states.tokens), steps = padded.ints(padded.states.final_steps);
     for (std::size_t row = 4; row < 12; ++row) {
         CHECK(tokens[row] == (row < 8 ? 0 : 4));
@@ -244,5 +244,5 @@ TEST_CASE("a NaN among the scores wins and stays visible", "[beam_step]") {
     CHECK(std::isnan(search.floats(search.states.running_scores)[0]));
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -33,7 +33,7 @@ struct Tensors {
     Sizes sizes;
     std::vector<float> query, key, value;
     bool causal = false;
-    std::vector<std::int32_t> key_lengths = {};   // empty: all keys
+    std::vector<std::int32_t> key_lengths = {};  // empty: all keys
 
     static Tensors random(const Sizes& s, std::uint32_t seed) {
         OpCase source(seed);
@@ -54,7 +54,7 @@ private:
     }
 };
 
-enum class Way { three_nodes, fused, split };   // split: decode_attention, one query only
+enum class Way { three_nodes, fused, split };  // split: decode_attention, one query only
 
 std::vector<Way> ways(const Sizes& s) {
     if (s.query_len == 1) return {Way::three_nodes, Way::fused, Way::split};
@@ -79,12 +79,8 @@ std::vector<double> attend(graph::Backend& backend, Way way, const Tensors& t) {
         y = c.expect(graph::weighted_sum(c.graph, weights, value));
         break;
     }
-    case Way::fused:
-        y = c.expect(graph::attention(c.graph, query, key, value, mask, scale));
-        break;
-    case Way::split:
-        y = c.expect(graph::decode_attention(c.graph, query, key, value, mask, scale, 32));
-        break;
+    case Way::fused: y = c.expect(graph::attention(c.graph, query, key, value, mask, scale)); break;
+    case Way::split: y = c.expect(graph::decode_attention(c.graph, query, key, value, mask, scale, 32)); break;
     }
     return c.run_doubles(backend, y);
 }
@@ -153,7 +149,7 @@ TEST_CASE("a later token never changes an earlier output under the causal mask",
         Tensors t = Tensors::random(s, 14);
         t.causal = true;
         const auto before = attend(backend, way, t);
-        const std::size_t changed = s.query_len / 2 + 1;   // this position and all after it
+        const std::size_t changed = s.query_len / 2 + 1;  // this position and all after it
         if (changed >= s.key_len) return;
         for (std::size_t b = 0; b < s.batch; ++b)
             for (std::size_t j = changed; j < s.key_len; ++j) {
@@ -169,7 +165,7 @@ TEST_CASE("a later token never changes an earlier output under the causal mask",
                 FAIL_CHECK("output " << k << " was " << before[k] << ", is " << after[k]);
             any_later_changed = any_later_changed || before[k] != after[k];
         }
-        CHECK(any_later_changed == (s.query_len > changed));   // or the test would prove nothing
+        CHECK(any_later_changed == (s.query_len > changed));  // or the test would prove nothing
     });
 }
 
@@ -216,5 +212,5 @@ TEST_CASE("a fully masked row is zeros", "[property][attention]") {
     });
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

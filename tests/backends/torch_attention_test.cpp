@@ -67,7 +67,7 @@ TEST_CASE("attention is PyTorch's, in one node and in three", "[golden][attentio
     const auto weights = graph::masked_softmax(s.c.graph, *scores, s.mask);
     REQUIRE(weights);
     results.push_back(s.c.expect(graph::weighted_sum(s.c.graph, *weights, s.value)));
-    if (s.c.graph.shape(s.query)[1] == 1)   // splits of 16 keys: the last one is not full, and one sees no key at all
+    if (s.c.graph.shape(s.query)[1] == 1)  // splits of 16 keys: the last one is not full, and one sees no key at all
         results.push_back(s.c.expect(graph::decode_attention(s.c.graph, s.query, s.key, s.value, s.mask, s.scale, 16)));
 
     const std::vector<double> expected = swap_middle(golden.doubles("output"), golden.shape("output"));
@@ -116,7 +116,7 @@ TEST_CASE("multi-head attention is PyTorch's, with widths of their own for keys 
     for (float& element : padding) element = element != 0 ? -std::numeric_limits<float>::infinity() : 0;
     const Value additive = c.floats("padding", DType::f32, {batch_keys[0], 1, 1, batch_keys[1]}, padding);
 
-    const auto scores = graph::attention_scores(c.graph, query, key, 0.5f);   // 1/√4
+    const auto scores = graph::attention_scores(c.graph, query, key, 0.5f);  // 1/√4
     REQUIRE(scores);
     const Value weights = c.expect(graph::masked_softmax(c.graph, *scores, {.additive = additive}));
     const auto mixed = graph::weighted_sum(c.graph, weights, value);
@@ -135,5 +135,5 @@ TEST_CASE("multi-head attention is PyTorch's, with widths of their own for keys 
     CHECK(relative_error<double, double>(found, golden.doubles("output")) < bound);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -68,9 +68,9 @@ TEST_CASE("the tables of positions are the paper's and Marian's", "[golden][posi
         CHECK(worst_element_error<float, double>(found, golden.doubles(name)) <= bound);
     };
     const std::string suffix = "." + std::to_string(width);
-    check("interleaved" + suffix, graph::SinusoidLayout::interleaved, 0x1p-25);   // rounded once, to float
+    check("interleaved" + suffix, graph::SinusoidLayout::interleaved, 0x1p-25);  // rounded once, to float
     check("halves" + suffix, graph::SinusoidLayout::halves, 0x1p-25);
-    check("halves_float32" + suffix, graph::SinusoidLayout::halves, 0);   // Hugging Face's own table, bit for bit
+    check("halves_float32" + suffix, graph::SinusoidLayout::halves, 0);  // Hugging Face's own table, bit for bit
 }
 
 /// PyTorch's nn.Transformer out of the builders, weights by PyTorch's names.
@@ -188,5 +188,5 @@ TEST_CASE("whole Transformers are PyTorch's, fused and not", "[golden][transform
     }
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

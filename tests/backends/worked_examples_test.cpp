@@ -173,5 +173,5 @@ TEST_CASE("the worked example of sinusoidal positions comes out", "[golden][posi
     }
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

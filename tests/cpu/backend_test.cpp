@@ -98,7 +98,7 @@ TEST_CASE("programs share weights and states by name, and must agree on them", "
     };
     Value state;
     const auto first = must(program_with(ones, {2}, &state));
-    const auto second = must(program_with(twos, {2}, &state));   // the store has "step" already
+    const auto second = must(program_with(twos, {2}, &state));  // the store has "step" already
     must(first->submit(3));
     must(second->submit());
     CHECK(read<float>(*second, state) == std::vector<float>{4, 4});
@@ -165,5 +165,5 @@ TEST_CASE("one node runs alone, on operands that the caller has written", "[cpu]
     CHECK(read<double>(*program, y) == std::vector<double>{1, 0x1p-40});
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

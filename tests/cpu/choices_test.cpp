@@ -24,20 +24,20 @@ using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;
 
 TEST_CASE("embeddings give NaN for what the table lacks", "[cpu][embedding]") {
-    const Floats table = {1, 2, 3, 4, 5, 6};   // [3, 2]
+    const Floats table = {1, 2, 3, 4, 5, 6};  // [3, 2]
     Floats y(8);
     cpu::embedding<float>(Ints{2, 0, 3, -1}, table, 2, 10.0f, y);
     CHECK(Floats(y.begin(), y.begin() + 4) == Floats{50, 60, 10, 20});
     CHECK(std::all_of(y.begin() + 4, y.end(), [](float x) { return std::isnan(x); }));
 
-    Floats z(8);   // [2, 2, 2]: positions 1, 2 and −1, 0
+    Floats z(8);  // [2, 2, 2]: positions 1, 2 and −1, 0
     cpu::positional_embedding<float>(Floats{0, 0, 0, 0, 100, 100, 100, 100}, table, Ints{1, -1}, 2, 2, z);
     CHECK(Floats(z.begin(), z.begin() + 4) == Floats{3, 4, 5, 6});
     CHECK(std::isnan(z[4]));
     CHECK(std::isnan(z[5]));
     CHECK(Floats(z.begin() + 6, z.end()) == Floats{101, 102});
     cpu::positional_embedding<float>(Floats(8, 0), table, Ints{2, 0}, 2, 2, z);
-    CHECK(std::isnan(z[2]));   // position 3 of 3
+    CHECK(std::isnan(z[2]));  // position 3 of 3
 }
 
 TEST_CASE("arg_max and top_k take the lower index on ties and NaN above everything", "[cpu][top_k]") {
@@ -77,7 +77,7 @@ TEST_CASE("mask_logits bans, forces the first and the last token, the last one f
     Floats y(3);
     cpu::mask_logits<float>(x, 2, Ints{0}, forced, y);
     CHECK(y == Floats{-kInfinity, 2, 3});
-    cpu::mask_logits<float>(x, 0, Ints{1}, forced, y);   // a forced token comes out even if it is banned
+    cpu::mask_logits<float>(x, 0, Ints{1}, forced, y);  // a forced token comes out even if it is banned
     CHECK(y == Floats{-kInfinity, 0, -kInfinity});
     cpu::mask_logits<float>(x, 4, {}, forced, y);
     CHECK(y == Floats{-kInfinity, -kInfinity, 0});
@@ -88,17 +88,17 @@ TEST_CASE("mask_logits bans, forces the first and the last token, the last one f
 }
 
 TEST_CASE("cache_append writes where `starts` says, and nothing outside", "[cpu][cache]") {
-    Floats cache(3 * 4, 0);   // 3 rows, 4 positions, width 1
+    Floats cache(3 * 4, 0);  // 3 rows, 4 positions, width 1
     const cpu::CacheDims dims{.rows = 3, .capacity = 4, .width = 1};
     cpu::cache_append<float>(Floats{1, 2, 3, 4, 5, 6}, Ints{1, 3, -1}, 2, dims, cache);
     CHECK(cache == Floats{0, 1, 2, 0, 0, 0, 0, 3, 6, 0, 0, 0});
 }
 
 TEST_CASE("cache_reorder moves rows within their group as if at once", "[cpu][cache]") {
-    Floats cache = {1, 2, 3, 4, 5, 6, 7, 8};   // 4 rows of 2 positions, groups of 2
+    Floats cache = {1, 2, 3, 4, 5, 6, 7, 8};  // 4 rows of 2 positions, groups of 2
     const cpu::CacheDims dims{.rows = 4, .capacity = 2, .width = 1};
     cpu::cache_reorder<float>(Ints{1, 0, 0, 3}, Ints{2, 1, 2, 2}, 2, dims, cache);
-    CHECK(cache == Floats{3, 4, 1, 4, 5, 6, 7, 8});   // row 2's parent is not in its group
+    CHECK(cache == Floats{3, 4, 1, 4, 5, 6, 7, 8});  // row 2's parent is not in its group
     cpu::cache_reorder<float>(Ints{1, -1, 99, 2}, Ints{0, 9, 9, 9}, 2, dims, cache);
     CHECK(cache == Floats{3, 4, 1, 4, 5, 6, 5, 6});
 }
@@ -115,7 +115,7 @@ TEST_CASE("greedy_step ends rows at eos and fills them with pad", "[cpu][greedy_
     CHECK(finished == Ints{0, 1, 1});
     CHECK(starts == Ints{1, 1, 2});
     CHECK(history == Ints{7, 9, -1, -1, -1, 1});
-    step();   // row 2 is beyond the history
+    step();  // row 2 is beyond the history
     CHECK(tokens == Ints{7, 9, 9});
     CHECK(history == Ints{7, 9, -1, 7, 9, 1});
 }
@@ -165,5 +165,5 @@ TEST_CASE("exponentiate: −∞ is unseen, NaN goes on", "[cpu][attention]") {
         CHECK(std::isnan(cpu::exponentiate(std::span(bad)).sum));
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

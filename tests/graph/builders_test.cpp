@@ -79,7 +79,7 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     check(attention(g, query, key, value, {.key_lengths = in(i32, {2}), .starts = in(i32, {2})}, 1), f16, {2, 4, 6, 5});
     check(decode_attention(g, in(f16, {2, 1, 6, 8}), key, value, {.causal = true}, 1, 4), f16, {2, 1, 6, 5});
     const auto& decode = std::get<graph::DecodeAttention>(g.nodes()[g.nodes().size() - 2].op);
-    CHECK(to_string(g.shape(decode.partial)) == "[2, 6, 3, 7]");   // 9 keys in 3 splits; 5 values, m, sum
+    CHECK(to_string(g.shape(decode.partial)) == "[2, 6, 3, 7]");  // 9 keys in 3 splits; 5 values, m, sum
     CHECK(g.dtype(decode.partial) == f32);
 
     check(log_softmax(g, in(f16, {3, 11})), f32, {3, 11});
@@ -384,5 +384,5 @@ TEST_CASE("beam_step refuses what does not fit", "[builders]") {
                   "beam_step: candidate_scores has shape [6, 4], expected at least 6 candidates per row (2 · beams)");
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

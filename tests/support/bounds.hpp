@@ -31,7 +31,7 @@ double worst_element_error(std::span<const Found> found, std::span<const Expecte
     double worst = 0, largest = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
         const double difference = std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i]));
-        if (!(difference <= worst)) worst = difference;   // a NaN stays
+        if (!(difference <= worst)) worst = difference;  // a NaN stays
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
     }
     return largest == 0 ? worst : worst / largest;
@@ -50,4 +50,4 @@ inline constexpr double kRoundedAttributeBound = 3e-7;
 /// The worked examples: a few terms per sum, but inputs of three decimals that had to be rounded to float.
 inline constexpr double kSeedBound = 1e-6;
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -12,7 +12,7 @@ formats::Safetensors open(const std::string& path) {
     return std::move(*file);
 }
 
-}   // namespace
+}  // namespace
 
 std::filesystem::path goldens_dir() { return std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests" / "goldens"; }
 
@@ -37,4 +37,4 @@ std::vector<float> Golden::floats(const std::string& name) const { return values
 std::vector<double> Golden::doubles(const std::string& name) const { return values<double>(name); }
 std::vector<std::int32_t> Golden::ints(const std::string& name) const { return values<std::int32_t>(name); }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -47,4 +47,4 @@ std::vector<T> swap_middle(const std::vector<T>& x, const Shape& shape) {
 }
 inline Shape swap_middle(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -16,4 +16,4 @@ inline void must(const Result<void>& result) {
     if (!result) FAIL(result.error().message);
 }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -70,7 +70,7 @@ Shape attention_result(const Graph& graph, Value query, Value value) {
     return graph.shape(query).with_back(graph.shape(value).back());
 }
 
-}   // namespace
+}  // namespace
 
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale) {
     const OperandCheck check(graph, AttentionScores::kName);
@@ -151,4 +151,4 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
     return y;
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

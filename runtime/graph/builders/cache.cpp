@@ -43,4 +43,4 @@ Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengt
     return {};
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

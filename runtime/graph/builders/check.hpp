@@ -118,4 +118,4 @@ inline Result<void> check_like(const OperandCheck& check, const Graph& graph, st
     return check.dtype(name, value, graph.dtype(like), "as " + std::string(like_name));
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

@@ -28,4 +28,4 @@ Result<Value> add(Graph& graph, Value a, Value b) {
     return y;
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

@@ -44,7 +44,7 @@ Result<Value> positional_embedding(Graph& graph, Value x, Value table, Value sta
 TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, SinusoidLayout layout) {
     const Shape shape{positions, dim};
     const auto count = shape.checked_element_count();
-    if (!count || *count > Graph::kMaxElements) return {.shape = shape};   // no bytes: Graph::weight refuses it
+    if (!count || *count > Graph::kMaxElements) return {.shape = shape};  // no bytes: Graph::weight refuses it
 
     const std::uint64_t sines = (dim + 1) / 2;
     const auto table = std::make_shared<std::vector<float>>(*count);
@@ -61,4 +61,4 @@ TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, Sinusoid
     return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*table)), .owner = table};
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

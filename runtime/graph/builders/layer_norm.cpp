@@ -22,4 +22,4 @@ Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float ep
     return y;
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

@@ -27,4 +27,4 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optio
     return y;
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

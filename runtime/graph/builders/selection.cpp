@@ -33,7 +33,7 @@ std::string banned_name(std::span<const std::int32_t> banned) {
     return "mask_logits.banned." + std::to_string(banned.size()) + "." + text;
 }
 
-}   // namespace
+}  // namespace
 
 Result<Value> log_softmax(Graph& graph, Value x) {
     const OperandCheck check(graph, LogSoftmax::kName);
@@ -102,4 +102,4 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
     return y;
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph

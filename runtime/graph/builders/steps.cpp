@@ -13,7 +13,7 @@ bool is_whole_vocabulary(const Graph& graph, Value values) {
     });
 }
 
-}   // namespace
+}  // namespace
 
 Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad) {
     const OperandCheck check(graph, GreedyStep::kName);
@@ -114,4 +114,4 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
     return {};
 }
 
-}   // namespace vkformer::graph
+}  // namespace vkformer::graph
