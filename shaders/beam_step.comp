@@ -43,10 +43,14 @@ shared uint any_improvable, any_slot_free;
 bool is_last_step(uint step) { return step + 1 >= p.max_steps; }
 bool ends(Hypothesis continuation, uint step) { return is_last_step(step) || continuation.token == p.eos; }
 
-// length^length_penalty, exact where it is 1 or the length
+// length^length_penalty. pow() is off by some units in the last place, which would part hypotheses that are level; whole powers,
+// the common ones, are therefore multiplied out.
 float length_norm(uint length) {
-    if (p.length_penalty == 0.0 || length == 1) return 1.0;
-    return p.length_penalty == 1.0 ? float(length) : pow(float(length), p.length_penalty);
+    const float power = abs(p.length_penalty);
+    if (power != trunc(power) || power > 8.0) return pow(float(length), p.length_penalty);
+    float norm = 1.0;
+    for (float i = 0.0; i < power; i += 1.0) norm *= float(length);
+    return p.length_penalty < 0.0 ? 1.0 / norm : norm;
 }
 
 // The candidate at `position` of a row, with what decides its place.
