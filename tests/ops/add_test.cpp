@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::Value;
+
+TEST_CASE("add agrees with double precision", "[op][add]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const auto [rows, width] = GENERATE(table<std::uint64_t, std::uint64_t>({{1, 1}, {7, 73}, {1, 512}, {19, 27}, {311, 331}}));
+    CAPTURE(backend.name(), to_string(dtype), rows, width);
+
+    OpCase c;
+    const Value a = c.floats("a", dtype, {rows, width});
+    const Value b = c.floats("b", dtype, {rows, width}, 3);
+    c.expect(add(c.graph, a, b));
+    c.expect(add(c.graph, a, a));
+    c.check(backend);
+}
+
+}   // namespace
+}   // namespace vkformer::tests

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include <cmath>
+#include <limits>
+
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::Activation;
+using graph::Value;
+
+struct LinearCase {
+    std::uint64_t rows, in, out;
+    bool bias = true, residual = true;
+    Activation activation = Activation::none;
+    DType dtype = DType::f32, result = DType::f32;
+};
+
+/// The fused node, made by hand: the builder makes no epilogue but the bias, the rest comes from a pass.
+void add_linear(OpCase& c, const LinearCase& s) {
+    const Value x = c.floats("x", s.dtype, {s.rows, s.in});
+    const Value weight = c.floats("weight", s.dtype, {s.out, s.in});
+    const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
+    const Value residual = s.residual ? c.floats("residual", s.result, {s.rows, s.out}) : Value{};
+    const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.out}));
+    c.graph.add_node(graph::Linear{
+        .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = s.activation});
+}
+
+// linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
+// linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns.
+TEST_CASE("linear agrees with double precision", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [dtype, result] = GENERATE(
+        table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
+    const auto [rows, in, out] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t>({
+        // few rows
+        {1, 1, 1},
+        {1, 63, 3},
+        {1, 65, 4},
+        {2, 129, 5},
+        {8, 7, 67},
+        {3, 2049, 1030},
+        // tiles
+        {9, 1, 1},
+        {63, 15, 65},
+        {65, 17, 63},
+        {64, 33, 64},
+        {131, 257, 129},
+        // in a multiple of 4
+        {1, 4, 1},
+        {1, 64, 31},
+        {7, 16, 32},
+        {8, 32, 33},
+        {9, 12, 64},
+        {67, 128, 131},
+        {17, 2048, 8},
+    }));
+    CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
+
+    OpCase c;
+    add_linear(c, {.rows = rows, .in = in, .out = out, .activation = Activation::relu, .dtype = dtype, .result = result});
+    c.check(backend);
+}
+
+TEST_CASE("linear computes every epilogue", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const Activation activation = GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf,
+                                                   Activation::gelu_tanh, Activation::silu}));
+    const auto [bias, residual] =
+        GENERATE(table<bool, bool>({{false, false}, {true, false}, {false, true}, {true, true}}));
+    CAPTURE(backend.name(), static_cast<int>(activation), bias, residual);
+
+    OpCase c;   // a single row: a pipeline for each case, and this one compiles fastest
+    add_linear(c, {.rows = 1, .in = 19, .out = 6, .bias = bias, .residual = residual, .activation = activation});
+    c.check(backend);
+}
+
+TEST_CASE("linear has the same epilogue in all its shaders", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto in = GENERATE(values<std::uint64_t>({21, 20}));   // linear, linear_direct
+    const auto [activation, bias, residual] = GENERATE(table<Activation, bool, bool>(
+        {{Activation::none, false, false}, {Activation::gelu_erf, true, false}, {Activation::silu, false, true}}));
+    CAPTURE(backend.name(), in, static_cast<int>(activation), bias, residual);
+
+    OpCase c;
+    add_linear(c, {.rows = 9, .in = in, .out = 7, .bias = bias, .residual = residual, .activation = activation});
+    c.check(backend);
+}
+
+TEST_CASE("linear takes more leading dimensions, and no bias", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {2, 3, 5, 7});
+    const Value weight = c.floats("weight", DType::f32, {11, 7});
+    c.expect(linear(c.graph, x, weight));
+    c.check(backend);
+}
+
+TEST_CASE("linear keeps NaN in its row, through ReLU as well", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [rows, in] = GENERATE(table<std::uint64_t, std::uint64_t>({{3, 19}, {70, 19}, {9, 20}}));
+    CAPTURE(backend.name(), rows, in);
+
+    constexpr std::uint64_t kOut = 5;
+    OpCase c;
+    std::vector<float> poisoned = c.random_floats(rows * in);
+    poisoned[in + 2] = std::numeric_limits<float>::quiet_NaN();
+    const Value x = c.floats("x", DType::f32, {rows, in}, poisoned);
+    const Value weight = c.floats("weight", DType::f32, {kOut, in});
+    const Value y = c.expect(c.graph.activation("linear", DType::f32, {rows, kOut}));
+    c.graph.add_node(graph::Linear{
+        .x = x, .weight = weight, .bias = {}, .residual = {}, .y = y, .activation = Activation::relu});
+    c.check(backend);
+    const std::vector<float> found = c.run(backend, y);
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / kOut == 1));
+}
+
+}   // namespace
+}   // namespace vkformer::tests
