@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include <limits>
+
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::MaskLogitsOptions;
+using graph::Value;
+
+// The shader's workgroup handles 4096 elements of a row.
+TEST_CASE("mask_logits forbids and forces", "[op][mask_logits]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto vocab = GENERATE(values<std::uint64_t>({1, 31, 4095, 4096, 4097, 9001}));
+    const auto last = static_cast<std::int32_t>(vocab) - 1;
+    const auto options = GENERATE_COPY(values<MaskLogitsOptions>({
+        {},
+        {.banned = {last}},
+        {.banned = {0, last / 2, last, 0}},
+        {.banned = {last}, .forced_first = last},
+        {.banned = {0}, .forced_last = last / 2, .last_start = 7},
+        {.banned = {}, .forced_first = 0, .forced_last = last, .last_start = 0},
+    }));
+    CAPTURE(backend.name(), vocab, options.banned, options.forced_first, options.forced_last, options.last_start);
+
+    OpCase c;
+    constexpr std::uint64_t kRows = 5;
+    const Value x = c.floats("x", DType::f32, {kRows, vocab});
+    const Value starts = c.ints("starts", {kRows}, {0, 7, 3, std::numeric_limits<std::int32_t>::max(), -1});
+    c.expect(mask_logits(c.graph, x, starts, options));
+    c.check(backend);
+}
+
+TEST_CASE("mask_logits takes a long list, and keeps NaN", "[op][mask_logits]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+
+    constexpr std::int32_t kVocab = 12'345;
+    OpCase c;
+    std::vector<float> logits = c.random_floats(2 * kVocab);
+    logits[17] = std::numeric_limits<float>::quiet_NaN();
+    MaskLogitsOptions options{.banned = c.random_ints(1000, 18, kVocab - 1)};
+    const Value x = c.floats("x", DType::f32, {2, kVocab}, logits);
+    c.expect(mask_logits(c.graph, x, c.ints("starts", {2}, {0, 1}), options));
+    c.check(backend);
+}
+
+}   // namespace
+}   // namespace vkformer::tests
