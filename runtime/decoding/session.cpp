@@ -51,7 +51,8 @@ Result<void> write_floats(Program& program, Value tensor, std::span<const float>
 Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
     if (token < 0 || static_cast<std::uint64_t>(token) < vocab) return {};
     return Error{ErrorCode::InvalidArgument, std::string(name) + " is " + std::to_string(token) +
-                                                 ", but the model knows tokens below " + std::to_string(vocab) + " only"};
+                                                 ", but the model knows tokens below " + std::to_string(vocab) +
+                                                 " only"};
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_
 /// What serves the batches of one source length.
 struct Session::Bucket {
     models::DecodeLayout layout;
-    EncoderGraph encoder;   // the programs own the plans, hence the graphs; the names of the tensors are kept here
+    EncoderGraph encoder;  // the programs own the plans, hence the graphs; the names of the tensors are kept here
     StepGraph step;
     std::unique_ptr<Program> encoder_program, step_program;
 };
@@ -78,18 +79,19 @@ Result<Session> Session::create(graph::Backend& backend, const models::EncoderDe
     const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
     if (options.batch == 0) return invalid("the batch must hold at least one sequence");
     if (g.beams == 0 || g.beams > graph::kMaxBeams)
-        return invalid("num_beams is " + std::to_string(g.beams) + ", must be 1 to " + std::to_string(graph::kMaxBeams));
+        return invalid("num_beams is " + std::to_string(g.beams) + ", must be 1 to " +
+                       std::to_string(graph::kMaxBeams));
     if (g.decoder_start < 0) return invalid("decoder_start_token_id is missing");
     if (g.max_steps == 0 || g.max_steps > limits.target_len)
-        return invalid("the generation may take " + std::to_string(g.max_steps) + " steps, the model has positions for 1 to " +
-                       std::to_string(limits.target_len) + "; set max_length accordingly");
+        return invalid("the generation may take " + std::to_string(g.max_steps) +
+                       " steps, the model has positions for 1 to " + std::to_string(limits.target_len) +
+                       "; set max_length accordingly");
     VKFORMER_CHECK(check_token("decoder_start_token_id", g.decoder_start, limits.target_vocab));
     VKFORMER_CHECK(check_token("eos_token_id", g.eos, limits.target_vocab));
     VKFORMER_CHECK(check_token("pad_token_id", g.pad, limits.target_vocab));
     VKFORMER_CHECK(check_token("forced_bos_token_id", g.forced_first, limits.target_vocab));
     VKFORMER_CHECK(check_token("forced_eos_token_id", g.forced_last, limits.target_vocab));
-    for (const std::int32_t token : g.banned)
-        VKFORMER_CHECK(check_token("bad_words_ids", token, limits.target_vocab));
+    for (const std::int32_t token : g.banned) VKFORMER_CHECK(check_token("bad_words_ids", token, limits.target_vocab));
     return Session(backend, model, options);
 }
 
@@ -167,7 +169,7 @@ Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std
     const graph::BeamStates& states = bucket.step.beam;
     std::vector<std::int32_t> parents(layout.rows());
     std::iota(parents.begin(), parents.end(), 0);
-    std::vector<float> running(layout.rows(), kNever);   // the first step draws from the first beam only
+    std::vector<float> running(layout.rows(), kNever);  // the first step draws from the first beam only
     for (std::size_t row = 0; row < running.size(); row += layout.beams) running[row] = 0;
     const std::vector<float> never(layout.rows(), kNever);
     std::vector<std::int32_t> flags(layout.batch + 2, 0);
@@ -225,7 +227,7 @@ Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t cou
     std::vector<float> scores(rows);
     VKFORMER_CHECK(step.read(states.final_scores, std::span<float>(scores)));
     for (std::size_t b = 0; b < count; ++b) {
-        const std::size_t best = b * beams;   // finished hypotheses are sorted
+        const std::size_t best = b * beams;  // finished hypotheses are sorted
         const auto steps = static_cast<std::size_t>(final_steps[best]);
         if (steps == 0 || steps > max_steps)
             return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
@@ -250,7 +252,8 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
 
     std::vector<Hypothesis> results(sources.size());
     for (std::size_t first = 0; first < order.size(); first += options_.batch) {
-        const auto chosen = std::span(order).subspan(first, std::min<std::size_t>(options_.batch, order.size() - first));
+        const auto chosen =
+            std::span(order).subspan(first, std::min<std::size_t>(options_.batch, order.size() - first));
         const std::size_t longest = sources[chosen.back()].tokens.size();
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
         VKFORMER_TRY(Bucket* const made, bucket(bucket_len(longest, model_->limits().source_len), masked));

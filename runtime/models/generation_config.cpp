@@ -15,18 +15,42 @@ namespace {
 using formats::Config;
 
 constexpr std::array<std::string_view, 13> kHonoured = {
-    "decoder_start_token_id", "bos_token_id",   "eos_token_id",   "pad_token_id",        "max_length",
-    "max_new_tokens",         "num_beams",      "early_stopping", "length_penalty",      "bad_words_ids",
+    "decoder_start_token_id", "bos_token_id",        "eos_token_id",      "pad_token_id",   "max_length",
+    "max_new_tokens",         "num_beams",           "early_stopping",    "length_penalty", "bad_words_ids",
     "forced_bos_token_id",    "forced_eos_token_id", "renormalize_logits"};
 
 /// Do nothing to the result: what is returned besides, how the cache is kept, and what only sampling or an assistant reads.
-constexpr std::array<std::string_view, 31> kIgnored = {
-    "_from_model_config", "transformers_version", "_commit_hash", "_name_or_path", "use_cache", "cache_implementation",
-    "cache_config", "return_legacy_cache", "return_dict_in_generate", "output_attentions", "output_hidden_states",
-    "output_scores", "output_logits", "temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
-    "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold",
-    "assistant_lookbehind", "target_lookbehind", "prefill_chunk_size", "compile_config", "disable_compile",
-    "max_matching_ngram_size", "generation_kwargs"};
+constexpr std::array<std::string_view, 31> kIgnored = {"_from_model_config",
+                                                       "transformers_version",
+                                                       "_commit_hash",
+                                                       "_name_or_path",
+                                                       "use_cache",
+                                                       "cache_implementation",
+                                                       "cache_config",
+                                                       "return_legacy_cache",
+                                                       "return_dict_in_generate",
+                                                       "output_attentions",
+                                                       "output_hidden_states",
+                                                       "output_scores",
+                                                       "output_logits",
+                                                       "temperature",
+                                                       "top_k",
+                                                       "top_p",
+                                                       "min_p",
+                                                       "typical_p",
+                                                       "epsilon_cutoff",
+                                                       "eta_cutoff",
+                                                       "is_assistant",
+                                                       "num_assistant_tokens",
+                                                       "num_assistant_tokens_schedule",
+                                                       "assistant_confidence_threshold",
+                                                       "assistant_lookbehind",
+                                                       "target_lookbehind",
+                                                       "prefill_chunk_size",
+                                                       "compile_config",
+                                                       "disable_compile",
+                                                       "max_matching_ngram_size",
+                                                       "generation_kwargs"};
 
 /// Numbers that do nothing within [min, max].
 struct NeutralNumber {
@@ -38,7 +62,7 @@ constexpr std::array<NeutralNumber, 11> kNeutralNumbers = {{
     {"encoder_repetition_penalty", 1, 1},
     {"no_repeat_ngram_size", 0, 0},
     {"encoder_no_repeat_ngram_size", 0, 0},
-    {"min_length", 0, 1},   // the start token counts
+    {"min_length", 0, 1},  // the start token counts
     {"min_new_tokens", 0, 0},
     {"num_beam_groups", 1, 1},
     {"diversity_penalty", 0, 0},
@@ -52,9 +76,9 @@ constexpr std::array<std::string_view, 4> kNeutralFalse = {"do_sample", "remove_
 
 /// Change the result whenever they are there (an empty list or object is not).
 constexpr std::array<std::string_view, 12> kRefused = {
-    "sequence_bias", "suppress_tokens", "begin_suppress_tokens", "exponential_decay_length_penalty", "constraints",
-    "force_words_ids", "watermarking_config", "stop_strings", "max_time", "forced_decoder_ids",
-    "prompt_lookup_num_tokens", "dola_layers"};
+    "sequence_bias", "suppress_tokens",    "begin_suppress_tokens",    "exponential_decay_length_penalty",
+    "constraints",   "force_words_ids",    "watermarking_config",      "stop_strings",
+    "max_time",      "forced_decoder_ids", "prompt_lookup_num_tokens", "dola_layers"};
 
 bool is_empty(const Config& config, std::string_view name) {
     if (const auto list = config.token_ids(name)) return list->empty();
@@ -99,7 +123,7 @@ Result<std::vector<std::int32_t>> banned_tokens(const Config& config, std::int32
     std::vector<std::int32_t> banned;
     for (const auto& word : words) {
         if (word.size() != 1 || word[0] < 0) return config.unsupported("bad_words_ids", "lists of one token");
-        if (word[0] != eos) banned.push_back(word[0]);   // generate() drops a ban of the end token
+        if (word[0] != eos) banned.push_back(word[0]);  // generate() drops a ban of the end token
     }
     return banned;
 }
@@ -116,9 +140,8 @@ Result<graph::EarlyStopping> early_stopping(const Config& config) {
 Result<std::uint32_t> max_steps(const Config& config, std::uint32_t max_positions) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
     if (config.has("max_new_tokens")) return config.unsigned_integer("max_new_tokens", {.min = 1, .max = 1u << 20});
-    VKFORMER_TRY(const auto max_length, config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength,
-                                                                               .min = 2,
-                                                                               .max = 1u << 20}));
+    VKFORMER_TRY(const auto max_length,
+                 config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
     if (max_length != kDefaultMaxLength) return max_length - 1;
     return std::max(std::min(max_length + 1, max_positions), 2u) - 1;
 }
@@ -141,8 +164,7 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
     VKFORMER_TRY(generation.beams,
                  config.unsigned_integer("num_beams", {.fallback = 1, .min = 1, .max = graph::kMaxBeams}));
     VKFORMER_TRY(generation.max_steps, max_steps(config, max_positions));
-    VKFORMER_TRY(generation.length_penalty,
-                 config.real("length_penalty", {.fallback = 1, .min = -100, .max = 100}));
+    VKFORMER_TRY(generation.length_penalty, config.real("length_penalty", {.fallback = 1, .min = -100, .max = 100}));
     VKFORMER_TRY(generation.early_stopping, early_stopping(config));
     VKFORMER_TRY(generation.banned, banned_tokens(config, generation.eos));
     VKFORMER_TRY(generation.forced_first, one_token(config, "forced_bos_token_id"));

@@ -16,7 +16,7 @@ using graph::Graph;
 using graph::Value;
 
 constexpr float kLayerNormEps = 1e-5f;
-constexpr std::uint64_t kMaxPositionElements = std::uint64_t{1} << 28;   // 1 GiB of float32
+constexpr std::uint64_t kMaxPositionElements = std::uint64_t{1} << 28;  // 1 GiB of float32
 
 struct NamedActivation {
     std::string_view name;
@@ -31,7 +31,7 @@ constexpr std::array<NamedActivation, 9> kActivations = {{
     {"gelu_new", graph::Activation::gelu_tanh},
     {"gelu_pytorch_tanh", graph::Activation::gelu_tanh},
     {"gelu_accurate", graph::Activation::gelu_tanh},
-    {"gelu_fast", graph::Activation::gelu_tanh},   // its constant has ten digits, which float32 does not see
+    {"gelu_fast", graph::Activation::gelu_tanh},  // its constant has ten digits, which float32 does not see
 }};
 
 Result<graph::Activation> activation_function(const Config& config) {
@@ -45,7 +45,7 @@ Result<graph::Activation> activation_function(const Config& config) {
 
 struct RequiredFlag {
     std::string_view name;
-    bool value;   // the only one supported, and what an absent field means
+    bool value;  // the only one supported, and what an absent field means
 };
 constexpr std::array<RequiredFlag, 6> kRequiredFlags = {{
     {"is_encoder_decoder", true},
@@ -76,7 +76,7 @@ std::uint64_t head_dim(std::uint64_t d_model, std::uint32_t heads) { return d_mo
 
 /// What the layers of one stack (encoder or decoder) have in common.
 struct Stack {
-    std::string_view name;   // "encoder", "decoder": of tensors and of nodes
+    std::string_view name;  // "encoder", "decoder": of tensors and of nodes
     std::uint32_t layers, heads, ffn_dim;
 };
 
@@ -178,9 +178,9 @@ Result<void> Marian::check_weights() {
         VKFORMER_TRY(lm_head_, require("lm_head.weight", {target_vocab_, d}));
     }
     if (target_vocab_ > table_vocab)
-        return Error{ErrorCode::ShapeMismatch,
-                     weights_.source() + ": " + target_table_ + " has " + std::to_string(table_vocab) +
-                         " rows, fewer than the " + std::to_string(target_vocab_) + " tokens that lm_head.weight gives"};
+        return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + target_table_ + " has " +
+                                                   std::to_string(table_vocab) + " rows, fewer than the " +
+                                                   std::to_string(target_vocab_) + " tokens that lm_head.weight gives"};
     if (weights_.find("final_logits_bias")) {
         VKFORMER_TRY(const std::string bias, require("final_logits_bias", {1, target_vocab_}));
         logits_bias_ = *weights_.find(bias);
@@ -267,7 +267,8 @@ public:
     }
 
     /// Scope and weight of one projection, split into heads: [batch, len, heads, head_dim].
-    Result<Value> project_heads(const std::string& attention, std::string_view projection, std::uint32_t heads, Value x) {
+    Result<Value> project_heads(const std::string& attention, std::string_view projection, std::uint32_t heads,
+                                Value x) {
         VKFORMER_TRY(const Value y, linear(attention + "." + std::string(projection), x));
         const Shape& shape = graph_.shape(y);
         return graph_.reshape(y, {shape[0], shape[1], heads, head_dim(d_model(), heads)});
@@ -474,7 +475,8 @@ Result<EncoderDecoder::Step> Marian::add_decoder_step(Graph& graph, const Decode
         Value caches[2];
         for (int i = 0; i < 2; ++i) {
             const std::string what = i == 0 ? "key" : "value";
-            VKFORMER_TRY(const Value projected, build.project_heads(self, i == 0 ? "k_proj" : "v_proj", stack.heads, x));
+            VKFORMER_TRY(const Value projected,
+                         build.project_heads(self, i == 0 ? "k_proj" : "v_proj", stack.heads, x));
             VKFORMER_TRY(caches[i], graph.state("self_" + what + "." + std::to_string(layer), layout.dtype,
                                                 {rows, layout.max_steps, stack.heads, dim}));
             graph.set_scope(scope + ".self_attn." + what);

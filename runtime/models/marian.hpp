@@ -42,8 +42,9 @@ struct ForwardOptions {
     std::uint32_t batch = 1, source_len = 1, target_len = 1;
     DType dtype = DType::f32;
     SourceMask source_mask = SourceMask::none;
-    bool target_mask = false;        ///< adds an additive mask over the target's tokens to the causal one
-    bool attention_weights = false;  ///< the pedagogical path: scores, softmax and weighted sum, the weights are outputs
+    bool target_mask = false;  ///< adds an additive mask over the target's tokens to the causal one
+    bool attention_weights =
+        false;  ///< the pedagogical path: scores, softmax and weighted sum, the weights are outputs
 };
 
 enum class AttentionKind : std::uint8_t { encoder, decoder, cross };
@@ -95,10 +96,10 @@ private:
 
     MarianConfig config_;
     formats::Weights weights_;
-    std::string source_table_, target_table_, lm_head_;   // tensor names; the same one where the tables are tied
+    std::string source_table_, target_table_, lm_head_;  // tensor names; the same one where the tables are tied
     std::uint64_t source_vocab_ = 0, target_vocab_ = 0;
-    TensorData source_positions_, target_positions_;      // f32 [max_position_embeddings, d_model]
-    TensorData logits_bias_;                              // [target_vocab]
+    TensorData source_positions_, target_positions_;  // f32 [max_position_embeddings, d_model]
+    TensorData logits_bias_;                          // [target_vocab]
 };
 
 }  // namespace vkformer::models

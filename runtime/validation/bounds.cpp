@@ -10,8 +10,8 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
-constexpr double kUnit32 = 0x1p-24;   // unit roundoff of float32
-constexpr double kUnit16 = 0x1p-11;   // of float16
+constexpr double kUnit32 = 0x1p-24;  // unit roundoff of float32
+constexpr double kUnit16 = 0x1p-11;  // of float16
 
 /// bound = kUnit32 · (constant + per_root_term · √terms), and `roundings16` · kUnit16 where the result is stored in float16.
 /// A sum of n rounded terms errs by O(√n) units of the size of its terms (the errors of its steps are independent; the worst
@@ -53,10 +53,10 @@ struct Rules {
         return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
     }
     Rule operator()(const graph::AttentionCombine& op) const {
-        return {kExp, 8, static_cast<double>(graph.shape(op.partial)[2])};   // splits
+        return {kExp, 8, static_cast<double>(graph.shape(op.partial)[2])};  // splits
     }
     Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
-    Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }   // of its scores; see error_bound for the rest
+    Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }  // of its scores; see error_bound for the rest
     // copies and choices
     Rule operator()(const graph::CacheAppend&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }

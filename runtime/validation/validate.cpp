@@ -121,10 +121,8 @@ Result<TensorData> as_stored(const Tensor& weight) {
     VKFORMER_CHECK(convert(weight.data.dtype, weight.data.bytes, 0, std::span<float>(values)));
     auto halves = std::make_shared<std::vector<std::uint16_t>>(values.size());
     std::ranges::transform(values, halves->begin(), float_to_half);
-    return TensorData{.dtype = DType::f16,
-                      .shape = weight.shape,
-                      .bytes = std::as_bytes(std::span(*halves)),
-                      .owner = halves};
+    return TensorData{
+        .dtype = DType::f16, .shape = weight.shape, .bytes = std::as_bytes(std::span(*halves)), .owner = halves};
 }
 
 /// A graph of one node, its operands as inputs and states; `tensors` maps what it uses of the original to the copy.
@@ -294,8 +292,8 @@ private:
     Program& device_;
     Program& reference_;
     Backend& oracle_;
-    std::map<std::uint32_t, std::size_t> last_writer_;   // node by root tensor
-    std::map<std::uint32_t, HostValues> known_;          // the device's values so far, by root tensor
+    std::map<std::uint32_t, std::size_t> last_writer_;  // node by root tensor
+    std::map<std::uint32_t, HostValues> known_;         // the device's values so far, by root tensor
     std::vector<NodeCheck> checks_;
 };
 

@@ -29,7 +29,7 @@ struct NodeCheck {
     /// candidates may change places.
     double accumulated = 0;
     std::uint64_t worst_element = 0;
-    double worst_found = 0, worst_expected = 0;   ///< of the element with the largest absolute difference
+    double worst_found = 0, worst_expected = 0;  ///< of the element with the largest absolute difference
 
     /// A NaN is a divergence wherever it comes from.
     bool diverges() const noexcept { return !(error <= bound); }
@@ -37,7 +37,7 @@ struct NodeCheck {
 
 struct Report {
     std::string graph, device;
-    std::vector<NodeCheck> checks;   ///< in order of execution
+    std::vector<NodeCheck> checks;  ///< in order of execution
 
     /// The first check that diverges; nullptr if none does.
     const NodeCheck* first_divergence() const noexcept;

@@ -70,7 +70,7 @@ void refuses(const std::string& arguments, const std::string& what, const std::s
     CHECK(outcome.out.empty());
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("the program explains itself", "[cli]") {
     for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention "}) {
@@ -131,8 +131,8 @@ TEST_CASE("forward: from a file to a file", "[cli][forward]") {
     must(formats::write_safetensors(in, inputs));
     for (const std::string dtype : {"f32", "f16"}) {
         CAPTURE(name, dtype);
-        const Outcome outcome =
-            run("forward --model " + case_folder(name) + " --input " + in + " --output " + out + " --device cpu --dtype " + dtype);
+        const Outcome outcome = run("forward --model " + case_folder(name) + " --input " + in + " --output " + out +
+                                    " --device cpu --dtype " + dtype);
         CHECK(outcome.err == "vkformer: device: CPU (float)\n");
         REQUIRE(outcome.exit_code == 0);
         const auto file = must(formats::Safetensors::open(out));
@@ -144,7 +144,8 @@ TEST_CASE("forward: from a file to a file", "[cli][forward]") {
             std::vector<double> found(tensor->shape.element_count());
             must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
             const auto expected = golden.doubles(output);
-            CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < (dtype == "f32" ? 1e-5 : 2e-3));
+            CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) <
+                  (dtype == "f32" ? 1e-5 : 2e-3));
         }
         CHECK(file.find("last_hidden_state"));
     }
@@ -155,14 +156,17 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
     const auto integers = [](std::vector<std::int64_t> values, const Shape& shape) {
         auto owner = std::make_shared<std::vector<std::int64_t>>(std::move(values));
-        return TensorData{.dtype = DType::i64, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
+        return TensorData{
+            .dtype = DType::i64, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
     };
     const auto refused = [&](const std::vector<formats::NamedTensor>& inputs, const std::string& what) {
         must(formats::write_safetensors(in, inputs));
-        refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu", what);
+        refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
+                what);
         CHECK_FALSE(fs::exists(out));
     };
-    const formats::NamedTensor ids = {"input_ids", integers({4, 5}, {1, 2})}, decoder = {"decoder_input_ids", integers({52}, {1, 1})};
+    const formats::NamedTensor ids = {"input_ids", integers({4, 5}, {1, 2})},
+                               decoder = {"decoder_input_ids", integers({52}, {1, 1})};
     refused({ids}, "decoder_input_ids");
     refused({decoder}, "input_ids");
     refused({{"input_ids", integers({4, 53}, {1, 2})}, decoder}, "token 53");
@@ -175,14 +179,16 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     refused({ids, decoder, {"attention_mask", integers({1}, {1, 1})}}, "attention_mask");
     refused({ids, decoder, {"token_type_ids", integers({0, 0}, {1, 2})}}, "token_type_ids");
     std::ofstream(in) << "not a safetensors file";
-    refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu", "in.safetensors");
+    refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
+            "in.safetensors");
 }
 
 TEST_CASE("validate: every graph of a model, in text and JSON", "[cli][validate]") {
     const Outcome text = run("validate --device cpu --length 11 --model " + case_folder("relu_d30_h5_h3"));
     CAPTURE(text.out, text.err);
     CHECK(text.exit_code == 0);
-    for (const char* graph : {"forward:", "attention weights kept:", "encoder of a generation:", "greedy step:", "beam step:"})
+    for (const char* graph :
+         {"forward:", "attention weights kept:", "encoder of a generation:", "greedy step:", "beam step:"})
         CHECK_THAT(text.out, ContainsSubstring(graph));
     const Outcome outcome = run("validate --json --dtype f16 --device cpu --model " + case_folder("swish_d64_h4_opus"));
     CHECK(outcome.exit_code == 0);
@@ -196,7 +202,8 @@ TEST_CASE("validate: every graph of a model, in text and JSON", "[cli][validate]
 
 TEST_CASE("attention: a picture of every head", "[cli][attention]") {
     const TemporaryFolder folder;
-    const std::string png = (folder / "map.png").string(), svg = (folder / "map.svg").string(), out = (folder / "map.json").string();
+    const std::string png = (folder / "map.png").string(), svg = (folder / "map.svg").string(),
+                      out = (folder / "map.json").string();
     const Outcome outcome = run("attention 'March 4, 2021' --device cpu -o " + png);
     CHECK(outcome.exit_code == 0);
     CHECK(outcome.out == "2021-03-04\n");
@@ -241,10 +248,11 @@ TEST_CASE("without a Vulkan loader the program says so and the CPU still works",
     const std::string no_driver = "VK_ICD_FILENAMES=/nonexistent.json VK_DRIVER_FILES=/nonexistent.json ";
     const TemporaryFolder folder;
     const auto run_without = [&](const std::string& arguments) {
-        const std::string command = no_driver + VKFORMER_CLI + " " + arguments + " > " + (folder / "out").string() + " 2> " +
-                                    (folder / "err").string();
+        const std::string command = no_driver + VKFORMER_CLI + " " + arguments + " > " + (folder / "out").string() +
+                                    " 2> " + (folder / "err").string();
         const int status = std::system(command.c_str());
-        return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
+        return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"),
+                       read_file(folder / "err")};
     };
     const Outcome automatic = run_without("translate 'March 4, 2021'");
     CHECK(automatic.exit_code == 2);

@@ -41,14 +41,16 @@ struct Normalizer {
         must(models::load_generation_config(kFolder, model.config().max_position_embeddings));
     std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kFolder));
 
-    std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts, std::uint32_t batch) const {
+    std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts,
+                                 std::uint32_t batch) const {
         auto session = must(decoding::Session::create(backend, model, {.generation = generation, .batch = batch}));
         std::vector<std::vector<std::int32_t>> ids;
         for (const std::string& text : texts) ids.push_back(must(tokenizer->encode(text)));
         std::vector<decoding::Source> sources;
         for (const auto& tokens : ids) sources.push_back({.tokens = tokens});
         std::vector<std::string> results;
-        for (const auto& hypothesis : must(session.generate(sources))) results.push_back(tokenizer->decode(hypothesis.tokens));
+        for (const auto& hypothesis : must(session.generate(sources)))
+            results.push_back(tokenizer->decode(hypothesis.tokens));
         return results;
     }
 };
@@ -60,12 +62,13 @@ double exact_match(const Normalizer& normalizer, graph::Backend& backend, const 
     std::size_t right = 0;
     for (std::size_t i = 0; i < lines.size(); ++i) {
         right += results[i] == lines[i].date;
-        if (results[i] != lines[i].date) UNSCOPED_INFO(lines[i].text << " → " << results[i] << ", not " << lines[i].date);
+        if (results[i] != lines[i].date)
+            UNSCOPED_INFO(lines[i].text << " → " << results[i] << ", not " << lines[i].date);
     }
     return static_cast<double>(right) / static_cast<double>(lines.size());
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("the shipped model normalises 99.5 % of the unseen dates", "[decoding][date]") {
     const Normalizer normalizer;
@@ -79,7 +82,7 @@ TEST_CASE("the shipped model does so on every backend", "[decoding][date]") {
     const Normalizer normalizer;
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    CHECK(exact_match(normalizer, backend, eval_lines(40)) >= 0.97);   // 50 lines
+    CHECK(exact_match(normalizer, backend, eval_lines(40)) >= 0.97);  // 50 lines
 }
 
 TEST_CASE("batching and order change no result", "[decoding][date]") {

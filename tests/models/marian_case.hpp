@@ -53,7 +53,8 @@ struct TokenBatch {
 
 inline TokenBatch token_batch(const Golden& golden, const std::string& tokens, const std::string& mask) {
     const Shape shape = golden.shape(tokens);
-    TokenBatch result = {.batch = static_cast<std::uint32_t>(shape[0]), .len = static_cast<std::uint32_t>(shape[1]),
+    TokenBatch result = {.batch = static_cast<std::uint32_t>(shape[0]),
+                         .len = static_cast<std::uint32_t>(shape[1]),
                          .tokens = golden.ints(tokens)};
     result.mask = mask.empty() ? std::vector<std::int32_t>(result.tokens.size(), 1) : golden.ints(mask);
     return result;
@@ -78,7 +79,8 @@ inline ForwardRun run_forward(const models::Marian& model, graph::Backend& backe
     options.source_len = source.len;
     options.target_len = target.len;
     ForwardRun run = {.forward = must(model.forward(options)), .program = nullptr};
-    run.program = must(backend.compile(graph::make_plan(run.forward.graph), backend.make_store(), backend.make_store()));
+    run.program =
+        must(backend.compile(graph::make_plan(run.forward.graph), backend.make_store(), backend.make_store()));
     const auto& f = run.forward;
     must(run.program->write(f.source_tokens, std::span<const std::int32_t>(source.tokens)));
     must(run.program->write(f.target_tokens, std::span<const std::int32_t>(target.tokens)));
@@ -92,4 +94,4 @@ inline ForwardRun run_forward(const models::Marian& model, graph::Backend& backe
     return run;
 }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -16,14 +16,15 @@ double bound_of(const graph::Backend& backend, DType dtype) {
     return is_double(backend) ? kRoundedAttributeBound : kModelBound;
 }
 
-void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name, double bound) {
+void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
+                  double bound) {
     const std::vector<double> found = run.read(tensor), expected = golden.doubles(name);
     CAPTURE(name);
     REQUIRE(found.size() == expected.size());
     CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -36,11 +37,11 @@ TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][gol
     const Golden golden("marian/" + name + "/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
-    const ForwardRun run = run_forward(
-        model, backend, source, target,
-        {.dtype = dtype,
-         .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive,
-         .attention_weights = keeps_weights});
+    const ForwardRun run =
+        run_forward(model, backend, source, target,
+                    {.dtype = dtype,
+                     .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive,
+                     .attention_weights = keeps_weights});
 
     const double bound = bound_of(backend, dtype);
     check_golden(run, run.forward.logits, golden, "logits", bound);
@@ -86,15 +87,19 @@ TEST_CASE("neither padding nor batching changes a sequence's logits", "[models][
             return std::vector(v.begin() + static_cast<std::ptrdiff_t>(first),
                                v.begin() + static_cast<std::ptrdiff_t>(first + count));
         };
-        const TokenBatch alone = {.batch = 1, .len = length, .tokens = slice(source.tokens, b * source.len, length),
+        const TokenBatch alone = {.batch = 1,
+                                  .len = length,
+                                  .tokens = slice(source.tokens, b * source.len, length),
                                   .mask = std::vector<std::int32_t>(length, 1)};
-        const TokenBatch its_target = {.batch = 1, .len = target.len, .tokens = slice(target.tokens, b * target.len, target.len),
+        const TokenBatch its_target = {.batch = 1,
+                                       .len = target.len,
+                                       .tokens = slice(target.tokens, b * target.len, target.len),
                                        .mask = std::vector<std::int32_t>(target.len, 1)};
         const ForwardRun run = run_forward(model, backend, alone, its_target, {});
         const std::vector<double> found = run.read(run.forward.logits);
         CAPTURE(b);
-        CHECK(relative_error(std::span<const double>(found), std::span<const double>(all).subspan(b * per_sequence, per_sequence)) <
-              kModelBound);
+        CHECK(relative_error(std::span<const double>(found),
+                             std::span<const double>(all).subspan(b * per_sequence, per_sequence)) < kModelBound);
     }
 }
 

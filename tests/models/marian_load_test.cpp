@@ -33,10 +33,11 @@ Result<models::Marian> create(const std::function<void(formats::TensorMap&)>& ch
     const auto original = weights();
     formats::TensorMap tensors = original.tensors();
     change(tensors);
-    return models::Marian::create(must(parse(config_json())), formats::Weights("model.safetensors", std::move(tensors)));
+    return models::Marian::create(must(parse(config_json())),
+                                  formats::Weights("model.safetensors", std::move(tensors)));
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("a config that Marian does not compute is refused by name", "[models][marian][errors]") {
     const auto [name, value] = GENERATE(table<std::string, std::string>({{"activation_function", R"("mish")"},
@@ -81,7 +82,7 @@ TEST_CASE("a config that contradicts itself is corrupt", "[models][marian][error
 TEST_CASE("every missing tensor is named", "[models][marian][errors]") {
     const formats::Weights original = weights();
     for (const std::string_view name : original.names()) {
-        if (name == "final_logits_bias") continue;   // absent: zeros
+        if (name == "final_logits_bias") continue;  // absent: zeros
         CAPTURE(name);
         const auto result = create([&](formats::TensorMap& tensors) { tensors.erase(tensors.find(name)); });
         REQUIRE_FALSE(result);
@@ -110,7 +111,7 @@ TEST_CASE("every wrong shape is named with what was expected", "[models][marian]
 
 TEST_CASE("a weight of integers is refused", "[models][marian][errors]") {
     const auto result = create([](formats::TensorMap& tensors) {
-        tensors.at("model.encoder.layers.0.fc1.bias").dtype = DType::i32;   // as wide as f32
+        tensors.at("model.encoder.layers.0.fc1.bias").dtype = DType::i32;  // as wide as f32
     });
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::UnsupportedDtype);
@@ -128,20 +129,23 @@ TEST_CASE("positions that the file stores win over computed ones", "[models][mar
     const Shape shape = {plain.config().max_position_embeddings, plain.config().d_model};
     auto values = std::make_shared<std::vector<float>>(shape.element_count(), 0.25f);
     const auto stored = create([&](formats::TensorMap& tensors) {
-        tensors.emplace("model.encoder.embed_positions.weight",
-                        TensorData{.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values});
+        tensors.emplace(
+            "model.encoder.embed_positions.weight",
+            TensorData{
+                .dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values});
     });
     REQUIRE(stored);
     const auto f = must(stored->forward({}));
     const auto table = f.graph.find("model.encoder.embed_positions.weight");
     REQUIRE(table);
     CHECK(f.graph.tensor(*table).data.bytes.data() == std::as_bytes(std::span(*values)).data());
-    CHECK(f.graph.find("sinusoidal_positions"));   // the decoder's are still computed
+    CHECK(f.graph.find("sinusoidal_positions"));  // the decoder's are still computed
 
     values->resize(7);
     const auto short_table = create([&](formats::TensorMap& tensors) {
-        tensors.emplace("model.decoder.embed_positions.weight",
-                        TensorData{.dtype = DType::f32, .shape = {7}, .bytes = std::as_bytes(std::span(*values)), .owner = values});
+        tensors.emplace(
+            "model.decoder.embed_positions.weight",
+            TensorData{.dtype = DType::f32, .shape = {7}, .bytes = std::as_bytes(std::span(*values)), .owner = values});
     });
     REQUIRE_FALSE(short_table);
     CHECK_THAT(short_table.error().message, ContainsSubstring("model.decoder.embed_positions.weight"));
@@ -151,14 +155,15 @@ TEST_CASE("positions that the file stores win over computed ones", "[models][mar
 
 namespace {
 
-Result<models::GenerationConfig> parse_generation(const json& config,
-                                                  models::GenerationSource source = models::GenerationSource::generation_config) {
-    return models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")), source, 64);
+Result<models::GenerationConfig> parse_generation(
+    const json& config, models::GenerationSource source = models::GenerationSource::generation_config) {
+    return models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")),
+                                           source, 64);
 }
 
 const json kMinimal = {{"decoder_start_token_id", 3}, {"eos_token_id", 0}, {"pad_token_id", 3}};
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("a generation config is read as generate() reads it", "[models][generation_config]") {
     json config = kMinimal;
@@ -184,7 +189,7 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                                                .max_steps = 31,
                                                .length_penalty = 0.6,
                                                .early_stopping = graph::EarlyStopping::never,
-                                               .banned = {3},   // a ban of eos is dropped
+                                               .banned = {3},  // a ban of eos is dropped
                                                .forced_first = 7,
                                                .forced_last = 0,
                                                .renormalize = true};
@@ -193,7 +198,7 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
 
 TEST_CASE("lengths of generation", "[models][generation_config]") {
     json config = kMinimal;
-    CHECK(must(parse_generation(config)).max_steps == 20);   // the default 20 counts new tokens
+    CHECK(must(parse_generation(config)).max_steps == 20);  // the default 20 counts new tokens
     config["max_length"] = 20;
     CHECK(must(parse_generation(config)).max_steps == 20);
     config["max_length"] = 12;
@@ -214,7 +219,8 @@ TEST_CASE("tokens of generation fall back as in generate()", "[models][generatio
     CHECK_THAT(none.error().message, ContainsSubstring("decoder_start_token_id"));
 }
 
-TEST_CASE("what would change the generation and is not done is refused by name", "[models][generation_config][errors]") {
+TEST_CASE("what would change the generation and is not done is refused by name",
+          "[models][generation_config][errors]") {
     const auto [name, value] = GENERATE(table<std::string, std::string>({{"do_sample", "true"},
                                                                          {"repetition_penalty", "1.2"},
                                                                          {"encoder_repetition_penalty", "0.9"},
@@ -246,8 +252,11 @@ TEST_CASE("what would change the generation and is not done is refused by name",
 }
 
 TEST_CASE("numbers of generation outside their range are corrupt", "[models][generation_config][errors]") {
-    const auto [name, value] = GENERATE(table<std::string, std::string>(
-        {{"num_beams", "0"}, {"num_beams", "33"}, {"max_length", "1"}, {"max_new_tokens", "0"}, {"length_penalty", "\"x\""}}));
+    const auto [name, value] = GENERATE(table<std::string, std::string>({{"num_beams", "0"},
+                                                                         {"num_beams", "33"},
+                                                                         {"max_length", "1"},
+                                                                         {"max_new_tokens", "0"},
+                                                                         {"length_penalty", "\"x\""}}));
     CAPTURE(name, value);
     json config = kMinimal;
     config[name] = json::parse(value);

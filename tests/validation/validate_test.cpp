@@ -44,7 +44,10 @@ Case forward_case(DType dtype = DType::f32) {
     const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
-    auto f = must(model.forward({.batch = source.batch, .source_len = source.len, .target_len = target.len, .dtype = dtype,
+    auto f = must(model.forward({.batch = source.batch,
+                                 .source_len = source.len,
+                                 .target_len = target.len,
+                                 .dtype = dtype,
                                  .source_mask = models::SourceMask::lengths}));
     return {std::move(f.graph),
             {{"input_ids", source.tokens}, {"decoder_input_ids", target.tokens}, {"source_lengths", source.lengths()}}};
@@ -55,7 +58,7 @@ validation::Report validate(const Case& c, graph::Backend& device) {
     return must(validation::validate(c.graph, "forward", c.feeds, device, *oracle));
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("every node of a right device is within its bound", "[validation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -64,7 +67,8 @@ TEST_CASE("every node of a right device is within its bound", "[validation]") {
     const Case c = forward_case(dtype);
     const auto report = validate(c, backend);
     REQUIRE(report.checks.size() > 30);
-    if (const auto* first = report.first_divergence()) FAIL(first->node << ": " << first->error << " > " << first->bound);
+    if (const auto* first = report.first_divergence())
+        FAIL(first->node << ": " << first->error << " > " << first->bound);
     for (const auto& check : report.checks) CHECK(check.bound < (dtype == DType::f16 ? 3e-3 : 1e-4));
 }
 
@@ -121,8 +125,11 @@ TEST_CASE("states: the first wrong update is named", "[validation]") {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * static_cast<float>(i % 7) - 0.2f;
     for (std::size_t i = 0; i < filled.size(); ++i) filled[i] = 0.1f * static_cast<float>(i % 11) - 0.4f;
     const Case c = {g,
-                    {{"x", values}, {"cache", filled}, {"starts", std::vector<std::int32_t>{2, 2, 1, 4}},
-                     {"parents", std::vector<std::int32_t>{1, 0, 3, 3}}, {"lengths", std::vector<std::int32_t>{3, 3, 2, 5}}}};
+                    {{"x", values},
+                     {"cache", filled},
+                     {"starts", std::vector<std::int32_t>{2, 2, 1, 4}},
+                     {"parents", std::vector<std::int32_t>{1, 0, 3, 3}},
+                     {"lengths", std::vector<std::int32_t>{3, 3, 2, 5}}}};
 
     for (graph::Backend* backend : test_backends()) {
         CAPTURE(backend->name());

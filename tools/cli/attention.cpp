@@ -34,13 +34,13 @@ struct Weights {
     AttentionKind kind;
     std::uint32_t layer;
     std::uint64_t heads, queries, keys;
-    std::vector<float> values;   // [heads, queries, keys]
+    std::vector<float> values;  // [heads, queries, keys]
 };
 
 /// A translated text with the weights of every head.
 struct Observed {
     std::string translation;
-    std::vector<std::string> source, read, written;   // tokens: of the encoder, into and out of the decoder
+    std::vector<std::string> source, read, written;  // tokens: of the encoder, into and out of the decoder
     std::vector<Weights> weights;
 };
 
@@ -63,7 +63,8 @@ std::vector<std::string> pieces(const text::Tokenizer& tokenizer, std::span<cons
 }
 
 Result<std::vector<Weights>> attention_weights(const models::Marian& model, graph::Backend& backend,
-                                               std::span<const std::int32_t> source, std::span<const std::int32_t> target) {
+                                               std::span<const std::int32_t> source,
+                                               std::span<const std::int32_t> target) {
     VKFORMER_TRY(auto f, model.forward({.source_len = static_cast<std::uint32_t>(source.size()),
                                         .target_len = static_cast<std::uint32_t>(target.size()),
                                         .attention_weights = true}));
@@ -76,7 +77,11 @@ Result<std::vector<Weights>> attention_weights(const models::Marian& model, grap
     std::vector<Weights> result;
     for (const auto& map : f.attention) {
         const Shape& shape = program->plan().graph.shape(map.weights);
-        Weights weights = {.kind = map.kind, .layer = map.layer, .heads = shape[1], .queries = shape[2], .keys = shape[3],
+        Weights weights = {.kind = map.kind,
+                           .layer = map.layer,
+                           .heads = shape[1],
+                           .queries = shape[2],
+                           .keys = shape[3],
                            .values = std::vector<float>(shape.element_count())};
         VKFORMER_CHECK(program->read(map.weights, std::span<float>(weights.values)));
         result.push_back(std::move(weights));
@@ -110,19 +115,24 @@ bool is_wanted(const Weights& weights, const AttentionCommand& command) {
            (!command.layer || *command.layer == weights.layer + 1);
 }
 
-bool is_wanted_head(std::uint64_t head, const AttentionCommand& command) { return !command.head || *command.head == head + 1; }
+bool is_wanted_head(std::uint64_t head, const AttentionCommand& command) {
+    return !command.head || *command.head == head + 1;
+}
 
 HeatMapSection section_of(AttentionKind kind, const Observed& observed, const AttentionCommand& command) {
     HeatMapSection section;
     switch (kind) {
     case AttentionKind::encoder:
-        section = {"Encoder self-attention", "source token", "source token it looks at", observed.source, observed.source, {}};
+        section = {"Encoder self-attention", "source token",  "source token it looks at",
+                   observed.source,          observed.source, {}};
         break;
     case AttentionKind::decoder:
-        section = {"Decoder self-attention", "token being written", "token read before", observed.written, observed.read, {}};
+        section = {"Decoder self-attention", "token being written", "token read before",
+                   observed.written,         observed.read,         {}};
         break;
     case AttentionKind::cross:
-        section = {"Cross-attention", "token being written", "source token it looks at", observed.written, observed.source, {}};
+        section = {"Cross-attention", "token being written", "source token it looks at",
+                   observed.written,  observed.source,       {}};
         break;
     }
     for (const Weights& weights : observed.weights) {
@@ -147,10 +157,12 @@ json as_json(const Observed& observed, const AttentionCommand& command) {
             if (!is_wanted_head(head, command)) continue;
             json rows = json::array();
             for (std::uint64_t query = 0; query < weights.queries; ++query) {
-                const auto first = weights.values.begin() + static_cast<std::ptrdiff_t>((head * weights.queries + query) * weights.keys);
+                const auto first = weights.values.begin() +
+                                   static_cast<std::ptrdiff_t>((head * weights.queries + query) * weights.keys);
                 rows.push_back(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(weights.keys)));
             }
-            maps.push_back({{"kind", name_of(weights.kind)}, {"layer", weights.layer + 1}, {"head", head + 1}, {"weights", rows}});
+            maps.push_back(
+                {{"kind", name_of(weights.kind)}, {"layer", weights.layer + 1}, {"head", head + 1}, {"weights", rows}});
         }
     }
     return {{"text", command.text},
@@ -163,7 +175,8 @@ json as_json(const Observed& observed, const AttentionCommand& command) {
 
 std::string extension_of(const std::string& path) {
     std::string extension = std::filesystem::path(path).extension().string();
-    std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::ranges::transform(extension, extension.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return extension;
 }
 
@@ -193,7 +206,8 @@ Result<int> run(const AttentionCommand& command) {
     if (extension == ".json") {
         VKFORMER_CHECK(write_json(as_json(observed, command), command.output));
     } else {
-        VKFORMER_CHECK(draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png, command.output));
+        VKFORMER_CHECK(
+            draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png, command.output));
     }
     VKFORMER_CHECK(print(observed.translation + "\n"));
     return kOk;

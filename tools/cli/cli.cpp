@@ -12,8 +12,9 @@
 namespace vkformer::cli {
 
 void DeviceOptions::add_device(CLI::App& command) {
-    command.add_option("-d,--device", device,
-                       "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
+    command
+        .add_option("-d,--device", device,
+                    "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
         ->capture_default_str();
     command.add_flag("-q,--quiet", quiet, "Do not say on standard error which device is used");
 }

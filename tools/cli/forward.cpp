@@ -28,14 +28,14 @@ struct IntegerMatrix {
 };
 
 Result<IntegerMatrix> matrix(const std::string& name, const TensorData& data) {
-    const auto invalid = [&](const std::string& what) {
-        return Error{ErrorCode::InvalidArgument, name + " " + what};
-    };
+    const auto invalid = [&](const std::string& what) { return Error{ErrorCode::InvalidArgument, name + " " + what}; };
     if (data.dtype != DType::i64 && data.dtype != DType::i32)
         return invalid("holds " + std::string(to_string(data.dtype)) + ", expected int64 or int32");
-    if (data.shape.rank() != 2 || data.shape.element_count() == 0 || data.shape.element_count() > graph::Graph::kMaxElements)
+    if (data.shape.rank() != 2 || data.shape.element_count() == 0 ||
+        data.shape.element_count() > graph::Graph::kMaxElements)
         return invalid("has shape " + to_string(data.shape) + ", expected [batch, length], neither 0");
-    IntegerMatrix m{.batch = static_cast<std::uint32_t>(data.shape[0]), .len = static_cast<std::uint32_t>(data.shape[1])};
+    IntegerMatrix m{.batch = static_cast<std::uint32_t>(data.shape[0]),
+                    .len = static_cast<std::uint32_t>(data.shape[1])};
     m.values.resize(data.shape.element_count());
     VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span<std::int32_t>(m.values)));
     return m;
@@ -80,7 +80,8 @@ bool padded_on_the_right(const IntegerMatrix& m) {
 
 std::vector<std::int32_t> lengths(const IntegerMatrix& m) {
     std::vector<std::int32_t> result;
-    for (std::size_t b = 0; b < m.batch; ++b) result.push_back(static_cast<std::int32_t>(std::ranges::count(m.row(b), 1)));
+    for (std::size_t b = 0; b < m.batch; ++b)
+        result.push_back(static_cast<std::int32_t>(std::ranges::count(m.row(b), 1)));
     return result;
 }
 
@@ -95,10 +96,9 @@ Result<formats::NamedTensor> read_output(graph::Program& program, std::string na
     const Shape shape = program.plan().graph.shape(tensor);
     auto values = std::make_shared<std::vector<float>>(shape.element_count());
     VKFORMER_CHECK(program.read(tensor, std::span<float>(*values)));
-    return formats::NamedTensor{std::move(name), {.dtype = DType::f32,
-                                                  .shape = shape,
-                                                  .bytes = std::as_bytes(std::span(*values)),
-                                                  .owner = values}};
+    return formats::NamedTensor{
+        std::move(name),
+        {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values}};
 }
 
 Result<int> run(const ForwardCommand& command) {
@@ -116,20 +116,21 @@ Result<int> run(const ForwardCommand& command) {
     for (const std::string_view name : file.names())
         if (name != "input_ids" && name != "attention_mask" && name != "decoder_input_ids" &&
             name != "decoder_attention_mask")
-            return Error{ErrorCode::InvalidArgument, "the input has a tensor " + std::string(name) +
-                                                         ", which the model does not take"};
+            return Error{ErrorCode::InvalidArgument,
+                         "the input has a tensor " + std::string(name) + ", which the model does not take"};
 
     VKFORMER_TRY(const auto backend, open_backend(command.device));
-    VKFORMER_TRY(auto f, model.forward({.batch = source.batch,
-                                        .source_len = source.len,
-                                        .target_len = target.len,
-                                        .dtype = command.device.dtype_value(),
-                                        .source_mask = all_ones(source_mask)              ? models::SourceMask::none
-                                                       : padded_on_the_right(source_mask) ? models::SourceMask::lengths
-                                                                                          : models::SourceMask::additive,
-                                        .target_mask = !all_ones(target_mask)}));
-    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan(std::move(f.graph)), backend->make_store(),
-                                                      backend->make_store()));
+    VKFORMER_TRY(auto f,
+                 model.forward({.batch = source.batch,
+                                .source_len = source.len,
+                                .target_len = target.len,
+                                .dtype = command.device.dtype_value(),
+                                .source_mask = all_ones(source_mask)              ? models::SourceMask::none
+                                               : padded_on_the_right(source_mask) ? models::SourceMask::lengths
+                                                                                  : models::SourceMask::additive,
+                                .target_mask = !all_ones(target_mask)}));
+    VKFORMER_TRY(const auto program,
+                 backend->compile(graph::make_plan(std::move(f.graph)), backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, std::span<const std::int32_t>(source.values)));
     VKFORMER_CHECK(program->write(f.target_tokens, std::span<const std::int32_t>(target.values)));
     if (f.source_lengths)
@@ -140,9 +141,9 @@ Result<int> run(const ForwardCommand& command) {
     VKFORMER_CHECK(program->wait());
 
     std::vector<formats::NamedTensor> outputs;
-    for (const auto& [name, tensor] : {std::pair{"logits", f.logits},
-                                       std::pair{"encoder_last_hidden_state", f.encoder_hidden},
-                                       std::pair{"last_hidden_state", f.decoder_hidden}}) {
+    for (const auto& [name, tensor] :
+         {std::pair{"logits", f.logits}, std::pair{"encoder_last_hidden_state", f.encoder_hidden},
+          std::pair{"last_hidden_state", f.decoder_hidden}}) {
         VKFORMER_TRY(auto output, read_output(*program, name, tensor));
         outputs.push_back(std::move(output));
     }
@@ -156,16 +157,20 @@ void add_forward(CLI::App& app, Action& action) {
     auto options = std::make_shared<ForwardCommand>();
     CLI::App& command = *app.add_subcommand("forward", "One forward pass from a safetensors file to another");
     options->model.add(command);
-    command.add_option("-i,--input", options->input,
-                       "Tensors input_ids, decoder_input_ids [batch, length], int64 or int32; attention_mask and "
-                       "decoder_attention_mask if wanted")
+    command
+        .add_option("-i,--input", options->input,
+                    "Tensors input_ids, decoder_input_ids [batch, length], int64 or int32; attention_mask and "
+                    "decoder_attention_mask if wanted")
         ->required();
-    command.add_option("-o,--output", options->output,
-                       "Receives logits, encoder_last_hidden_state and last_hidden_state, float32")
+    command
+        .add_option("-o,--output", options->output,
+                    "Receives logits, encoder_last_hidden_state and last_hidden_state, float32")
         ->required();
     options->device.add_device(command);
     options->device.add_dtype(command);
-    command.footer("Example:\n  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype f16");
+    command.footer(
+        "Example:\n  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype "
+        "f16");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

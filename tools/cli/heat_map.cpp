@@ -19,9 +19,9 @@ namespace {
 // Lengths in points; a PNG has kPngScale pixels per point.
 constexpr double kPngScale = 2;
 constexpr double kMargin = 24, kPanelGap = 18, kLayerGap = 20, kSectionGap = 30, kLabelGap = 4;
-constexpr double kMaxCell = 18, kMinCell = 7, kWantedPanel = 240;   // a panel of few tokens gets large cells
+constexpr double kMaxCell = 18, kMinCell = 7, kWantedPanel = 240;  // a panel of few tokens gets large cells
 constexpr double kScaleWidth = 160, kScaleHeight = 10;
-constexpr double kMaxPixels = 32767;   // cairo's largest image, either way
+constexpr double kMaxPixels = 32767;  // cairo's largest image, either way
 constexpr int kTitleSize = 15, kSectionSize = 12, kTextSize = 9;
 
 struct Color {
@@ -36,7 +36,7 @@ Color color_of(float weight) {
                                                      {0.22, 0.62, 0.74},
                                                      {0.12, 0.36, 0.64},
                                                      {0.05, 0.11, 0.36}}};
-    if (!(weight >= 0)) return {0.85, 0.1, 0.1};   // NaN must not look like a weight
+    if (!(weight >= 0)) return {0.85, 0.1, 0.1};  // NaN must not look like a weight
     const double at = std::min(1.0, static_cast<double>(weight)) * (kStops.size() - 1);
     const auto low = std::min(static_cast<std::size_t>(at), kStops.size() - 2);
     const double t = at - static_cast<double>(low);
@@ -125,7 +125,7 @@ private:
 /// Where the parts of a section go.
 struct SectionLayout {
     double cell = 0, label_size = 0;
-    double queries_width = 0, keys_height = 0;   // of the token labels
+    double queries_width = 0, keys_height = 0;  // of the token labels
     double panel_width = 0, panel_height = 0;
     double width = 0, height = 0, layer_height = 0, heading_height = 0;
 };
@@ -143,7 +143,8 @@ SectionLayout lay_out(const HeatMapSection& section, const Canvas& canvas) {
     double title_width = 0;
     for (const auto& layer : section.layers) {
         heads = std::max(heads, layer.size());
-        for (const HeatMap& map : layer) title_width = std::max(title_width, canvas.measure(map.title, kTextSize, true).width);
+        for (const HeatMap& map : layer)
+            title_width = std::max(title_width, canvas.measure(map.title, kTextSize, true).width);
     }
     at.panel_width = std::max(at.cell * static_cast<double>(section.keys.size()), title_width);
     at.panel_height = at.cell * static_cast<double>(section.queries.size());
@@ -153,36 +154,40 @@ SectionLayout lay_out(const HeatMapSection& section, const Canvas& canvas) {
     const Size title = canvas.measure(section.title, kSectionSize, true);
     const Size axes = canvas.measure(section.query_axis + section.key_axis, kTextSize);
     at.width = std::max({at.queries_width + kLabelGap + heads_width, title.width, axes.width + 60});
-    at.height = at.heading_height + static_cast<double>(section.layers.size()) * (at.layer_height + kLayerGap) - kLayerGap;
+    at.height =
+        at.heading_height + static_cast<double>(section.layers.size()) * (at.layer_height + kLayerGap) - kLayerGap;
     return at;
 }
 
-void draw_map(const HeatMap& map, const HeatMapSection& section, const SectionLayout& at, double x, double y, Canvas& canvas) {
+void draw_map(const HeatMap& map, const HeatMapSection& section, const SectionLayout& at, double x, double y,
+              Canvas& canvas) {
     canvas.text(map.title, x, y + kTextSize * 0.8, kTextSize, Align::left, true);
     const double top = y + kTextSize * 2 + at.keys_height + kLabelGap;
     const double width = at.cell * static_cast<double>(section.keys.size());
     for (std::size_t key = 0; key < section.keys.size(); ++key)
-        canvas.text_upwards(section.keys[key], x + at.cell * (static_cast<double>(key) + 0.5), top - kLabelGap, at.label_size);
+        canvas.text_upwards(section.keys[key], x + at.cell * (static_cast<double>(key) + 0.5), top - kLabelGap,
+                            at.label_size);
     for (std::size_t query = 0; query < section.queries.size(); ++query)
         for (std::size_t key = 0; key < section.keys.size(); ++key)
-            canvas.fill(x + at.cell * static_cast<double>(key), top + at.cell * static_cast<double>(query), at.cell, at.cell,
-                        color_of(map.weights[query * section.keys.size() + key]));
+            canvas.fill(x + at.cell * static_cast<double>(key), top + at.cell * static_cast<double>(query), at.cell,
+                        at.cell, color_of(map.weights[query * section.keys.size() + key]));
     canvas.frame(x, top, width, at.panel_height);
 }
 
 void draw_section(const HeatMapSection& section, const SectionLayout& at, double x, double y, Canvas& canvas) {
     canvas.text(section.title, x, y + kSectionSize * 0.8, kSectionSize, Align::left, true);
-    canvas.text("rows: " + section.query_axis + "   columns: " + section.key_axis, x, y + kSectionSize * 1.6 + kTextSize * 0.6,
-                kTextSize);
+    canvas.text("rows: " + section.query_axis + "   columns: " + section.key_axis, x,
+                y + kSectionSize * 1.6 + kTextSize * 0.6, kTextSize);
     double top = y + at.heading_height;
     const double left = x + at.queries_width + kLabelGap;
     for (const auto& layer : section.layers) {
         const double cells_top = top + kTextSize * 2 + at.keys_height + kLabelGap;
         for (std::size_t query = 0; query < section.queries.size(); ++query)
-            canvas.text(section.queries[query], left - kLabelGap, cells_top + at.cell * (static_cast<double>(query) + 0.5),
-                        at.label_size, Align::right);
+            canvas.text(section.queries[query], left - kLabelGap,
+                        cells_top + at.cell * (static_cast<double>(query) + 0.5), at.label_size, Align::right);
         for (std::size_t head = 0; head < layer.size(); ++head)
-            draw_map(layer[head], section, at, left + static_cast<double>(head) * (at.panel_width + kPanelGap), top, canvas);
+            draw_map(layer[head], section, at, left + static_cast<double>(head) * (at.panel_width + kPanelGap), top,
+                     canvas);
         top += at.layer_height + kLayerGap;
     }
 }
@@ -215,7 +220,8 @@ void draw_page(const HeatMapPage& page, const std::vector<SectionLayout>& sectio
 }
 
 Size page_size(const HeatMapPage& page, const std::vector<SectionLayout>& sections, const Canvas& canvas) {
-    const double title = std::max(canvas.measure(page.title, kTitleSize, true).width, canvas.measure(page.subtitle, kTextSize).width);
+    const double title =
+        std::max(canvas.measure(page.title, kTitleSize, true).width, canvas.measure(page.subtitle, kTextSize).width);
     Size size = {title + kScaleWidth + 3 * kMargin, 2 * kMargin + heading_height() + kSectionGap / 2};
     for (const SectionLayout& section : sections) {
         size.width = std::max(size.width, section.width + 2 * kMargin);
@@ -242,11 +248,13 @@ Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const
         Canvas canvas(surface.get());
         draw_page(page, sections, size, canvas);
         cairo_surface_finish(surface.get());
-        if (const auto status = cairo_surface_status(surface.get()); status != CAIRO_STATUS_SUCCESS) return failed(status);
+        if (const auto status = cairo_surface_status(surface.get()); status != CAIRO_STATUS_SUCCESS)
+            return failed(status);
         return {};
     }
     if (std::max(size.width, size.height) * kPngScale > kMaxPixels)
-        return Error{ErrorCode::InvalidArgument, "the picture would be larger than " + std::to_string(static_cast<int>(kMaxPixels)) +
+        return Error{ErrorCode::InvalidArgument, "the picture would be larger than " +
+                                                     std::to_string(static_cast<int>(kMaxPixels)) +
                                                      " pixels; choose with --kind, --layer or --head, or write SVG"};
     const Surface surface(cairo_image_surface_create(CAIRO_FORMAT_RGB24, static_cast<int>(size.width * kPngScale),
                                                      static_cast<int>(size.height * kPngScale)));

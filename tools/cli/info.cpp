@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include <nlohmann/json.hpp>
 #include <vulkan/vulkan.h>
+#include <nlohmann/json.hpp>
 
 #include "cli.hpp"
 #include "core/try.hpp"
@@ -32,7 +32,8 @@ using Variants = std::map<std::string, std::set<std::string>>;
 Result<std::vector<graph::Graph>> graphs_of(const models::Marian& model, DType dtype) {
     std::vector<graph::Graph> graphs;
     for (const bool weights : {false, true}) {
-        VKFORMER_TRY(auto f, model.forward({.source_len = 16, .target_len = 16, .dtype = dtype, .attention_weights = weights}));
+        VKFORMER_TRY(auto f,
+                     model.forward({.source_len = 16, .target_len = 16, .dtype = dtype, .attention_weights = weights}));
         graphs.push_back(std::move(f.graph));
     }
     for (const std::uint32_t beams : {1u, 4u}) {
@@ -40,8 +41,12 @@ Result<std::vector<graph::Graph>> graphs_of(const models::Marian& model, DType d
         VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
         graphs.push_back(std::move(encoder.graph));
         VKFORMER_TRY(auto step, decoding::step_graph(model, layout,
-                                                     {.decoder_start = 0, .eos = 0, .pad = 0, .beams = beams,
-                                                      .max_steps = layout.max_steps, .banned = {0}}));
+                                                     {.decoder_start = 0,
+                                                      .eos = 0,
+                                                      .pad = 0,
+                                                      .beams = beams,
+                                                      .max_steps = layout.max_steps,
+                                                      .banned = {0}}));
         graphs.push_back(std::move(step.graph));
     }
     return graphs;
@@ -121,18 +126,21 @@ std::string joined(const auto& words, std::string_view separator) {
 std::string as_text(const json& device) {
     const auto text = [](const json& value) { return value.get<std::string>(); };
     std::string out = std::to_string(device["index"].get<int>()) + "  " + text(device["name"]) + "\n";
-    out += "   type " + text(device["type"]) + ", driver " + text(device["driver"]) + ", Vulkan " + text(device["vulkan"]) + "\n";
+    out += "   type " + text(device["type"]) + ", driver " + text(device["driver"]) + ", Vulkan " +
+           text(device["vulkan"]) + "\n";
     out += "   UUID " + text(device["uuid"]) + "\n";
     if (device.contains("unusable")) out += "   cannot be used: " + text(device["unusable"]) + "\n";
     std::vector<std::string> has, lacks;
     for (const auto& [name, value] : device["features"].items()) (value.get<bool>() ? has : lacks).push_back(name);
     out += "   has    " + joined(has, ", ") + "\n   lacks  " + joined(lacks, ", ") + "\n   limits";
-    for (const auto& [name, value] : device["limits"].items()) out += (out.ends_with("limits") ? " " : ", ") + name + " " + value.dump();
+    for (const auto& [name, value] : device["limits"].items())
+        out += (out.ends_with("limits") ? " " : ", ") + name + " " + value.dump();
     out += "\n";
     for (const auto& [dtype, ops] : device["variants"].items()) {
         out += "   shaders for " + dtype + "\n";
         for (const auto& [op, shaders] : ops.items())
-            out += "     " + op + std::string(op.size() < 21 ? 21 - op.size() : 1, ' ') + joined(shaders.get<std::vector<std::string>>(), ", ") + "\n";
+            out += "     " + op + std::string(op.size() < 21 ? 21 - op.size() : 1, ' ') +
+                   joined(shaders.get<std::vector<std::string>>(), ", ") + "\n";
     }
     return out;
 }

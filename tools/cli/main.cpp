@@ -31,7 +31,7 @@ int run(int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        if (error.get_exit_code() == 0) return app.exit(error);   // --help, --version
+        if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         const auto used = app.get_subcommands();
         return fail(std::string(error.what()) + "; see vkformer " + (used.empty() ? "" : used[0]->get_name() + " ") +
                     "--help");

@@ -27,7 +27,7 @@ struct TranslateCommand {
     DeviceOptions device;
     ModelOption model;
     std::vector<std::string> texts;
-    std::uint32_t beams = 0, batch = 0, max_length = 0;   // 0: not given
+    std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
     bool json = false;
 };
 
@@ -62,7 +62,8 @@ Result<void> translate(Translator& translator, const TranslateCommand& command, 
         }
         if (ids->size() > translator.model.limits().source_len)
             return Error{ErrorCode::InvalidArgument, "line " + std::to_string(lines_before + i + 1) + " has " +
-                                                         std::to_string(ids->size()) + " tokens, the model takes at most " +
+                                                         std::to_string(ids->size()) +
+                                                         " tokens, the model takes at most " +
                                                          std::to_string(translator.model.limits().source_len)};
         tokens.push_back(*std::move(ids));
         line_of.push_back(i);
@@ -83,10 +84,9 @@ Result<void> translate(Translator& translator, const TranslateCommand& command, 
     for (std::size_t i = 0; i < lines.size() && command.json; ++i) results[i] = as_json(lines[i], "", {}).dump();
     for (std::size_t i = 0; i < hypotheses.size(); ++i) {
         const std::string translation = translator.tokenizer->decode(hypotheses[i].tokens);
-        results[line_of[i]] =
-            command.json ? as_json(lines[line_of[i]], translation, hypotheses[i])
-                               .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                         : translation;
+        results[line_of[i]] = command.json ? as_json(lines[line_of[i]], translation, hypotheses[i])
+                                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                                           : translation;
     }
     std::string out;
     for (const std::string& result : results) out += result + "\n";
@@ -111,11 +111,10 @@ Result<Translator> open_translator(const TranslateCommand& command) {
 Result<void> open_session(Translator& translator, const TranslateCommand& command, std::size_t lines) {
     constexpr std::size_t kDefaultBatch = 32;
     const std::size_t batch = command.batch > 0 ? command.batch : std::clamp<std::size_t>(lines, 1, kDefaultBatch);
-    VKFORMER_TRY(auto session,
-                 decoding::Session::create(*translator.backend, translator.model,
-                                           {.generation = translator.generation,
-                                            .batch = static_cast<std::uint32_t>(batch),
-                                            .dtype = command.device.dtype_value()}));
+    VKFORMER_TRY(auto session, decoding::Session::create(*translator.backend, translator.model,
+                                                         {.generation = translator.generation,
+                                                          .batch = static_cast<std::uint32_t>(batch),
+                                                          .dtype = command.device.dtype_value()}));
     translator.session.emplace(std::move(session));
     return {};
 }
@@ -127,7 +126,7 @@ Result<int> run(const TranslateCommand& command) {
         VKFORMER_CHECK(translate(translator, command, command.texts, 0));
         return kOk;
     }
-    const std::size_t chunk_lines = stdin_is_terminal() ? 1 : kChunkLines;   // a person wants an answer to each line
+    const std::size_t chunk_lines = stdin_is_terminal() ? 1 : kChunkLines;  // a person wants an answer to each line
     std::size_t lines_before = 0;
     for (bool at_end = false; !at_end;) {
         std::vector<std::string> lines;
@@ -155,7 +154,9 @@ void add_translate(CLI::App& app, Action& action) {
         ->check(CLI::Range(1u, graph::kMaxBeams));
     command.add_option("--batch", options->batch, "Texts that are translated together (default: up to 32)")
         ->check(CLI::Range(1u, 4096u));
-    command.add_option("--max-length", options->max_length, "Tokens to generate at most (default: what the model folder says)")
+    command
+        .add_option("--max-length", options->max_length,
+                    "Tokens to generate at most (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score");
     options->device.add_device(command);

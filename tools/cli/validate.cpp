@@ -27,7 +27,7 @@ using validation::Report;
 struct ValidateCommand {
     DeviceOptions device;
     ModelOption model;
-    std::uint32_t length = 19;   // odd, and no multiple of any tile
+    std::uint32_t length = 19;  // odd, and no multiple of any tile
     std::uint32_t seed = 1;
     std::size_t worst = 12;
     bool json = false;
@@ -79,15 +79,16 @@ std::vector<std::int32_t> source_lengths(std::uint32_t len) {
     return {static_cast<std::int32_t>(len), static_cast<std::int32_t>(std::max(1u, len - len / 3))};
 }
 
-Result<Case> forward_case(const models::Marian& model, std::uint32_t len, DType dtype, bool keeps_weights, Random& random) {
+Result<Case> forward_case(const models::Marian& model, std::uint32_t len, DType dtype, bool keeps_weights,
+                          Random& random) {
     const auto limits = model.limits();
-    VKFORMER_TRY(auto f, model.forward({.batch = kBatch,
-                                        .source_len = len,
-                                        .target_len = len,
-                                        .dtype = dtype,
-                                        .source_mask = keeps_weights ? models::SourceMask::additive
-                                                                     : models::SourceMask::lengths,
-                                        .attention_weights = keeps_weights}));
+    VKFORMER_TRY(auto f, model.forward(
+                             {.batch = kBatch,
+                              .source_len = len,
+                              .target_len = len,
+                              .dtype = dtype,
+                              .source_mask = keeps_weights ? models::SourceMask::additive : models::SourceMask::lengths,
+                              .attention_weights = keeps_weights}));
     Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
     c.feeds["input_ids"] = random.integers(std::size_t{kBatch} * len, limits.source_vocab);
     c.feeds["decoder_input_ids"] = random.integers(std::size_t{kBatch} * len, limits.target_vocab);
@@ -137,7 +138,7 @@ Result<Case> step_case(const models::Marian& model, const models::DecodeLayout& 
     VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
     Case c = {.name = layout.beams == 1 ? "greedy step" : "beam step", .graph = std::move(step.graph)};
     const auto position = static_cast<std::int32_t>(layout.max_steps / 2);
-    for (const graph::Tensor& tensor : c.graph.tensors())   // the caches
+    for (const graph::Tensor& tensor : c.graph.tensors())  // the caches
         if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_float(tensor.dtype))
             c.feeds[tensor.name] = random.normal(tensor.shape.element_count());
     c.feeds["tokens"] = random.integers(layout.rows(), model.limits().target_vocab);
@@ -151,7 +152,8 @@ Result<std::vector<Case>> cases_of(const models::Marian& model, const models::Ge
                                    std::uint32_t length, DType dtype, std::uint32_t seed) {
     Random random(seed);
     const auto limits = model.limits();
-    const auto len = static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
+    const auto len =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
     models::DecodeLayout layout = {.batch = kBatch, .source_len = len, .max_steps = len, .dtype = dtype};
     std::vector<Case> cases;
     for (const bool keeps_weights : {false, true}) {
@@ -172,14 +174,10 @@ Result<std::vector<Case>> cases_of(const models::Marian& model, const models::Ge
 json number(double value) { return std::isfinite(value) ? json(value) : json(std::isnan(value) ? "nan" : "inf"); }
 
 json as_json(const NodeCheck& check) {
-    return {{"node", check.node},
-            {"op", check.op},
-            {"tensor", check.tensor},
-            {"dtype", to_string(check.dtype)},
-            {"elements", check.elements},
-            {"error", number(check.error)},
-            {"bound", check.bound},
-            {"accumulated", number(check.accumulated)},
+    return {{"node", check.node},          {"op", check.op},
+            {"tensor", check.tensor},      {"dtype", to_string(check.dtype)},
+            {"elements", check.elements},  {"error", number(check.error)},
+            {"bound", check.bound},        {"accumulated", number(check.accumulated)},
             {"diverges", check.diverges()}};
 }
 
@@ -250,7 +248,8 @@ Result<int> run(const ValidateCommand& command) {
         }
     }
     if (command.json) {
-        VKFORMER_CHECK(print(json{{"model", folder.string()}, {"seed", command.seed}, {"reports", reports}}.dump(2) + "\n"));
+        VKFORMER_CHECK(
+            print(json{{"model", folder.string()}, {"seed", command.seed}, {"reports", reports}}.dump(2) + "\n"));
     } else {
         VKFORMER_CHECK(print(diverges ? "diverges\n" : "every node agrees with double precision within its bound\n"));
     }
