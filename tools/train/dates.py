@@ -1,7 +1,8 @@
 """Random written dates in English, German, French, Spanish and digits, each with its ISO 8601 form.
 
-`python dates.py --count 20` prints some. Every sample is drawn from a `random.Random` that the caller seeds, so equal seeds give
-equal samples. A fixed twentieth of all days is never given to training (`is_held_out`); the evaluation set has only those days.
+`python dates.py --count 20` prints some. Every sample is drawn from a `random.Random` that the caller seeds, so equal
+seeds give equal samples. A fixed twentieth of all days is never given to training (`is_held_out`); the evaluation set
+has only those days.
 """
 
 import argparse
@@ -38,7 +39,9 @@ LANGUAGES = {
         _words("Mon Tue|Tues Wed Thu|Thur|Thurs Fri Sat Sun"),
     ),
     "de": Language(
-        _words("Januar|Januar|Januar|Jänner Februar März April Mai Juni Juli August September Oktober November Dezember"),
+        _words(
+            "Januar|Januar|Januar|Jänner Februar März April Mai Juni Juli August September Oktober November Dezember"
+        ),
         _words("Jan|Jän Feb Mär|Mrz Apr Mai Jun Jul Aug Sep|Sept Okt Nov Dez"),
         _words("Montag Dienstag Mittwoch Donnerstag Freitag Samstag|Sonnabend Sonntag"),
         _words("Mo|Mon Di|Die Mi|Mit Do|Don Fr|Fre Sa|Sam So|Son"),
@@ -50,7 +53,10 @@ LANGUAGES = {
         _words("lun mar mer jeu ven|vend sam dim"),
     ),
     "es": Language(
-        _words("enero febrero marzo abril mayo junio julio agosto septiembre|septiembre|setiembre octubre noviembre diciembre"),
+        _words(
+            "enero febrero marzo abril mayo junio julio agosto septiembre|septiembre|setiembre "
+            "octubre noviembre diciembre"
+        ),
         _words("ene feb mar abr may|mayo jun jul ago sep|sept oct nov dic"),
         _words("lunes martes miércoles jueves viernes sábado domingo"),
         _words("lun mar mié jue vie sáb dom"),
@@ -77,42 +83,141 @@ FORMS = (
     _form("en: Mar 4 2021", "en", "{mon} {d} {y}", "{mon} {d}, {y}", "{mon} {nth}, {y}"),
     _form("en: 4 March 2021", "en", "{d} {month} {y}", "{d} {month}, {y}", "{nth} {month} {y}"),
     _form("en: 4 Mar 2021", "en", "{d} {mon} {y}", "{d}-{mon_bare}-{y}", "{nth} {mon} {y}"),
-    _form("en: the 4th of March 2021", "en", "the {nth} of {month} {y}", "{nth} of {month} {y}", "{nth} of {month}, {y}",
-          "the {nth} of {month}, {y}", "on the {nth} of {month} {y}", "the {nth} of {mon} {y}"),
-    _form("en: Thursday, March 4th, 2021", "en", "{weekday}, {month} {nth}, {y}", "{weekday}, {month} {d}, {y}",
-          "{weekday} {month} {d} {y}", "{weekday}, {mon} {d}, {y}"),
-    _form("en: Thursday, 4 March 2021", "en", "{weekday}, {d} {month} {y}", "{weekday} {d} {month} {y}",
-          "{weekday}, {nth} {month} {y}", "{weekday}, the {nth} of {month} {y}", "{weekday} the {nth} of {month}, {y}"),
-    _form("en: Thu, Mar 4, 2021", "en", "{wd}, {mon} {d}, {y}", "{wd} {mon} {d} {y}", "{wd}, {mon} {nth}, {y}",
-          "{wd}, {month} {d}, {y}"),
-    _form("en: Thu, 4 Mar 2021", "en", "{wd}, {d} {mon} {y}", "{wd} {d} {mon} {y}", "{wd} {nth} {mon} {y}", "{wd}, {d} {month} {y}"),
-    _form("en: Thu, 3/4/2021", "en", "{wd}, {m}/{d}/{y}", "{wd} {m}/{d}/{y}", "{weekday}, {m}/{d}/{y}", "{weekday} {m}/{d}/{y}"),
+    _form(
+        "en: the 4th of March 2021",
+        "en",
+        "the {nth} of {month} {y}",
+        "{nth} of {month} {y}",
+        "{nth} of {month}, {y}",
+        "the {nth} of {month}, {y}",
+        "on the {nth} of {month} {y}",
+        "the {nth} of {mon} {y}",
+    ),
+    _form(
+        "en: Thursday, March 4th, 2021",
+        "en",
+        "{weekday}, {month} {nth}, {y}",
+        "{weekday}, {month} {d}, {y}",
+        "{weekday} {month} {d} {y}",
+        "{weekday}, {mon} {d}, {y}",
+    ),
+    _form(
+        "en: Thursday, 4 March 2021",
+        "en",
+        "{weekday}, {d} {month} {y}",
+        "{weekday} {d} {month} {y}",
+        "{weekday}, {nth} {month} {y}",
+        "{weekday}, the {nth} of {month} {y}",
+        "{weekday} the {nth} of {month}, {y}",
+    ),
+    _form(
+        "en: Thu, Mar 4, 2021",
+        "en",
+        "{wd}, {mon} {d}, {y}",
+        "{wd} {mon} {d} {y}",
+        "{wd}, {mon} {nth}, {y}",
+        "{wd}, {month} {d}, {y}",
+    ),
+    _form(
+        "en: Thu, 4 Mar 2021",
+        "en",
+        "{wd}, {d} {mon} {y}",
+        "{wd} {d} {mon} {y}",
+        "{wd} {nth} {mon} {y}",
+        "{wd}, {d} {month} {y}",
+    ),
+    _form(
+        "en: Thu, 3/4/2021",
+        "en",
+        "{wd}, {m}/{d}/{y}",
+        "{wd} {m}/{d}/{y}",
+        "{weekday}, {m}/{d}/{y}",
+        "{weekday} {m}/{d}/{y}",
+    ),
     _form("de: 4. März 2021", "de", "{d}. {month} {y}", "{d}.{month} {y}"),
     _form("de: den 4. März 2021", "de", "den {d}. {month} {y}", "am {d}. {month} {y}", "der {d}. {month} {y}"),
     _form("de: 4. Mär. 2021", "de", "{d}. {mon} {y}", "{d}.{mon} {y}"),
-    _form("de: Donnerstag, den 4. März 2021", "de", "{weekday}, den {d}. {month} {y}", "{weekday} den {d}. {month} {y}",
-          "{weekday}, der {d}. {month} {y}", "am {weekday}, dem {d}. {month} {y}"),
-    _form("de: Donnerstag, 4. März 2021", "de", "{weekday}, {d}. {month} {y}", "{weekday} {d}. {month} {y}",
-          "{weekday}, {d}. {mon} {y}"),
-    _form("de: Do., 4. Mär. 2021", "de", "{wd}, {d}. {mon} {y}", "{wd} {d}. {mon} {y}", "{wd}, {d}. {month} {y}",
-          "{wd}, den {d}. {month} {y}"),
-    _form("de: Do., 4.3.2021", "de", "{wd}, {d}.{m}.{y}", "{wd} {d}.{m}.{y}", "{weekday}, {d}.{m}.{y}",
-          "{weekday}, den {d}.{m}.{y}"),
+    _form(
+        "de: Donnerstag, den 4. März 2021",
+        "de",
+        "{weekday}, den {d}. {month} {y}",
+        "{weekday} den {d}. {month} {y}",
+        "{weekday}, der {d}. {month} {y}",
+        "am {weekday}, dem {d}. {month} {y}",
+    ),
+    _form(
+        "de: Donnerstag, 4. März 2021",
+        "de",
+        "{weekday}, {d}. {month} {y}",
+        "{weekday} {d}. {month} {y}",
+        "{weekday}, {d}. {mon} {y}",
+    ),
+    _form(
+        "de: Do., 4. Mär. 2021",
+        "de",
+        "{wd}, {d}. {mon} {y}",
+        "{wd} {d}. {mon} {y}",
+        "{wd}, {d}. {month} {y}",
+        "{wd}, den {d}. {month} {y}",
+    ),
+    _form(
+        "de: Do., 4.3.2021",
+        "de",
+        "{wd}, {d}.{m}.{y}",
+        "{wd} {d}.{m}.{y}",
+        "{weekday}, {d}.{m}.{y}",
+        "{weekday}, den {d}.{m}.{y}",
+    ),
     _form("fr: 4 mars 2021", "fr", "{er} {month} {y}"),
     _form("fr: le 4 mars 2021", "fr", "le {er} {month} {y}"),
     _form("fr: 4 févr. 2021", "fr", "{er} {mon} {y}", "le {er} {mon} {y}"),
-    _form("fr: jeudi 4 mars 2021", "fr", "{weekday} {er} {month} {y}", "{weekday}, {er} {month} {y}", "{weekday} {er} {mon} {y}"),
-    _form("fr: le jeudi 4 mars 2021", "fr", "le {weekday} {er} {month} {y}", "{weekday}, le {er} {month} {y}",
-          "{weekday} le {er} {month} {y}"),
+    _form(
+        "fr: jeudi 4 mars 2021",
+        "fr",
+        "{weekday} {er} {month} {y}",
+        "{weekday}, {er} {month} {y}",
+        "{weekday} {er} {mon} {y}",
+    ),
+    _form(
+        "fr: le jeudi 4 mars 2021",
+        "fr",
+        "le {weekday} {er} {month} {y}",
+        "{weekday}, le {er} {month} {y}",
+        "{weekday} le {er} {month} {y}",
+    ),
     _form("fr: jeu. 4 mars 2021", "fr", "{wd} {er} {month} {y}", "{wd} {er} {mon} {y}", "{wd}, {er} {mon} {y}"),
-    _form("es: 4 de marzo de 2021", "es", "{ro} de {month} de {y}", "{ro} de {month} de {y}", "{ro} de {month} del {y}"),
-    _form("es: el 4 de marzo de 2021", "es", "el {ro} de {month} de {y}", "el {ro} de {month} de {y}", "el {ro} de {month} del {y}"),
+    _form(
+        "es: 4 de marzo de 2021", "es", "{ro} de {month} de {y}", "{ro} de {month} de {y}", "{ro} de {month} del {y}"
+    ),
+    _form(
+        "es: el 4 de marzo de 2021",
+        "es",
+        "el {ro} de {month} de {y}",
+        "el {ro} de {month} de {y}",
+        "el {ro} de {month} del {y}",
+    ),
     _form("es: 4 mar. 2021", "es", "{ro} {mon} {y}", "{ro} de {mon} de {y}", "{ro} {month} {y}", "{d}-{mon_bare}-{y}"),
-    _form("es: jueves, 4 de marzo de 2021", "es", "{weekday}, {ro} de {month} de {y}", "{weekday} {ro} de {month} de {y}",
-          "{weekday}, {ro} de {month} del {y}"),
-    _form("es: el jueves 4 de marzo de 2021", "es", "el {weekday} {ro} de {month} de {y}", "el {weekday}, {ro} de {month} de {y}",
-          "{weekday} el {ro} de {month} de {y}"),
-    _form("es: jue. 4 de marzo de 2021", "es", "{wd} {ro} de {month} de {y}", "{wd}, {ro} {mon} {y}", "{wd} {ro} {mon} {y}"),
+    _form(
+        "es: jueves, 4 de marzo de 2021",
+        "es",
+        "{weekday}, {ro} de {month} de {y}",
+        "{weekday} {ro} de {month} de {y}",
+        "{weekday}, {ro} de {month} del {y}",
+    ),
+    _form(
+        "es: el jueves 4 de marzo de 2021",
+        "es",
+        "el {weekday} {ro} de {month} de {y}",
+        "el {weekday}, {ro} de {month} de {y}",
+        "{weekday} el {ro} de {month} de {y}",
+    ),
+    _form(
+        "es: jue. 4 de marzo de 2021",
+        "es",
+        "{wd} {ro} de {month} de {y}",
+        "{wd}, {ro} {mon} {y}",
+        "{wd} {ro} {mon} {y}",
+    ),
     _form("3/4/2021", "", "{m}/{d}/{y}"),
     _form("4.3.2021", "", "{d}.{m}.{y}", "{d}.{m}.{y}", "{d}. {m}. {y}"),
     _form("2021/3/4", "", "{y}/{m}/{d}"),
@@ -149,7 +254,7 @@ def _english_suffix(day: int) -> str:
 
 
 def _fields(rng: random.Random, language: Language | None, day: datetime.date) -> dict[str, str]:
-    """What the templates may name: d, m (padded with a zero now and then), dd, mm, y, the ordinals nth, er, ro, and the words."""
+    """What the templates may name: d and m (at times padded), dd, mm, y, the ordinals nth, er, ro, and the words."""
     d, m = day.day, day.month
     pad = rng.random() < 0.3
     plain = f"{d:02}" if pad else str(d)
@@ -202,8 +307,14 @@ def _letter_slip(rng: random.Random, text: str) -> str:
 
 def _glue(rng: random.Random, text: str) -> str:
     """Drops a space between a letter and a digit: `4March 2021`."""
-    places = [i for i in range(1, len(text) - 1) if text[i] == " " and text[i - 1].isalpha() != text[i + 1].isalpha()
-              and text[i - 1].isalnum() and text[i + 1].isalnum()]
+    places = [
+        i
+        for i in range(1, len(text) - 1)
+        if text[i] == " "
+        and text[i - 1].isalpha() != text[i + 1].isalpha()
+        and text[i - 1].isalnum()
+        and text[i + 1].isalnum()
+    ]
     if not places:
         return text
     i = rng.choice(places)

@@ -15,6 +15,7 @@ import torch
 import dates
 import folder
 
+SECOND_SEED = 99  # a draw that decided nothing during training: a second opinion in the card
 CARD = Path(__file__).with_name("model_card.md")
 
 
@@ -33,12 +34,24 @@ def card_fields(samples: list[dates.Sample], greedy: list[bool], beam: list[bool
     rows = defaultdict(list)
     for sample, hit in zip(samples, greedy):
         rows[sample.form].append(hit)
-    table = "\n".join(f"| `{form.name}` | {len(rows[form.name])} | {sum(rows[form.name])} |" for form in dates.FORMS if rows[form.name])
-    by_slips = [[hit for sample, hit in zip(samples, greedy) if bool(sample.slips) is slipped] for slipped in (False, True)]
+    table = "\n".join(
+        f"| `{form.name}` | {len(rows[form.name])} | {sum(rows[form.name])} |"
+        for form in dates.FORMS
+        if rows[form.name]
+    )
+    by_slips = [
+        [hit for sample, hit in zip(samples, greedy) if bool(sample.slips) is slipped] for slipped in (False, True)
+    ]
     return {
-        "count": f"{len(samples):,}", "greedy": share(greedy), "beam": share(beam), "beams": str(folder.BEAMS), "table": table,
-        "clean_count": f"{len(by_slips[0]):,}", "clean": share(by_slips[0]),
-        "slipped_count": f"{len(by_slips[1]):,}", "slipped": share(by_slips[1]),
+        "count": f"{len(samples):,}",
+        "greedy": share(greedy),
+        "beam": share(beam),
+        "beams": str(folder.BEAMS),
+        "table": table,
+        "clean_count": f"{len(by_slips[0]):,}",
+        "clean": share(by_slips[0]),
+        "slipped_count": f"{len(by_slips[1]):,}",
+        "slipped": share(by_slips[1]),
     }
 
 
@@ -63,7 +76,12 @@ def main() -> None:
             if output != sample.iso:
                 print(f"beams {beams}  {sample.text!r}: {output}, expected {sample.iso}  ({sample.form})")
     fields = card_fields(samples, hits[1], hits[folder.BEAMS])
-    print(f"greedy {fields['greedy']}, {fields['beams']} beams {fields['beam']}, without slips {fields['clean']}, with {fields['slipped']}")
+    second = folder.exact_match(model, tokenizer, dates.evaluation_samples(args.count, SECOND_SEED))
+    fields["second"] = f"{100 * second:.2f} %"
+    print(
+        f"greedy {fields['greedy']}, {fields['beams']} beams {fields['beam']}, without slips {fields['clean']}, "
+        f"with {fields['slipped']}, second draw {fields['second']}"
+    )
     if not args.dry:
         write_tsv(args.model / "eval.tsv", samples)
         card = CARD.read_text(encoding="utf-8")

@@ -28,8 +28,13 @@ def generation_config(config: MarianConfig) -> dict:
     }
 
 
-def export(out: Path, tokenizer: MarianTokenizer, config: MarianConfig, weights: dict[str, torch.Tensor],
-           probe: list[dates.Sample]) -> float:
+def export(
+    out: Path,
+    tokenizer: MarianTokenizer,
+    config: MarianConfig,
+    weights: dict[str, torch.Tensor],
+    probe: list[dates.Sample],
+) -> float:
     """Writes the folder, loads it back as a user would, and returns the exact match on `probe`."""
     out.mkdir(parents=True, exist_ok=True)
     for name in TOKENIZER_FILES:
@@ -37,7 +42,9 @@ def export(out: Path, tokenizer: MarianTokenizer, config: MarianConfig, weights:
             shutil.copyfile(Path(tokenizer.name_or_path, name), out / name)
     plain = MarianMTModel(config)
     plain.load_state_dict(weights)
-    left_out = set(plain._keys_to_ignore_on_save) | set(plain._tied_weights_keys)  # sinusoids and second names of the embedding
+    left_out = set(plain._keys_to_ignore_on_save) | set(
+        plain._tied_weights_keys
+    )  # sinusoids and second names of the embedding
     kept = {name: value.contiguous() for name, value in plain.state_dict().items() if name not in left_out}
     replacement = out / "model.safetensors.new"
     save_file(kept, replacement, metadata={"format": "pt"})
@@ -49,12 +56,35 @@ def export(out: Path, tokenizer: MarianTokenizer, config: MarianConfig, weights:
 
 
 def _config_fields(config: MarianConfig) -> dict:
-    """What differs from the class defaults, with the sizes and tokens always named. Search settings: generation_config.json."""
-    fields = config.to_diff_dict() | {"architectures": ["MarianMTModel"], "dtype": "float32", "tie_word_embeddings": True}
-    for key in ("encoder_ffn_dim", "decoder_ffn_dim", "encoder_attention_heads", "decoder_attention_heads", "encoder_layers",
-                "decoder_layers", "num_hidden_layers", "activation_function", "scale_embedding", "share_encoder_decoder_embeddings",
-                "is_encoder_decoder", "pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_eos_token_id",
-                "vocab_size", "decoder_vocab_size", "max_position_embeddings", "d_model", "dropout"):
+    """What differs from the class defaults, and the sizes and tokens always. Search: generation_config.json."""
+    fields = config.to_diff_dict() | {
+        "architectures": ["MarianMTModel"],
+        "dtype": "float32",
+        "tie_word_embeddings": True,
+    }
+    for key in (
+        "encoder_ffn_dim",
+        "decoder_ffn_dim",
+        "encoder_attention_heads",
+        "decoder_attention_heads",
+        "encoder_layers",
+        "decoder_layers",
+        "num_hidden_layers",
+        "activation_function",
+        "scale_embedding",
+        "share_encoder_decoder_embeddings",
+        "is_encoder_decoder",
+        "pad_token_id",
+        "eos_token_id",
+        "bos_token_id",
+        "decoder_start_token_id",
+        "forced_eos_token_id",
+        "vocab_size",
+        "decoder_vocab_size",
+        "max_position_embeddings",
+        "d_model",
+        "dropout",
+    ):
         fields[key] = getattr(config, key)
     fields.pop("transformers_version", None)
     return dict(sorted(fields.items()))
@@ -65,7 +95,9 @@ def load(path: Path) -> tuple[MarianMTModel, MarianTokenizer]:
 
 
 @torch.no_grad()
-def translate(model: MarianMTModel, tokenizer: MarianTokenizer, texts: list[str], beams: int = 1, batch: int = 100) -> list[str]:
+def translate(
+    model: MarianMTModel, tokenizer: MarianTokenizer, texts: list[str], beams: int = 1, batch: int = 100
+) -> list[str]:
     """In the order given; sorted by length inside, so that little is padded."""
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     results = [""] * len(texts)

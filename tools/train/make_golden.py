@@ -1,4 +1,5 @@
-"""Writes what Hugging Face `generate` gives for the first lines of a model's eval.tsv: token ids, greedy and with beams.
+"""Writes what Hugging Face `generate` gives for the first lines of a model's eval.tsv: token ids, greedy and with
+beams.
 
     python make_golden.py ../../samples/models/date-normalizer ../../tests/goldens/date_normalizer.json
 
@@ -19,7 +20,9 @@ import folder
 def golden_case(model, tokenizer, text: str, expected: str) -> dict:
     encoded = tokenizer(text, return_tensors="pt")
     greedy = model.generate(**encoded, num_beams=1, do_sample=False)
-    beam = model.generate(**encoded, num_beams=folder.BEAMS, do_sample=False, return_dict_in_generate=True, output_scores=True)
+    beam = model.generate(
+        **encoded, num_beams=folder.BEAMS, do_sample=False, return_dict_in_generate=True, output_scores=True
+    )
     return {
         "input": text,
         "expected": expected,
@@ -48,7 +51,9 @@ def main() -> None:
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     head = {key: value for key, value in golden.items() if key != "cases"}
-    rows = ",\n".join("  " + json.dumps(case, ensure_ascii=False) for case in golden["cases"])  # one case a line: short diffs
+    rows = ",\n".join(
+        "  " + json.dumps(case, ensure_ascii=False) for case in golden["cases"]
+    )  # one case a line: short diffs
     args.out.write_text(json.dumps(head, indent=1)[:-2] + ',\n "cases": [\n' + rows + "\n ]\n}\n", encoding="utf-8")
 
 

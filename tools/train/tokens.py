@@ -1,7 +1,8 @@
 """SentencePiece models and the shared vocabulary of the date normaliser, laid out as MarianTokenizer expects.
 
-Source: unigram over generated dates, `nmt_nfkc_cf` (so case, widths and odd spaces are gone before the model sees them), every
-digit its own piece. Target: one piece per character of `2021-03-04`. Vocabulary: `</s>` 0, `<unk>` 1, the pieces, `<pad>` last.
+Source: unigram over generated dates, `nmt_nfkc_cf` (so case, widths and odd spaces are gone before the model sees
+them), every digit its own piece. Target: one piece per character of `2021-03-04`. Vocabulary: `</s>` 0, `<unk>` 1, the
+pieces, `<pad>` last.
 """
 
 import io
@@ -33,8 +34,13 @@ def _train(sentences, **options) -> bytes:
     """Reads and writes memory only, so that no path and no time ends up inside the model."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_writer=model, character_coverage=1.0, num_threads=1,
-        shuffle_input_sentence=False, minloglevel=2, **options,
+        sentence_iterator=iter(sentences),
+        model_writer=model,
+        character_coverage=1.0,
+        num_threads=1,
+        shuffle_input_sentence=False,
+        minloglevel=2,
+        **options,
     )
     return model.getvalue()
 
@@ -43,14 +49,26 @@ def _train_source(vocab_size: int, samples: int, seed: int) -> bytes:
     rng = random.Random(seed)
     days = dates.training_days()
     texts = (dates.draw(rng, rng.choice(dates.FORMS), rng.choice(days), slip_rate=0.1).text for _ in range(samples))
-    return _train(texts, model_type="unigram", vocab_size=vocab_size, normalization_rule_name="nmt_nfkc_cf", split_digits=True,
-                  required_chars=_REQUIRED)
+    return _train(
+        texts,
+        model_type="unigram",
+        vocab_size=vocab_size,
+        normalization_rule_name="nmt_nfkc_cf",
+        split_digits=True,
+        required_chars=_REQUIRED,
+    )
 
 
 def _train_target() -> bytes:
     texts = [day.isoformat() for day in dates.training_days()[::10]]
-    return _train(texts, model_type="char", vocab_size=14, hard_vocab_limit=False, normalization_rule_name="identity",
-                  add_dummy_prefix=False)
+    return _train(
+        texts,
+        model_type="char",
+        vocab_size=14,
+        hard_vocab_limit=False,
+        normalization_rule_name="identity",
+        add_dummy_prefix=False,
+    )
 
 
 def build(folder: Path, vocab_size: int = 320, samples: int = 40_000, seed: int = 7) -> None:
@@ -60,7 +78,11 @@ def build(folder: Path, vocab_size: int = 320, samples: int = 40_000, seed: int 
     for side, proto in (("source", _train_source(vocab_size, samples, seed)), ("target", _train_target())):
         (folder / f"{side}.spm").write_bytes(proto)
         model = sentencepiece.SentencePieceProcessor(model_proto=proto)
-        pieces += [model.id_to_piece(i) for i in range(model.get_piece_size()) if not (model.is_control(i) or model.is_unknown(i))]
+        pieces += [
+            model.id_to_piece(i)
+            for i in range(model.get_piece_size())
+            if not (model.is_control(i) or model.is_unknown(i))
+        ]
     vocabulary = [EOS, UNK, *dict.fromkeys(pieces), PAD]
     write_json(folder / "vocab.json", {piece: i for i, piece in enumerate(vocabulary)})
     write_json(folder / "tokenizer_config.json", TOKENIZER_CONFIG)

@@ -2,10 +2,10 @@
 
     python train.py --out ../../samples/models/date-normalizer
 
-Samples are made on the fly from `--seed`, so a run needs no data set and never sees a sample twice. The learning rate warms up,
-stays, and falls linearly to zero over the last `--decay` share of the steps; the exported weights are an exponential average.
-Every `--eval-every` steps held-out days are scored (greedy, exact match), the state is saved in `--work`, and the folder is
-written again; `--resume` goes on from the saved state.
+Samples are made on the fly from `--seed`, so a run needs no data set and never sees a sample twice. The learning rate
+warms up, stays, and falls linearly to zero over the last `--decay` share of the steps; the exported weights are an
+exponential average. Every `--eval-every` steps held-out days are scored (greedy, exact match), the state is saved in
+`--work`, and the folder is written again; `--resume` goes on from the saved state.
 """
 
 import argparse
@@ -26,20 +26,38 @@ MEGABATCH = 16  # batches that are drawn, sorted by length and cut together
 
 
 def make_config(tokenizer: MarianTokenizer, args: argparse.Namespace) -> MarianConfig:
-    """The opus-mt layout, small: post-norm, SiLU, static sinusoids, scaled and shared embeddings, <pad> starts the decoder."""
+    """opus-mt's layout, small; post-norm, SiLU, static sinusoids, scaled shared embeddings; <pad> starts decoding."""
     return MarianConfig(
-        vocab_size=len(tokenizer), decoder_vocab_size=len(tokenizer), d_model=args.width, scale_embedding=True,
-        encoder_layers=args.layers, decoder_layers=args.layers, encoder_attention_heads=args.heads, decoder_attention_heads=args.heads,
-        encoder_ffn_dim=args.ffn, decoder_ffn_dim=args.ffn, activation_function="swish", max_position_embeddings=128,
-        dropout=args.dropout, attention_dropout=0.0, activation_dropout=0.0, share_encoder_decoder_embeddings=True,
-        normalize_before=False, normalize_embedding=False, add_final_layer_norm=False, static_position_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=tokenizer.pad_token_id, forced_eos_token_id=tokenizer.eos_token_id,
+        vocab_size=len(tokenizer),
+        decoder_vocab_size=len(tokenizer),
+        d_model=args.width,
+        scale_embedding=True,
+        encoder_layers=args.layers,
+        decoder_layers=args.layers,
+        encoder_attention_heads=args.heads,
+        decoder_attention_heads=args.heads,
+        encoder_ffn_dim=args.ffn,
+        decoder_ffn_dim=args.ffn,
+        activation_function="swish",
+        max_position_embeddings=128,
+        dropout=args.dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        share_encoder_decoder_embeddings=True,
+        normalize_before=False,
+        normalize_embedding=False,
+        add_final_layer_norm=False,
+        static_position_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=tokenizer.eos_token_id,
+        decoder_start_token_id=tokenizer.pad_token_id,
+        forced_eos_token_id=tokenizer.eos_token_id,
     )
 
 
 def make_model(config: MarianConfig) -> MarianMTModel:
-    """Glorot weights, embeddings of unit size after scaling, and a `final_logits_bias` that learns (a buffer in the library)."""
+    """Glorot weights, embeddings of unit size after scaling, a `final_logits_bias` that learns (not a buffer)."""
     model = MarianMTModel(config)
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not model.lm_head:
@@ -62,7 +80,9 @@ class Sampler:
         self.target = self._table(tokenizer.spm_target, vocabulary)
 
     def _table(self, model, vocabulary: dict[str, int]) -> list[int]:
-        return [vocabulary.get(model.id_to_piece(i), self.tokenizer.unk_token_id) for i in range(model.get_piece_size())]
+        return [
+            vocabulary.get(model.id_to_piece(i), self.tokenizer.unk_token_id) for i in range(model.get_piece_size())
+        ]
 
     def _encode(self, rng: random.Random) -> tuple[list[int], list[int]]:
         sample = dates.draw(rng, rng.choice(dates.FORMS), rng.choice(self.days))
@@ -109,7 +129,9 @@ def train(args: argparse.Namespace) -> None:
         tokens.build(args.work / "tokenizer")
     tokenizer = MarianTokenizer.from_pretrained(args.work / "tokenizer")
     model = make_model(make_config(tokenizer, args))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=args.weight_decay)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=args.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=args.weight_decay
+    )
     average = {name: value.detach().clone() for name, value in model.state_dict().items()}
     step = 0
     if resume:
@@ -117,7 +139,11 @@ def train(args: argparse.Namespace) -> None:
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         average, step = state["average"], state["step"]
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} pieces, from step {step} to {args.steps}", flush=True)
+    print(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(tokenizer)} pieces, "
+        f"from step {step} to {args.steps}",
+        flush=True,
+    )
 
     sampler = Sampler(tokenizer, args.batch, args.seed)
     probe = dates.evaluation_samples(args.eval_count, seed=5)  # other draws than eval.tsv
@@ -136,12 +162,24 @@ def train(args: argparse.Namespace) -> None:
             if step % 50 == 0:
                 seconds = time.time() - began
                 left = (args.steps - step) * seconds / seen
-                print(f"step {step:6}  loss {total_loss / 50:.4f}  {seen / seconds:5.2f} steps/s  {left / 60:5.1f} min left", flush=True)
+                print(
+                    f"step {step:6}  loss {total_loss / 50:.4f}  {seen / seconds:5.2f} steps/s  "
+                    f"{left / 60:5.1f} min left",
+                    flush=True,
+                )
                 total_loss = 0.0
             if step % args.eval_every == 0 or step == args.steps:
                 exact = folder.export(args.out, tokenizer, model.config, average, probe)
                 print(f"step {step:6}  held-out exact match {exact:.4f}", flush=True)
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "average": average, "step": step}, state_file)
+                torch.save(
+                    {
+                        "model": model.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "average": average,
+                        "step": step,
+                    },
+                    state_file,
+                )
                 model.train()
             if step >= args.steps:
                 break
@@ -150,15 +188,19 @@ def train(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the Hugging Face folder to write")
-    parser.add_argument("--work", type=Path, default=Path("train-state"), help="where the resumable state lives (default: %(default)s)")
+    parser.add_argument(
+        "--work", type=Path, default=Path("train-state"), help="where the resumable state lives (default: %(default)s)"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from --work")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3, help="peak learning rate (default: %(default)s)")
     parser.add_argument("--warmup", type=int, default=500, help="steps (default: %(default)s)")
-    parser.add_argument("--decay", type=float, default=0.4, help="share of the steps that the rate falls over (default: %(default)s)")
+    parser.add_argument(
+        "--decay", type=float, default=0.4, help="share of the steps that the rate falls over (default: %(default)s)"
+    )
     parser.add_argument("--weight-decay", type=float, default=0.01)
     parser.add_argument("--width", type=int, default=128, help="d_model")
     parser.add_argument("--layers", type=int, default=2, help="of the encoder, and of the decoder")
