@@ -101,7 +101,7 @@ TEST_CASE("generation gives the tokens of Hugging Face's generate", "[decoding][
     const auto folder = goldens_dir() / "marian" / name;
     const models::Marian model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
-    const std::vector<json> entries = entries_for(backend, name, 7);
+    const std::vector<json> entries = entries_for(backend, name, 12);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         const Entry entry = read_entry(entries[i], folder_config, model.config().max_position_embeddings);
         CAPTURE(i, entries[i]["options"].dump());
@@ -124,7 +124,7 @@ TEST_CASE("generation in float16 gives the same tokens where they are robust", "
     const auto folder = goldens_dir() / "marian" / name;
     const models::Marian model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
-    for (const json& entry_json : entries_for(backend, name, 13)) {
+    for (const json& entry_json : entries_for(backend, name, 24)) {
         const Entry entry = read_entry(entry_json, folder_config, model.config().max_position_embeddings);
         if (entry.robust_to < 0.01) continue;
         CAPTURE(entry_json["options"].dump());
