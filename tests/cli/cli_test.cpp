@@ -94,7 +94,7 @@ TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
     refuses("attention text -o map.gif --device cpu", ".png");
     refuses("attention text -o /nonexistent/map.png --device cpu", "/nonexistent/map.png");
     refuses("attention text -o /nonexistent/map.png --layer 99 --device cpu", "layer");
-    refuses("translate --device cpu --quiet", "line 2", "1/2/2003\n\xff\xfe\n");
+    refuses("translate --device cpu --quiet", "text 2", "1/2/2003\n\xff\xfe\n");
 }
 
 TEST_CASE("translate: arguments, lines, JSON", "[cli][translate]") {

@@ -46,7 +46,7 @@ void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_attention(CLI::App& app, Action& action);
 
-/// Writes `text` to standard output; false where that fails (a closed pipe, a full disk).
+/// Writes `text` to standard output. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);
 
 bool stderr_is_terminal();

@@ -2,6 +2,7 @@
 /// vkformer info: the devices, what they can do, and which shaders a model would use on them.
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <set>
 
 #include <vulkan/vulkan.h>
@@ -136,34 +137,49 @@ std::string as_text(const json& device) {
     for (const auto& [name, value] : device["limits"].items())
         out += (out.ends_with("limits") ? " " : ", ") + name + " " + value.dump();
     out += "\n";
-    for (const auto& [dtype, ops] : device["variants"].items()) {
+    const json variants = device.value("variants", json::object());
+    for (const auto& [dtype, ops] : variants.items()) {
         out += "   shaders for " + dtype + "\n";
         for (const auto& [op, shaders] : ops.items())
             out += "     " + op + std::string(op.size() < 21 ? 21 - op.size() : 1, ' ') +
                    joined(shaders.get<std::vector<std::string>>(), ", ") + "\n";
     }
+    const json errors = device.value("variant_errors", json::object());
+    for (const auto& [dtype, error] : errors.items()) out += "   cannot run in " + dtype + ": " + text(error) + "\n";
     return out;
 }
 
+/// Without a model the devices are still worth a look, unless one was asked for.
+Result<std::optional<models::Marian>> open_model(const ModelOption& option, json& report) {
+    const auto folder = option.find();
+    if (!folder && option.folder.empty()) return std::optional<models::Marian>();
+    if (!folder) return folder.error();
+    VKFORMER_TRY(auto model, models::Marian::load(*folder));
+    report["model"] = folder->string();
+    return std::optional(std::move(model));
+}
+
+Result<void> add_variants(json& device, const Capabilities& capabilities, const models::Marian& model) {
+    for (const DType dtype : {DType::f32, DType::f16}) {
+        VKFORMER_TRY(const auto graphs, graphs_of(model, dtype));
+        const auto variants = variants_on(capabilities, graphs);
+        const std::string name(to_string(dtype));
+        if (variants)
+            device["variants"][name] = as_json(*variants);
+        else
+            device["variant_errors"][name] = variants.error().message;
+    }
+    return {};
+}
+
 Result<int> run(const InfoCommand& command) {
-    VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::Marian::load(folder));
-    json report = {{"version", VKFORMER_VERSION}, {"model", folder.string()}, {"devices", json::array()}};
+    json report = {{"version", VKFORMER_VERSION}, {"devices", json::array()}};
+    VKFORMER_TRY(const auto model, open_model(command.model, report));
     const auto devices = vulkan::list_devices();
     if (!devices) report["vulkan_error"] = devices.error().message;
     for (const auto& info : devices ? *devices : std::vector<vulkan::DeviceInfo>()) {
         json device = describe(info);
-        for (const DType dtype : {DType::f32, DType::f16}) {
-            if (!info.unusable.empty()) break;
-            VKFORMER_TRY(const auto graphs, graphs_of(model, dtype));
-            auto variants = variants_on(info.capabilities, graphs);
-            const std::string name(to_string(dtype));
-            if (variants) {
-                device["variants"][name] = as_json(*variants);
-            } else {
-                device["variant_errors"][name] = variants.error().message;
-            }
-        }
+        if (model && info.unusable.empty()) VKFORMER_CHECK(add_variants(device, info.capabilities, *model));
         report["devices"].push_back(std::move(device));
     }
     if (devices) {
@@ -177,7 +193,8 @@ Result<int> run(const InfoCommand& command) {
     for (const json& device : report["devices"]) out += as_text(device) + "\n";
     out += "cpu  CPU (float)\n   the same graphs in plain C++ and BLAS; --device cpu\n\n";
     if (report.contains("auto")) out += "--device auto takes " + report["auto"].dump() + ".\n";
-    out += "Shaders are those for the model " + folder.string() + ".\n";
+    if (report.contains("model"))
+        out += "Shaders are those for the model " + report["model"].get<std::string>() + ".\n";
     VKFORMER_CHECK(print(out));
     if (!devices) std::fprintf(stderr, "vkformer: no Vulkan: %s\n", devices.error().message.c_str());
     return kOk;

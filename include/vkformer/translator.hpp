@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+/// Text in, text out, with an encoder–decoder model from a Hugging Face folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vkformer/export.h"
+#include "vkformer/result.hpp"
+
+namespace vkformer {
+
+enum class Precision : std::uint8_t {
+    f32,  ///< weights, activations and caches stored as float32
+    f16,  ///< stored as float16; every sum is still formed in float32
+};
+
+struct TranslatorOptions {
+    /// A Vulkan device by index, UUID or part of its name; "auto": a GPU, else a CPU-type Vulkan device; "cpu": the CPU backend.
+    std::string device = "auto";
+    Precision precision = Precision::f32;
+    std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
+    std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
+    std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32
+};
+
+struct Translation {
+    std::string text;                  ///< UTF-8
+    std::vector<std::int32_t> tokens;  ///< as Hugging Face's generate() returns them; empty for a blank text
+    std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
+};
+
+/// A model on a device, ready to translate: MarianMT folders (config.json, model.safetensors, source.spm, target.spm,
+/// vocab.json or tokenizer.json). Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct
+/// translators are independent of each other.
+class VKFORMER_API Translator {
+public:
+    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); NoVulkanLoader,
+    /// NoDevice, MissingFeature (of the device). Never falls back to another device.
+    static Result<Translator> load(const std::filesystem::path& folder, const TranslatorOptions& options = {});
+
+    Translator(Translator&&) noexcept;
+    Translator& operator=(Translator&&) noexcept;
+    ~Translator();
+
+    using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+    /// One translation per text, in order; texts of like length are decoded together, which changes no result. Blank texts
+    /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
+    /// out of memory.
+    Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
+
+    /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
+    const std::string& device() const noexcept;
+
+private:
+    struct Impl;
+    explicit Translator(std::unique_ptr<Impl> impl) noexcept;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vkformer

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/translator.hpp"
+
+#include <algorithm>
+
+#include "api/open_backend.hpp"
+#include "core/try.hpp"
+#include "decoding/session.hpp"
+#include "models/generation_config.hpp"
+#include "models/marian.hpp"
+#include "text/tokenizer.hpp"
+
+namespace vkformer {
+namespace {
+
+constexpr std::size_t kDefaultBatch = 32;
+
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
+
+}  // namespace
+
+struct Translator::Impl {
+    TranslatorOptions options;
+    models::Marian model;
+    models::GenerationConfig generation;
+    std::unique_ptr<text::Tokenizer> tokenizer;
+    api::OpenedBackend device;
+    std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
+};
+
+Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Translator::Translator(Translator&&) noexcept = default;
+Translator& Translator::operator=(Translator&&) noexcept = default;
+Translator::~Translator() = default;
+
+const std::string& Translator::device() const noexcept { return impl_->device.description; }
+
+Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {
+    VKFORMER_TRY(auto model, models::Marian::load(folder));
+    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
+    VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
+    if (options.beams > 0) generation.beams = options.beams;
+    if (options.max_length > 0) generation.max_steps = options.max_length;
+    VKFORMER_TRY(auto device, api::open_backend(options.device));
+    return Translator(std::make_unique<Impl>(Impl{.options = options,
+                                                  .model = std::move(model),
+                                                  .generation = std::move(generation),
+                                                  .tokenizer = std::move(tokenizer),
+                                                  .device = std::move(device),
+                                                  .session = {}}));
+}
+
+Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
+    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<std::size_t> index_of;  // of the text that the tokens came from
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        if (is_blank(texts[i])) continue;
+        auto ids = impl_->tokenizer->encode(texts[i]);
+        if (!ids) {
+            Error error = std::move(ids).error();
+            error.message = "text " + std::to_string(i + 1) + ": " + error.message;
+            return error;
+        }
+        const std::size_t limit = impl_->model.limits().source_len;
+        if (ids->size() > limit)
+            return Error{ErrorCode::InvalidArgument, "text " + std::to_string(i + 1) + " has " +
+                                                         std::to_string(ids->size()) + " tokens, the model takes at most " +
+                                                         std::to_string(limit)};
+        tokens.push_back(*std::move(ids));
+        index_of.push_back(i);
+    }
+    std::vector<Translation> results(texts.size());
+    if (tokens.empty()) return results;
+
+    if (!impl_->session) {
+        const std::size_t batch =
+            impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultBatch);
+        VKFORMER_TRY(auto session,
+                     decoding::Session::create(
+                         *impl_->device.backend, impl_->model,
+                         {.generation = impl_->generation,
+                          .batch = static_cast<std::uint32_t>(batch),
+                          .dtype = impl_->options.precision == Precision::f16 ? DType::f16 : DType::f32}));
+        impl_->session.emplace(std::move(session));
+    }
+    std::vector<decoding::Source> sources;
+    for (const auto& ids : tokens) sources.push_back({.tokens = ids});
+    VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
+    for (std::size_t i = 0; i < hypotheses.size(); ++i)
+        results[index_of[i]] = {.text = impl_->tokenizer->decode(hypotheses[i].tokens),
+                                .tokens = std::move(hypotheses[i].tokens),
+                                .score = hypotheses[i].score};
+    return results;
+}
+
+}  // namespace vkformer
