@@ -2,7 +2,6 @@
 #include "decoding/session.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -236,7 +235,10 @@ Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t cou
         results[b].tokens[steps] = final_tokens[best];
         auto row = static_cast<std::size_t>(final_rows[best]);
         for (std::size_t t = steps - 1; t-- > 0;) {
-            assert(row < rows);
+            if (row / beams != b)
+                return Error{ErrorCode::InvalidArgument,
+                             "the beam search lost a hypothesis: its history leads to row " + std::to_string(row) +
+                                 "; see vkformer validate"};
             results[b].tokens[t + 1] = tokens[t * rows + row];
             row = static_cast<std::size_t>(parents[t * rows + row]);
         }
