@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "graph/builders.hpp"
 #include "interface/beam_step.h"
+#include "graph/builders.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -17,8 +17,8 @@ Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& c
     Dispatch dispatch{
         .shader = "beam_step",
         .bindings = {op.candidate_scores, op.candidate_tokens, op.tokens, op.starts, op.parents, op.running_scores,
-                     op.token_history, op.parent_history, op.final_scores, op.final_steps, op.final_rows, op.final_tokens,
-                     op.state},
+                     op.token_history, op.parent_history, op.final_scores, op.final_steps, op.final_rows,
+                     op.final_tokens, op.state},
         .constants = {kWorkgroup},
     };
     dispatch.push.set(shaders::BeamStepPush{

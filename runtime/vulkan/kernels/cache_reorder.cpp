@@ -13,7 +13,8 @@ static_assert(shaders::kCacheReorderMaxBeams == graph::kMaxBeams);
 
 Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
-    constexpr std::uint64_t kMostWorkgroups = 64;  // per group; the cache's filled part, which is not known here, may be short
+    constexpr std::uint64_t kMostWorkgroups =
+        64;  // per group; the cache's filled part, which is not known here, may be short
     const Shape& cache = context.graph.shape(op.cache);
     const std::uint64_t row_elements = cache[1] * cache[2] * cache[3];
     const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, kMostWorkgroups);

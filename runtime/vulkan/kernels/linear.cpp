@@ -35,8 +35,9 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     const std::uint64_t out_width = context.graph.shape(op.y).back();
     const DType dtype = context.graph.dtype(op.x);
     const Tiling tiling = choose_tiling(x.row_count(), x.back(), context.device);
-    VKFORMER_TRY(const auto groups,
-                 folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
+    VKFORMER_TRY(
+        const auto groups,
+        folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
     Dispatch dispatch{
         .shader = variant_for(tiling.shader, dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
