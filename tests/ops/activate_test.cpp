@@ -61,14 +61,14 @@ TEST_CASE("activate meets infinities, NaN and huge values", "[op][activate]") {
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
     constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
-    c.expect(activate(c.graph,
-                      c.floats("x", DType::f32, {9},
-                               {kNaN, kInfinity, -kInfinity, 1e20f, -1e20f, 3e38f, -3e38f, 0.0f, -0.0f}),
-                      activation));
+    c.expect(activate(
+        c.graph,
+        c.floats("x", DType::f32, {9}, {kNaN, kInfinity, -kInfinity, 1e20f, -1e20f, 3e38f, -3e38f, 0.0f, -0.0f}),
+        activation));
     // no infinities in f16: SwiftShader makes NaN of them when it packs and unpacks halves
     c.expect(activate(c.graph, c.floats("half", DType::f16, {5}, {kNaN, 6e4f, -6e4f, 0.0f, -0.0f}), activation));
     c.check(backend);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

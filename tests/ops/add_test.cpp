@@ -11,7 +11,8 @@ using graph::Value;
 TEST_CASE("add agrees with double precision", "[op][add]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const auto [rows, width] = GENERATE(table<std::uint64_t, std::uint64_t>({{1, 1}, {7, 73}, {1, 512}, {19, 27}, {311, 331}}));
+    const auto [rows, width] =
+        GENERATE(table<std::uint64_t, std::uint64_t>({{1, 1}, {7, 73}, {1, 512}, {19, 27}, {311, 331}}));
     CAPTURE(backend.name(), to_string(dtype), rows, width);
 
     OpCase c;
@@ -22,5 +23,5 @@ TEST_CASE("add agrees with double precision", "[op][add]") {
     c.check(backend);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -53,5 +53,5 @@ TEST_CASE("cache_append leaves out what lies outside the cache", "[op][cache_app
     run_case(backend, dtype, {8, 4, 6, 1, 3}, {-2, 5, 6, -4, kLowest, kHighest, -1, 1 << 30});
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

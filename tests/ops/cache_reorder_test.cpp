@@ -75,5 +75,5 @@ TEST_CASE("cache_reorder leaves rows with wrong parents and takes any length", "
              {5, 5, kHighest, 2, 5, 5, kLowest, 5, 6});
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -64,7 +64,8 @@ TEST_CASE("top_k finds elements that lie 128 apart, rising and falling rows, lev
     c.check(backend);
 }
 
-TEST_CASE("arg_max and top_k order NaN, infinities, zeros of both signs and subnormal numbers", "[op][arg_max][top_k]") {
+TEST_CASE("arg_max and top_k order NaN, infinities, zeros of both signs and subnormal numbers",
+          "[op][arg_max][top_k]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
 
@@ -98,5 +99,5 @@ TEST_CASE("arg_max and top_k order NaN, infinities, zeros of both signs and subn
     // clang-format on
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -28,8 +28,8 @@ TEST_CASE("greedy_step appends, finishes at eos and pads from then on", "[op][gr
 
     constexpr std::uint64_t kSteps = 9;
     OpCase c;
-    const auto states = make_states(c, rows, kSteps, std::vector<std::int32_t>(rows, 0),
-                                    std::vector<std::int32_t>(rows, 0));
+    const auto states =
+        make_states(c, rows, kSteps, std::vector<std::int32_t>(rows, 0), std::vector<std::int32_t>(rows, 0));
     for (std::uint64_t step = 0; step < kSteps; ++step) {
         const Value next = c.ints("next " + std::to_string(step), {rows}, c.random_ints(rows, 0, 12));
         REQUIRE(greedy_step(c.graph, next, states, kEos, kPad));
@@ -49,5 +49,5 @@ TEST_CASE("greedy_step writes no history outside its capacity", "[op][greedy_ste
     CHECK(c.run_ints(backend, states.tokens) == std::vector<std::int32_t>{kEos, kEos, 1, kPad, kPad, kPad});
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

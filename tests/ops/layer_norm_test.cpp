@@ -30,11 +30,8 @@ TEST_CASE("layer_norm agrees with double precision", "[op][layer_norm]") {
 TEST_CASE("layer_norm with and without bias, residual and sum", "[op][layer_norm]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const auto [has_bias, has_residual, has_sum] = GENERATE(table<bool, bool, bool>({{false, false, false},
-                                                                                     {true, false, false},
-                                                                                     {false, true, false},
-                                                                                     {false, true, true},
-                                                                                     {true, true, true}}));
+    const auto [has_bias, has_residual, has_sum] = GENERATE(table<bool, bool, bool>(
+        {{false, false, false}, {true, false, false}, {false, true, false}, {false, true, true}, {true, true, true}}));
     CAPTURE(backend.name(), to_string(dtype), has_bias, has_residual, has_sum);
 
     const Shape shape{2, 5, 131};
@@ -45,8 +42,8 @@ TEST_CASE("layer_norm with and without bias, residual and sum", "[op][layer_norm
     const Value bias = has_bias ? c.floats("bias", dtype, {131}) : Value{};
     const Value sum = has_sum ? c.expect(c.graph.activation("sum", dtype, shape)) : Value{};
     const Value y = c.expect(c.graph.activation("layer_norm", dtype, shape));
-    c.graph.add_node(graph::LayerNorm{
-        .x = x, .residual = residual, .gain = gain, .bias = bias, .sum = sum, .y = y, .eps = 1e-3f});
+    c.graph.add_node(
+        graph::LayerNorm{.x = x, .residual = residual, .gain = gain, .bias = bias, .sum = sum, .y = y, .eps = 1e-3f});
     c.check(backend);
 }
 
@@ -69,9 +66,9 @@ TEST_CASE("layer_norm keeps NaN in its row; a constant row gives the bias", "[op
     for (std::size_t i = 0; i < kWidth; ++i) {
         CHECK(std::isfinite(found[i]));
         CHECK(std::isnan(found[kWidth + i]));
-        CHECK(std::abs(found[2 * kWidth + i] - bias_values[i]) < 1e-4f);   // mean off by an ulp of 0.375, times 1/√eps
+        CHECK(std::abs(found[2 * kWidth + i] - bias_values[i]) < 1e-4f);  // mean off by an ulp of 0.375, times 1/√eps
     }
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -34,8 +34,8 @@ void add_linear(OpCase& c, const LinearCase& s) {
 // linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns.
 TEST_CASE("linear agrees with double precision", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const auto [dtype, result] = GENERATE(
-        table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
+    const auto [dtype, result] =
+        GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
     const auto [rows, in, out] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t>({
         // few rows
         {1, 1, 1},
@@ -62,26 +62,27 @@ TEST_CASE("linear agrees with double precision", "[op][linear]") {
     CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
 
     OpCase c;
-    add_linear(c, {.rows = rows, .in = in, .out = out, .activation = Activation::relu, .dtype = dtype, .result = result});
+    add_linear(c,
+               {.rows = rows, .in = in, .out = out, .activation = Activation::relu, .dtype = dtype, .result = result});
     c.check(backend);
 }
 
 TEST_CASE("linear computes every epilogue", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const Activation activation = GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf,
-                                                   Activation::gelu_tanh, Activation::silu}));
+    const Activation activation = GENERATE(
+        values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu}));
     const auto [bias, residual] =
         GENERATE(table<bool, bool>({{false, false}, {true, false}, {false, true}, {true, true}}));
     CAPTURE(backend.name(), static_cast<int>(activation), bias, residual);
 
-    OpCase c;   // a single row: a pipeline for each case, and this one compiles fastest
+    OpCase c;  // a single row: a pipeline for each case, and this one compiles fastest
     add_linear(c, {.rows = 1, .in = 19, .out = 6, .bias = bias, .residual = residual, .activation = activation});
     c.check(backend);
 }
 
 TEST_CASE("linear has the same epilogue in all its shaders", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const auto in = GENERATE(values<std::uint64_t>({21, 20}));   // linear, linear_direct
+    const auto in = GENERATE(values<std::uint64_t>({21, 20}));  // linear, linear_direct
     const auto [activation, bias, residual] = GENERATE(table<Activation, bool, bool>(
         {{Activation::none, false, false}, {Activation::gelu_erf, true, false}, {Activation::silu, false, true}}));
     CAPTURE(backend.name(), in, static_cast<int>(activation), bias, residual);
@@ -113,12 +114,12 @@ TEST_CASE("linear keeps NaN in its row, through ReLU as well", "[op][linear]") {
     const Value x = c.floats("x", DType::f32, {rows, in}, poisoned);
     const Value weight = c.floats("weight", DType::f32, {kOut, in});
     const Value y = c.expect(c.graph.activation("linear", DType::f32, {rows, kOut}));
-    c.graph.add_node(graph::Linear{
-        .x = x, .weight = weight, .bias = {}, .residual = {}, .y = y, .activation = Activation::relu});
+    c.graph.add_node(
+        graph::Linear{.x = x, .weight = weight, .bias = {}, .residual = {}, .y = y, .activation = Activation::relu});
     c.check(backend);
     const std::vector<float> found = c.run(backend, y);
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / kOut == 1));
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -33,10 +33,10 @@ TEST_CASE("log_softmax meets infinities and NaN", "[op][log_softmax]") {
     constexpr std::uint64_t kVocab = 300;
     OpCase c;
     std::vector<float> rows = c.random_floats(4 * kVocab);
-    for (const std::size_t i : {0u, 1u, 128u, 299u}) rows[i] = -kInfinity;   // forbidden tokens
+    for (const std::size_t i : {0u, 1u, 128u, 299u}) rows[i] = -kInfinity;  // forbidden tokens
     rows[kVocab + 200] = std::numeric_limits<float>::quiet_NaN();
-    std::fill_n(rows.begin() + 2 * kVocab, kVocab, -kInfinity);               // no distribution
-    std::fill_n(rows.begin() + 3 * kVocab, kVocab, -kInfinity);               // a forced token
+    std::fill_n(rows.begin() + 2 * kVocab, kVocab, -kInfinity);  // no distribution
+    std::fill_n(rows.begin() + 3 * kVocab, kVocab, -kInfinity);  // a forced token
     rows[3 * kVocab + 131] = 0;
     const Value y = c.expect(log_softmax(c.graph, c.floats("x", DType::f32, {4, kVocab}, rows)));
     c.check(backend);
@@ -45,5 +45,5 @@ TEST_CASE("log_softmax meets infinities and NaN", "[op][log_softmax]") {
     CHECK(found[3 * kVocab + 131] == 0);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -48,5 +48,5 @@ TEST_CASE("mask_logits takes a long list, and keeps NaN", "[op][mask_logits]") {
     c.check(backend);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests
