@@ -243,6 +243,17 @@ TEST_CASE("info: devices as text and JSON", "[cli][info]") {
     }
 }
 
+TEST_CASE("bench model: every program of a generation", "[cli][bench]") {
+    const Outcome outcome = run("bench model --device cpu --quiet --runs 2 --json");
+    REQUIRE(outcome.exit_code == 0);
+    const auto report = nlohmann::json::parse(outcome.out);
+    REQUIRE(report["programs"].size() == 2);
+    for (const auto& program : report["programs"]) {
+        CHECK(program["wall_us"]["median"].get<double>() > 0);
+        CHECK(program["nodes"].get<int>() > 10);
+    }
+}
+
 TEST_CASE("without a Vulkan loader the program says so and the CPU still works", "[cli][errors]") {
     // an ICD list without any driver: the loader is there, devices are not
     const std::string no_driver = "VK_ICD_FILENAMES=/nonexistent.json VK_DRIVER_FILES=/nonexistent.json ";

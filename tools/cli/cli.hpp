@@ -45,6 +45,7 @@ void add_translate(CLI::App& app, Action& action);
 void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_attention(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);
