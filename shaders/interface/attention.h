@@ -12,6 +12,10 @@ const uint kAttentionTile = 32;        // keys, depth and columns of a tile; its
 const uint kAttentionQuerySteps = 1;   // queries per invocation: 1, 2 or 4
 const uint kAttentionValueTiles = 2;   // tiles that cover value_dim
 const uint kAttentionMask = 3;         // bits of attention_mask.h
+// attention_direct.comp has these in place of QuerySteps and ValueTiles:
+const uint kAttentionDirectHeadDim = 1, kAttentionDirectValueDim = 2;
+const uint kAttentionDirectMaxDim = 128;   // of both: what they fill is registers
+const uint kAttentionDirectWorkgroup = 8;  // the lanes of lavapipe, two times those of SwiftShader
 struct AttentionPush {
     uint batch;
     uint query_len;
