@@ -1,18 +1,14 @@
-// Uses a function that is compiled into the library and the types of the public headers; returns 0 if they are what they claim.
+// Uses the library as a program would: loading a model links all of it, and a folder that is not there is an error to read.
 #include <vkformer/result.hpp>
+#include <vkformer/translator.hpp>
 #include <vkformer/vulkan.hpp>
 
 #include <iostream>
 
-vkformer::Result<int> half(int number) {
-    if (number % 2 != 0) return vkformer::Error{.message = "odd"};
-    return number / 2;
-}
-
 int main() {
     const vkformer::AdoptedDevice device;
-    std::cout << vkformer::to_string(vkformer::ErrorCode::ShapeMismatch) << "\n";
-    const bool works = half(4).value() == 2 && !half(3) && device.device == VK_NULL_HANDLE &&
-                       vkformer::to_string(vkformer::ErrorCode::ShapeMismatch) == "shape_mismatch";
-    return works ? 0 : 1;
+    const auto translator = vkformer::Translator::load("no-such-folder", {.device = "cpu"});
+    if (translator || device.device != VK_NULL_HANDLE) return 1;
+    std::cout << vkformer::to_string(translator.error().code) << ": " << translator.error().message << "\n";
+    return translator.error().code == vkformer::ErrorCode::FileNotFound ? 0 : 1;
 }
