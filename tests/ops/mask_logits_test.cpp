@@ -23,6 +23,7 @@ TEST_CASE("mask_logits forbids and forces", "[op][mask_logits]") {
         {.banned = {last}, .forced_first = last},
         {.banned = {0}, .forced_last = last / 2, .last_start = 7},
         {.banned = {}, .forced_first = 0, .forced_last = last, .last_start = 0},
+        {.banned = {}, .forced_first = 0, .forced_last = -1, .last_start = 0},
     }));
     CAPTURE(backend.name(), vocab, options.banned, options.forced_first, options.forced_last, options.last_start);
 
