@@ -99,7 +99,7 @@ TEST_CASE("the shipped model gives what Hugging Face gives", "[decoding][date][g
     std::ifstream file(goldens_dir() / "date_normalizer.json");
     REQUIRE(file);
     const auto golden = nlohmann::json::parse(file);
-    REQUIRE(golden["cases"].size() >= 10);
+    REQUIRE(golden["cases"].size() >= 16);
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const Normalizer normalizer;
@@ -109,8 +109,10 @@ TEST_CASE("the shipped model gives what Hugging Face gives", "[decoding][date][g
         generation.beams = greedy ? 1 : golden["num_beams"].get<std::uint32_t>();
         auto session =
             must(decoding::Session::create(backend, normalizer.model, {.generation = generation, .batch = 16}));
+        const std::size_t count = backend.name().starts_with("CPU (") ? golden["cases"].size() : 16;
         std::vector<std::vector<std::int32_t>> ids;
-        for (const auto& entry : golden["cases"]) {
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto& entry = golden["cases"][i];
             ids.push_back(must(normalizer.tokenizer->encode(entry["input"].get<std::string>())));
             CHECK(ids.back() == entry["input_ids"].get<std::vector<std::int32_t>>());
         }
