@@ -33,6 +33,7 @@ struct Capabilities {
     std::uint32_t max_shared_memory_bytes = 0;
     std::array<std::uint32_t, 3> max_workgroup_count{};
     std::uint64_t max_storage_buffer_range = 0;  ///< bytes of one binding
+    std::uint32_t max_storage_buffers = 0;  ///< bindings of one shader (maxPerStageDescriptorStorageBuffers)
     std::uint64_t max_allocation_bytes = 0;
     std::uint64_t storage_buffer_alignment = 0;  ///< bytes
     std::uint32_t timestamp_valid_bits = 0;      ///< 0: no timestamps on the chosen queue

@@ -191,6 +191,7 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     c.max_shared_memory_bytes = limits.maxComputeSharedMemorySize;
     std::copy_n(limits.maxComputeWorkGroupCount, 3, c.max_workgroup_count.begin());
     c.max_storage_buffer_range = limits.maxStorageBufferRange;
+    c.max_storage_buffers = std::min(limits.maxPerStageDescriptorStorageBuffers, limits.maxDescriptorSetStorageBuffers);
     c.storage_buffer_alignment = limits.minStorageBufferOffsetAlignment;
     c.timestamp_period_ns = limits.timestampPeriod;
     if (properties.apiVersion < kApiVersion) {

@@ -126,6 +126,11 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::size_t binding_count
 Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
     const std::lock_guard lock(mutex_);
     const Device& d = *device_;
+    if (dispatch.bindings.size() > d.capabilities().max_storage_buffers)
+        return Error{ErrorCode::MissingFeature,
+                     "the shader " + dispatch.shader + " binds " + std::to_string(dispatch.bindings.size()) +
+                         " storage buffers; device \"" + d.capabilities().name + "\" allows " +
+                         std::to_string(d.capabilities().max_storage_buffers)};
     VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
     Pipeline result{VK_NULL_HANDLE, layout->pipeline.get(), layout->set.get()};
     const std::pair key(dispatch.shader, dispatch.constants);
