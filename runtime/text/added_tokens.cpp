@@ -22,4 +22,4 @@ std::optional<TextFinder::Match> TextFinder::next(std::string_view text, std::si
     return std::nullopt;
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

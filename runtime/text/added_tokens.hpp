@@ -15,11 +15,11 @@ namespace vkformer::text {
 struct AddedToken {
     std::int32_t id = 0;
     std::string content;
-    bool single_word = false;   ///< only where no word character touches it
-    bool lstrip = false;        ///< takes the white space before it along
-    bool rstrip = false;        ///< and after it
-    bool normalized = false;    ///< is looked for in the normalised text
-    bool special = false;       ///< left out by decode(skip_special)
+    bool single_word = false;  ///< only where no word character touches it
+    bool lstrip = false;       ///< takes the white space before it along
+    bool rstrip = false;       ///< and after it
+    bool normalized = false;   ///< is looked for in the normalised text
+    bool special = false;      ///< left out by decode(skip_special)
 };
 
 /// Finds the leftmost, and there the longest, of some texts.
@@ -31,14 +31,14 @@ public:
     struct Match {
         std::size_t begin;
         std::size_t end;
-        std::size_t index;   ///< of the text
+        std::size_t index;  ///< of the text
     };
     std::optional<Match> next(std::string_view text, std::size_t from) const;
     bool empty() const noexcept { return texts_.empty(); }
 
 private:
     std::vector<std::string> texts_;
-    std::array<std::vector<std::size_t>, 256> by_first_byte_;   // longest first
+    std::array<std::vector<std::size_t>, 256> by_first_byte_;  // longest first
 };
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

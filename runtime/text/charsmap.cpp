@@ -18,7 +18,7 @@ struct Unit {
     std::uint32_t offset() const noexcept { return (bits >> 10) << ((bits & 0x200u) >> 6); }
 };
 
-}   // namespace
+}  // namespace
 
 Result<Charsmap> Charsmap::parse(std::string_view blob, std::string_view file_name) {
     const auto corrupt = [&](const char* what) {
@@ -80,4 +80,4 @@ std::optional<Charsmap::Match> Charsmap::find(std::string_view text, bool longes
     return match;
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

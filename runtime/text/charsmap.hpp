@@ -35,4 +35,4 @@ private:
     std::string replacements_;
 };
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

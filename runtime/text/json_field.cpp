@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "text/json_field.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -16,7 +17,7 @@ std::string member_path(const std::string& path, std::string_view name) {
     return path + (path.ends_with(".json") ? ": " : ".") + std::string(name);
 }
 
-}   // namespace
+}  // namespace
 
 bool Field::has(std::string_view name) const { return find(name).has_value(); }
 
@@ -93,10 +94,18 @@ Result<std::int32_t> Field::id(std::string_view name, std::int32_t fallback) con
     return fallback;
 }
 
+Result<void> Field::check_members(std::initializer_list<std::string_view> names) const {
+    if (!value_->is_object()) return corrupt("expected an object");
+    for (const auto& [name, member] : value_->items())
+        if (!member.is_null() && std::ranges::find(names, std::string_view(name)) == names.end())
+            return unsupported("the option " + formats::quote(name) + " is not supported");
+    return {};
+}
+
 Error Field::corrupt(std::string_view what) const { return {ErrorCode::CorruptFile, path_ + ": " + std::string(what)}; }
 
 Error Field::unsupported(std::string_view what) const {
     return {ErrorCode::UnsupportedConfig, path_ + ": " + std::string(what)};
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

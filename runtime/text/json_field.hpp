@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,9 @@ public:
     Result<std::int32_t> id(std::string_view name) const;
     Result<std::int32_t> id(std::string_view name, std::int32_t fallback) const;
 
+    /// Refuses members that are not in `names` and not null (UnsupportedConfig): an option that we do not know may matter.
+    Result<void> check_members(std::initializer_list<std::string_view> names) const;
+
     Error corrupt(std::string_view what) const;
     /// UnsupportedConfig.
     Error unsupported(std::string_view what) const;
@@ -52,4 +56,4 @@ private:
     std::string path_;
 };
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -33,8 +33,8 @@ struct Parts {
     Vocabulary source_ids;
     Pieces target_pieces;
     std::vector<AddedToken> added;
-    std::vector<std::string> special;         // contents
-    std::unordered_set<std::string> breaks;   // added tokens that decode sets apart with spaces
+    std::vector<std::string> special;        // contents
+    std::unordered_set<std::string> breaks;  // added tokens that decode sets apart with spaces
     std::string unk, eos;
     bool split_special = false;
     bool clean_up = false;
@@ -119,7 +119,7 @@ private:
     std::vector<Segment> segments(std::string_view text) const {
         if (parts_.split_special) return {{std::string(text), false}};
         std::vector<Segment> result;
-        std::vector<const AddedToken*> tokens;   // beside `result`
+        std::vector<const AddedToken*> tokens;  // beside `result`
         std::size_t at = 0;
         const auto add = [&](std::string_view part, const AddedToken* token) {
             if (part.empty()) return;
@@ -164,7 +164,7 @@ private:
             }
         }
         std::vector<std::string> pieces;
-        parts_.source->Encode(text, &pieces).IgnoreError();   // fails only where no model is loaded
+        parts_.source->Encode(text, &pieces).IgnoreError();  // fails only where no model is loaded
         for (const std::string& piece : pieces) ids.push_back(id_of(piece));
     }
 
@@ -190,7 +190,7 @@ private:
         std::vector<std::string> run;
         const auto flush = [&] {
             std::string part;
-            parts_.target->Decode(run, &part).IgnoreError();   // fails only where no model is loaded
+            parts_.target->Decode(run, &part).IgnoreError();  // fails only where no model is loaded
             text += part;
             run.clear();
         };
@@ -263,7 +263,7 @@ void add_special_tokens(const TokenizerConfig& config, Parts& parts) {
     }
 }
 
-}   // namespace
+}  // namespace
 
 Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::path& folder) {
     VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
@@ -289,4 +289,4 @@ Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::
     return std::unique_ptr<Tokenizer>(std::make_unique<MarianTokenizer>(std::move(parts)));
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -12,4 +12,4 @@ namespace vkformer::text {
 /// MarianTokenizer. Errors: as load_tokenizer.
 Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::path& folder);
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -25,7 +25,7 @@ public:
 
     struct Entry {
         std::uint64_t field;
-        std::string_view bytes;   ///< of a length-delimited field, else empty
+        std::string_view bytes;  ///< of a length-delimited field, else empty
     };
     /// Nothing at the end; `broken()` tells a clean end from a broken message.
     std::optional<Entry> next() {
@@ -34,22 +34,16 @@ public:
         if (!key) return fail();
         std::uint64_t length = 0;
         switch (*key & 7) {
-        case 0:
-            return varint() ? std::optional(Entry{*key >> 3, {}}) : fail();
-        case 1:
-            length = 8;
-            break;
-        case 5:
-            length = 4;
-            break;
+        case 0: return varint() ? std::optional(Entry{*key >> 3, {}}) : fail();
+        case 1: length = 8; break;
+        case 5: length = 4; break;
         case 2: {
             const auto size = varint();
             if (!size) return fail();
             length = *size;
             break;
         }
-        default:
-            return fail();
+        default: return fail();
         }
         if (length > rest_.size()) return fail();
         const std::string_view bytes = rest_.substr(0, length);
@@ -101,7 +95,7 @@ Result<void> check_model(std::string_view model, const std::string& file_name) {
     return {};
 }
 
-}   // namespace
+}  // namespace
 
 Result<std::shared_ptr<const sentencepiece::SentencePieceProcessor>> load_sentencepiece(
     const std::filesystem::path& path) {
@@ -123,4 +117,4 @@ Result<std::shared_ptr<const sentencepiece::SentencePieceProcessor>> load_senten
     }
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

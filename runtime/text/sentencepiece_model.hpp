@@ -17,4 +17,4 @@ namespace vkformer::text {
 Result<std::shared_ptr<const sentencepiece::SentencePieceProcessor>> load_sentencepiece(
     const std::filesystem::path& path);
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

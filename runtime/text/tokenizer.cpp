@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "text/json_tokenizer.hpp"
 #include "text/marian_tokenizer.hpp"
 
 namespace vkformer::text {
@@ -15,6 +16,7 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& f
         return std::filesystem::exists(folder / name, ignored);
     };
     if (has("source.spm") && has("target.spm") && has("vocab.json")) return load_marian_tokenizer(folder);
+    if (has("tokenizer.json")) return load_json_tokenizer(folder);
     return Error{
         ErrorCode::FileNotFound,
         folder.string() + " has no tokenizer: neither source.spm with target.spm and vocab.json, nor tokenizer.json"};
@@ -22,4 +24,4 @@ Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& f
     return Error{ErrorCode::OutOfHostMemory, folder.string() + ": out of memory while loading the tokenizer"};
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

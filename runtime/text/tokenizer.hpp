@@ -44,4 +44,4 @@ public:
 /// Errors: FileNotFound, CorruptFile, UnsupportedConfig (a component that is not implemented, by name), OutOfHostMemory.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder);
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

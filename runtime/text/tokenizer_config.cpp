@@ -56,17 +56,6 @@ Result<void> read_special_tokens(const Field& root, TokenizerConfig& config) {
     return {};
 }
 
-Result<AddedToken> read_added_token(const Field& field, std::int32_t id) {
-    AddedToken token{.id = id};
-    VKFORMER_TRY(token.content, field.text("content"));
-    VKFORMER_TRY(token.single_word, field.boolean("single_word", false));
-    VKFORMER_TRY(token.lstrip, field.boolean("lstrip", false));
-    VKFORMER_TRY(token.rstrip, field.boolean("rstrip", false));
-    VKFORMER_TRY(token.special, field.boolean("special", false));
-    VKFORMER_TRY(token.normalized, field.boolean("normalized", !token.special));
-    return token;
-}
-
 Result<void> read_added_tokens(const Field& tokens, TokenizerConfig& config) {
     if (!tokens.json().is_object()) return tokens.corrupt("expected an object");
     for (const auto& [key, value] : tokens.json().items()) {
@@ -91,7 +80,18 @@ Result<void> read_old_added_tokens(const Field& root, TokenizerConfig& config) {
     return {};
 }
 
-}   // namespace
+}  // namespace
+
+Result<AddedToken> read_added_token(const Field& field, std::int32_t id) {
+    AddedToken token{.id = id};
+    VKFORMER_TRY(token.content, field.text("content"));
+    VKFORMER_TRY(token.single_word, field.boolean("single_word", false));
+    VKFORMER_TRY(token.lstrip, field.boolean("lstrip", false));
+    VKFORMER_TRY(token.rstrip, field.boolean("rstrip", false));
+    VKFORMER_TRY(token.special, field.boolean("special", false));
+    VKFORMER_TRY(token.normalized, field.boolean("normalized", !token.special));
+    return token;
+}
 
 Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder) {
     constexpr const char* kFile = "tokenizer_config.json";
@@ -110,6 +110,10 @@ Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folde
     }
     if (const auto options = root.find("sp_model_kwargs"); options && !options->json().empty())
         return options->unsupported("options of SentencePiece (sampling) are not supported");
+    std::error_code ignored;
+    if (std::filesystem::exists(folder / kFile, ignored)) {
+        VKFORMER_TRY(config.add_prefix_space, root.boolean("add_prefix_space", false));
+    }
     VKFORMER_TRY(config.clean_up_spaces, root.boolean("clean_up_tokenization_spaces", false));
     VKFORMER_TRY(config.split_special_tokens, root.boolean("split_special_tokens", false));
     VKFORMER_TRY(config.separate_vocabs, root.boolean("separate_vocabs", false));
@@ -130,4 +134,4 @@ void clean_up_spaces(std::string& text) {
     for (const auto& [from, to] : kRules) replace_all(text, from, to);
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "text/added_tokens.hpp"
+#include "text/json_field.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::text {
@@ -16,10 +18,11 @@ namespace vkformer::text {
 /// folders), `special_tokens_map.json` and `added_tokens.json`.
 struct TokenizerConfig {
     std::optional<std::string> unk_token, eos_token, pad_token;
-    std::vector<std::string> special_tokens;              ///< all special tokens by role, then the additional ones
-    std::vector<std::string> additional_special_tokens;   ///< a part of special_tokens
+    std::vector<std::string> special_tokens;             ///< all special tokens by role, then the additional ones
+    std::vector<std::string> additional_special_tokens;  ///< a part of special_tokens
     std::vector<AddedToken> added_tokens;
-    bool clean_up_spaces = false;   ///< decode removes spaces before punctuation
+    std::optional<bool> add_prefix_space;  ///< of ByteLevel; there wherever the file is: absent in it means false
+    bool clean_up_spaces = false;          ///< decode removes spaces before punctuation
     bool split_special_tokens = false;
     bool separate_vocabs = false;
 };
@@ -27,7 +30,10 @@ struct TokenizerConfig {
 /// Files that are not there are as if empty. Errors: CorruptFile, UnsupportedConfig.
 Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folder);
 
+/// {"content": …, "lstrip": …, …}, as tokenizer.json and tokenizer_config.json have it. Errors: CorruptFile.
+Result<AddedToken> read_added_token(const Field& field, std::int32_t id);
+
 /// "Hello , it 's" → "Hello, it's": what Hugging Face calls clean_up_tokenization.
 void clean_up_spaces(std::string& text);
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -50,7 +50,7 @@ std::size_t ill_formed_length(std::string_view text) noexcept {
     return length;
 }
 
-}   // namespace
+}  // namespace
 
 bool is_continuation(char byte) noexcept { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
@@ -159,4 +159,4 @@ std::optional<unsigned char> byte_of_piece(std::string_view piece) noexcept {
     return static_cast<unsigned char>(value);
 }
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

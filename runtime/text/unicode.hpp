@@ -45,4 +45,4 @@ std::string with_replacements(std::string_view bytes);
 /// "<0x0A>" → 10, as byte-fallback vocabularies spell bytes.
 std::optional<unsigned char> byte_of_piece(std::string_view piece) noexcept;
 
-}   // namespace vkformer::text
+}  // namespace vkformer::text

@@ -51,7 +51,7 @@ private:
     std::filesystem::path path_;
 };
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("Marian tokenizer: pieces, and texts that are not UTF-8", "[text][marian]") {
     const Copy copy;

@@ -30,7 +30,7 @@ std::vector<std::string> folders() {
     return names;
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("tokenizers give the ids and texts of Hugging Face", "[text][golden]") {
     const std::string name = GENERATE(from_range(folders()));

@@ -6,11 +6,13 @@ Run from anywhere; needs tokenizers, transformers (with PyTorch or not) and sent
 a model folder has, and `expected.json` with, line by line of `lines.json`: the ids, their decoding without special tokens
 and with them. Made with tokenizers 0.22.2, transformers 4.57.6, sentencepiece 0.2.3.
 """
+import contextlib
 import json
 import random
 import shutil
 import sys
 import tempfile
+import unicodedata
 import warnings
 from pathlib import Path
 
@@ -76,10 +78,12 @@ def lines():
     words = " ".join(SENTENCES).split()
     for _ in range(40):
         result.append(" ".join(random.choice(words) for _ in range(random.randint(1, 12))))
-    blocks = [(0x20, 0x7e), (0xa0, 0x24f), (0x300, 0x36f), (0x370, 0x5ff), (0x900, 0xdff), (0x1e00, 0x206f), (0x3040, 0x30ff), (0x4e00, 0x4fff), (0x1f300, 0x1f64f)]
+    blocks = [(0x20, 0x7e), (0xa0, 0x24f), (0x300, 0x36f), (0x370, 0x5ff), (0x900, 0xdff), (0x1e00, 0x206f), (0x3040, 0x30ff), (0x4e00, 0x4fff), (0x2190, 0x27bf)]
     for _ in range(40):
         low, high = random.choice(blocks)
-        result.append("".join(chr(random.randint(low, high)) if random.random() < 0.8 else " " for _ in range(random.randint(1, 24))))
+        # Characters that are not younger than any of the libraries' tables.
+        old = [chr(c) for c in range(low, high + 1) if unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"]
+        result.append("".join(random.choice(old) if random.random() < 0.8 else " " for _ in range(random.randint(1, 24))))
     unique = list(dict.fromkeys(result))
     for line in unique:
         line.encode("utf-8")
@@ -115,15 +119,15 @@ RULES = {"ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "Ａ": "A", "Ｂ": "B", "Ｃ": 
 def train_sentencepiece(prefix, sentences, **options):
     import sentencepiece
 
-    with tempfile.TemporaryDirectory() as folder:
-        text, rules = Path(folder) / "text", Path(folder) / "rules.tsv"
-        text.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    # Relative names: the model file keeps them.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("text").write_text("\n".join(sentences) + "\n", encoding="utf-8")
         points = lambda s: " ".join(f"{ord(c):X}" for c in s)
-        rules.write_text("".join(f"{points(a)}\t{points(b)}\n" for a, b in RULES.items()))
+        Path("rules.tsv").write_text("".join(f"{points(a)}\t{points(b)}\n" for a, b in RULES.items()))
         sentencepiece.SentencePieceTrainer.train(
-            input=str(text), model_prefix=str(Path(folder) / "m"), normalization_rule_tsv=str(rules), minloglevel=2,
-            num_threads=1, hard_vocab_limit=False, **options)
-        shutil.copy(Path(folder) / "m.model", prefix)
+            input="text", model_prefix="m", normalization_rule_tsv="rules.tsv", minloglevel=2, num_threads=1,
+            hard_vocab_limit=False, **options)
+        shutil.copy("m.model", prefix)
 
 
 def make_marian(name, texts, separate=False, **changes):
@@ -159,6 +163,177 @@ def make_marian(name, texts, separate=False, **changes):
                    lambda ids, skip: tokenizer.decode(ids, skip_special_tokens=skip), texts)
 
 
+def write_fast(name, tokenizer, texts, config=None):
+    """Saves tokenizer.json; with a config, as transformers sees the folder, without one, as tokenizers does."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    if config is None:
+        loaded = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        write_expected(folder, lambda text: loaded.encode(text).ids,
+                       lambda ids, skip: loaded.decode(ids, skip_special_tokens=skip), texts)
+        return
+    write_json(folder / "tokenizer_config.json", config)
+    loaded = PreTrainedTokenizerFast.from_pretrained(folder)
+    write_expected(folder, lambda text: loaded(text).input_ids,
+                   lambda ids, skip: loaded.decode(ids, skip_special_tokens=skip), texts)
+
+
+def charsmap():
+    """The normalisation map of the rules above, as SentencePiece compiled it: field 2 of field 3 of the model."""
+    def field(message, wanted):
+        at = 0
+
+        def varint():
+            nonlocal at
+            value = shift = 0
+            while True:
+                byte = message[at]
+                at += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    return value
+
+        while at < len(message):
+            key = varint()
+            if key & 7 == 2:
+                size = varint()
+                if key >> 3 == wanted:
+                    return message[at:at + size]
+                at += size
+            elif key & 7 == 0:
+                varint()
+            else:
+                at += {1: 8, 5: 4}[key & 7]
+
+    return field(field((HERE / "marian" / "source.spm").read_bytes(), 3), 2)
+
+
+def make_unigram(texts):
+    """T5 and XLM-R: Precompiled, Metaspace, a template."""
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.Nmt(), normalizers.Precompiled(charsmap()), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.train_from_iterator(SENTENCES, trainers.UnigramTrainer(
+        vocab_size=400, special_tokens=["<pad>", "</s>", "<unk>", "<s>"], unk_token="<unk>", show_progress=False))
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    tokenizer.add_tokens([AddedToken("new_token", normalized=True), AddedToken("solo", single_word=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1), ("<s>", 3)])
+    write_fast("unigram", tokenizer, texts)
+
+
+def make_unigram_bytes(texts):
+    """Unigram with byte fallback, Metaspace on the first word only, kept whole; NFKC and Strip."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    trained = json.loads((HERE / "unigram" / "tokenizer.json").read_text())["model"]["vocab"]
+    vocabulary = [("<unk>", 0.0), ("</s>", 0.0)] + [(f"<0x{byte:02X}>", -20.0) for byte in range(256)]
+    vocabulary += [(piece, score) for piece, score in trained[4:] if piece.isascii() or piece.startswith("▁")]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=0, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(left=True, right=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0),
+        decoders.Replace(Regex(r"\s+$"), "")])
+    write_fast("unigram-bytes", tokenizer, texts,
+               {"eos_token": "</s>", "unk_token": "<unk>", "additional_special_tokens": ["<mask>"], "tokenizer_class": "PreTrainedTokenizerFast",
+                "added_tokens_decoder": {"2000": {"content": "new_token", "special": False, "rstrip": True}}})
+
+
+def make_bpe_bytes(texts):
+    """BART: byte-level BPE."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(
+        vocab_size=420, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>"]))
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=True)
+    write_fast("bpe-bytes", tokenizer, texts, {
+        "bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>", "add_prefix_space": False,
+        "clean_up_tokenization_spaces": True, "tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def make_bpe_pieces(texts):
+    """BPE in SentencePiece's style (Llama, Gemma), byte fallback; merges as texts, as older files have them."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(
+        vocab_size=500, show_progress=False, limit_alphabet=90,
+        special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(0xF0)]))
+    tokenizer.pre_tokenizer = None
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.post_processor = processors.Sequence([processors.ByteLevel(), processors.TemplateProcessing(
+        single="<s>:1 $A:1", pair="$A $B", special_tokens=[("<s>", 1)])])
+    value = json.loads(tokenizer.to_str())
+    value["model"]["merges"] = [" ".join(merge) for merge in value["model"]["merges"]]
+    value["added_tokens"] = [token for token in value["added_tokens"] if not token["content"].startswith("<0x")]
+    write_fast("bpe-pieces", Tokenizer.from_str(json.dumps(value)), texts)
+    write_json(HERE / "bpe-pieces" / "tokenizer.json", value)
+
+
+def make_bpe_words(texts):
+    """The original BPE: word ends marked, words cut by a regular expression."""
+    from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"\w+|[^\w\s]+|\b"), "isolated"),
+        pre_tokenizers.Split(Regex(r"\S+"), "removed", invert=True),
+        pre_tokenizers.Split("'", "merged_with_next"), pre_tokenizers.Split("-", "merged_with_previous"),
+        pre_tokenizers.Split(Regex(r"(?i:ab)|\p{N}{2}"), "contiguous")])
+    tokenizer.decoder = decoders.BPEDecoder("</w>")
+    tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(
+        vocab_size=450, end_of_word_suffix="</w>", show_progress=False, special_tokens=["<unk>", "<pad>", "</s>"]))
+    write_fast("bpe-words", tokenizer, texts)
+
+
+def make_bpe_continued(texts):
+    """BPE whose inner pieces carry a prefix, decoded as WordPiece is; words that are tokens stay whole."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##", ignore_merges=True))
+    tokenizer.normalizer = normalizers.NFKD()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)])
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
+    tokenizer.train_from_iterator(SENTENCES, trainers.BpeTrainer(
+        vocab_size=450, continuing_subword_prefix="##", show_progress=False, special_tokens=["<unk>", "<pad>", "[CLS]", "[SEP]"]))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    write_fast("bpe-continued", tokenizer, texts)
+
+
+def make_words(texts):
+    from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits()])
+    tokenizer.train_from_iterator(SENTENCES, trainers.WordLevelTrainer(
+        vocab_size=300, show_progress=False, special_tokens=["<unk>", "<pad>", "</s>"]))
+    tokenizer.add_tokens([AddedToken("New_Token", normalized=True), AddedToken("solo", single_word=True, rstrip=True)])
+    write_fast("words", tokenizer, texts)
+
+
 def main():
     warnings.filterwarnings("ignore")
     texts = lines()
@@ -167,6 +342,8 @@ def main():
     from tokenizers import AddedToken
     make_marian("marian-separate", texts, separate=True, clean_up_tokenization_spaces=True,
                 additional_special_tokens=[AddedToken("<mask>", lstrip=True, rstrip=True), AddedToken("solo", single_word=True)])
+    for make in (make_unigram, make_unigram_bytes, make_bpe_bytes, make_bpe_pieces, make_bpe_words, make_bpe_continued, make_words):
+        make(texts)
 
 
 if __name__ == "__main__":

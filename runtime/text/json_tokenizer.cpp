@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+#include "text/json_tokenizer.hpp"
+
+#include <algorithm>
+#include <new>
+#include <optional>
+#include <system_error>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "core/try.hpp"
+#include "formats/json.hpp"
+#include "text/added_tokens.hpp"
+#include "text/decoders.hpp"
+#include "text/json_field.hpp"
+#include "text/normalizers.hpp"
+#include "text/post_processors.hpp"
+#include "text/pre_tokenizers.hpp"
+#include "text/token_models.hpp"
+#include "text/tokenizer_config.hpp"
+#include "text/unicode.hpp"
+
+namespace vkformer::text {
+namespace {
+
+/// Tokens that are looked for in the text itself, and those in the normalised text.
+class AddedTokenMatcher {
+public:
+    AddedTokenMatcher(std::vector<AddedToken> tokens, std::vector<std::string> spellings)
+        : tokens_(std::move(tokens)), finder_(std::move(spellings)) {}
+
+    struct Part {
+        Piece piece;
+        std::optional<std::int32_t> id;  ///< of the added token that this is
+    };
+    std::vector<Part> cut(Piece piece) const {
+        const std::string_view text = piece.text;
+        std::vector<Part> parts;
+        const auto add = [&](std::size_t begin, std::size_t end, std::optional<std::int32_t> id) {
+            if (begin < end) parts.push_back({piece.slice(begin, end), id});
+        };
+        std::size_t rest = 0;
+        std::size_t from = 0;
+        while (const auto match = finder_.next(text, from)) {
+            from = match->end;
+            const AddedToken& token = tokens_[match->index];
+            std::size_t begin = match->begin, end = match->end;
+            if (token.single_word && touches_word(text, begin, end)) continue;
+            if (token.lstrip) begin = std::max(trim_end(text.substr(0, begin), is_white_space).size(), rest);
+            if (token.rstrip) end = text.size() - trim_start(text.substr(end), is_white_space).size();
+            add(rest, begin, std::nullopt);
+            parts.push_back({{}, token.id});
+            rest = end;
+        }
+        add(rest, text.size(), std::nullopt);
+        return parts;
+    }
+
+private:
+    static bool touches_word(std::string_view text, std::size_t begin, std::size_t end) {
+        return (begin > 0 && is_word_character(last_character(text.substr(0, begin)).code)) ||
+               (end < text.size() && is_word_character(first_character(text.substr(end)).code));
+    }
+
+    std::vector<AddedToken> tokens_;
+    TextFinder finder_;
+};
+
+struct Parts {
+    Normalizer normalizer;
+    PreTokenizer pre_tokenizer;
+    std::unique_ptr<TokenModel> model;
+    PostProcessor post_processor;
+    std::optional<Decoder> decoder;
+    std::vector<AddedToken> added;
+    std::optional<AddedTokenMatcher> in_text;
+    std::optional<AddedTokenMatcher> in_normalized;
+    bool clean_up = false;
+};
+
+class JsonTokenizer final : public Tokenizer {
+public:
+    explicit JsonTokenizer(Parts parts) : parts_(std::move(parts)), size_(parts_.model->vocabulary().id_limit()) {
+        for (const AddedToken& token : parts_.added) {
+            added_.insert_or_assign(token.id, token.content);
+            if (token.special) special_.insert(token.content);
+            size_ = std::max(size_, static_cast<std::size_t>(token.id) + 1);
+        }
+    }
+
+    Result<std::vector<std::int32_t>> encode(std::string_view text) const override {
+        VKFORMER_CHECK(check_utf8(text));
+        try {
+            std::vector<std::int32_t> ids;
+            for (auto& part :
+                 parts_.in_text->cut({std::string(text), text.empty() ? 0 : first_character(text).bytes})) {
+                if (part.id) {
+                    ids.push_back(*part.id);
+                    continue;
+                }
+                VKFORMER_CHECK(parts_.normalizer(part.piece));
+                for (auto& normalized : parts_.in_normalized->cut(std::move(part.piece))) {
+                    if (normalized.id) {
+                        ids.push_back(*normalized.id);
+                    } else {
+                        VKFORMER_CHECK(encode_piece(std::move(normalized.piece), ids));
+                    }
+                }
+            }
+            parts_.post_processor(ids);
+            return ids;
+        } catch (const std::bad_alloc&) {
+            return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
+        }
+    }
+
+    std::string decode(std::span<const std::int32_t> ids, bool skip_special) const override {
+        std::vector<std::string> tokens;
+        for (const std::int32_t id : ids) {
+            const std::string* token = find_piece(id);
+            if (token && !(skip_special && special_.contains(*token))) tokens.push_back(*token);
+        }
+        std::string text;
+        if (parts_.decoder) {
+            (*parts_.decoder)(tokens);
+            for (const std::string& token : tokens) text += token;
+        } else {
+            for (std::size_t i = 0; i < tokens.size(); ++i) text += (i ? " " : "") + tokens[i];
+        }
+        if (parts_.clean_up) clean_up_spaces(text);
+        return text;
+    }
+
+    std::string piece(std::int32_t id) const override {
+        const std::string* piece = find_piece(id);
+        return piece ? *piece : std::string();
+    }
+
+    std::size_t vocab_size() const noexcept override { return size_; }
+
+private:
+    Result<void> encode_piece(Piece piece, std::vector<std::int32_t>& ids) const {
+        std::vector<Piece> pieces;
+        pieces.push_back(std::move(piece));
+        VKFORMER_CHECK(parts_.pre_tokenizer(pieces));
+        for (const Piece& part : pieces) VKFORMER_CHECK(parts_.model->tokenize(part.text, ids));
+        return {};
+    }
+
+    const std::string* find_piece(std::int32_t id) const {
+        const auto added = added_.find(id);
+        return added != added_.end() ? &added->second : parts_.model->vocabulary().token_of(id);
+    }
+
+    Parts parts_;
+    std::unordered_map<std::int32_t, std::string> added_;
+    std::unordered_set<std::string> special_;
+    std::size_t size_;
+};
+
+/// The added tokens of tokenizer.json, then those that only tokenizer_config.json knows. Their ids are found as the
+/// tokenizers library finds them: the vocabulary's where it has the token, else the next free one.
+Result<std::vector<AddedToken>> read_added_tokens(const Field& root, const TokenizerConfig& config,
+                                                  const Vocabulary& vocabulary) {
+    std::vector<AddedToken> tokens;
+    std::unordered_set<std::string> contents;
+    auto next_id = static_cast<std::int32_t>(vocabulary.size());
+    const auto place = [&](AddedToken token) {
+        if (token.content.empty() || !contents.insert(token.content).second) return;
+        const auto id = vocabulary.id_of(token.content);
+        token.id = id ? *id : next_id++;
+        tokens.push_back(std::move(token));
+    };
+    if (const auto list = root.find("added_tokens")) {
+        VKFORMER_TRY(const auto fields, list->elements());
+        for (const Field& field : fields) {
+            VKFORMER_TRY(const std::int32_t id, field.id("id"));
+            VKFORMER_TRY(AddedToken token, read_added_token(field, id));
+            place(std::move(token));
+        }
+    }
+    for (const AddedToken& token : tokens) next_id = std::max(next_id, token.id + 1);
+    for (AddedToken token : config.added_tokens) {
+        token.special |= std::ranges::find(config.special_tokens, token.content) != config.special_tokens.end();
+        place(std::move(token));
+    }
+    for (const std::string& content : config.special_tokens) place({.content = content, .special = true});
+    return tokens;
+}
+
+/// The two matchers. A token that is looked for in the normalised text is normalised itself.
+Result<void> make_matchers(bool split_special, Parts& parts) {
+    std::vector<AddedToken> plain, normalized;
+    std::vector<std::string> plain_spellings, normalized_spellings;
+    // Special tokens come first, as the tokenizers library has them: it decides between equal spellings.
+    for (const bool special : {true, false}) {
+        for (const AddedToken& token : parts.added) {
+            if (token.special != special || (special && split_special)) continue;
+            if (token.normalized) {
+                Piece piece{token.content};
+                VKFORMER_CHECK(parts.normalizer(piece));
+                normalized.push_back(token);
+                normalized_spellings.push_back(std::move(piece.text));
+            } else {
+                plain.push_back(token);
+                plain_spellings.push_back(token.content);
+            }
+        }
+    }
+    parts.in_text.emplace(std::move(plain), std::move(plain_spellings));
+    parts.in_normalized.emplace(std::move(normalized), std::move(normalized_spellings));
+    return {};
+}
+
+Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
+    VKFORMER_CHECK(root.check_members({"version", "truncation", "padding", "added_tokens", "normalizer",
+                                       "pre_tokenizer", "post_processor", "decoder", "model"}));
+    VKFORMER_TRY(const std::string version, root.text("version", "1.0"));
+    if (version != "1.0") return root.unsupported("the version " + formats::quote(version) + " is not supported");
+
+    Parts parts;
+    parts.normalizer = [](Piece&) -> Result<void> { return {}; };
+    parts.pre_tokenizer = [](std::vector<Piece>&) -> Result<void> { return {}; };
+    parts.post_processor = [](std::vector<std::int32_t>&) {};
+    parts.clean_up = config.clean_up_spaces;
+    if (const auto field = root.find("normalizer")) {
+        VKFORMER_TRY(parts.normalizer, read_normalizer(*field));
+    }
+    if (const auto field = root.find("pre_tokenizer")) {
+        VKFORMER_TRY(parts.pre_tokenizer, read_pre_tokenizer(*field, add_prefix_space));
+    }
+    if (const auto field = root.find("post_processor")) {
+        VKFORMER_TRY(parts.post_processor, read_post_processor(*field));
+    }
+    if (const auto field = root.find("decoder")) {
+        VKFORMER_TRY(parts.decoder, read_decoder(*field));
+    }
+    VKFORMER_TRY(const Field model, root.at("model"));
+    VKFORMER_TRY(parts.model, read_token_model(model));
+    VKFORMER_TRY(parts.added, read_added_tokens(root, config, parts.model->vocabulary()));
+    VKFORMER_CHECK(make_matchers(config.split_special_tokens, parts));
+    return parts;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tokenizer>> load_json_tokenizer(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const nlohmann::json value, formats::read_json(folder / "tokenizer.json"));
+    const Field root(value, "tokenizer.json");
+    VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
+    VKFORMER_TRY(Parts parts, read_parts(root, config, config.add_prefix_space));
+    return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
+}
+
+}  // namespace vkformer::text

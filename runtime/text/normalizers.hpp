@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "text/json_field.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::text {
+
+/// A stretch of text on its way to the model.
+struct Piece {
+    std::string text;
+    std::size_t from_first = 0;  ///< its leading bytes that come from the first character of the whole text
+
+    bool at_start() const noexcept { return from_first > 0; }
+    Piece slice(std::size_t begin, std::size_t end) const {
+        return {text.substr(begin, end - begin), from_first > begin ? std::min(from_first, end) - begin : 0};
+    }
+};
+
+using Normalizer = std::function<Result<void>(Piece&)>;
+
+/// Errors: CorruptFile, UnsupportedConfig (a type that is not implemented, by name).
+Result<Normalizer> read_normalizer(const Field& field);
+
+}  // namespace vkformer::text

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/json_field.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::text {
+
+/// Lets string_view look up in maps of strings.
+struct StringHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>{}(text); }
+};
+
+/// Tokens and their ids, both ways.
+class Vocabulary {
+public:
+    /// {"token": id, …}. Errors: CorruptFile (an id twice, too).
+    static Result<Vocabulary> read(const Field& field);
+    /// `tokens` in the order of their ids; of equal ones the last is found.
+    static Vocabulary in_order(std::vector<std::string> tokens);
+
+    std::optional<std::int32_t> id_of(std::string_view token) const;
+    /// nullptr where there is none.
+    const std::string* token_of(std::int32_t id) const;
+    std::size_t size() const noexcept { return tokens_.size(); }
+    /// All ids are below it.
+    std::size_t id_limit() const noexcept { return id_limit_; }
+    /// The ids of "<0x00>" … for the bytes of `text`, where all are there.
+    std::optional<std::vector<std::int32_t>> byte_ids(std::string_view text) const;
+
+private:
+    std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> ids_;
+    std::unordered_map<std::int32_t, std::string> tokens_;
+    std::size_t id_limit_ = 0;
+};
+
+/// Cuts a piece of text into tokens of its vocabulary. Immutable.
+class TokenModel {
+public:
+    explicit TokenModel(Vocabulary vocabulary) : vocabulary_(std::move(vocabulary)) {}
+    TokenModel(const TokenModel&) = delete;
+    TokenModel& operator=(const TokenModel&) = delete;
+    virtual ~TokenModel() = default;
+
+    /// Appends the ids of `text`, which is not empty. Errors: InvalidArgument (no token for it, and no unknown token).
+    virtual Result<void> tokenize(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
+
+    const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
+
+private:
+    Vocabulary vocabulary_;
+};
+
+/// Errors: CorruptFile, UnsupportedConfig (a type that is not implemented, by name).
+Result<std::unique_ptr<TokenModel>> read_token_model(const Field& field);
+
+/// The types, one file each.
+Result<std::unique_ptr<TokenModel>> read_unigram(const Field& field);
+Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field);
+Result<std::unique_ptr<TokenModel>> read_word_level(const Field& field);
+
+/// The error for a text that has no token.
+Error no_token(std::string_view text);
+
+}  // namespace vkformer::text

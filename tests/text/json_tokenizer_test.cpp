@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+#include "text/charsmap.hpp"
+#include "text/tokenizer.hpp"
+
+using namespace vkformer;
+using namespace vkformer::text;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+/// A folder with the files given to it; removed at the end.
+class Folder {
+public:
+    Folder() {
+        std::string name = (std::filesystem::temp_directory_path() / "vkformer-test-XXXXXX").string();
+        REQUIRE(mkdtemp(name.data()) != nullptr);
+        path_ = name;
+    }
+    ~Folder() { std::filesystem::remove_all(path_); }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+
+    void write(const char* name, const std::string& text) const {
+        std::ofstream(path_ / name, std::ios::binary) << text;
+    }
+    Result<std::unique_ptr<Tokenizer>> load() const { return load_tokenizer(path_); }
+    Result<std::unique_ptr<Tokenizer>> load(const json& tokenizer) const {
+        write("tokenizer.json", tokenizer.dump());
+        return load();
+    }
+    std::string message(const json& tokenizer, ErrorCode code) const {
+        const auto loaded = load(tokenizer);
+        REQUIRE_FALSE(loaded);
+        CHECK(loaded.error().code == code);
+        return loaded.error().message;
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+json words() {
+    return json::parse(
+        R"({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "<unk>": 2}, "unk_token": "<unk>"}})");
+}
+
+std::string read_golden(const char* path) {
+    std::ifstream file(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers" / path,
+                       std::ios::binary);
+    REQUIRE(file);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][json]") {
+    const Folder folder;
+    const auto refused = [&](const char* part, const char* value, const char* expected) {
+        json tokenizer = words();
+        tokenizer[part] = json::parse(value);
+        CHECK_THAT(folder.message(tokenizer, ErrorCode::UnsupportedConfig), ContainsSubstring(expected));
+    };
+    REQUIRE(folder.load(words()));
+    refused("normalizer", R"({"type": "BertNormalizer", "lowercase": true})", "the normalizer \"BertNormalizer\"");
+    refused("normalizer", R"({"type": "NFC", "strict": true})", "tokenizer.json: normalizer: the option \"strict\"");
+    refused("normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Magic"}]})",
+            "normalizers[1]: the normalizer \"Magic\"");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "[a&&b]"}, "content": ""})", "intersection");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "a{1,2}+"}, "content": ""})", "quantifier");
+    refused("normalizer", R"json({"type": "Replace", "pattern": {"Regex": "(?m:.)"}, "content": ""})json", "(?m)");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "[[:alpha:]]"}, "content": ""})", "class inside");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "\\h"}, "content": ""})", "\\h");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""})", "not understood");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"Regex": "\\p{Nonsense}"}, "content": ""})",
+            "not understood");
+    refused("normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})", "empty pattern");
+    refused("pre_tokenizer", R"({"type": "UnicodeScripts"})", "the pre-tokenizer \"UnicodeScripts\"");
+    refused("pre_tokenizer", R"({"type": "Metaspace", "replacement": "_", "prepend_scheme": "last"})", "\"last\"");
+    refused("pre_tokenizer", R"({"type": "Split", "pattern": {"String": "a"}, "behavior": "Glued", "invert": false})",
+            "\"Glued\"");
+    refused("post_processor", R"({"type": "Other"})", "the post-processor \"Other\"");
+    refused("decoder", R"({"type": "CTC", "pad_token": "a"})", "the decoder \"CTC\"");
+    refused("model", R"({"type": "WordPiece", "vocab": {}})", "the model \"WordPiece\"");
+    refused("model", R"({"type": "BPE", "vocab": {}, "merges": [], "dropout": 0.1})", "dropout");
+    refused("version", R"("2.0")", "the version \"2.0\"");
+    refused("surprise", "1", "the option \"surprise\"");
+}
+
+TEST_CASE("tokenizer.json: broken files", "[text][json]") {
+    const Folder folder;
+    const auto broken = [&](const char* part, const char* value, const char* expected) {
+        json tokenizer = words();
+        tokenizer[part] = json::parse(value);
+        CHECK_THAT(folder.message(tokenizer, ErrorCode::CorruptFile), ContainsSubstring(expected));
+    };
+    broken("model", "[]", "tokenizer.json: model: has no \"type\"");
+    broken("model", R"({"type": "WordLevel", "vocab": [], "unk_token": "x"})", "model.vocab: expected an object");
+    broken("model", R"({"type": "WordLevel", "vocab": {"a": 0}})", "has no \"unk_token\"");
+    broken("model", R"({"type": "WordLevel", "vocab": {"a": -1}, "unk_token": "a"})", "non-negative integer");
+    broken("model", R"({"type": "WordLevel", "vocab": {"a": 1, "b": 1}, "unk_token": "a"})", "the id 1 occurs twice");
+    broken("model", R"({"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]})", "\"a\" and \"b\" needs a token");
+    broken("model", R"({"type": "BPE", "vocab": {"a": 0}, "merges": ["ab"]})", "the merge 0 is not a pair");
+    broken("model", R"({"type": "BPE", "vocab": {"a": 0}, "merges": ["a a a"]})", "the merge 0 is not a pair");
+    broken("model", R"({"type": "BPE", "vocab": {"a": 0}, "merges": [["a", 1]]})", "the merge 0 is not a pair");
+    broken("model", R"({"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "a"]], "continuing_subword_prefix": "##"})",
+           "lacks the prefix");
+    broken("model", R"({"type": "Unigram", "vocab": [["a"]]})", "the entry 0 is not a token and its score");
+    broken("model", R"({"type": "Unigram", "vocab": [["a", 0.5]], "unk_id": 1})", "outside the vocabulary");
+    broken("model", R"({"type": "Unigram", "vocab": {"a": 1}})", "expected a list");
+    broken("added_tokens", R"([{"id": 1}])", "added_tokens[0]: has no \"content\"");
+    broken("added_tokens", R"({"id": 1})", "expected a list");
+    broken("normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AA=="})", "truncated");
+    broken("normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "*"})", "not base64");
+    broken("post_processor", R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x", "type_id": 0}}],
+           "pair": [], "special_tokens": {}})",
+           "special_tokens: has no \"x\"");
+    broken("post_processor", R"({"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}],
+           "pair": [], "special_tokens": {}})",
+           "uses a second one");
+    broken("post_processor", R"({"type": "BertProcessing", "sep": ["x"], "cls": ["y", 1]})",
+           "is not a token and its id");
+    broken("decoder", R"({"type": "Metaspace", "replacement": "ab"})", "not one character");
+
+    json no_model = words();
+    no_model.erase("model");
+    CHECK_THAT(folder.message(no_model, ErrorCode::CorruptFile), ContainsSubstring("has no \"model\""));
+    folder.write("tokenizer.json", std::string(100'000, '['));
+    CHECK_THAT(folder.load().error().message, ContainsSubstring("nested deeper"));
+
+    const std::string whole = words().dump();
+    for (std::size_t size = 0; size < whole.size(); ++size) {
+        folder.write("tokenizer.json", whole.substr(0, size));
+        REQUIRE_FALSE(folder.load());
+    }
+}
+
+TEST_CASE("tokenizer.json: texts without a token are errors, not crashes", "[text][json]") {
+    const Folder folder;
+    const auto encode = [&](const char* model, const char* text) {
+        json tokenizer = words();
+        tokenizer["model"] = json::parse(model);
+        const auto loaded = folder.load(tokenizer);
+        REQUIRE(loaded);
+        return (*loaded)->encode(text);
+    };
+    for (const char* model : {R"({"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "<unk>"})",
+                              R"({"type": "Unigram", "vocab": [["a", -1.0]]})",
+                              R"({"type": "BPE", "vocab": {"a": 0}, "merges": [], "unk_token": "<unk>"})"}) {
+        CAPTURE(model);
+        CHECK(encode(model, "a a").value() == std::vector<std::int32_t>{0, 0});
+        const auto missing = encode(model, "a é");
+        REQUIRE_FALSE(missing);
+        CHECK(missing.error().code == ErrorCode::InvalidArgument);
+        CHECK_THAT(missing.error().message, ContainsSubstring("\"é\""));
+        CHECK_THAT(encode(model, "a \xE9").error().message, ContainsSubstring("not UTF-8 at byte 2"));
+    }
+    // Without an unknown token BPE drops what it does not know, as Hugging Face does.
+    CHECK(encode(R"({"type": "BPE", "vocab": {"a": 0}, "merges": []})", "a éa").value() ==
+          std::vector<std::int32_t>{0, 0});
+    CHECK(encode(R"({"type": "Unigram", "vocab": []})", "").value().empty());
+}
+
+TEST_CASE("tokenizer.json: an expression that explodes is an error", "[text][json]") {
+    const Folder folder;
+    json tokenizer = words();
+    tokenizer["normalizer"] = json::parse(R"({"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}, "content": ""})");
+    const auto loaded = folder.load(tokenizer);
+    REQUIRE(loaded);
+    const auto ids = (*loaded)->encode(std::string(200, 'a') + "b");
+    REQUIRE_FALSE(ids);
+    CHECK_THAT(ids.error().message, ContainsSubstring("takes too long"));
+}
+
+TEST_CASE("tokenizer.json: the spm files win where both are there", "[text][json]") {
+    const Folder folder;
+    REQUIRE(folder.load(words()));
+    for (const char* name : {"source.spm", "target.spm", "vocab.json"})
+        folder.write(name, read_golden((std::string("marian/") + name).c_str()));
+    const auto loaded = folder.load();
+    REQUIRE(loaded);
+    CHECK((*loaded)->piece(0) == "</s>");
+}
+
+TEST_CASE("tokenizer.json: mutated files never crash", "[text][json]") {
+    const Folder folder;
+    const char* name = GENERATE("unigram", "unigram-bytes", "bpe-pieces", "bpe-words", "words");
+    const std::string whole = read_golden((std::string(name) + "/tokenizer.json").c_str());
+    std::mt19937 random(1234);
+    int loaded_count = 0;
+    for (int round = 0; round < 60; ++round) {
+        std::string mutated = whole;
+        // The components come before the vocabulary, which is the longest part.
+        for (auto flips = 1 + random() % 2; flips > 0; --flips) {
+            const std::size_t range = random() % 2 ? mutated.size() : std::min<std::size_t>(mutated.size(), 2000);
+            mutated[random() % range] ^= static_cast<char>(1u << random() % 7);
+        }
+        folder.write("tokenizer.json", mutated);
+        const auto tokenizer = folder.load();
+        if (!tokenizer) {
+            REQUIRE_FALSE(tokenizer.error().message.empty());
+            continue;
+        }
+        ++loaded_count;
+        for (const char* text : {"Hello  world 123", "ﬁ１２３ e\u0301 \u3000 😀", "", "<mask> x </s>"}) {
+            const auto ids = (*tokenizer)->encode(text);
+            if (ids) (void)(*tokenizer)->decode(*ids);
+        }
+    }
+    CHECK(loaded_count > 0);
+}
+
+TEST_CASE("normalisation map: truncations and flipped bits never lead outside", "[text][charsmap]") {
+    const json tokenizer = json::parse(read_golden("unigram/tokenizer.json"));
+    const std::string encoded = tokenizer["normalizer"]["normalizers"][1]["precompiled_charsmap"];
+    const Folder folder;
+    std::mt19937 random(99);
+    const std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    int accepted = 0;
+    for (int round = 0; round < 400; ++round) {
+        std::string mutated = encoded;
+        if (round % 4 == 0) mutated.resize(random() % mutated.size());
+        for (auto flips = random() % 4; flips > 0 && !mutated.empty(); --flips)
+            mutated[random() % mutated.size()] = alphabet[random() % alphabet.size()];
+        json candidate = words();
+        candidate["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", mutated}};
+        const auto loaded = folder.load(candidate);
+        if (!loaded) continue;
+        ++accepted;
+        std::string text;
+        for (int i = 0; i < 64; ++i) text += i % 3 ? "ﬁ１２３" : "e\u0301ガ";
+        (void)(*loaded)->encode(text);
+    }
+    CHECK(accepted > 0);
+    CHECK_FALSE(Charsmap::parse("", "x"));
+    CHECK_FALSE(Charsmap::parse(std::string(8, '\0'), "x"));
+    CHECK_FALSE(Charsmap::parse(std::string("\xFF\xFF\xFF\xFF", 4) + std::string(2000, '\0'), "x"));
+}
