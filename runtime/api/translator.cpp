@@ -64,8 +64,8 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
         const std::size_t limit = impl_->model.limits().source_len;
         if (ids->size() > limit)
             return Error{ErrorCode::InvalidArgument, "text " + std::to_string(i + 1) + " has " +
-                                                         std::to_string(ids->size()) + " tokens, the model takes at most " +
-                                                         std::to_string(limit)};
+                                                         std::to_string(ids->size()) +
+                                                         " tokens, the model takes at most " + std::to_string(limit)};
         tokens.push_back(*std::move(ids));
         index_of.push_back(i);
     }
@@ -75,12 +75,12 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
     if (!impl_->session) {
         const std::size_t batch =
             impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultBatch);
-        VKFORMER_TRY(auto session,
-                     decoding::Session::create(
-                         *impl_->device.backend, impl_->model,
-                         {.generation = impl_->generation,
-                          .batch = static_cast<std::uint32_t>(batch),
-                          .dtype = impl_->options.precision == Precision::f16 ? DType::f16 : DType::f32}));
+        VKFORMER_TRY(
+            auto session,
+            decoding::Session::create(*impl_->device.backend, impl_->model,
+                                      {.generation = impl_->generation,
+                                       .batch = static_cast<std::uint32_t>(batch),
+                                       .dtype = impl_->options.precision == Precision::f16 ? DType::f16 : DType::f32}));
         impl_->session.emplace(std::move(session));
     }
     std::vector<decoding::Source> sources;

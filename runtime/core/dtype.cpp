@@ -96,9 +96,10 @@ std::uint16_t float_to_half(float value) noexcept {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
     const std::uint32_t magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00u);   // NaN
-    if (magnitude >= 0x477FF000u) return static_cast<std::uint16_t>(sign | 0x7C00u);  // 65520 and above round to infinity
-    if (magnitude < 0x38800000u) {                                                    // below 2^-14: subnormal
+    if (magnitude > 0x7F800000u) return static_cast<std::uint16_t>(sign | 0x7E00u);  // NaN
+    if (magnitude >= 0x477FF000u)
+        return static_cast<std::uint16_t>(sign | 0x7C00u);  // 65520 and above round to infinity
+    if (magnitude < 0x38800000u) {                          // below 2^-14: subnormal
         const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
         return static_cast<std::uint16_t>(sign | static_cast<std::uint32_t>(std::nearbyint(scaled)));
     }
@@ -130,9 +131,8 @@ Result<void> convert(DType dtype, std::span<const std::byte> bytes, std::size_t 
                          "expected integers (int64, int32, …), found " + std::string(to_string(dtype))};
         }
         if (value < std::numeric_limits<std::int32_t>::min() || value > std::numeric_limits<std::int32_t>::max())
-            return Error{ErrorCode::InvalidArgument,
-                         "integer " + std::to_string(value) + " at element " + std::to_string(first + i) +
-                             " does not fit into 32 bits"};
+            return Error{ErrorCode::InvalidArgument, "integer " + std::to_string(value) + " at element " +
+                                                         std::to_string(first + i) + " does not fit into 32 bits"};
         out[i] = static_cast<std::int32_t>(value);
     }
     return {};

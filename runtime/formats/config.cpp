@@ -88,7 +88,7 @@ Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::st
     return std::shared_ptr<const json>(std::make_shared<json>(std::move(*parsed)));
 }
 
-}   // namespace
+}  // namespace
 
 Config::Config(std::shared_ptr<const json> object, std::string file_name)
     : object_(std::move(object)), file_name_(std::move(file_name)) {}
@@ -221,4 +221,4 @@ Result<Config> Config::object(std::string_view name) const {
     return Config(std::shared_ptr<const json>(object_, value), std::move(nested_name));
 }
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

@@ -76,4 +76,4 @@ private:
     std::string file_name_;
 };
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

@@ -73,12 +73,12 @@ private:
     }
 
     json root_;
-    std::vector<json*> open_;   // stable: only the innermost container grows
-    json* member_ = nullptr;    // the value slot of the key read last
+    std::vector<json*> open_;  // stable: only the innermost container grows
+    json* member_ = nullptr;   // the value slot of the key read last
     std::string message_;
 };
 
-}   // namespace
+}  // namespace
 
 Result<json> parse_json(std::string_view text, std::string_view file_name) {
     // The parser would take a zero byte for the end of its input.
@@ -125,4 +125,4 @@ std::string parse_message(std::string_view what) {
     return std::string(what.substr(0, kMaxShown)) + "…";
 }
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

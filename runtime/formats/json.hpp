@@ -28,4 +28,4 @@ std::string quote(std::string_view name);
 /// The parser's own message without its prefix, cut to a readable length.
 std::string parse_message(std::string_view what);
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

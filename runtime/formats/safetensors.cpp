@@ -121,17 +121,14 @@ public:
 
     bool start_object(std::size_t) {
         switch (at_) {
-        case At::Start:
-            at_ = At::Top;
-            return true;
+        case At::Start: at_ = At::Top; return true;
         case At::Top:
             at_ = member_ == kMetadataKey ? At::Metadata : At::Tensor;
             dtype_.reset();
             has_field_ = {};
             rank_ = offset_count_ = 0;
             return true;
-        default:
-            return unexpected("an object");
+        default: return unexpected("an object");
         }
     }
     bool end_object() {
@@ -193,15 +190,12 @@ private:
 
     bool unexpected(const std::string& what) {
         switch (at_) {
-        case At::Start:
-            return fail("the header is " + what + ", expected an object");
-        case At::Metadata:
-            return fail("__metadata__ " + quote(field_) + " is " + what + ", expected a text");
+        case At::Start: return fail("the header is " + what + ", expected an object");
+        case At::Metadata: return fail("__metadata__ " + quote(field_) + " is " + what + ", expected a text");
         case At::Top:
             if (member_ == kMetadataKey) return fail("__metadata__ is " + what + ", expected an object of texts");
             return fail_tensor("is " + what + ", expected an object");
-        default:
-            return fail_tensor(quote(field_) + " has " + what + ", which does not belong there");
+        default: return fail_tensor(quote(field_) + " has " + what + ", which does not belong there");
         }
     }
     bool fail_tensor(const std::string& what) { return fail("tensor " + quote(member_) + ": " + what); }
@@ -213,8 +207,8 @@ private:
     std::span<const std::byte> data_;
     const std::shared_ptr<const void>& owner_;
     At at_ = At::Start;
-    std::string member_;   // the tensor, or __metadata__
-    std::string field_;    // the key inside it
+    std::string member_;  // the tensor, or __metadata__
+    std::string field_;   // the key inside it
     bool has_metadata_ = false;
     std::optional<DType> dtype_;
     std::array<bool, kFields.size()> has_field_{};
@@ -343,7 +337,7 @@ Result<void> check_for_writing(std::span<const NamedTensor* const> tensors) {
     return {};
 }
 
-}   // namespace
+}  // namespace
 
 Result<Safetensors> Safetensors::open(const std::filesystem::path& path) {
     VKFORMER_TRY(const auto file, MappedFile::open(path));
@@ -422,4 +416,4 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
     return file.commit();
 }
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

@@ -26,7 +26,7 @@ using Metadata = std::map<std::string, std::string, std::less<>>;
 /// shape × dtype and which do not overlap.
 class Safetensors {
 public:
-    static constexpr std::size_t kMaxHeaderBytes = 100'000'000;   // the reference implementation's limit
+    static constexpr std::size_t kMaxHeaderBytes = 100'000'000;  // the reference implementation's limit
 
     /// Maps the file. Errors: FileNotFound, CorruptFile, UnsupportedDtype, OutOfHostMemory.
     static Result<Safetensors> open(const std::filesystem::path& path);
@@ -62,4 +62,4 @@ struct NamedTensor {
 Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                                const Metadata& metadata = {});
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

@@ -62,7 +62,7 @@ std::size_t similarity(std::string_view a, std::string_view b) {
     return front + back;
 }
 
-}   // namespace
+}  // namespace
 
 const TensorData* Weights::find(std::string_view name) const {
     const auto found = tensors_.find(name);
@@ -100,4 +100,4 @@ Result<Weights> open_weights(const std::filesystem::path& folder) {
     return Error{ErrorCode::FileNotFound, message};
 }
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

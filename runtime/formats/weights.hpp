@@ -42,4 +42,4 @@ private:
 /// UnsupportedDtype.
 Result<Weights> open_weights(const std::filesystem::path& folder);
 
-}   // namespace vkformer::formats
+}  // namespace vkformer::formats

@@ -66,8 +66,8 @@ Result<Value> attention(Graph& graph, Value query, Value key, Value value, const
 
 /// The same for query_len = 1 and a long cache: two nodes, one over slices of `split_keys` keys, one that combines them
 /// (Dao et al. 2023, "Flash-Decoding").
-Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
-                               std::uint32_t split_keys = 128);
+Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
+                               float scale, std::uint32_t split_keys = 128);
 
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 
@@ -116,17 +116,18 @@ Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, s
 /// One step of beam search for `batch` sequences with `beams` rows each (rows = batch · beams), with the rules of Hugging
 /// Face generate (transformers 4.56). All are states but the two candidates.
 struct BeamStates {
-    Value tokens;          ///< i32 [rows, 1]: the next step's input
-    Value starts;          ///< i32 [rows]: its position; incremented
-    Value parents;         ///< i32 [rows]: the row each running hypothesis continues, for cache_reorder
-    Value running_scores;  ///< f32 [rows]: sums of log-probabilities; start with 0 for the first beam, −1e9 for the others
+    Value tokens;   ///< i32 [rows, 1]: the next step's input
+    Value starts;   ///< i32 [rows]: its position; incremented
+    Value parents;  ///< i32 [rows]: the row each running hypothesis continues, for cache_reorder
+    Value
+        running_scores;  ///< f32 [rows]: sums of log-probabilities; start with 0 for the first beam, −1e9 for the others
     Value token_history;   ///< i32 [max_steps, rows]: token chosen at each step
     Value parent_history;  ///< i32 [max_steps, rows]: row it continues
     Value final_scores;    ///< f32 [rows]: of finished hypotheses, length-penalised, best first; start with −1e9
     Value final_steps;     ///< i32 [rows]: number of tokens of that hypothesis; 0: none
     Value final_rows;      ///< i32 [rows]: the row whose history precedes its last token
     Value final_tokens;    ///< i32 [rows]: its last token
-    Value state;           ///< i32 [batch + 2]: per sequence 1 while an improvement is possible, then `done`, then `step`
+    Value state;  ///< i32 [batch + 2]: per sequence 1 while an improvement is possible, then `done`, then `step`
 };
 struct BeamOptions {
     std::uint32_t beams = 1;      ///< 1 to kMaxBeams

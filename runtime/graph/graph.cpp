@@ -20,8 +20,8 @@ std::string unique_name(const std::string& scope, std::string_view name, auto&& 
 
 Result<Value> Graph::add_tensor(Tensor tensor) {
     if (tensor.dtype != DType::f32 && tensor.dtype != DType::f16 && tensor.dtype != DType::i32)
-        return Error{ErrorCode::UnsupportedDtype,
-                     tensor.name + ": a graph computes in f32, f16 and i32, not " + std::string(to_string(tensor.dtype))};
+        return Error{ErrorCode::UnsupportedDtype, tensor.name + ": a graph computes in f32, f16 and i32, not " +
+                                                      std::string(to_string(tensor.dtype))};
     const auto count = tensor.shape.checked_element_count();
     if (!count || *count == 0 || *count > kMaxElements)
         return Error{ErrorCode::InvalidArgument, tensor.name + ": shape " + to_string(tensor.shape) +
@@ -52,8 +52,8 @@ Result<Value> Graph::weight(std::string name, TensorData data, DType stored_as) 
         return Error{ErrorCode::InvalidArgument, name + ": " + std::to_string(data.bytes.size()) +
                                                      " bytes do not fit the shape " + to_string(data.shape)};
     if (is_float(data.dtype) != is_float(stored_as))
-        return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(data.dtype)) + " as " +
-                                                      std::string(to_string(stored_as))};
+        return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(data.dtype)) +
+                                                      " as " + std::string(to_string(stored_as))};
     const Shape shape = data.shape;
     return add_tensor({.name = std::move(name),
                        .dtype = stored_as,
@@ -65,9 +65,8 @@ Result<Value> Graph::weight(std::string name, TensorData data, DType stored_as) 
 Result<Value> Graph::reshape(Value value, Shape shape) {
     const Tensor& source = tensor(value);
     if (shape.checked_element_count() != source.shape.element_count())
-        return Error{ErrorCode::ShapeMismatch,
-                     "reshape: " + source.name + " has shape " + to_string(source.shape) + ", not as many elements as " +
-                         to_string(shape)};
+        return Error{ErrorCode::ShapeMismatch, "reshape: " + source.name + " has shape " + to_string(source.shape) +
+                                                   ", not as many elements as " + to_string(shape)};
     Tensor view{.name = source.name, .dtype = source.dtype, .shape = shape, .kind = source.kind};
     view.alias_of = storage(value);
     return add_tensor(std::move(view));

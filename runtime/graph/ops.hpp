@@ -237,9 +237,9 @@ struct TopK {
 struct MaskLogits {
     static constexpr std::string_view kName = "mask_logits";
     Value x, starts, banned, y;
-    std::int32_t forced_first = -1;   ///< the only token allowed where starts[row] == 0
-    std::int32_t forced_last = -1;    ///< the only token allowed where starts[row] == last_start
-    std::int32_t last_start = -1;     ///< start of the last step before the length limit
+    std::int32_t forced_first = -1;  ///< the only token allowed where starts[row] == 0
+    std::int32_t forced_last = -1;   ///< the only token allowed where starts[row] == last_start
+    std::int32_t last_start = -1;    ///< start of the last step before the length limit
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("starts", self.starts, Access::read);
@@ -267,11 +267,11 @@ enum class EarlyStopping : std::uint8_t { heuristic, always, never };
 
 struct BeamStep {
     static constexpr std::string_view kName = "beam_step";
-    Value candidate_scores, candidate_tokens;                         // from top_k over each row
-    Value tokens, starts, parents;                                    // the next step's input
-    Value running_scores, token_history, parent_history;              // running hypotheses
-    Value final_scores, final_steps, final_rows, final_tokens;        // finished hypotheses
-    Value state;                                                      // per sequence and global flags
+    Value candidate_scores, candidate_tokens;                   // from top_k over each row
+    Value tokens, starts, parents;                              // the next step's input
+    Value running_scores, token_history, parent_history;        // running hypotheses
+    Value final_scores, final_steps, final_rows, final_tokens;  // finished hypotheses
+    Value state;                                                // per sequence and global flags
     std::uint32_t beams = 1;
     std::uint32_t max_steps = 0;
     std::int32_t eos = 0;
@@ -294,9 +294,9 @@ struct BeamStep {
     }
 };
 
-using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, LayerNorm, AttentionScores, MaskedSoftmax,
-                        WeightedSum, Attention, DecodeAttention, AttentionCombine, CacheAppend, CacheReorder, LogSoftmax,
-                        ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
+using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, LayerNorm, AttentionScores,
+                        MaskedSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, CacheAppend,
+                        CacheReorder, LogSoftmax, ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -177,9 +177,7 @@ void place_activations(Plan& plan, const PlanOptions& options) {
 
 }  // namespace
 
-std::size_t Plan::barrier_count() const {
-    return static_cast<std::size_t>(std::ranges::count(barrier_before, true));
-}
+std::size_t Plan::barrier_count() const { return static_cast<std::size_t>(std::ranges::count(barrier_before, true)); }
 
 std::uint64_t storage_bytes(const Tensor& tensor) {
     return (tensor.shape.element_count() * element_bytes(tensor.dtype) + 3) / 4 * 4;

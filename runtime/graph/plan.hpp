@@ -9,16 +9,18 @@
 namespace vkformer::graph {
 
 struct PlanOptions {
-    bool fuse = true;               ///< epilogues into linear, residuals into layer_norm
-    bool reuse_memory = true;       ///< tensors that are not alive at the same time share memory
-    bool all_outputs = false;       ///< every tensor can be read after a run (validation); implies no reuse
-    std::uint64_t alignment = 256;  ///< of every tensor in the arena, bytes; a multiple of minStorageBufferOffsetAlignment
+    bool fuse = true;          ///< epilogues into linear, residuals into layer_norm
+    bool reuse_memory = true;  ///< tensors that are not alive at the same time share memory
+    bool all_outputs = false;  ///< every tensor can be read after a run (validation); implies no reuse
+    std::uint64_t alignment =
+        256;  ///< of every tensor in the arena, bytes; a multiple of minStorageBufferOffsetAlignment
 };
 
 struct Plan {
-    Graph graph{};                            ///< after fusion, nodes in order of execution
-    std::vector<bool> barrier_before{};       ///< per node: it must wait for the nodes since the last barrier
-    std::vector<std::uint64_t> arena_offset{};  ///< per tensor, bytes: where an activation (not an output) lies in the arena
+    Graph graph{};                       ///< after fusion, nodes in order of execution
+    std::vector<bool> barrier_before{};  ///< per node: it must wait for the nodes since the last barrier
+    std::vector<std::uint64_t>
+        arena_offset{};  ///< per tensor, bytes: where an activation (not an output) lies in the arena
     std::uint64_t arena_bytes = 0;
     std::uint64_t unshared_bytes = 0;  ///< what the arena would take without reuse
 

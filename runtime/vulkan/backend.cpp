@@ -48,8 +48,9 @@ Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std:
         return Error{ErrorCode::NoDevice, what + "; Vulkan devices here: " + list_of(devices)};
     };
     if (devices.empty())
-        return none("no Vulkan device was found; install a driver (Debian: mesa-vulkan-drivers) or choose the CPU "
-                    "backend (--device cpu)");
+        return none(
+            "no Vulkan device was found; install a driver (Debian: mesa-vulkan-drivers) or choose the CPU "
+            "backend (--device cpu)");
     if (choice == "auto") {
         const DeviceInfo* best = nullptr;
         for (const DeviceInfo& device : devices)
@@ -85,12 +86,14 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::create(std::string_view ch
     return on(std::move(device), options);
 }
 
-Result<std::unique_ptr<VulkanBackend>> VulkanBackend::adopt(const AdoptedDevice& adopted, const BackendOptions& options) {
+Result<std::unique_ptr<VulkanBackend>> VulkanBackend::adopt(const AdoptedDevice& adopted,
+                                                            const BackendOptions& options) {
     VKFORMER_TRY(auto device, Device::adopt(adopted));
     return on(std::move(device), options);
 }
 
-Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device> device, const BackendOptions& options) {
+Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device> device,
+                                                         const BackendOptions& options) {
     VKFORMER_TRY(auto pipelines, Pipelines::create(device, options.cache_folder));
     return std::unique_ptr<VulkanBackend>(new VulkanBackend(std::move(device), std::move(pipelines), options));
 }

@@ -38,16 +38,19 @@ Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std:
 class VulkanBackend : public graph::Backend {
 public:
     /// Errors: NoVulkanLoader, NoDevice, MissingFeature, Vulkan.
-    static Result<std::unique_ptr<VulkanBackend>> create(std::string_view choice = "auto", const BackendOptions& options = {});
+    static Result<std::unique_ptr<VulkanBackend>> create(std::string_view choice = "auto",
+                                                         const BackendOptions& options = {});
     /// On the application's device; see AdoptedDevice. `validation` does not apply.
-    static Result<std::unique_ptr<VulkanBackend>> adopt(const AdoptedDevice& device, const BackendOptions& options = {});
+    static Result<std::unique_ptr<VulkanBackend>> adopt(const AdoptedDevice& device,
+                                                        const BackendOptions& options = {});
 
     std::string name() const override { return device_->capabilities().name; }
     std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<VulkanStore>(device_); }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override;
     /// The same, as the type that can be recorded and profiled.
-    Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
+    Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan,
+                                                           std::shared_ptr<graph::TensorStore> weights,
                                                            std::shared_ptr<graph::TensorStore> states);
 
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }

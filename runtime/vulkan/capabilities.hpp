@@ -10,19 +10,19 @@ namespace vkformer::vulkan {
 /// What a device is and what it can do: looked up once, before any shader is chosen. A plain value.
 /// For an adopted device it says what the application has enabled, not what the hardware could do.
 struct Capabilities {
-    std::string name;         ///< as the driver says: "llvmpipe (LLVM 15.0.6, 256 bits)"
-    std::string driver;       ///< driver's name and version
-    std::string uuid;         ///< 32 hexadecimal digits
-    std::string type;         ///< "discrete", "integrated", "virtual", "cpu", "other"
+    std::string name;    ///< as the driver says: "llvmpipe (LLVM 15.0.6, 256 bits)"
+    std::string driver;  ///< driver's name and version
+    std::string uuid;    ///< 32 hexadecimal digits
+    std::string type;    ///< "discrete", "integrated", "virtual", "cpu", "other"
     std::uint32_t vendor_id = 0, device_id = 0, driver_version = 0;
     std::array<std::uint8_t, 16> pipeline_cache_uuid{};
     std::uint32_t api_version = 0;  ///< as VK_MAKE_API_VERSION packs it
 
-    bool unified_memory = false;   ///< device-local memory that the host can map: no staging
-    bool storage16 = false;        ///< storageBuffer16BitAccess
-    bool storage8 = false;         ///< storageBuffer8BitAccess
-    bool float16 = false;          ///< shaderFloat16
-    bool integer_dot = false;      ///< shaderIntegerDotProduct
+    bool unified_memory = false;  ///< device-local memory that the host can map: no staging
+    bool storage16 = false;       ///< storageBuffer16BitAccess
+    bool storage8 = false;        ///< storageBuffer8BitAccess
+    bool float16 = false;         ///< shaderFloat16
+    bool integer_dot = false;     ///< shaderIntegerDotProduct
     bool subgroup_arithmetic = false;
     bool subgroup_size_control = false;
     bool cooperative_matrix = false;   ///< VK_KHR_cooperative_matrix
@@ -33,7 +33,7 @@ struct Capabilities {
     std::uint32_t max_shared_memory_bytes = 0;
     std::array<std::uint32_t, 3> max_workgroup_count{};
     std::uint64_t max_storage_buffer_range = 0;  ///< bytes of one binding
-    std::uint32_t max_storage_buffers = 0;  ///< bindings of one shader (maxPerStageDescriptorStorageBuffers)
+    std::uint32_t max_storage_buffers = 0;       ///< bindings of one shader (maxPerStageDescriptorStorageBuffers)
     std::uint64_t max_allocation_bytes = 0;
     std::uint64_t storage_buffer_alignment = 0;  ///< bytes
     std::uint32_t timestamp_valid_bits = 0;      ///< 0: no timestamps on the chosen queue

@@ -47,7 +47,8 @@ std::string hexadecimal(std::span<const std::uint8_t> bytes) {
 /// Memory that the host can map and that is as near to the device as any: then nothing needs staging.
 bool has_unified_memory(VkPhysicalDeviceType type, const VkPhysicalDeviceMemoryProperties& memory) {
     if (type != VK_PHYSICAL_DEVICE_TYPE_CPU && type != VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU) return false;
-    constexpr VkMemoryPropertyFlags kWanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
+    constexpr VkMemoryPropertyFlags kWanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT |
+                                              VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     return std::any_of(memory.memoryTypes, memory.memoryTypes + memory.memoryTypeCount,
                        [](const VkMemoryType& t) { return (t.propertyFlags & kWanted) == kWanted; });
@@ -78,16 +79,18 @@ bool has_layer(PFN_vkGetInstanceProcAddr get, const char* name) {
 Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
     VKFORMER_TRY(const auto get, open_loader());
     if (validation && !has_layer(get, kValidationLayer))
-        return Error{ErrorCode::MissingFeature, "the Vulkan validation layer is not installed (Debian: "
-                                                "vulkan-validationlayers)"};
+        return Error{ErrorCode::MissingFeature,
+                     "the Vulkan validation layer is not installed (Debian: "
+                     "vulkan-validationlayers)"};
     const auto version = reinterpret_cast<PFN_vkEnumerateInstanceVersion>(get(nullptr, "vkEnumerateInstanceVersion"));
     std::uint32_t supported = VK_API_VERSION_1_0;
     if (version) version(&supported);
     if (supported < kApiVersion)
         return Error{ErrorCode::MissingFeature, "the Vulkan loader is older than Vulkan 1.2; update it"};
 
-    const bool debug_utils = has_instance_extension(get, nullptr, VK_EXT_DEBUG_UTILS_EXTENSION_NAME) ||
-                             (validation && has_instance_extension(get, kValidationLayer, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
+    const bool debug_utils =
+        has_instance_extension(get, nullptr, VK_EXT_DEBUG_UTILS_EXTENSION_NAME) ||
+        (validation && has_instance_extension(get, kValidationLayer, VK_EXT_DEBUG_UTILS_EXTENSION_NAME));
     std::vector<const char*> extensions;
     if (debug_utils) extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
     if (validation) extensions.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);
@@ -132,12 +135,13 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
             .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
             .pNext = nullptr,
             .flags = 0,
-            .messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
-            .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
+            .messageSeverity =
+                VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+            .messageType =
+                VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT,
             .pfnUserCallback = on_message,
             .pUserData = instance.get()};
-        if (const VkResult r =
-                table.vkCreateDebugUtilsMessengerEXT(handle, &messenger, nullptr, &instance->messenger_);
+        if (const VkResult r = table.vkCreateDebugUtilsMessengerEXT(handle, &messenger, nullptr, &instance->messenger_);
             r != VK_SUCCESS)
             return vulkan_error(r, "vkCreateDebugUtilsMessengerEXT", "turning validation on");
     }
@@ -301,11 +305,13 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
 
 Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted) {
     if (!adopted.get_instance_proc_addr || !adopted.instance || !adopted.physical_device || !adopted.device)
-        return Error{ErrorCode::InvalidArgument, "AdoptedDevice: get_instance_proc_addr, instance, physical_device and "
-                                                 "device are all required"};
+        return Error{ErrorCode::InvalidArgument,
+                     "AdoptedDevice: get_instance_proc_addr, instance, physical_device and "
+                     "device are all required"};
     if (adopted.queue && !adopted.timeline_semaphore)
-        return Error{ErrorCode::MissingFeature, "AdoptedDevice: submitting to the queue needs the timelineSemaphore "
-                                                "feature; enable it and say so, or pass no queue and only record"};
+        return Error{ErrorCode::MissingFeature,
+                     "AdoptedDevice: submitting to the queue needs the timelineSemaphore "
+                     "feature; enable it and say so, or pass no queue and only record"};
     VKFORMER_TRY(auto instance, Instance::adopt(adopted.get_instance_proc_addr, adopted.instance, adopted.debug_utils));
     Instance::PhysicalDevice physical = instance->describe(adopted.physical_device);
     if (physical.capabilities.api_version < kApiVersion) return Error{ErrorCode::MissingFeature, physical.unusable};

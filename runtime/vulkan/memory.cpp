@@ -11,8 +11,8 @@
 namespace vkformer::vulkan {
 namespace {
 
-constexpr VkDeviceSize kStagingBytes = 4 << 20;   // a copy of 4 MiB takes well under a millisecond on any bus
-constexpr VkDeviceSize kBlockBytes = 256 << 20;   // blocks are not larger, so that a fragmented heap still serves them
+constexpr VkDeviceSize kStagingBytes = 4 << 20;  // a copy of 4 MiB takes well under a millisecond on any bus
+constexpr VkDeviceSize kBlockBytes = 256 << 20;  // blocks are not larger, so that a fragmented heap still serves them
 
 constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
@@ -27,15 +27,18 @@ std::optional<std::uint32_t> find_memory_type(const VkPhysicalDeviceMemoryProper
     return std::nullopt;
 }
 
-VkDeviceSize round_up(VkDeviceSize value, VkDeviceSize multiple) { return (value + multiple - 1) / multiple * multiple; }
+VkDeviceSize round_up(VkDeviceSize value, VkDeviceSize multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
 Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use, const std::string& label) {
     const Capabilities& c = device.capabilities();
     if (bytes > c.max_allocation_bytes)
-        return Error{ErrorCode::MissingFeature, label + " needs " + std::to_string(bytes) + " bytes in one piece; device \"" +
-                                                    c.name + "\" allows " + std::to_string(c.max_allocation_bytes)};
+        return Error{ErrorCode::MissingFeature, label + " needs " + std::to_string(bytes) +
+                                                    " bytes in one piece; device \"" + c.name + "\" allows " +
+                                                    std::to_string(c.max_allocation_bytes)};
     const DeviceTable& vk = device.vk();
     Buffer result;
     result.bytes_ = bytes;
@@ -53,16 +56,14 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
     VkMemoryRequirements requirements{};
     vk.vkGetBufferMemoryRequirements(device.handle(), buffer, &requirements);
     const bool mapped = use == Use::staging || c.unified_memory;
-    const auto type =
-        use == Use::staging ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
-                                               {kMapped | kCached, kMapped})
-        : mapped ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
-                                    {kLocal | kMapped | kCached, kLocal | kMapped})
-                 : find_memory_type(device.memory_properties(), requirements.memoryTypeBits, {kLocal, 0});
+    const auto type = use == Use::staging ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
+                                                             {kMapped | kCached, kMapped})
+                      : mapped            ? find_memory_type(device.memory_properties(), requirements.memoryTypeBits,
+                                                             {kLocal | kMapped | kCached, kLocal | kMapped})
+                               : find_memory_type(device.memory_properties(), requirements.memoryTypeBits, {kLocal, 0});
     if (!type) return Error{ErrorCode::MissingFeature, "device \"" + c.name + "\" has no memory type for " + label};
-    const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                        .allocationSize = requirements.size,
-                                        .memoryTypeIndex = *type};
+    const VkMemoryAllocateInfo allocate{
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = *type};
     VkDeviceMemory memory = VK_NULL_HANDLE;
     if (const VkResult r = vk.vkAllocateMemory(device.handle(), &allocate, nullptr, &memory); r != VK_SUCCESS)
         return vulkan_error(r, "vkAllocateMemory",
@@ -92,12 +93,14 @@ Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const 
     std::vector<VkDeviceSize> block_bytes;
     for (const Request& request : requests) {
         if (request.bytes > device.capabilities().max_storage_buffer_range)
-            return Error{ErrorCode::MissingFeature,
-                         request.label + " has " + std::to_string(request.bytes) + " bytes; device \"" +
-                             device.capabilities().name + "\" binds at most " +
-                             std::to_string(device.capabilities().max_storage_buffer_range) + " (maxStorageBufferRange)"};
+            return Error{ErrorCode::MissingFeature, request.label + " has " + std::to_string(request.bytes) +
+                                                        " bytes; device \"" + device.capabilities().name +
+                                                        "\" binds at most " +
+                                                        std::to_string(device.capabilities().max_storage_buffer_range) +
+                                                        " (maxStorageBufferRange)"};
         VkDeviceSize offset = block_bytes.empty() ? guard : round_up(block_bytes.back() + guard, alignment);
-        if (block_bytes.empty() || offset + request.bytes + guard > std::min(kBlockBytes, device.capabilities().max_allocation_bytes)) {
+        if (block_bytes.empty() ||
+            offset + request.bytes + guard > std::min(kBlockBytes, device.capabilities().max_allocation_bytes)) {
             block_bytes.push_back(0);
             offset = round_up(guard, alignment);
         }
@@ -132,14 +135,16 @@ Result<void> Transfer::prepare() {
     if (commands_) return {};
     const Device& device = *device_;
     if (!device.can_submit())
-        return Error{ErrorCode::MissingFeature, "device \"" + device.capabilities().name +
-                                                    "\" was adopted without a queue and its memory is not visible to the "
-                                                    "host; pass a queue so that weights and inputs can be copied"};
+        return Error{ErrorCode::MissingFeature,
+                     "device \"" + device.capabilities().name +
+                         "\" was adopted without a queue and its memory is not visible to the "
+                         "host; pass a queue so that weights and inputs can be copied"};
     const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                             .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                             .queueFamilyIndex = device.queue_family()};
     VkCommandPool pool = VK_NULL_HANDLE;
-    if (const VkResult r = device.vk().vkCreateCommandPool(device.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+    if (const VkResult r = device.vk().vkCreateCommandPool(device.handle(), &pool_info, nullptr, &pool);
+        r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateCommandPool", "preparing copies");
     pool_ = UniqueCommandPool(device.vk(), device.handle(), pool);
     device.set_name(VK_OBJECT_TYPE_COMMAND_POOL, pool, "vkformer transfer");
@@ -166,13 +171,13 @@ Result<void> Transfer::run(auto&& record) {
     vk.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                             VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &before, 0, nullptr, 0, nullptr);
     record();
-    const VkMemoryBarrier after{.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-                                .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
-                                .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT |
-                                                 VK_ACCESS_SHADER_WRITE_BIT};
+    const VkMemoryBarrier after{
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+        .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+        .dstAccessMask = VK_ACCESS_HOST_READ_BIT | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
     vk.vkCmdPipelineBarrier(commands_, VK_PIPELINE_STAGE_TRANSFER_BIT,
-                            VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &after, 0, nullptr, 0,
-                            nullptr);
+                            VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &after, 0, nullptr,
+                            0, nullptr);
     if (const VkResult r = vk.vkEndCommandBuffer(commands_); r != VK_SUCCESS)
         return vulkan_error(r, "vkEndCommandBuffer", "copying");
     VKFORMER_TRY(const std::uint64_t value, device_->submit({&commands_, 1}));
@@ -190,9 +195,8 @@ Result<void> Transfer::upload(const Slice& slice, VkDeviceSize offset, std::span
         const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);
         std::memcpy(staging_.mapped(), bytes.data() + done, count);
         const VkBufferCopy region{.srcOffset = 0, .dstOffset = slice.offset + offset + done, .size = count};
-        VKFORMER_CHECK(run([&] {
-            device_->vk().vkCmdCopyBuffer(commands_, staging_.handle(), slice.buffer, 1, &region);
-        }));
+        VKFORMER_CHECK(
+            run([&] { device_->vk().vkCmdCopyBuffer(commands_, staging_.handle(), slice.buffer, 1, &region); }));
         done += count;
     }
     return {};
@@ -208,9 +212,8 @@ Result<void> Transfer::download(const Slice& slice, VkDeviceSize offset, std::sp
     for (std::size_t done = 0; done < bytes.size();) {
         const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);
         const VkBufferCopy region{.srcOffset = slice.offset + offset + done, .dstOffset = 0, .size = count};
-        VKFORMER_CHECK(run([&] {
-            device_->vk().vkCmdCopyBuffer(commands_, slice.buffer, staging_.handle(), 1, &region);
-        }));
+        VKFORMER_CHECK(
+            run([&] { device_->vk().vkCmdCopyBuffer(commands_, slice.buffer, staging_.handle(), 1, &region); }));
         std::memcpy(bytes.data() + done, staging_.mapped(), count);
         done += count;
     }

@@ -62,12 +62,15 @@ std::uint32_t provided(const Capabilities& device) {
 }  // namespace
 
 std::filesystem::path default_cache_folder() {
-    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder) return std::filesystem::path(folder) / "vkformer";
-    if (const char* home = std::getenv("HOME"); home && *home) return std::filesystem::path(home) / ".cache" / "vkformer";
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder)
+        return std::filesystem::path(folder) / "vkformer";
+    if (const char* home = std::getenv("HOME"); home && *home)
+        return std::filesystem::path(home) / ".cache" / "vkformer";
     return {};
 }
 
-Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device, std::filesystem::path cache_folder) {
+Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device,
+                                                     std::filesystem::path cache_folder) {
     auto result = std::unique_ptr<Pipelines>(new Pipelines(std::move(device)));
     const Device& d = *result->device_;
     std::shared_ptr<const MappedFile> file;
@@ -145,13 +148,15 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
         return Error{ErrorCode::MissingFeature, "this build lacks the shader variant " + dispatch.shader +
                                                     "; build with the pinned shader compiler"};
     if (binary->requires_mask & ~provided(d.capabilities()))
-        return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name + "\" lacks a feature that the shader " +
-                                                    dispatch.shader + " needs (see: vkformer info)"};
+        return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name +
+                                                    "\" lacks a feature that the shader " + dispatch.shader +
+                                                    " needs (see: vkformer info)"};
     const VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                                .codeSize = binary->words.size_bytes(),
                                                .pCode = binary->words.data()};
     VkShaderModule module_handle = VK_NULL_HANDLE;
-    if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle); r != VK_SUCCESS)
+    if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle);
+        r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateShaderModule", "loading the shader " + dispatch.shader);
     const UniqueShaderModule shader_module(d.vk(), d.handle(), module_handle);
 
@@ -172,8 +177,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                                                      .pSpecializationInfo = &constants},
                                            .layout = result.layout};
     VkPipeline pipeline = VK_NULL_HANDLE;
-    if (const VkResult r =
-            d.vk().vkCreateComputePipelines(d.handle(), cache_.get(), 1, &info, nullptr, &pipeline);
+    if (const VkResult r = d.vk().vkCreateComputePipelines(d.handle(), cache_.get(), 1, &info, nullptr, &pipeline);
         r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + dispatch.shader);
     d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, dispatch.shader);

@@ -25,7 +25,8 @@ public:
     };
 
     /// `cache_folder` empty: nothing is read from or written to disk.
-    static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device, std::filesystem::path cache_folder);
+    static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device,
+                                                     std::filesystem::path cache_folder);
     ~Pipelines();
 
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.

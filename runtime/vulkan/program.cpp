@@ -80,8 +80,9 @@ Result<void> VulkanStore::add_missing(Transfer& transfer, const graph::Graph& gr
         }
     }
     if (missing.empty()) return {};
-    VKFORMER_TRY(auto blocks, MemoryBlocks::create(*device_, requests, guards,
-                                                   kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
+    VKFORMER_TRY(auto blocks,
+                 MemoryBlocks::create(*device_, requests, guards,
+                                      kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
     for (std::size_t i = 0; i < missing.size(); ++i) {
         const Slice& slice = blocks.slices()[i];
         if (kind == TensorKind::weight) {
@@ -102,8 +103,8 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
                                                              std::shared_ptr<VulkanStore> states,
                                                              const ProgramOptions& options) {
     VKFORMER_TRY(auto transfer, Transfer::create(device));
-    auto program = std::unique_ptr<VulkanProgram>(new VulkanProgram(
-        std::move(device), std::move(pipelines), std::move(plan), options, std::move(transfer)));
+    auto program = std::unique_ptr<VulkanProgram>(
+        new VulkanProgram(std::move(device), std::move(pipelines), std::move(plan), options, std::move(transfer)));
     program->weights_ = std::move(weights);
     program->states_ = std::move(states);
     VKFORMER_CHECK(program->allocate());
@@ -124,9 +125,8 @@ Result<void> VulkanProgram::allocate() {
 
     std::vector<bool> touched(graph.tensors().size(), false);
     for (const graph::Node& node : graph.nodes())
-        graph::for_each_operand(node.op, [&](std::string_view, Value value, Access) {
-            touched[graph.storage(value).id] = true;
-        });
+        graph::for_each_operand(
+            node.op, [&](std::string_view, Value value, Access) { touched[graph.storage(value).id] = true; });
     std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan_.arena_bytes, 4), "arena"}};
     std::vector<std::uint32_t> owners;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
@@ -206,7 +206,8 @@ Result<void> VulkanProgram::prepare_steps() {
                               .descriptorCount = 1,
                               .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
                               .pBufferInfo = &buffers[i]});
-        vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0, nullptr);
+        vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0,
+                                  nullptr);
         steps_.push_back(std::move(step));
     }
     return {};
@@ -293,9 +294,10 @@ void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries) 
             vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
                                    static_cast<std::uint32_t>(i + 1));
     }
-    memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
-                   kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-                   kShaderAccess | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
+    memory_barrier(
+        vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
+        kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+        kShaderAccess | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_READ_BIT);
 }
 
 Result<Slice> VulkanProgram::slice(Value tensor) const {
@@ -307,7 +309,8 @@ Result<Slice> VulkanProgram::slice(Value tensor) const {
 Result<void> VulkanProgram::check_host_access(Value value, std::size_t count, bool integers, bool reading) const {
     const Tensor& tensor = plan_.graph.tensor(plan_.graph.storage(value));
     if (reading && tensor.kind == TensorKind::activation && !tensor.is_output)
-        return Error{ErrorCode::InvalidArgument, tensor.name + " is no output of the graph: its memory may be used again"};
+        return Error{ErrorCode::InvalidArgument,
+                     tensor.name + " is no output of the graph: its memory may be used again"};
     if (!slices_[plan_.graph.storage(value).id].buffer)
         return Error{ErrorCode::InvalidArgument, tensor.name + " is not computed by this plan (fused or unused)"};
     if (count != tensor.shape.element_count())
@@ -387,7 +390,8 @@ namespace {
 std::array<Slice, 2> guard_bands(const Slice& slice) {
     return {Slice{slice.buffer, slice.offset - kGuardBytes, kGuardBytes,
                   slice.mapped ? slice.mapped - kGuardBytes : nullptr},
-            Slice{slice.buffer, slice.offset + slice.bytes, kGuardBytes, slice.mapped ? slice.mapped + slice.bytes : nullptr}};
+            Slice{slice.buffer, slice.offset + slice.bytes, kGuardBytes,
+                  slice.mapped ? slice.mapped + slice.bytes : nullptr}};
 }
 
 }  // namespace

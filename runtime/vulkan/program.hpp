@@ -117,10 +117,10 @@ private:
     ProgramOptions options_;
     Transfer transfer_;
     std::shared_ptr<VulkanStore> weights_, states_;
-    MemoryBlocks blocks_;         // arena first, then inputs and outputs
-    std::vector<Slice> slices_;   // by tensor id; of storages only
+    MemoryBlocks blocks_;        // arena first, then inputs and outputs
+    std::vector<Slice> slices_;  // by tensor id; of storages only
     UniqueDescriptorPool sets_;
-    std::vector<Step> steps_;     // one per node
+    std::vector<Step> steps_;  // one per node
     UniqueCommandPool pool_;
     UniqueQueryPool queries_;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;

@@ -36,8 +36,8 @@ Result<InstanceTable> load_instance_table(PFN_vkGetInstanceProcAddr get, VkInsta
 
 Result<DeviceTable> load_device_table(const InstanceTable& instance_table, VkDevice device) {
     DeviceTable table;
-#define VKFORMER_LOAD(name)                                                                               \
-    table.name = reinterpret_cast<PFN_##name>(instance_table.vkGetDeviceProcAddr(device, #name));         \
+#define VKFORMER_LOAD(name)                                                                       \
+    table.name = reinterpret_cast<PFN_##name>(instance_table.vkGetDeviceProcAddr(device, #name)); \
     if (!table.name) return Error{ErrorCode::Vulkan, "the Vulkan device lacks " #name "; version 1.2 is needed"};
     VKFORMER_DEVICE_FUNCTIONS(VKFORMER_LOAD)
 #undef VKFORMER_LOAD

@@ -11,15 +11,15 @@
 
 namespace vkformer::vulkan {
 
-#define VKFORMER_INSTANCE_FUNCTIONS(X)         \
-    X(vkDestroyInstance)                       \
-    X(vkEnumeratePhysicalDevices)              \
-    X(vkGetPhysicalDeviceProperties2)          \
-    X(vkGetPhysicalDeviceFeatures2)            \
-    X(vkGetPhysicalDeviceMemoryProperties)     \
-    X(vkGetPhysicalDeviceQueueFamilyProperties)\
-    X(vkEnumerateDeviceExtensionProperties)    \
-    X(vkCreateDevice)                          \
+#define VKFORMER_INSTANCE_FUNCTIONS(X)          \
+    X(vkDestroyInstance)                        \
+    X(vkEnumeratePhysicalDevices)               \
+    X(vkGetPhysicalDeviceProperties2)           \
+    X(vkGetPhysicalDeviceFeatures2)             \
+    X(vkGetPhysicalDeviceMemoryProperties)      \
+    X(vkGetPhysicalDeviceQueueFamilyProperties) \
+    X(vkEnumerateDeviceExtensionProperties)     \
+    X(vkCreateDevice)                           \
     X(vkGetDeviceProcAddr)
 
 /// VK_EXT_debug_utils: null where the extension is not enabled.
@@ -30,52 +30,52 @@ namespace vkformer::vulkan {
     X(vkCmdBeginDebugUtilsLabelEXT)             \
     X(vkCmdEndDebugUtilsLabelEXT)
 
-#define VKFORMER_DEVICE_FUNCTIONS(X)  \
-    X(vkDestroyDevice)                \
-    X(vkDeviceWaitIdle)               \
-    X(vkGetDeviceQueue)               \
-    X(vkQueueSubmit)                  \
-    X(vkAllocateMemory)               \
-    X(vkFreeMemory)                   \
-    X(vkMapMemory)                    \
-    X(vkCreateBuffer)                 \
-    X(vkDestroyBuffer)                \
-    X(vkGetBufferMemoryRequirements)  \
-    X(vkBindBufferMemory)             \
-    X(vkCreateShaderModule)           \
-    X(vkDestroyShaderModule)          \
-    X(vkCreatePipelineCache)          \
-    X(vkDestroyPipelineCache)         \
-    X(vkGetPipelineCacheData)         \
-    X(vkCreateComputePipelines)       \
-    X(vkDestroyPipeline)              \
-    X(vkCreatePipelineLayout)         \
-    X(vkDestroyPipelineLayout)        \
-    X(vkCreateDescriptorSetLayout)    \
-    X(vkDestroyDescriptorSetLayout)   \
-    X(vkCreateDescriptorPool)         \
-    X(vkDestroyDescriptorPool)        \
-    X(vkAllocateDescriptorSets)       \
-    X(vkUpdateDescriptorSets)         \
-    X(vkCreateCommandPool)            \
-    X(vkDestroyCommandPool)           \
-    X(vkAllocateCommandBuffers)       \
-    X(vkBeginCommandBuffer)           \
-    X(vkEndCommandBuffer)             \
-    X(vkCmdPipelineBarrier)           \
-    X(vkCmdBindPipeline)              \
-    X(vkCmdBindDescriptorSets)        \
-    X(vkCmdPushConstants)             \
-    X(vkCmdDispatch)                  \
-    X(vkCmdCopyBuffer)                \
-    X(vkCmdFillBuffer)                \
-    X(vkCreateQueryPool)              \
-    X(vkDestroyQueryPool)             \
-    X(vkCmdResetQueryPool)            \
-    X(vkCmdWriteTimestamp)            \
-    X(vkGetQueryPoolResults)          \
-    X(vkCreateSemaphore)              \
-    X(vkDestroySemaphore)             \
+#define VKFORMER_DEVICE_FUNCTIONS(X) \
+    X(vkDestroyDevice)               \
+    X(vkDeviceWaitIdle)              \
+    X(vkGetDeviceQueue)              \
+    X(vkQueueSubmit)                 \
+    X(vkAllocateMemory)              \
+    X(vkFreeMemory)                  \
+    X(vkMapMemory)                   \
+    X(vkCreateBuffer)                \
+    X(vkDestroyBuffer)               \
+    X(vkGetBufferMemoryRequirements) \
+    X(vkBindBufferMemory)            \
+    X(vkCreateShaderModule)          \
+    X(vkDestroyShaderModule)         \
+    X(vkCreatePipelineCache)         \
+    X(vkDestroyPipelineCache)        \
+    X(vkGetPipelineCacheData)        \
+    X(vkCreateComputePipelines)      \
+    X(vkDestroyPipeline)             \
+    X(vkCreatePipelineLayout)        \
+    X(vkDestroyPipelineLayout)       \
+    X(vkCreateDescriptorSetLayout)   \
+    X(vkDestroyDescriptorSetLayout)  \
+    X(vkCreateDescriptorPool)        \
+    X(vkDestroyDescriptorPool)       \
+    X(vkAllocateDescriptorSets)      \
+    X(vkUpdateDescriptorSets)        \
+    X(vkCreateCommandPool)           \
+    X(vkDestroyCommandPool)          \
+    X(vkAllocateCommandBuffers)      \
+    X(vkBeginCommandBuffer)          \
+    X(vkEndCommandBuffer)            \
+    X(vkCmdPipelineBarrier)          \
+    X(vkCmdBindPipeline)             \
+    X(vkCmdBindDescriptorSets)       \
+    X(vkCmdPushConstants)            \
+    X(vkCmdDispatch)                 \
+    X(vkCmdCopyBuffer)               \
+    X(vkCmdFillBuffer)               \
+    X(vkCreateQueryPool)             \
+    X(vkDestroyQueryPool)            \
+    X(vkCmdResetQueryPool)           \
+    X(vkCmdWriteTimestamp)           \
+    X(vkGetQueryPoolResults)         \
+    X(vkCreateSemaphore)             \
+    X(vkDestroySemaphore)            \
     X(vkWaitSemaphores)
 
 #define VKFORMER_MEMBER(name) PFN_##name name = nullptr;
@@ -110,7 +110,8 @@ template <class Handle, auto Destroy>
 class Unique {
 public:
     Unique() = default;
-    Unique(const DeviceTable& vk, VkDevice device, Handle handle) noexcept : vk_(&vk), device_(device), handle_(handle) {}
+    Unique(const DeviceTable& vk, VkDevice device, Handle handle) noexcept
+        : vk_(&vk), device_(device), handle_(handle) {}
     Unique(Unique&& other) noexcept
         : vk_(other.vk_), device_(other.device_), handle_(std::exchange(other.handle_, Handle{})) {}
     Unique& operator=(Unique&& other) noexcept {

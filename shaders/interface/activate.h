@@ -4,7 +4,7 @@
 #include "activation.h"
 SHARED_BEGIN
 const uint kActivateX = 0, kActivateY = 1;
-const uint kActivateActivation = 1;             // specialization constant: one of interface/activation.h
+const uint kActivateActivation = 1;  // specialization constant: one of interface/activation.h
 const uint kActivateElementsPerInvocation = 4;
 struct ActivatePush {
     uint count;  // elements

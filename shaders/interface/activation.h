@@ -4,6 +4,7 @@
 #include "types.h"
 SHARED_BEGIN
 // The values of graph::Activation (kernels/activate.cpp checks that they are).
-const uint kActivationNone = 0, kActivationRelu = 1, kActivationGeluErf = 2, kActivationGeluTanh = 3, kActivationSilu = 4;
+const uint kActivationNone = 0, kActivationRelu = 1, kActivationGeluErf = 2, kActivationGeluTanh = 3,
+           kActivationSilu = 4;
 SHARED_END
 #endif

@@ -7,11 +7,11 @@ const uint kAttentionQuery = 0, kAttentionKey = 1, kAttentionValue = 2, kAttenti
            kAttentionAdditive = 5, kAttentionY = 6;
 const uint kAttentionWorkgroup = 128;  // fixed: kAttentionLaneRows × 16 invocations make the tile
 const uint kAttentionLaneRows = 8;
-const uint kAttentionTile = 32;        // keys, depth and columns of a tile; its queries: kAttentionLaneRows · steps
+const uint kAttentionTile = 32;  // keys, depth and columns of a tile; its queries: kAttentionLaneRows · steps
 // Specialization constants:
-const uint kAttentionQuerySteps = 1;   // queries per invocation: 1, 2 or 4
-const uint kAttentionValueTiles = 2;   // tiles that cover value_dim
-const uint kAttentionMask = 3;         // bits of attention_mask.h
+const uint kAttentionQuerySteps = 1;  // queries per invocation: 1, 2 or 4
+const uint kAttentionValueTiles = 2;  // tiles that cover value_dim
+const uint kAttentionMask = 3;        // bits of attention_mask.h
 // attention_direct.comp has these in place of QuerySteps and ValueTiles:
 const uint kAttentionDirectHeadDim = 1, kAttentionDirectValueDim = 2;
 const uint kAttentionDirectMaxDim = 128;   // of both: what they fill is registers

@@ -4,7 +4,8 @@
 #include "types.h"
 SHARED_BEGIN
 const uint kCacheAppendX = 0, kCacheAppendStarts = 1, kCacheAppendCache = 2;
-const uint kCacheAppendHasStarts = 1;  // specialization constant: 0 where starts is absent; its binding is not touched then
+const uint kCacheAppendHasStarts =
+    1;  // specialization constant: 0 where starts is absent; its binding is not touched then
 const uint kCacheAppendElementsPerInvocation = 4;
 struct CacheAppendPush {
     uint count;     // elements of x

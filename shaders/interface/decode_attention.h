@@ -4,7 +4,8 @@
 #include "attention_mask.h"
 SHARED_BEGIN
 const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionValue = 2,
-           kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5, kDecodeAttentionPartial = 6;
+           kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5,
+           kDecodeAttentionPartial = 6;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
 const uint kDecodeAttentionMaxHeadDim = 256;
 // Specialization constants:

@@ -7,10 +7,10 @@ SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLinearHasBias = 1, kLinearHasResidual = 2;
-const uint kLinearActivation = 3;     // one of interface/activation.h
-const uint kLinearRowsConstant = 4;   // rows that a workgroup computes: 1 to kLinearMaxRows; linear.comp has none
+const uint kLinearActivation = 3;    // one of interface/activation.h
+const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; linear.comp has none
 
-const uint kLinearMaxRows = 8;        // of linear_row and linear_direct: accumulators per invocation = rows · columns
+const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators per invocation = rows · columns
 // linear.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
 const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns = 64, kLinearTileDepth = 16;
 // linear_row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums

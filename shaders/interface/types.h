@@ -4,7 +4,7 @@
 #define VKFORMER_SHADERS_TYPES_H
 #ifdef __cplusplus
 #include <cstdint>
-#define SHARED_BEGIN           \
+#define SHARED_BEGIN              \
     namespace vkformer::shaders { \
     using uint = std::uint32_t;
 #define SHARED_END }

@@ -30,7 +30,7 @@ std::string message(const Result<T>& result) {
     return result.error().message;
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("config: typed values, defaults, null as absent", "[formats][config]") {
     const Config c = config();

@@ -77,7 +77,7 @@ std::string small_file() {
     return contents(folder / "small.safetensors");
 }
 
-}   // namespace
+}  // namespace
 
 TEST_CASE("safetensors: what is written is read back, mapped", "[formats][safetensors]") {
     const TemporaryFolder folder;
@@ -111,7 +111,7 @@ TEST_CASE("safetensors: what is written is read back, mapped", "[formats][safete
         CHECK(std::equal(found->bytes.begin(), found->bytes.end(), expected.data.bytes.begin()));
     }
     CHECK(file->find("c") == nullptr);
-    CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);   // no temporary file stays
+    CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);  // no temporary file stays
 
     std::vector<NamedTensor> shuffled(tensors.rbegin(), tensors.rend());
     REQUIRE(write_safetensors(folder / "y.safetensors", shuffled, metadata));
@@ -294,7 +294,7 @@ TEST_CASE("safetensors: flipped bits never crash and never give a tensor outside
             continue;
         }
         std::size_t bytes = 0;
-        unsigned sum = 0;   // touches every byte, for AddressSanitizer
+        unsigned sum = 0;  // touches every byte, for AddressSanitizer
         for (const auto& [name, data] : parsed->tensors()) {
             bytes += data.bytes.size();
             REQUIRE(data.bytes.size() == data.shape.element_count() * element_bytes(data.dtype));

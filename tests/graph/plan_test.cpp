@@ -52,7 +52,8 @@ void check_no_overlap(const Plan& plan) {
             const std::uint32_t id = graph.storage(value).id;
             const std::uint64_t offset = plan.arena_offset[id];
             if (offset == Plan::kNotInArena) return;
-            Life& life = lives.try_emplace(id, Life{offset, offset + storage_bytes(graph.tensor(Value{id}))}).first->second;
+            Life& life =
+                lives.try_emplace(id, Life{offset, offset + storage_bytes(graph.tensor(Value{id}))}).first->second;
             life.first = std::min(life.first, segment);
             life.last = std::max(life.last, segment);
             CHECK(life.end <= plan.arena_bytes);
@@ -87,7 +88,8 @@ void check_barriers(const Plan& plan) {
 TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
-    const Value hidden = must(activate(graph, must(linear(graph, x, random_weight(graph, "w1", {12, 8}))), Activation::relu));
+    const Value hidden =
+        must(activate(graph, must(linear(graph, x, random_weight(graph, "w1", {12, 8}))), Activation::relu));
     const Value y = must(add(graph, must(linear(graph, hidden, random_weight(graph, "w2", {8, 12}))), x));
     graph.mark_output(y);
 
@@ -198,9 +200,12 @@ Graph random_graph(std::uint32_t seed, Value& x, Value& y) {
         switch (std::uniform_int_distribution<int>(0, 3)(random)) {
         case 0: values.push_back(must(add(graph, any(), any()))); break;
         case 1: values.push_back(must(activate(graph, any(), Activation::gelu_tanh))); break;
-        case 2: values.push_back(must(linear(graph, any(), random_weight(graph, "w" + std::to_string(i), {8, 8})))); break;
+        case 2:
+            values.push_back(must(linear(graph, any(), random_weight(graph, "w" + std::to_string(i), {8, 8}))));
+            break;
         default:
-            values.push_back(must(layer_norm(graph, any(), random_weight(graph, "g" + std::to_string(i), {8}), {}, 1e-3f)));
+            values.push_back(
+                must(layer_norm(graph, any(), random_weight(graph, "g" + std::to_string(i), {8}), {}, 1e-3f)));
         }
     }
     y = values.back();

@@ -38,5 +38,5 @@ TEST_CASE("attention_scores shows a NaN where it belongs", "[op][attention_score
     c.check(backend);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

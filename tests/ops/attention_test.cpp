@@ -155,7 +155,7 @@ TEST_CASE("permuting the pairs of keys and values changes nothing", "[op][attent
     const std::vector<float> straight = result(false), shuffled = result(true);
     for (std::size_t i = 0; i < straight.size(); ++i) CHECK(std::abs(straight[i] - shuffled[i]) < 1e-5f);
 
-    for (std::size_t i = 0; i < straight.size(); ++i) {   // and every output lies in the convex hull of the values
+    for (std::size_t i = 0; i < straight.size(); ++i) {  // and every output lies in the convex hull of the values
         float lowest = value[i % kDim], highest = lowest;
         for (std::size_t j = 0; j < kKeys; ++j) {
             lowest = std::min(lowest, value[j * kDim + i % kDim]);
@@ -190,5 +190,5 @@ TEST_CASE("attention under the causal mask reads no later key", "[op][attention]
     CHECK(result(0) == result(later));
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -107,5 +107,5 @@ TEST_CASE("decode_attention and attention give the same", "[op][decode_attention
     for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) < 1e-5f);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -40,5 +40,5 @@ TEST_CASE("embedding makes rows of NaN for tokens outside the vocabulary", "[op]
     CHECK(std::isfinite(rows[3 * 37]));
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -30,7 +30,7 @@ TEST_CASE("weights of a row sum to 1, or to 0 where no key is seen", "[op][maske
     constexpr std::uint64_t kKeys = 150;
     OpCase c;
     const graph::Value scores =
-        c.floats("scores", DType::f32, {3, 1, 2, kKeys}, 80);   // exp(80) is near float's largest
+        c.floats("scores", DType::f32, {3, 1, 2, kKeys}, 80);  // exp(80) is near float's largest
     const graph::Value lengths = c.ints("key_lengths", {3}, {150, 0, 77});
     const graph::Value y = c.expect(masked_softmax(c.graph, scores, {.key_lengths = lengths}));
     const std::vector<float> weights = c.run(backend, y);
@@ -87,5 +87,5 @@ TEST_CASE("masked_softmax bears any scores, lengths and starts", "[op][masked_so
     }
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

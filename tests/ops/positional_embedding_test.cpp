@@ -52,11 +52,11 @@ TEST_CASE("positional_embedding makes rows of NaN for positions outside the tabl
     const graph::Value y = c.expect(positional_embedding(c.graph, x, table, starts));
     c.check(backend);
     const std::vector<float> rows = c.run(backend, y);
-    CHECK(std::isnan(rows[0]));            // position −1
-    CHECK(std::isfinite(rows[33]));        // position 0
-    CHECK(std::isnan(rows[5 * 33]));       // position 7
-    CHECK(std::isfinite(rows[14 * 33]));   // position 6
+    CHECK(std::isnan(rows[0]));           // position −1
+    CHECK(std::isfinite(rows[33]));       // position 0
+    CHECK(std::isnan(rows[5 * 33]));      // position 7
+    CHECK(std::isfinite(rows[14 * 33]));  // position 6
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

@@ -27,5 +27,5 @@ TEST_CASE("weighted_sum agrees with double precision", "[op][weighted_sum]") {
     c.check(backend);
 }
 
-}   // namespace
-}   // namespace vkformer::tests
+}  // namespace
+}  // namespace vkformer::tests

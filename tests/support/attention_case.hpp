@@ -42,7 +42,7 @@ struct MaskKind {
     std::uint32_t window = 0;
     bool lengths = false;
     bool starts = false;
-    std::optional<std::array<bool, 3>> additive = {};   ///< own rows for every batch, head, query
+    std::optional<std::array<bool, 3>> additive = {};  ///< own rows for every batch, head, query
 };
 
 inline const MaskKind kMasks[] = {
@@ -79,4 +79,4 @@ inline graph::AttentionMask make_mask(OpCase& c, const MaskKind& kind, const Att
     return mask;
 }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

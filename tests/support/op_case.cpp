@@ -149,7 +149,7 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
         double difference_squares = 0, expected_squares = 0, largest = 0, worst = 0;
         std::size_t worst_at = 0;
         for (std::size_t i = 0; i < count; ++i) {
-            if (!std::isfinite(expected[i])) {   // infinity: the same one; NaN: a NaN
+            if (!std::isfinite(expected[i])) {  // infinity: the same one; NaN: a NaN
                 const bool same = std::isnan(expected[i]) ? std::isnan(found[i]) : found[i] == expected[i];
                 if (!same) FAIL("element " << i << " is " << found[i] << ", expected " << expected[i]);
                 continue;
@@ -190,4 +190,4 @@ std::vector<std::int32_t> OpCase::run_ints(graph::Backend& backend, Value result
     return values;
 }
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

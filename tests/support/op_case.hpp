@@ -58,11 +58,11 @@ private:
     double bound() const;
 
     std::mt19937 random_;
-    std::map<std::uint32_t, Contents> contents_;   // by tensor id
+    std::map<std::uint32_t, Contents> contents_;  // by tensor id
     std::vector<graph::Value> results_;
 };
 
 /// "f32", "f16": what the float ops are tested with.
 inline constexpr DType kFloatTypes[] = {DType::f32, DType::f16};
 
-}   // namespace vkformer::tests
+}  // namespace vkformer::tests

@@ -9,8 +9,8 @@
 namespace vkformer::tests {
 namespace {
 
-using vulkan::InstanceTable;
 using vulkan::DeviceTable;
+using vulkan::InstanceTable;
 
 /// What a graphics application has: its own instance and device, a buffer that the host can read, a queue. It uses
 /// vkformer's function tables for brevity, and nothing else of vkformer.
@@ -18,10 +18,10 @@ class HostApplication {
 public:
     explicit HostApplication(std::uint32_t device_index) {
         get = must(vulkan::open_loader());
-        const VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
-                                            .pApplicationName = "host",
-                                            .apiVersion = VK_API_VERSION_1_2};
-        const VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
+        const VkApplicationInfo application{
+            .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "host", .apiVersion = VK_API_VERSION_1_2};
+        const VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                        .pApplicationInfo = &application};
         const auto create = reinterpret_cast<PFN_vkCreateInstance>(get(nullptr, "vkCreateInstance"));
         REQUIRE(create(&info, nullptr, &instance) == VK_SUCCESS);
         ivk = must(vulkan::load_instance_table(get, instance));
@@ -39,9 +39,8 @@ public:
         VkPhysicalDeviceVulkan11Features enabled{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                                                  .storageBuffer16BitAccess = storage16};
         const float priority = 1;
-        const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                                 .queueCount = 1,
-                                                 .pQueuePriorities = &priority};
+        const VkDeviceQueueCreateInfo queue_info{
+            .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueCount = 1, .pQueuePriorities = &priority};
         const VkDeviceCreateInfo device_info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                              .pNext = &enabled,
                                              .queueCreateInfoCount = 1,
@@ -70,15 +69,15 @@ public:
     }
 
     void make_buffer(VkDeviceSize bytes) {
-        const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                                      .size = bytes,
-                                      .usage = VK_BUFFER_USAGE_TRANSFER_DST_BIT};
+        const VkBufferCreateInfo info{
+            .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes, .usage = VK_BUFFER_USAGE_TRANSFER_DST_BIT};
         REQUIRE(dvk.vkCreateBuffer(device, &info, nullptr, &buffer) == VK_SUCCESS);
         VkMemoryRequirements requirements{};
         dvk.vkGetBufferMemoryRequirements(device, buffer, &requirements);
         VkPhysicalDeviceMemoryProperties properties{};
         ivk.vkGetPhysicalDeviceMemoryProperties(physical, &properties);
-        constexpr VkMemoryPropertyFlags kHost = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+        constexpr VkMemoryPropertyFlags kHost =
+            VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
         std::uint32_t type = 0;
         while (!((requirements.memoryTypeBits >> type) & 1u) ||
                (properties.memoryTypes[type].propertyFlags & kHost) != kHost)
@@ -130,7 +129,8 @@ std::vector<float> floats_at(const std::byte* bytes, std::size_t count) {
     return values;
 }
 
-TEST_CASE("a whole forward pass is recorded between a host application's own commands and submitted twice", "[vulkan][guest]") {
+TEST_CASE("a whole forward pass is recorded between a host application's own commands and submitted twice",
+          "[vulkan][guest]") {
     for (const std::string& index : vulkan_device_indices()) {
         HostApplication host(static_cast<std::uint32_t>(std::stoul(index)));
         auto guest = must(vulkan::VulkanBackend::adopt(host.lend(), {.cache_folder = {}}));
@@ -146,7 +146,8 @@ TEST_CASE("a whole forward pass is recorded between a host application's own com
                                                  .source_len = source.len,
                                                  .target_len = target.len,
                                                  .source_mask = models::SourceMask::additive}));
-        auto program = must(guest->compile_program(graph::make_plan(forward.graph), guest->make_store(), guest->make_store()));
+        auto program =
+            must(guest->compile_program(graph::make_plan(forward.graph), guest->make_store(), guest->make_store()));
         CHECK(program->submit().error().code == ErrorCode::MissingFeature);  // no queue was lent
 
         // Commands: the host clears its buffer, vkformer runs, the host copies the logits into its buffer.
@@ -159,8 +160,8 @@ TEST_CASE("a whole forward pass is recorded between a host application's own com
         const VkMemoryBarrier barrier{.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
                                       .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
                                       .dstAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT};
-        host.dvk.vkCmdPipelineBarrier(host.commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1,
-                                      &barrier, 0, nullptr, 0, nullptr);
+        host.dvk.vkCmdPipelineBarrier(host.commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0,
+                                      1, &barrier, 0, nullptr, 0, nullptr);
         const VkBufferCopy copy{.srcOffset = logits.offset, .dstOffset = 0, .size = logits.bytes};
         host.dvk.vkCmdCopyBuffer(host.commands, logits.buffer, host.buffer, 1, &copy);
         REQUIRE(host.dvk.vkEndCommandBuffer(host.commands) == VK_SUCCESS);
@@ -180,7 +181,7 @@ TEST_CASE("a whole forward pass is recorded between a host application's own com
                 run_forward(model, *own, source, target, {.source_mask = models::SourceMask::additive});
             std::vector<float> values(found.size());
             must(expected.program->read(expected.forward.logits, std::span<float>(values)));
-            CHECK(found == values);  // bit for bit what the own device gives
+            CHECK(found == values);                                          // bit for bit what the own device gives
             CHECK(std::isnan(floats_at(host.mapped + logits.bytes, 1)[0]));  // the host's own bytes are as it left them
         }
     }

@@ -13,7 +13,8 @@ using namespace graph;
 using vulkan::DeviceInfo;
 using vulkan::VulkanBackend;
 
-DeviceInfo device(std::uint32_t index, const char* name, const char* type, const char* uuid, const char* unusable = "") {
+DeviceInfo device(std::uint32_t index, const char* name, const char* type, const char* uuid,
+                  const char* unusable = "") {
     DeviceInfo info{.index = index, .unusable = unusable};
     info.capabilities.name = name;
     info.capabilities.type = type;
@@ -94,7 +95,8 @@ TEST_CASE("host access is checked", "[vulkan][program]") {
         std::vector<float> seven(7), eight(8);
         std::vector<std::int32_t> integers(8);
         CHECK(program->write(small.x, std::span<const float>(seven)).error().code == ErrorCode::ShapeMismatch);
-        CHECK(program->write(small.x, std::span<const std::int32_t>(integers)).error().code == ErrorCode::UnsupportedDtype);
+        CHECK(program->write(small.x, std::span<const std::int32_t>(integers)).error().code ==
+              ErrorCode::UnsupportedDtype);
         CHECK(program->read(small.y, std::span<float>(seven)).error().code == ErrorCode::ShapeMismatch);
         CHECK(program->read(small.y, std::span<std::int32_t>(integers)).error().code == ErrorCode::UnsupportedDtype);
         CHECK(program->read(hidden, std::span<float>(eight)).error().code == ErrorCode::InvalidArgument);
@@ -173,7 +175,8 @@ TEST_CASE("a write outside a tensor is found by the guard bands", "[vulkan][memo
         auto backend = must(VulkanBackend::create(index, {.check_memory = true, .cache_folder = {}}));
         CAPTURE(backend->name());
         const SmallProgram small;
-        auto program = must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store()));
+        auto program =
+            must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store()));
         const vulkan::Slice slice = must(program->slice(small.y));
         if (!slice.mapped) continue;
         must(program->submit());
@@ -225,7 +228,8 @@ TEST_CASE("the pipeline cache file is used, and replaced when it is not whole", 
         REQUIRE(size >= 32 + 32);  // our header and Vulkan's
 
         // Every kind of damage: the program still runs, and the file is whole again afterwards.
-        for (const std::uintmax_t length : {std::uintmax_t{0}, std::uintmax_t{7}, std::uintmax_t{31}, std::uintmax_t{40}, size - 1}) {
+        for (const std::uintmax_t length :
+             {std::uintmax_t{0}, std::uintmax_t{7}, std::uintmax_t{31}, std::uintmax_t{40}, size - 1}) {
             CAPTURE(length);
             std::filesystem::resize_file(file, length);
             run_once();
@@ -251,7 +255,8 @@ TEST_CASE("a profiled run says how long each node took", "[vulkan][profile]") {
         auto backend = must(VulkanBackend::create(index, {.validation = true, .profile = true, .cache_folder = {}}));
         CAPTURE(backend->name());
         const SmallProgram small;
-        auto program = must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store()));
+        auto program =
+            must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store()));
         must(program->submit());
         const auto times = must(program->node_times());
         REQUIRE(times.size() == 1);

@@ -59,7 +59,7 @@ struct ProgramCost {
     std::size_t nodes = 0, barriers = 0;
     std::uint64_t arena_bytes = 0, unshared_bytes = 0;
     std::uint32_t runs_per_submit = 1;
-    Summary wall_us, host_us;           // per run of the program
+    Summary wall_us, host_us;                // per run of the program
     std::vector<vulkan::NodeTime> nodes_ns;  // medians over the runs; empty without timestamps
 };
 
@@ -68,7 +68,8 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
-        if (tensor.alias_of || (tensor.kind != graph::TensorKind::input && tensor.kind != graph::TensorKind::state)) continue;
+        if (tensor.alias_of || (tensor.kind != graph::TensorKind::input && tensor.kind != graph::TensorKind::state))
+            continue;
         const std::size_t count = tensor.shape.element_count();
         if (is_float(tensor.dtype)) {
             VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<float>(count, 0.0f)));
@@ -124,7 +125,8 @@ Result<ProgramCost> measure(const std::string& name, const graph::Graph& graph, 
 json as_json(const ProgramCost& cost) {
     json nodes = json::array();
     for (const vulkan::NodeTime& node : cost.nodes_ns)
-        nodes.push_back({{"node", node.node}, {"op", node.op}, {"shader", node.shader}, {"device_us", node.gpu_ns / 1e3}});
+        nodes.push_back(
+            {{"node", node.node}, {"op", node.op}, {"shader", node.shader}, {"device_us", node.gpu_ns / 1e3}});
     return {{"program", cost.name},
             {"nodes", cost.nodes},
             {"barriers", cost.barriers},
@@ -171,7 +173,8 @@ std::string as_text(const ProgramCost& cost, std::size_t top) {
     std::ranges::sort(nodes, std::greater<>(), &vulkan::NodeTime::gpu_ns);
     out += "  longest nodes:\n";
     for (std::size_t i = 0; i < std::min(top, nodes.size()); ++i)
-        out += line("    %-44s %-26s %10.1f us\n", nodes[i].node.c_str(), nodes[i].shader.c_str(), nodes[i].gpu_ns / 1e3);
+        out +=
+            line("    %-44s %-26s %10.1f us\n", nodes[i].node.c_str(), nodes[i].shader.c_str(), nodes[i].gpu_ns / 1e3);
     return out + "\n";
 }
 
@@ -183,7 +186,8 @@ Result<int> run(const BenchModelCommand& command) {
     const auto limits = model.limits();
     if (command.length > limits.source_len || command.steps > limits.target_len)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " + std::to_string(limits.source_len) +
-                                                     " source tokens and " + std::to_string(limits.target_len) + " steps"};
+                                                     " source tokens and " + std::to_string(limits.target_len) +
+                                                     " steps"};
     const models::DecodeLayout layout = {.batch = command.batch,
                                          .beams = generation.beams,
                                          .source_len = command.length,
@@ -237,17 +241,22 @@ void add_bench(CLI::App& app, Action& action) {
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
     command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
-    command.add_option("--length", options->length, "Source tokens")->check(CLI::Range(1u, 65536u))->capture_default_str();
+    command.add_option("--length", options->length, "Source tokens")
+        ->check(CLI::Range(1u, 65536u))
+        ->capture_default_str();
     command.add_option("--steps", options->steps, "Decode steps, queued in one submit")
         ->check(CLI::Range(1u, 4096u))
         ->capture_default_str();
-    command.add_option("--runs", options->runs, "Measured repetitions")->check(CLI::Range(1u, 10000u))->capture_default_str();
+    command.add_option("--runs", options->runs, "Measured repetitions")
+        ->check(CLI::Range(1u, 10000u))
+        ->capture_default_str();
     command.add_option("--top", options->top, "Nodes to list")->capture_default_str();
     command.add_flag("--json", options->json, "Print everything as JSON");
     options->device.add_device(command);
     options->device.add_dtype(command);
     command.footer(
-        "Medians over the runs, after two that are not counted. Device times are taken in a profiled copy of the program, in\n"
+        "Medians over the runs, after two that are not counted. Device times are taken in a profiled copy of the "
+        "program, in\n"
         "which no two nodes overlap. The caller's CPU time leaves out what the driver's own threads do.\n"
         "Examples:\n"
         "  vkformer bench model\n"

@@ -45,7 +45,8 @@ Result<void> translate(Translator& translator, const TranslateCommand& command, 
     if (shows_progress) std::fputc('\n', stderr);
     if (!translations) {
         Error error = std::move(translations).error();
-        if (lines_before > 0) error.message += " (texts are counted from line " + std::to_string(lines_before + 1) + ")";
+        if (lines_before > 0)
+            error.message += " (texts are counted from line " + std::to_string(lines_before + 1) + ")";
         return error;
     }
     std::string out;
@@ -57,12 +58,12 @@ Result<void> translate(Translator& translator, const TranslateCommand& command, 
 Result<int> run(const TranslateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(Translator translator,
-                 Translator::load(folder, {.device = command.device.device,
-                                           .precision = command.device.dtype_value() == DType::f16 ? Precision::f16
-                                                                                                   : Precision::f32,
-                                           .beams = command.beams,
-                                           .max_length = command.max_length,
-                                           .batch = command.batch}));
+                 Translator::load(
+                     folder, {.device = command.device.device,
+                              .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
+                              .beams = command.beams,
+                              .max_length = command.max_length,
+                              .batch = command.batch}));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     if (!command.texts.empty()) {
         VKFORMER_CHECK(translate(translator, command, command.texts, 0));

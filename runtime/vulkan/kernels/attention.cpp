@@ -33,7 +33,7 @@ Tiling choose_tiling(std::uint64_t query_len, std::uint64_t head_dim, std::uint6
             shaders::kAttentionLaneRows * query_steps};
 }
 
-}   // namespace
+}  // namespace
 
 Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& context) {
     const Shape& query = context.graph.shape(op.query);
@@ -62,4 +62,4 @@ Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& 
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

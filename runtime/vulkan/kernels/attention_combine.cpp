@@ -9,7 +9,7 @@ namespace vkformer::vulkan {
 static_assert(sizeof(shaders::AttentionCombinePush) == 12);
 
 Result<Dispatch> plan_dispatch(const graph::AttentionCombine& op, const KernelContext& context) {
-    const Shape& partial = context.graph.shape(op.partial);   // [batch, heads, splits, value_dim + 2]
+    const Shape& partial = context.graph.shape(op.partial);  // [batch, heads, splits, value_dim + 2]
     const std::uint64_t rows = partial[0] * partial[1];
     const std::uint64_t value_dim = partial[3] - shaders::kPartialExtra;
     const std::uint32_t workgroup = value_dim <= 32 ? 32 : 64;
@@ -28,4 +28,4 @@ Result<Dispatch> plan_dispatch(const graph::AttentionCombine& op, const KernelCo
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

@@ -38,4 +38,4 @@ shaders::AttentionMaskPush mask_push(const graph::AttentionMask& mask, std::uint
     return push;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

@@ -13,4 +13,4 @@ std::uint32_t mask_bits(const graph::AttentionMask& mask) noexcept;
 shaders::AttentionMaskPush mask_push(const graph::AttentionMask& mask, std::uint64_t key_len,
                                      const graph::Graph& graph);
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

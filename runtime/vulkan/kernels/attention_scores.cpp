@@ -33,4 +33,4 @@ Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelCon
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

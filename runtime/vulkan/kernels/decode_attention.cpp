@@ -46,4 +46,4 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

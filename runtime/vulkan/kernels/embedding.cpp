@@ -11,7 +11,7 @@ Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& 
     const Shape& table = context.graph.shape(op.table);
     const std::uint64_t rows = context.graph.shape(op.tokens).element_count();
     constexpr std::uint32_t kWorkgroup =
-        64;   // a row is copied, not reduced: idle invocations would cost more than passes
+        64;  // a row is copied, not reduced: idle invocations would cost more than passes
     VKFORMER_TRY(const auto groups, folded_grid(rows, context.device));
     Dispatch dispatch{
         .shader = variant_for("embedding", context.graph.dtype(op.table), context.device),
@@ -28,4 +28,4 @@ Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& 
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

@@ -39,8 +39,9 @@ private:
 };
 
 struct Dispatch {
-    std::string shader;                    ///< a name of shaders/manifest.json
-    std::vector<graph::Value> bindings{};  ///< tensor at binding i of set 0; an absent operand is given as another tensor
+    std::string shader;  ///< a name of shaders/manifest.json
+    std::vector<graph::Value>
+        bindings{};  ///< tensor at binding i of set 0; an absent operand is given as another tensor
     std::vector<std::uint32_t> constants{};  ///< specialization constant i
     PushConstants push{};
     std::array<std::uint32_t, 3> groups{1, 1, 1};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "core/try.hpp"
 #include "interface/layer_norm.h"
+#include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {

@@ -11,7 +11,7 @@ static_assert(sizeof(shaders::MaskedSoftmaxPush) == 32);
 
 Result<Dispatch> plan_dispatch(const graph::MaskedSoftmax& op, const KernelContext& context) {
     const Shape& scores = context.graph.shape(op.scores);
-    const std::uint32_t workgroup = scores[3] <= 64 ? 32 : 128;   // a short row would leave most of 128 without a key
+    const std::uint32_t workgroup = scores[3] <= 64 ? 32 : 128;  // a short row would leave most of 128 without a key
     VKFORMER_TRY(const auto groups, folded_grid(scores.row_count(), context.device));
     Dispatch dispatch{
         .shader = variant_for("masked_softmax", DType::f32, context.device),
@@ -29,4 +29,4 @@ Result<Dispatch> plan_dispatch(const graph::MaskedSoftmax& op, const KernelConte
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

@@ -27,4 +27,4 @@ Result<Dispatch> plan_dispatch(const graph::PositionalEmbedding& op, const Kerne
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan

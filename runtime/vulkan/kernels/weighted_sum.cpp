@@ -32,4 +32,4 @@ Result<Dispatch> plan_dispatch(const graph::WeightedSum& op, const KernelContext
     return dispatch;
 }
 
-}   // namespace vkformer::vulkan
+}  // namespace vkformer::vulkan
