@@ -95,13 +95,17 @@ debian_mirror() {
         mirror=$(apt-get indextargets --no-release-info --format '$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)' 2>/dev/null |
             sed -n "s/^Packages $VERSION_CODENAME main //p" | head -n 1)
     fi
-    echo "${mirror:-http://deb.debian.org/debian/}"
+    echo "$mirror"
 }
 
 # Debian 13's source package, fetched with apt (so its signature is checked) but with lists and cache of its own.
 build_glslang() {
     local work=$1 mirror signed_by=""
     mirror=$(debian_mirror)
+    if [ -z "$mirror" ]; then
+        say "apt's configuration names no Debian mirror to fetch the source package from"
+        return 1
+    fi
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/source" "$work/empty"
     [ -e "$keyring" ] && signed_by="[signed-by=$keyring] "
     echo "deb-src $signed_by$mirror trixie main" >"$work/sources.list"
