@@ -10,7 +10,7 @@ using models::SourceMask;
 
 namespace {
 
-/// What the issue and the README promise, for whole forward passes.
+/// What the README promises, for whole forward passes.
 double bound_of(const graph::Backend& backend, DType dtype) {
     if (dtype == DType::f16) return 2e-3;
     return is_double(backend) ? kRoundedAttributeBound : kModelBound;

@@ -40,7 +40,7 @@ double worst_element_error(std::span<const Found> found, std::span<const Expecte
 /// One layer in float32: sums of n ≤ 300 products err by about √n · 2^-24 ≈ 1e-6 of their terms, and exp() turns an absolute
 /// error of a score (here up to 20 units of 2^-24) into a relative one of a weight.
 inline constexpr double kLayerBound = 3e-6;
-/// A stack of a few layers: the errors of some 30 layers' worth of sums add up; what issue and README promise is 1e-5.
+/// A stack of a few layers: the errors of some 30 layers' worth of sums add up; what the README promises is 1e-5.
 inline constexpr double kModelBound = 1e-5;
 /// Double precision against double precision: the same sums in another order, n ≤ 300, and 2^-53 = 1.1e-16.
 inline constexpr double kDoubleBound = 1e-12;
