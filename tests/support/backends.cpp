@@ -77,6 +77,11 @@ const std::vector<graph::Backend*>& test_backends() {
     return backends;
 }
 
+bool validation_available() {
+    static const bool available = validation_wanted() && vulkan::Instance::create(true);
+    return available;
+}
+
 bool is_double(const graph::Backend& backend) { return backend.name() == "CPU (double)"; }
 
 }  // namespace vkformer::tests

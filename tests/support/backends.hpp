@@ -20,6 +20,10 @@ const std::vector<vulkan::VulkanBackend*>& vulkan_backends();
 /// Those of vulkan_backends() that a test has asked for so far; opens none.
 std::vector<vulkan::VulkanBackend*> opened_vulkan_backends();
 
+/// Whether tests that open devices of their own turn validation on: the layer is installed and VKFORMER_TEST_VALIDATION is
+/// not 0.
+bool validation_available();
+
 /// Whether the backend computes in double precision.
 bool is_double(const graph::Backend& backend);
 
