@@ -21,5 +21,6 @@ endif()
 if(VKFORMER_SANITIZE)
     target_compile_options(vkformer_warnings INTERFACE
         -fsanitize=${VKFORMER_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-    target_link_options(vkformer_warnings INTERFACE -fsanitize=${VKFORMER_SANITIZE})
+    # -rdynamic: keep_modules.cpp has to be seen by the Vulkan loader.
+    target_link_options(vkformer_warnings INTERFACE -fsanitize=${VKFORMER_SANITIZE} -rdynamic)
 endif()
