@@ -16,6 +16,7 @@ namespace vkformer::cpu {
 // gelu_erf: x · Φ(x), with Φ(x) = erfc(−x / √2) / 2, which keeps its digits where Φ is near 0
 // gelu_tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))): Hendrycks and Gimpel 2016
 // silu: x · sigmoid(x) = x / (1 + e^−x): Elfwing et al. 2018
+// tanh; sigmoid: 1 / (1 + e^−x)
 template <std::floating_point T>
 T activation_of(graph::Activation activation, T x) {
     switch (activation) {
@@ -27,6 +28,8 @@ T activation_of(graph::Activation activation, T x) {
         return x / 2 * (1 + std::tanh(sqrt_2_over_pi * (x + static_cast<T>(0.044715) * x * x * x)));
     }
     case graph::Activation::silu: return x / (1 + std::exp(-x));
+    case graph::Activation::tanh: return std::tanh(x);
+    case graph::Activation::sigmoid: return 1 / (1 + std::exp(-x));
     }
     return x;
 }

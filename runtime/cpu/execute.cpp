@@ -4,21 +4,26 @@
 
 #include "cpu/activate.hpp"
 #include "cpu/add.hpp"
+#include "cpu/additive_scores.hpp"
 #include "cpu/arg_max.hpp"
 #include "cpu/attention.hpp"
 #include "cpu/attention_scores.hpp"
 #include "cpu/beam_step.hpp"
 #include "cpu/cache_append.hpp"
 #include "cpu/cache_reorder.hpp"
+#include "cpu/concat.hpp"
 #include "cpu/decode_attention.hpp"
 #include "cpu/embedding.hpp"
 #include "cpu/greedy_step.hpp"
 #include "cpu/layer_norm.hpp"
 #include "cpu/linear.hpp"
+#include "cpu/local_softmax.hpp"
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
 #include "cpu/masked_softmax.hpp"
 #include "cpu/positional_embedding.hpp"
+#include "cpu/recurrent_cell.hpp"
+#include "cpu/recurrent_layer.hpp"
 #include "cpu/top_k.hpp"
 #include "cpu/weighted_sum.hpp"
 
@@ -52,6 +57,10 @@ public:
 
     void operator()(const graph::Add& op) const { add<T>(floats(op.a), floats(op.b), floats(op.y)); }
 
+    void operator()(const graph::Concat& op) const {
+        concat<T>(floats(op.a), floats(op.b), width(op.a), width(op.b), floats(op.y));
+    }
+
     void operator()(const graph::LayerNorm& op) const {
         std::vector<T> own_sum;
         std::span<const T> x = floats(op.x);
@@ -77,6 +86,28 @@ public:
                                  .kv_heads = dim(op.key, 2),
                                  .head_dim = dim(op.query, 3)};
         attention_scores<T>(floats(op.query), floats(op.key), static_cast<T>(op.scale), dims, floats(op.scores));
+    }
+
+    void operator()(const graph::AdditiveScores& op) const {
+        const AttentionDims dims{.batch = dim(op.query, 0),
+                                 .query_len = dim(op.query, 1),
+                                 .key_len = dim(op.key, 1),
+                                 .heads = dim(op.query, 2),
+                                 .head_dim = dim(op.query, 3)};
+        additive_scores<T>(floats(op.query), floats(op.key), floats(op.weight), dims, floats(op.scores));
+    }
+
+    void operator()(const graph::LocalSoftmax& op) const {
+        const AttentionDims dims{.batch = dim(op.scores, 0),
+                                 .query_len = dim(op.scores, 2),
+                                 .key_len = dim(op.scores, 3),
+                                 .heads = dim(op.scores, 1)};
+        local_softmax<T>(floats(op.scores),
+                         {.half_width = op.window.half_width,
+                          .positions = ints(op.window.positions),
+                          .relative = floats(op.window.relative),
+                          .key_lengths = ints(op.window.key_lengths)},
+                         dims, floats(op.weights));
     }
 
     void operator()(const graph::MaskedSoftmax& op) const {
@@ -105,6 +136,27 @@ public:
 
     void operator()(const graph::AttentionCombine& op) const {
         attention_combine<T>(floats(op.partial), dim(op.partial, 2), width(op.y), floats(op.y));
+    }
+
+    void operator()(const graph::RecurrentLayer& op) const {
+        const std::size_t directions = directions_of(op.direction);
+        recurrent_layer<T>({.gates = floats(op.gates),
+                            .weight = floats(op.weight),
+                            .bias = floats(op.bias),
+                            .initial_hidden = floats(op.initial_hidden),
+                            .initial_cell = floats(op.initial_cell),
+                            .lengths = ints(op.lengths)},
+                           op.unit, op.direction,
+                           {.batch = dim(op.gates, 0),
+                            .len = dim(op.gates, 1),
+                            .directions = directions,
+                            .hidden_dim = width(op.hidden) / directions},
+                           floats(op.y), floats(op.hidden), floats(op.cell));
+    }
+
+    void operator()(const graph::RecurrentCell& op) const {
+        recurrent_cell<T>(floats(op.input_gates), floats(op.hidden_gates), op.unit, width(op.hidden), floats(op.hidden),
+                          floats(op.cell), floats(op.next_hidden), floats(op.next_cell));
     }
 
     void operator()(const graph::CacheAppend& op) const {

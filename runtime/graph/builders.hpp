@@ -37,11 +37,14 @@ TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, Sinusoid
 Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::optional<DType> result = {});
 
 /// y = f(x), elementwise, any shape. ReLU: max(x, 0), NaN stays NaN. gelu_erf: x·Φ(x); gelu_tanh: its tanh approximation
-/// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian.
+/// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
 Result<Value> activate(Graph& graph, Value x, Activation activation);
 
 /// y = a + b, elementwise, equal shapes and dtypes.
 Result<Value> add(Graph& graph, Value a, Value b);
+
+/// y = [a | b] along the last dimension. a float [… , m], b [… , n] of a's dtype, all other dimensions equal → [… , m + n].
+Result<Value> concat(Graph& graph, Value a, Value b);
 
 /// y = gain · (x − mean(x)) / sqrt(var(x) + eps) + bias over the last dimension, biased variance (Ba et al. 2016).
 /// x float [… , dim], gain and bias float [dim] (bias may be absent). The passes fuse a preceding add into the node.
@@ -50,13 +53,24 @@ Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float ep
 // ---- attention ------------------------------------------------------------------------------------------------------
 // query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
 // value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and
-// head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256.
+// head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256 in attention and
+// decode_attention, ≤ 4096 in the nodes that store the scores.
 // The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
 
 /// scores = scale · query · keyᵀ: f32 [batch, heads, query_len, key_len].
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale);
+/// scores[b, h, i, j] = Σ_d weight[h, d] · tanh(query[b, i, h, d] + key[b, j, h, d]): f32 [batch, heads, query_len, key_len].
+/// query [batch, query_len, heads, dim] and key [batch, key_len, heads, dim] are what W_q q and W_k k gave (two linears); weight
+/// [heads, dim], all of one dtype; dim ≤ 4096. The [query_len, key_len, dim] sums are never stored. Bahdanau et al. 2015,
+/// appendix A.1.2; with the decoder's new state as the query it is Luong's "concat" score (Luong et al. 2015, eq. 8).
+Result<Value> additive_scores(Graph& graph, Value query, Value key, Value weight);
 /// weights = softmax over the keys of (scores + mask): f32, the shape of scores.
 Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& mask = {});
+/// The same over the keys of a window around a centre p of each query: those with |p − j| ≤ half_width and j < length; a query
+/// whose window holds no key gets zeros. With `relative` (local-p), each weight is then multiplied by exp(−(j − p)² / 2σ²), σ =
+/// half_width / 2, and not normalised again. half_width 1 to 2^20. Local attention: Luong et al. 2015, section 3.2, eq. 9 and 10.
+/// A relative position that is NaN gives a row of NaN.
+Result<Value> local_softmax(Graph& graph, Value scores, const LocalWindow& window);
 /// y = weights · value: float [batch, query_len, heads, value_dim] of value's dtype.
 Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 
@@ -68,6 +82,47 @@ Result<Value> attention(Graph& graph, Value query, Value key, Value value, const
 /// (Dao et al. 2023, "Flash-Decoding").
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
                                float scale, std::uint32_t split_keys = 128);
+
+// ---- recurrent layers -----------------------------------------------------------------------------------------------
+// LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000), σ = sigmoid:
+//   c' = σ(f) · c + σ(i) · tanh(g),  h' = σ(o) · tanh(c')
+// GRU (Cho et al. 2014, with the reset gate after the product, as cuDNN and PyTorch have it):
+//   n = tanh(n_x + σ(r) · n_h),  h' = (1 − σ(z)) · n + σ(z) · h
+// where every gate is the sum of what the input gives, W_ih x + b_ih, and of what the state gives, W_hh h + b_hh, but for
+// the GRU's n, whose parts n_x and n_h stay apart. Gates come in PyTorch's order: i, f, g, o and r, z, n. The cell state c is
+// f32 whatever the dtype, so that it does not lose what it has to remember.
+
+/// Where a layer begins; each is optional and then 0.
+struct RecurrentStart {
+    Value hidden;   ///< float [batch, directions · hidden_dim]
+    Value cell;     ///< f32 [batch, directions · hidden_dim]; LSTM only
+    Value lengths;  ///< i32 [batch]: steps of each sequence, taken as 0 … len; absent: len
+};
+struct RecurrentResult {
+    Value y;       ///< float [batch, len, directions · hidden_dim], the forward half first; zeros at steps ≥ length
+    Value hidden;  ///< float [batch, directions · hidden_dim]: after the last step that was done
+    Value cell;    ///< f32, like hidden; LSTM only
+};
+/// A whole layer. gates float [batch, len, directions · gates · hidden_dim] are W_ih x + b_ih (a linear, for all steps at once);
+/// weight [directions · hidden_dim, gates · hidden_dim] is W_hh *transposed*, one direction after the other, so that neighbours
+/// read neighbours; bias [directions · gates · hidden_dim] is b_hh (absent: 0). A backward layer starts at the last valid step and
+/// ends at step 0. hidden_dim 1 to 1024.
+Result<RecurrentResult> lstm_layer(Graph& graph, Value gates, Value weight, Value bias, Direction direction,
+                                   const RecurrentStart& start = {});
+Result<RecurrentResult> gru_layer(Graph& graph, Value gates, Value weight, Value bias, Direction direction,
+                                  const RecurrentStart& start = {});
+
+/// The state of a recurrent unit: hidden float [rows, hidden_dim]; cell f32 [rows, hidden_dim], LSTM only.
+struct RecurrentState {
+    Value hidden, cell;
+};
+/// One step. input_gates = W_ih x + b_ih, hidden_gates = W_hh h + b_hh: float [rows, gates · hidden_dim] (two linears), `from` the
+/// state before it. The state after it goes to two new tensors or, where `into` is given, to those states of the graph, which may
+/// be `from` itself. Any hidden_dim.
+Result<RecurrentState> lstm_cell(Graph& graph, Value input_gates, Value hidden_gates, const RecurrentState& from,
+                                 const RecurrentState& into = {});
+Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_gates, const RecurrentState& from,
+                                const RecurrentState& into = {});
 
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ struct Value {
 
 enum class Access : std::uint8_t { read, write, read_write };
 
-enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu };
+enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid };
 
 /// Which keys a query sees. Query i of sequence b stands at position p = starts[b] + i, key j at position j.
 struct AttentionMask {
@@ -90,6 +90,17 @@ struct Add {
     }
 };
 
+/// y = [a | b] along the last dimension.
+struct Concat {
+    static constexpr std::string_view kName = "concat";
+    Value a, b, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("a", self.a, Access::read);
+        visit("b", self.b, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 /// sum = x + residual, y = its norm; residual is optional, and so is sum, for later nodes that need it.
 struct LayerNorm {
     static constexpr std::string_view kName = "layer_norm";
@@ -125,6 +136,38 @@ struct MaskedSoftmax {
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
+        visit("weights", self.weights, Access::write);
+    }
+};
+
+struct AdditiveScores {
+    static constexpr std::string_view kName = "additive_scores";
+    Value query, key, weight, scores;
+    static void operands(auto& self, auto&& visit) {
+        visit("query", self.query, Access::read);
+        visit("key", self.key, Access::read);
+        visit("weight", self.weight, Access::read);
+        visit("scores", self.scores, Access::write);
+    }
+};
+
+/// The keys around a centre p, |p − j| ≤ half_width. Exactly one of `positions` and `relative` is present.
+struct LocalWindow {
+    std::uint32_t half_width = 0;
+    Value positions;    ///< i32 [batch, query_len]: p = positions (Luong's local-m)
+    Value relative;     ///< f32 [batch, query_len]: p = relative · length, and a Gaussian around p (Luong's local-p)
+    Value key_lengths;  ///< i32 [batch], optional: only keys j < key_lengths[b], which is also the length; else key_len
+};
+
+struct LocalSoftmax {
+    static constexpr std::string_view kName = "local_softmax";
+    Value scores, weights;
+    LocalWindow window;
+    static void operands(auto& self, auto&& visit) {
+        visit("scores", self.scores, Access::read);
+        visit("positions", self.window.positions, Access::read);
+        visit("relative", self.window.relative, Access::read);
+        visit("key_lengths", self.window.key_lengths, Access::read);
         visit("weights", self.weights, Access::write);
     }
 };
@@ -181,6 +224,48 @@ struct AttentionCombine {
     static void operands(auto& self, auto&& visit) {
         visit("partial", self.partial, Access::read);
         visit("y", self.y, Access::write);
+    }
+};
+
+enum class RecurrentUnit : std::uint8_t { lstm, gru };
+
+/// Gates per hidden unit: input, forget, cell, output (LSTM); reset, update, new (GRU). The order of the rows is PyTorch's.
+constexpr std::uint32_t gates_of(RecurrentUnit unit) noexcept { return unit == RecurrentUnit::lstm ? 4 : 3; }
+
+enum class Direction : std::uint8_t { forward, backward, both };
+constexpr std::uint32_t directions_of(Direction direction) noexcept { return direction == Direction::both ? 2 : 1; }
+
+/// A layer over whole sequences. cell and initial_cell: LSTM only.
+struct RecurrentLayer {
+    static constexpr std::string_view kName = "recurrent_layer";
+    Value gates, weight, bias, initial_hidden, initial_cell, lengths, y, hidden, cell;
+    RecurrentUnit unit = RecurrentUnit::lstm;
+    Direction direction = Direction::forward;
+    static void operands(auto& self, auto&& visit) {
+        visit("gates", self.gates, Access::read);
+        visit("weight", self.weight, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("initial_hidden", self.initial_hidden, Access::read);
+        visit("initial_cell", self.initial_cell, Access::read);
+        visit("lengths", self.lengths, Access::read);
+        visit("y", self.y, Access::write);
+        visit("hidden", self.hidden, Access::write);
+        visit("cell", self.cell, Access::write);
+    }
+};
+
+/// One step, from products that are already there. cell, next_cell: LSTM only. The next states may be the old ones, in place.
+struct RecurrentCell {
+    static constexpr std::string_view kName = "recurrent_cell";
+    Value input_gates, hidden_gates, hidden, cell, next_hidden, next_cell;
+    RecurrentUnit unit = RecurrentUnit::lstm;
+    static void operands(auto& self, auto&& visit) {
+        visit("input_gates", self.input_gates, Access::read);
+        visit("hidden_gates", self.hidden_gates, Access::read);
+        visit("hidden", self.hidden, Access::read);
+        visit("cell", self.cell, Access::read);
+        visit("next_hidden", self.next_hidden, Access::write);
+        visit("next_cell", self.next_cell, Access::write);
     }
 };
 
@@ -294,9 +379,10 @@ struct BeamStep {
     }
 };
 
-using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, LayerNorm, AttentionScores,
-                        MaskedSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, CacheAppend,
-                        CacheReorder, LogSoftmax, ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
+using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, AttentionScores,
+                        AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum, Attention, DecodeAttention,
+                        AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder, LogSoftmax, ArgMax,
+                        TopK, MaskLogits, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -43,6 +43,13 @@ struct Rules {
     // float16: a fused sum may be normalised before or after it is rounded
     Rule operator()(const graph::LayerNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
     Rule operator()(const graph::AttentionScores& op) const { return {8, 8, back(graph, op.query)}; }
+    // every term has the rounding of its sum and the error of its tanh, a few units of 1
+    Rule operator()(const graph::AdditiveScores& op) const { return {32, 16, back(graph, op.query)}; }
+    // the Gaussian's exponent, at most 2, moves by its slope at the edge, 4 / half_width, times the rounding of the centre
+    Rule operator()(const graph::LocalSoftmax& op) const {
+        const double centre = op.window.relative ? 4 * back(graph, op.scores) / op.window.half_width : 0;
+        return {2 * kExp + centre, 4, back(graph, op.scores)};
+    }
     Rule operator()(const graph::MaskedSoftmax& op) const { return {kExp, 4, back(graph, op.scores)}; }
     Rule operator()(const graph::WeightedSum& op) const { return {8, 8, back(graph, op.weights)}; }
     // an error of the scores is a relative error of the weights
@@ -55,9 +62,17 @@ struct Rules {
     Rule operator()(const graph::AttentionCombine& op) const {
         return {kExp, 8, static_cast<double>(graph.shape(op.partial)[2])};  // splits
     }
+    // Gates saturate, so that an error of a state does not grow from step to step by more than the product with W does: it
+    // adds up like the rounding of as many sums as there are steps.
+    Rule operator()(const graph::RecurrentLayer& op) const {
+        const double steps = static_cast<double>(graph.shape(op.gates)[1]), hidden = back(graph, op.weight) / 3;
+        return {64, 16, steps * hidden};
+    }
+    Rule operator()(const graph::RecurrentCell&) const { return {64, 0, 0}; }
     Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
     Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }  // of its scores; see error_bound for the rest
     // copies and choices
+    Rule operator()(const graph::Concat&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CacheAppend&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }

@@ -4,7 +4,8 @@
 //   F16          float16_t; the device has storageBuffer16BitAccess
 //   F16_WORDS    two halves in a uint; for devices without 16-bit storage
 // LOAD(buffer, i) gives a float; STORE(buffer, i, value) rounds. A half in a word is stored by two atomics, since the other
-// half may belong to another invocation: slow, but only the devices that have no other way take it.
+// half may belong to another invocation: slow, but only the devices that have no other way take it. (The mask: SwiftShader's
+// packHalf2x16 lets a NaN spill into the other half.)
 // A tensor that is only read is declared `readonly`; a tensor that is stored to is declared STORED (writeonly but for words).
 #ifndef VKFORMER_STORAGE_GLSL
 #define VKFORMER_STORAGE_GLSL
@@ -22,7 +23,7 @@
 #define STORE(buffer, i, value)                                                              \
     {                                                                                        \
         const uint half_shift = ((i) & 1u) * 16u;                                            \
-        const uint half_bits = packHalf2x16(vec2(value, 0.0));                               \
+        const uint half_bits = packHalf2x16(vec2(value, 0.0)) & 0xFFFFu;                     \
         atomicAnd(buffer[(i) >> 1], ~(0xFFFFu << half_shift));                               \
         atomicOr(buffer[(i) >> 1], half_bits << half_shift);                                 \
     }

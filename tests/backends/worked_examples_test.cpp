@@ -160,6 +160,45 @@ TEST_CASE("the worked example with one packed projection comes out, causal and n
     }
 }
 
+// Features come first there, x [batch, hidden, len], and each position's query is scored against the key of its own position:
+// every position becomes a sequence of one query and one key.
+TEST_CASE("the worked example of additive attention comes out", "[golden][additive_scores]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::uint64_t kBatch = 2, kHidden = 10, kLen = 15, kQuery = 18, kKey = 19, kValue = 20, kAttention = 30;
+    for (const json& example : cases_of("additive_attention")) {
+        const json& inputs = example.at("inputs");
+        OpCase c;
+        std::vector<float> x;  // [batch, len, hidden]
+        for (const json& sequence : inputs.at("x")) {
+            const std::vector<float> rows = transposed(flat<float>(sequence), kHidden);
+            x.insert(x.end(), rows.begin(), rows.end());
+        }
+        const Value input = c.floats("x", DType::f32, {kBatch, kLen, kHidden}, x);
+        const auto project = [&](const std::string& name, Value from, std::uint64_t in, std::uint64_t out) {
+            return must(
+                graph::linear(c.graph, from, c.floats(name, DType::f32, {out, in}, flat<float>(inputs.at(name)))));
+        };
+        const Value query =
+            project("w_attention_query", project("w_query", input, kHidden, kQuery), kQuery, kAttention);
+        const Value key = project("w_attention_key", project("w_key", input, kHidden, kKey), kKey, kAttention);
+        const Value value = c.expect(project("w_value", input, kHidden, kValue));
+        const Value score = c.floats("w_score", DType::f32, {1, kAttention}, flat<float>(inputs.at("w_score")));
+        const Value logits =
+            c.expect(graph::additive_scores(c.graph, must(c.graph.reshape(query, {kBatch * kLen, 1, 1, kAttention})),
+                                            must(c.graph.reshape(key, {kBatch * kLen, 1, 1, kAttention})), score));
+        const Value weights =
+            c.expect(graph::masked_softmax(c.graph, must(c.graph.reshape(logits, {kBatch, 1, 1, kLen}))));
+        const Value pooled =
+            c.expect(graph::weighted_sum(c.graph, weights, must(c.graph.reshape(value, {kBatch, kLen, 1, kValue}))));
+
+        const json& outputs = example.at("outputs");
+        check_result(backend, c, logits, outputs.at("logits"));
+        check_result(backend, c, weights, outputs.at("weights"));
+        check_result(backend, c, pooled, outputs.at("pooled"));
+    }
+}
+
 TEST_CASE("the worked example of sinusoidal positions comes out", "[golden][positions]") {
     for (const json& example : cases_of("positions")) {
         const auto length = example.at("inputs").at("length").get<std::uint64_t>();

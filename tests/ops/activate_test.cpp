@@ -14,7 +14,8 @@ using graph::Activation;
 using graph::Value;
 
 auto activations() {
-    return GENERATE(values({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu}));
+    return GENERATE(values({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
+                            Activation::tanh, Activation::sigmoid}));
 }
 
 TEST_CASE("activate agrees with double precision", "[op][activate]") {

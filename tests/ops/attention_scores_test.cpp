@@ -16,6 +16,7 @@ TEST_CASE("attention_scores agrees with double precision", "[op][attention_score
         {2, 33, 31, 4, 2, 33, 1},
         {3, 5, 67, 6, 1, 7, 1},
         {1, 97, 2, 2, 1, 256, 1},
+        {1, 3, 5, 1, 1, 1030, 1},
         {1, 130, 129, 2, 2, 64, 1},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(sizes));

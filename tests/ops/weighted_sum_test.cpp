@@ -16,6 +16,7 @@ TEST_CASE("weighted_sum agrees with double precision", "[op][weighted_sum]") {
         {2, 33, 31, 4, 2, 1, 33},
         {3, 5, 67, 6, 1, 1, 7},
         {1, 2, 97, 2, 1, 1, 256},
+        {1, 3, 5, 1, 1, 1, 1030},
         {1, 130, 129, 2, 2, 1, 64},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(s));

@@ -5,7 +5,10 @@
 namespace vkformer::graph {
 namespace {
 
-constexpr std::uint64_t kMaxHeadDim = 256;
+constexpr std::uint64_t kMaxHeadDim = 256;    // of the nodes that keep a row in registers or shared memory
+constexpr std::uint64_t kMaxTiledDim = 4096;  // of those that walk over it in tiles
+constexpr std::uint64_t kMaxAdditiveDim = 4096;
+constexpr std::uint64_t kMaxHalfWidth = std::uint64_t{1} << 20;
 constexpr std::string_view kQueryLayout = "[batch, query_len, heads, head_dim]";
 constexpr std::string_view kKeyLayout = "[batch, key_len, kv_heads, head_dim]";
 constexpr std::string_view kValueLayout = "[batch, key_len, kv_heads, value_dim]";
@@ -17,7 +20,8 @@ Result<void> check_grouped(const OperandCheck& check, std::uint64_t heads, std::
                                                      ", expected a multiple of kv_heads, " + std::to_string(kv_heads));
 }
 
-Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Value query, Value key) {
+Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Value query, Value key,
+                             std::uint64_t max_dim) {
     VKFORMER_CHECK(check.floats("query", query));
     VKFORMER_CHECK(check.rank("query", query, kQueryLayout));
     VKFORMER_CHECK(check_like(check, graph, "key", key, "query", query));
@@ -26,7 +30,7 @@ Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Valu
     const Shape& k = graph.shape(key);
     VKFORMER_CHECK(check.shape("key", key, {k[0], k[1], k[2], q[3]}, "head_dim of query"));
     VKFORMER_CHECK(check.shape("key", key, {q[0], k[1], k[2], k[3]}, "batch of query"));
-    VKFORMER_CHECK(check.range("head_dim", q[3], 1, kMaxHeadDim));
+    VKFORMER_CHECK(check.range("head_dim", q[3], 1, max_dim));
     return check_grouped(check, q[2], k[2]);
 }
 
@@ -58,7 +62,7 @@ Result<void> check_mask(const OperandCheck& check, const Graph& graph, const Att
 /// Checks everything; returns the shape that the scores have or would have.
 Result<Shape> check_attention(const OperandCheck& check, const Graph& graph, Value query, Value key, Value value,
                               const AttentionMask& mask) {
-    VKFORMER_CHECK(check_query_key(check, graph, query, key));
+    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxHeadDim));
     VKFORMER_CHECK(check_value(check, graph, key, value));
     const Shape& q = graph.shape(query);
     const Shape scores{q[0], q[2], q[1], graph.shape(key)[1]};
@@ -74,13 +78,58 @@ Shape attention_result(const Graph& graph, Value query, Value value) {
 
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale) {
     const OperandCheck check(graph, AttentionScores::kName);
-    VKFORMER_CHECK(check_query_key(check, graph, query, key));
+    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxTiledDim));
 
     const Shape& q = graph.shape(query);
     const Shape shape{q[0], q[2], q[1], graph.shape(key)[1]};
     VKFORMER_TRY(const Value scores, graph.activation(AttentionScores::kName, DType::f32, shape));
     graph.add_node(AttentionScores{.query = query, .key = key, .scores = scores, .scale = scale});
     return scores;
+}
+
+Result<Value> additive_scores(Graph& graph, Value query, Value key, Value weight) {
+    const OperandCheck check(graph, AdditiveScores::kName);
+    VKFORMER_CHECK(check.floats("query", query));
+    VKFORMER_CHECK(check.rank("query", query, "[batch, query_len, heads, dim]"));
+    VKFORMER_CHECK(check_like(check, graph, "key", key, "query", query));
+    VKFORMER_CHECK(check.rank("key", key, "[batch, key_len, heads, dim]"));
+    const Shape& q = graph.shape(query);
+    const std::uint64_t key_len = graph.shape(key)[1];
+    VKFORMER_CHECK(check.shape("key", key, {q[0], key_len, q[2], q[3]}, "batch, heads and dim of query"));
+    VKFORMER_CHECK(check_like(check, graph, "weight", weight, "query", query));
+    VKFORMER_CHECK(check.shape("weight", weight, {q[2], q[3]}, "heads and dim of query"));
+    VKFORMER_CHECK(check.range("dim", q[3], 1, kMaxAdditiveDim));
+
+    const Shape shape{q[0], q[2], q[1], key_len};
+    VKFORMER_TRY(const Value scores, graph.activation(AdditiveScores::kName, DType::f32, shape));
+    graph.add_node(AdditiveScores{.query = query, .key = key, .weight = weight, .scores = scores});
+    return scores;
+}
+
+Result<Value> local_softmax(Graph& graph, Value scores, const LocalWindow& window) {
+    const OperandCheck check(graph, LocalSoftmax::kName);
+    VKFORMER_CHECK(check.dtype("scores", scores, DType::f32));
+    VKFORMER_CHECK(check.rank("scores", scores, kScoresLayout));
+    VKFORMER_CHECK(check.range("half_width", window.half_width, 1, kMaxHalfWidth));
+    const Shape shape = graph.shape(scores);
+    const Shape per_query{shape[0], shape[2]};
+    if (bool{window.positions} == bool{window.relative})
+        return check.error(ErrorCode::InvalidArgument, "expected either positions or relative positions");
+    if (window.positions) {
+        VKFORMER_CHECK(check.dtype("positions", window.positions, DType::i32));
+        VKFORMER_CHECK(check.shape("positions", window.positions, per_query, "batch and query_len of scores"));
+    } else {
+        VKFORMER_CHECK(check.dtype("relative", window.relative, DType::f32));
+        VKFORMER_CHECK(check.shape("relative", window.relative, per_query, "batch and query_len of scores"));
+    }
+    if (window.key_lengths) {
+        VKFORMER_CHECK(check.dtype("key_lengths", window.key_lengths, DType::i32));
+        VKFORMER_CHECK(check.shape("key_lengths", window.key_lengths, {shape[0]}, "batch"));
+    }
+
+    VKFORMER_TRY(const Value weights, graph.activation(LocalSoftmax::kName, DType::f32, shape));
+    graph.add_node(LocalSoftmax{.scores = scores, .weights = weights, .window = window});
+    return weights;
 }
 
 Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& mask) {
@@ -104,7 +153,7 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value) {
     const Shape& w = graph.shape(weights);
     const Shape& v = graph.shape(value);
     VKFORMER_CHECK(check.shape("value", value, {w[0], w[3], v[2], v[3]}, "batch and key_len of weights"));
-    VKFORMER_CHECK(check.range("value_dim", v[3], 1, kMaxHeadDim));
+    VKFORMER_CHECK(check.range("value_dim", v[3], 1, kMaxTiledDim));
     VKFORMER_CHECK(check_grouped(check, w[1], v[2]));
 
     const Shape shape{w[0], w[2], w[1], v[3]};

@@ -28,4 +28,18 @@ Result<Value> add(Graph& graph, Value a, Value b) {
     return y;
 }
 
+Result<Value> concat(Graph& graph, Value a, Value b) {
+    const OperandCheck check(graph, Concat::kName);
+    VKFORMER_CHECK(check.floats("a", a));
+    VKFORMER_CHECK(check.rows("a", a));
+    VKFORMER_CHECK(check_like(check, graph, "b", b, "a", a));
+    VKFORMER_CHECK(check.rows("b", b));
+    VKFORMER_CHECK(check.shape("b", b, graph.shape(a).with_back(graph.shape(b).back()), "as a but for the last"));
+
+    const Shape shape = graph.shape(a).with_back(graph.shape(a).back() + graph.shape(b).back());
+    VKFORMER_TRY(const Value y, graph.activation(Concat::kName, graph.dtype(a), shape));
+    graph.add_node(Concat{.a = a, .b = b, .y = y});
+    return y;
+}
+
 }  // namespace vkformer::graph

@@ -11,6 +11,8 @@ static_assert(static_cast<std::uint32_t>(graph::Activation::relu) == shaders::kA
 static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_erf) == shaders::kActivationGeluErf);
 static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_tanh) == shaders::kActivationGeluTanh);
 static_assert(static_cast<std::uint32_t>(graph::Activation::silu) == shaders::kActivationSilu);
+static_assert(static_cast<std::uint32_t>(graph::Activation::tanh) == shaders::kActivationTanh);
+static_assert(static_cast<std::uint32_t>(graph::Activation::sigmoid) == shaders::kActivationSigmoid);
 
 Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
