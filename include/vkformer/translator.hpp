@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "vkformer/attention_weights.hpp"
 #include "vkformer/export.h"
 #include "vkformer/result.hpp"
 
@@ -37,9 +38,19 @@ struct Translation {
     std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
 };
 
-/// A model on a device, ready to translate: MarianMT folders (config.json, model.safetensors, source.spm, target.spm,
-/// vocab.json or tokenizer.json). Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct
-/// translators are independent of each other.
+/// A translation with all attention weights on the way to it. Tokens are given as the tokenizer's pieces, UTF-8.
+struct AttentionMaps {
+    Translation translation;
+    std::vector<std::string> source;  ///< read by the encoder
+    std::vector<std::string> read;    ///< read by the decoder, the start token first: one for each query of the decoder
+    std::vector<std::string> written;       ///< written by it: `read`, one step later
+    std::vector<AttentionWeights> weights;  ///< in the order of the forward pass; empty for a model without attention
+};
+
+/// A model on a device, ready to translate: a folder with config.json, model.safetensors and a tokenizer (source.spm,
+/// target.spm and vocab.json, or tokenizer.json) of a MarianMT Transformer or of a recurrent model (docs/attention.md).
+/// Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct translators are independent of
+/// each other.
 class VKFORMER_API Translator {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); NoVulkanLoader,
@@ -56,6 +67,10 @@ public:
     /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
     /// out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
+
+    /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for
+    /// a blank text.
+    Result<AttentionMaps> attention(const std::string& text);
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
     const std::string& device() const noexcept;

@@ -7,7 +7,7 @@
 #include "core/try.hpp"
 #include "decoding/session.hpp"
 #include "models/generation_config.hpp"
-#include "models/marian.hpp"
+#include "models/load.hpp"
 #include "text/tokenizer.hpp"
 
 namespace vkformer {
@@ -21,11 +21,13 @@ bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n"
 
 struct Translator::Impl {
     TranslatorOptions options;
-    models::Marian model;
+    std::unique_ptr<models::EncoderDecoder> model;
     models::GenerationConfig generation;
     std::unique_ptr<text::Tokenizer> tokenizer;
     api::OpenedBackend device;
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
+
+    DType dtype() const { return options.precision == Precision::f16 ? DType::f16 : DType::f32; }
 };
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -36,8 +38,8 @@ Translator::~Translator() = default;
 const std::string& Translator::device() const noexcept { return impl_->device.description; }
 
 Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {
-    VKFORMER_TRY(auto model, models::Marian::load(folder));
-    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
+    VKFORMER_TRY(auto model, models::load_encoder_decoder(folder));
+    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
@@ -48,6 +50,62 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                                                   .tokenizer = std::move(tokenizer),
                                                   .device = std::move(device),
                                                   .session = {}}));
+}
+
+namespace {
+
+std::vector<std::string> pieces(const text::Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
+    std::vector<std::string> result;
+    for (const std::int32_t token : tokens) {
+        std::string piece = tokenizer.piece(token);
+        result.push_back(piece.empty() ? "#" + std::to_string(token) : std::move(piece));
+    }
+    return result;
+}
+
+/// The weights of a forward pass over tokens that are known.
+Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDecoder& model, graph::Backend& backend,
+                                                        DType dtype, std::span<const std::int32_t> source,
+                                                        std::span<const std::int32_t> target) {
+    VKFORMER_TRY(auto f, model.forward({.source_len = static_cast<std::uint32_t>(source.size()),
+                                        .target_len = static_cast<std::uint32_t>(target.size()),
+                                        .dtype = dtype,
+                                        .attention_weights = true}));
+    VKFORMER_TRY(const auto program,
+                 backend.compile(graph::make_plan(std::move(f.graph)), backend.make_store(), backend.make_store()));
+    VKFORMER_CHECK(program->write(f.source_tokens, source));
+    VKFORMER_CHECK(program->write(f.target_tokens, target));
+    VKFORMER_CHECK(program->submit());
+    VKFORMER_CHECK(program->wait());
+    std::vector<AttentionWeights> result;
+    for (const auto& map : f.attention) {
+        const Shape& shape = program->plan().graph.shape(map.weights);
+        AttentionWeights weights = {.kind = map.kind,
+                                    .layer = map.layer,
+                                    .heads = shape[1],
+                                    .queries = shape[2],
+                                    .keys = shape[3],
+                                    .values = std::vector<float>(shape.element_count())};
+        VKFORMER_CHECK(program->read(map.weights, std::span<float>(weights.values)));
+        result.push_back(std::move(weights));
+    }
+    return result;
+}
+
+}  // namespace
+
+Result<AttentionMaps> Translator::attention(const std::string& text) {
+    if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
+    VKFORMER_TRY(auto translations, translate({&text, 1}));
+    VKFORMER_TRY(const auto source, impl_->tokenizer->encode(text));
+    AttentionMaps maps{.translation = std::move(translations.front())};
+    const std::span<const std::int32_t> tokens = maps.translation.tokens;
+    const auto read = tokens.first(tokens.size() - 1), written = tokens.subspan(1);
+    maps.source = pieces(*impl_->tokenizer, source);
+    maps.read = pieces(*impl_->tokenizer, read);
+    maps.written = pieces(*impl_->tokenizer, written);
+    VKFORMER_TRY(maps.weights, attention_weights(*impl_->model, *impl_->device.backend, impl_->dtype(), source, read));
+    return maps;
 }
 
 Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
@@ -61,7 +119,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
             error.message = "text " + std::to_string(i + 1) + ": " + error.message;
             return error;
         }
-        const std::size_t limit = impl_->model.limits().source_len;
+        const std::size_t limit = impl_->model->limits().source_len;
         if (ids->size() > limit)
             return Error{ErrorCode::InvalidArgument, "text " + std::to_string(i + 1) + " has " +
                                                          std::to_string(ids->size()) +
@@ -75,12 +133,10 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
     if (!impl_->session) {
         const std::size_t batch =
             impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultBatch);
-        VKFORMER_TRY(
-            auto session,
-            decoding::Session::create(*impl_->device.backend, impl_->model,
-                                      {.generation = impl_->generation,
-                                       .batch = static_cast<std::uint32_t>(batch),
-                                       .dtype = impl_->options.precision == Precision::f16 ? DType::f16 : DType::f32}));
+        VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
+                                                             {.generation = impl_->generation,
+                                                              .batch = static_cast<std::uint32_t>(batch),
+                                                              .dtype = impl_->dtype()}));
         impl_->session.emplace(std::move(session));
     }
     std::vector<decoding::Source> sources;

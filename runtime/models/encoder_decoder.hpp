@@ -6,8 +6,43 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "vkformer/attention_weights.hpp"
 
 namespace vkformer::models {
+
+enum class SourceMask : std::uint8_t {
+    none,      ///< every token counts
+    lengths,   ///< padding on the right
+    additive,  ///< any position may be masked
+};
+
+struct ForwardOptions {
+    std::uint32_t batch = 1, source_len = 1, target_len = 1;
+    DType dtype = DType::f32;
+    SourceMask source_mask = SourceMask::none;
+    bool target_mask = false;        ///< adds an additive mask over the target's tokens to the causal one
+    bool attention_weights = false;  ///< by the path of scores, softmax and weighted sum, whose weights are outputs
+};
+
+/// Encoder and decoder over whole sequences. Inputs are absent where the options do not ask for them.
+struct ForwardGraph {
+    graph::Graph graph;
+    graph::Value source_tokens;   ///< i32 [batch, source_len]
+    graph::Value source_lengths;  ///< i32 [batch]
+    graph::Value source_mask;     ///< f32 [batch, 1, 1, source_len], 0 or −∞
+    graph::Value target_tokens;   ///< i32 [batch, target_len]
+    graph::Value target_mask;     ///< f32 [batch, 1, 1, target_len], 0 or −∞
+    graph::Value encoder_hidden;  ///< [batch, source_len, d_model]
+    graph::Value decoder_hidden;  ///< [batch, target_len, d_model]
+    graph::Value logits;          ///< f32 [batch, target_len, decoder vocabulary]
+
+    struct AttentionMap {
+        AttentionKind kind;
+        std::uint32_t layer;
+        graph::Value weights;  ///< f32 [batch, heads, query_len, key_len]
+    };
+    std::vector<AttentionMap> attention;  ///< with attention_weights only, in the order of the forward pass
+};
 
 /// How many sequences of which size the graphs of a generation are built for.
 struct DecodeLayout {
@@ -28,8 +63,10 @@ struct SourceTensors {
     graph::Value mask;     ///< state f32 [batch, 1, 1, source_len], 0 or −∞; absent without masked_source
 };
 
-/// An encoder–decoder Transformer whose encoder leaves keys and values for the decoder's cross-attention in states.
-/// The states of one layout have the same names in both graphs. Thread-safe: the functions only read the model.
+/// An encoder–decoder model whose encoder leaves in states what the decoder's steps need: keys and values, or where a recurrent
+/// decoder begins. The states of one layout have the same names in both graphs. Thread-safe: the functions only read the
+/// model. What a model cannot do of the options (a mask over the target of a recurrent decoder, say) is an
+/// InvalidArgument.
 class EncoderDecoder {
 public:
     struct Limits {
@@ -37,19 +74,24 @@ public:
         std::uint64_t target_len = 0;    ///< longest target sequence, the start token included
         std::uint64_t source_vocab = 0;  ///< tokens of the encoder: 0 … source_vocab − 1
         std::uint64_t target_vocab = 0;  ///< width of the logits
+        bool takes_any_mask = true;      ///< false: only SourceMask::none and lengths, no target_mask, no masked_source
     };
 
     virtual ~EncoderDecoder() = default;
 
     virtual Limits limits() const noexcept = 0;
 
+    /// The whole forward pass for a target that is known (teacher forcing).
+    virtual Result<ForwardGraph> forward(const ForwardOptions& options) const = 0;
+
     /// Adds the encoder and the projections of its result to the cross-attention states.
     virtual Result<SourceTensors> add_encoder(graph::Graph& graph, const DecodeLayout& layout) const = 0;
 
     struct Step {
         SourceTensors source;
-        graph::Value logits;               ///< f32 [rows, target_vocab]
-        std::vector<graph::Value> caches;  ///< self-attention states [rows, max_steps, …]: what follows a row's history
+        graph::Value logits;  ///< f32 [rows, target_vocab]
+        /// What follows a row's history, [rows, n, …]: self-attention caches (n = max_steps), hidden states (n = 1).
+        std::vector<graph::Value> caches;
     };
     /// Adds one step of the decoder for tokens i32 [rows, 1] at positions starts i32 [rows].
     virtual Result<Step> add_decoder_step(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,

@@ -137,19 +137,20 @@ Result<graph::EarlyStopping> early_stopping(const Config& config) {
 }
 
 /// `max_length` counts the start token. 20 is the library's default and means 20 new tokens.
-Result<std::uint32_t> max_steps(const Config& config, std::uint32_t max_positions) {
+Result<std::uint32_t> max_steps(const Config& config, std::uint64_t max_positions) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
     if (config.has("max_new_tokens")) return config.unsigned_integer("max_new_tokens", {.min = 1, .max = 1u << 20});
     VKFORMER_TRY(const auto max_length,
                  config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
     if (max_length != kDefaultMaxLength) return max_length - 1;
-    return std::max(std::min(max_length + 1, max_positions), 2u) - 1;
+    return static_cast<std::uint32_t>(
+        std::max<std::uint64_t>(std::min<std::uint64_t>(max_length + 1, max_positions), 2) - 1);
 }
 
 }  // namespace
 
 Result<GenerationConfig> parse_generation_config(const Config& config, GenerationSource source,
-                                                 std::uint32_t max_positions) {
+                                                 std::uint64_t max_positions) {
     VKFORMER_CHECK(refuse_what_is_not_done(config, source));
     GenerationConfig generation;
     VKFORMER_TRY(generation.decoder_start, one_token(config, "decoder_start_token_id"));
@@ -173,7 +174,7 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
     return generation;
 }
 
-Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint32_t max_positions) {
+Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions) {
     std::error_code ignored;
     const auto path = folder / "generation_config.json";
     if (std::filesystem::exists(path, ignored)) {

@@ -37,9 +37,9 @@ enum class GenerationSource : std::uint8_t {
 /// penalties of repetition, banned phrases of several tokens, …) is refused by name unless its value does nothing.
 /// `max_positions` bounds the default length. Errors: CorruptFile, UnsupportedConfig.
 Result<GenerationConfig> parse_generation_config(const formats::Config& config, GenerationSource source,
-                                                 std::uint32_t max_positions);
+                                                 std::uint64_t max_positions);
 
 /// generation_config.json of the folder or, without one, what config.json says. Errors: FileNotFound besides.
-Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint32_t max_positions);
+Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions);
 
 }  // namespace vkformer::models

@@ -32,43 +32,6 @@ struct MarianConfig {
 /// UnsupportedConfig.
 Result<MarianConfig> parse_marian_config(const formats::Config& config);
 
-enum class SourceMask : std::uint8_t {
-    none,      ///< every token counts
-    lengths,   ///< padding on the right
-    additive,  ///< any position may be masked
-};
-
-struct ForwardOptions {
-    std::uint32_t batch = 1, source_len = 1, target_len = 1;
-    DType dtype = DType::f32;
-    SourceMask source_mask = SourceMask::none;
-    bool target_mask = false;  ///< adds an additive mask over the target's tokens to the causal one
-    bool attention_weights =
-        false;  ///< the pedagogical path: scores, softmax and weighted sum, the weights are outputs
-};
-
-enum class AttentionKind : std::uint8_t { encoder, decoder, cross };
-
-/// Encoder and decoder over whole sequences. Inputs are absent where the options do not ask for them.
-struct ForwardGraph {
-    graph::Graph graph;
-    graph::Value source_tokens;   ///< i32 [batch, source_len]
-    graph::Value source_lengths;  ///< i32 [batch]
-    graph::Value source_mask;     ///< f32 [batch, 1, 1, source_len], 0 or −∞
-    graph::Value target_tokens;   ///< i32 [batch, target_len]
-    graph::Value target_mask;     ///< f32 [batch, 1, 1, target_len], 0 or −∞
-    graph::Value encoder_hidden;  ///< [batch, source_len, d_model]
-    graph::Value decoder_hidden;  ///< [batch, target_len, d_model]
-    graph::Value logits;          ///< f32 [batch, target_len, decoder vocabulary]
-
-    struct AttentionMap {
-        AttentionKind kind;
-        std::uint32_t layer;
-        graph::Value weights;  ///< f32 [batch, heads, query_len, key_len]
-    };
-    std::vector<AttentionMap> attention;  ///< with attention_weights only, in the order of the forward pass
-};
-
 class Marian final : public EncoderDecoder {
 public:
     /// Reads config.json and the weights of a Hugging Face folder. Errors: FileNotFound, CorruptFile, UnsupportedConfig,
@@ -80,7 +43,7 @@ public:
     const MarianConfig& config() const noexcept { return config_; }
     Limits limits() const noexcept override;
 
-    Result<ForwardGraph> forward(const ForwardOptions& options) const;
+    Result<ForwardGraph> forward(const ForwardOptions& options) const override;
     Result<SourceTensors> add_encoder(graph::Graph& graph, const DecodeLayout& layout) const override;
     Result<Step> add_decoder_step(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
                                   graph::Value starts) const override;

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <cstdlib>
-#include <fstream>
 
-#include <nlohmann/json.hpp>
-
-#include "decoding/session.hpp"
+#include "decoding/generate_case.hpp"
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
 
@@ -13,61 +10,6 @@ using namespace vkformer::tests;
 using nlohmann::json;
 
 namespace {
-
-json read_json(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    return json::parse(file);
-}
-
-/// One call of generate(): what it was given and what it returned.
-struct Entry {
-    models::GenerationConfig generation;
-    std::vector<std::vector<std::int32_t>> tokens, sequences;
-    std::vector<std::vector<std::uint8_t>> masks;
-    std::vector<double> scores;
-    double robust_to = 0;
-    bool is_padded_on_the_right = true;
-};
-
-Entry read_entry(const json& entry, const json& folder_config, std::uint32_t max_positions) {
-    Entry result;
-    json config = folder_config;
-    config.update(entry["options"]);
-    result.generation =
-        must(models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")),
-                                             models::GenerationSource::generation_config, max_positions));
-    result.tokens = entry["input_ids"].get<std::vector<std::vector<std::int32_t>>>();
-    result.sequences = entry["sequences"].get<std::vector<std::vector<std::int32_t>>>();
-    result.masks = entry["attention_mask"].get<std::vector<std::vector<std::uint8_t>>>();
-    if (entry.contains("sequences_scores")) result.scores = entry["sequences_scores"].get<std::vector<double>>();
-    result.robust_to = entry["robust_to"].get<double>();
-    for (const auto& mask : result.masks)
-        result.is_padded_on_the_right = result.is_padded_on_the_right && std::ranges::is_sorted(mask, std::greater<>());
-    return result;
-}
-
-/// The sources without their padding, or with their masks where padding is elsewhere.
-std::vector<decoding::Source> sources_of(const Entry& entry) {
-    std::vector<decoding::Source> sources;
-    for (std::size_t b = 0; b < entry.tokens.size(); ++b) {
-        const std::span<const std::int32_t> tokens = entry.tokens[b];
-        if (entry.is_padded_on_the_right)
-            sources.push_back(
-                {.tokens = tokens.first(static_cast<std::size_t>(std::ranges::count(entry.masks[b], 1)))});
-        else
-            sources.push_back({.tokens = tokens, .visible = entry.masks[b]});
-    }
-    return sources;
-}
-
-/// As generate() returns it: filled up to the width of the batch.
-std::vector<std::int32_t> padded(std::vector<std::int32_t> tokens, std::size_t width,
-                                 const models::GenerationConfig& g) {
-    const bool beam_fill = g.beams > 1 && g.pad == 0;  // its beam search takes a pad of 0 for none
-    REQUIRE(tokens.size() <= width);
-    tokens.resize(width, beam_fill ? g.eos : g.pad);
-    return tokens;
-}
 
 /// A software Vulkan device compiles shaders anew for most entries, seconds each, so devices get every `stride`-th entry, another
 /// one in each folder; the CPU and VKFORMER_TEST_THOROUGH=1 get all.
@@ -79,17 +21,6 @@ std::vector<json> entries_for(const graph::Backend& backend, const std::string& 
     std::vector<json> entries;
     for (std::size_t i = name.size() % stride; i < all.size(); i += stride) entries.push_back(all[i]);
     return entries;
-}
-
-void check(const Entry& entry, const std::vector<decoding::Hypothesis>& found, bool with_scores) {
-    REQUIRE(found.size() == entry.sequences.size());
-    for (std::size_t b = 0; b < found.size(); ++b) {
-        CAPTURE(b);
-        CHECK(padded(found[b].tokens, entry.sequences[b].size(), entry.generation) == entry.sequences[b]);
-        REQUIRE(found[b].score.has_value() == (entry.generation.beams > 1));
-        if (with_scores && found[b].score && !entry.scores.empty())
-            CHECK(*found[b].score == Approx(entry.scores[b]).epsilon(1e-4).margin(1e-4));
-    }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 using namespace vkformer;
 using namespace vkformer::tests;
-using models::AttentionKind;
 using models::SourceMask;
 
 namespace {

@@ -10,17 +10,12 @@
 
 #include "cli.hpp"
 #include "core/try.hpp"
-#include "decoding/session.hpp"
-#include "device.hpp"
 #include "heat_map.hpp"
-#include "models/generation_config.hpp"
-#include "models/marian.hpp"
-#include "text/tokenizer.hpp"
+#include "vkformer/translator.hpp"
 
 namespace vkformer::cli {
 namespace {
 
-using models::AttentionKind;
 using nlohmann::json;
 
 struct AttentionCommand {
@@ -28,20 +23,6 @@ struct AttentionCommand {
     ModelOption model;
     std::string text, output, kind = "all";
     std::optional<std::uint32_t> layer, head;
-};
-
-struct Weights {
-    AttentionKind kind;
-    std::uint32_t layer;
-    std::uint64_t heads, queries, keys;
-    std::vector<float> values;  // [heads, queries, keys]
-};
-
-/// A translated text with the weights of every head.
-struct Observed {
-    std::string translation;
-    std::vector<std::string> source, read, written;  // tokens: of the encoder, into and out of the decoder
-    std::vector<Weights> weights;
 };
 
 constexpr std::string_view name_of(AttentionKind kind) {
@@ -53,73 +34,28 @@ constexpr std::string_view name_of(AttentionKind kind) {
     return "";
 }
 
-std::vector<std::string> pieces(const text::Tokenizer& tokenizer, std::span<const std::int32_t> tokens) {
-    std::vector<std::string> result;
-    for (const std::int32_t token : tokens) {
-        std::string piece = tokenizer.piece(token);
-        result.push_back(piece.empty() ? "#" + std::to_string(token) : std::move(piece));
-    }
-    return result;
-}
-
-Result<std::vector<Weights>> attention_weights(const models::Marian& model, graph::Backend& backend,
-                                               std::span<const std::int32_t> source,
-                                               std::span<const std::int32_t> target) {
-    VKFORMER_TRY(auto f, model.forward({.source_len = static_cast<std::uint32_t>(source.size()),
-                                        .target_len = static_cast<std::uint32_t>(target.size()),
-                                        .attention_weights = true}));
-    VKFORMER_TRY(const auto program,
-                 backend.compile(graph::make_plan(std::move(f.graph)), backend.make_store(), backend.make_store()));
-    VKFORMER_CHECK(program->write(f.source_tokens, source));
-    VKFORMER_CHECK(program->write(f.target_tokens, target));
-    VKFORMER_CHECK(program->submit());
-    VKFORMER_CHECK(program->wait());
-    std::vector<Weights> result;
-    for (const auto& map : f.attention) {
-        const Shape& shape = program->plan().graph.shape(map.weights);
-        Weights weights = {.kind = map.kind,
-                           .layer = map.layer,
-                           .heads = shape[1],
-                           .queries = shape[2],
-                           .keys = shape[3],
-                           .values = std::vector<float>(shape.element_count())};
-        VKFORMER_CHECK(program->read(map.weights, std::span<float>(weights.values)));
-        result.push_back(std::move(weights));
-    }
-    return result;
-}
-
-Result<Observed> observe(const AttentionCommand& command) {
+Result<AttentionMaps> observe(const AttentionCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::Marian::load(folder));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
-    VKFORMER_TRY(const auto tokenizer, text::load_tokenizer(folder));
-    VKFORMER_TRY(const auto source, tokenizer->encode(command.text));
-    VKFORMER_TRY(const auto backend, open_backend(command.device));
-    VKFORMER_TRY(auto session, decoding::Session::create(*backend, model, {.generation = generation}));
-    const decoding::Source sources[] = {{.tokens = source}};
-    VKFORMER_TRY(const auto hypotheses, session.generate(sources));
-
-    const std::span<const std::int32_t> tokens = hypotheses[0].tokens;
-    const auto read = tokens.first(tokens.size() - 1), written = tokens.subspan(1);
-    Observed observed = {.translation = tokenizer->decode(tokens),
-                         .source = pieces(*tokenizer, source),
-                         .read = pieces(*tokenizer, read),
-                         .written = pieces(*tokenizer, written)};
-    VKFORMER_TRY(observed.weights, attention_weights(model, *backend, source, read));
-    return observed;
+    VKFORMER_TRY(Translator translator, Translator::load(folder, {.device = command.device.device, .batch = 1}));
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
+    VKFORMER_TRY(AttentionMaps maps, translator.attention(command.text));
+    if (maps.weights.empty())
+        return Error{ErrorCode::InvalidArgument, folder.string() +
+                                                     " is a model without attention: its decoder sees the "
+                                                     "source only through the encoder's last state"};
+    return maps;
 }
 
-bool is_wanted(const Weights& weights, const AttentionCommand& command) {
+bool is_wanted(const AttentionWeights& weights, const AttentionCommand& command) {
     return (command.kind == "all" || command.kind == name_of(weights.kind)) &&
            (!command.layer || *command.layer == weights.layer + 1);
 }
 
-bool is_wanted_head(std::uint64_t head, const AttentionCommand& command) {
+bool is_wanted_head(std::size_t head, const AttentionCommand& command) {
     return !command.head || *command.head == head + 1;
 }
 
-HeatMapSection section_of(AttentionKind kind, const Observed& observed, const AttentionCommand& command) {
+HeatMapSection section_of(AttentionKind kind, const AttentionMaps& observed, const AttentionCommand& command) {
     HeatMapSection section;
     switch (kind) {
     case AttentionKind::encoder:
@@ -135,10 +71,10 @@ HeatMapSection section_of(AttentionKind kind, const Observed& observed, const At
                    observed.written,  observed.source,       {}};
         break;
     }
-    for (const Weights& weights : observed.weights) {
+    for (const AttentionWeights& weights : observed.weights) {
         if (weights.kind != kind || !is_wanted(weights, command)) continue;
         std::vector<HeatMap> maps;
-        for (std::uint64_t head = 0; head < weights.heads; ++head) {
+        for (std::size_t head = 0; head < weights.heads; ++head) {
             if (!is_wanted_head(head, command)) continue;
             const auto size = static_cast<std::ptrdiff_t>(weights.queries * weights.keys);
             const auto first = weights.values.begin() + static_cast<std::ptrdiff_t>(head) * size;
@@ -150,13 +86,13 @@ HeatMapSection section_of(AttentionKind kind, const Observed& observed, const At
     return section;
 }
 
-json as_json(const Observed& observed, const AttentionCommand& command) {
+json as_json(const AttentionMaps& observed, const AttentionCommand& command) {
     json maps = json::array();
-    for (const Weights& weights : observed.weights) {
-        for (std::uint64_t head = 0; is_wanted(weights, command) && head < weights.heads; ++head) {
+    for (const AttentionWeights& weights : observed.weights) {
+        for (std::size_t head = 0; is_wanted(weights, command) && head < weights.heads; ++head) {
             if (!is_wanted_head(head, command)) continue;
             json rows = json::array();
-            for (std::uint64_t query = 0; query < weights.queries; ++query) {
+            for (std::size_t query = 0; query < weights.queries; ++query) {
                 const auto first = weights.values.begin() +
                                    static_cast<std::ptrdiff_t>((head * weights.queries + query) * weights.keys);
                 rows.push_back(std::vector<float>(first, first + static_cast<std::ptrdiff_t>(weights.keys)));
@@ -166,7 +102,7 @@ json as_json(const Observed& observed, const AttentionCommand& command) {
         }
     }
     return {{"text", command.text},
-            {"translation", observed.translation},
+            {"translation", observed.translation.text},
             {"source_tokens", observed.source},
             {"decoder_input_tokens", observed.read},
             {"written_tokens", observed.written},
@@ -192,9 +128,9 @@ Result<int> run(const AttentionCommand& command) {
     const std::string extension = extension_of(command.output);
     if (extension != ".png" && extension != ".svg" && extension != ".json")
         return Error{ErrorCode::InvalidArgument, "--output " + command.output + " must end in .png, .svg or .json"};
-    VKFORMER_TRY(const Observed observed, observe(command));
+    VKFORMER_TRY(const AttentionMaps observed, observe(command));
 
-    HeatMapPage page = {.title = command.text + " → " + observed.translation,
+    HeatMapPage page = {.title = command.text + " → " + observed.translation.text,
                         .subtitle = "Attention weights; every row sums to 1",
                         .sections = {}};
     for (const AttentionKind kind : {AttentionKind::cross, AttentionKind::encoder, AttentionKind::decoder}) {
@@ -209,7 +145,7 @@ Result<int> run(const AttentionCommand& command) {
         VKFORMER_CHECK(
             draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png, command.output));
     }
-    VKFORMER_CHECK(print(observed.translation + "\n"));
+    VKFORMER_CHECK(print(observed.translation.text + "\n"));
     return kOk;
 }
 

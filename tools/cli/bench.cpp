@@ -14,7 +14,7 @@
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
 #include "models/generation_config.hpp"
-#include "models/marian.hpp"
+#include "models/load.hpp"
 #include "vulkan/backend.hpp"
 
 namespace vkformer::cli {
@@ -180,10 +180,10 @@ std::string as_text(const ProgramCost& cost, std::size_t top) {
 
 Result<int> run(const BenchModelCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::Marian::load(folder));
-    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
+    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
     if (command.beams > 0) generation.beams = command.beams;
-    const auto limits = model.limits();
+    const auto limits = model->limits();
     if (command.length > limits.source_len || command.steps > limits.target_len)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " + std::to_string(limits.source_len) +
                                                      " source tokens and " + std::to_string(limits.target_len) +
@@ -202,8 +202,8 @@ Result<int> run(const BenchModelCommand& command) {
     }
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
 
-    VKFORMER_TRY(const auto encoder, decoding::encoder_graph(model, layout));
-    VKFORMER_TRY(const auto step, decoding::step_graph(model, layout, generation));
+    VKFORMER_TRY(const auto encoder, decoding::encoder_graph(*model, layout));
+    VKFORMER_TRY(const auto step, decoding::step_graph(*model, layout, generation));
     json programs = json::array();
     for (const auto& [name, graph, per_submit] :
          {std::tuple("encoder", &encoder.graph, 1u), std::tuple("decode step", &step.graph, command.steps)}) {

@@ -8,7 +8,7 @@
 #include "core/try.hpp"
 #include "device.hpp"
 #include "formats/safetensors.hpp"
-#include "models/marian.hpp"
+#include "models/load.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -104,8 +104,8 @@ Result<formats::NamedTensor> read_output(graph::Program& program, std::string na
 Result<int> run(const ForwardCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto file, formats::Safetensors::open(command.input));
-    VKFORMER_TRY(const auto model, models::Marian::load(folder));
-    const auto limits = model.limits();
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
+    const auto limits = model->limits();
     VKFORMER_TRY(const auto source, tokens(file, "input_ids", limits.source_vocab, limits.source_len));
     VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
     VKFORMER_TRY(const auto source_mask, mask(file, "attention_mask", source));
@@ -121,14 +121,14 @@ Result<int> run(const ForwardCommand& command) {
 
     VKFORMER_TRY(const auto backend, open_backend(command.device));
     VKFORMER_TRY(auto f,
-                 model.forward({.batch = source.batch,
-                                .source_len = source.len,
-                                .target_len = target.len,
-                                .dtype = command.device.dtype_value(),
-                                .source_mask = all_ones(source_mask)              ? models::SourceMask::none
-                                               : padded_on_the_right(source_mask) ? models::SourceMask::lengths
-                                                                                  : models::SourceMask::additive,
-                                .target_mask = !all_ones(target_mask)}));
+                 model->forward({.batch = source.batch,
+                                 .source_len = source.len,
+                                 .target_len = target.len,
+                                 .dtype = command.device.dtype_value(),
+                                 .source_mask = all_ones(source_mask)              ? models::SourceMask::none
+                                                : padded_on_the_right(source_mask) ? models::SourceMask::lengths
+                                                                                   : models::SourceMask::additive,
+                                 .target_mask = !all_ones(target_mask)}));
     VKFORMER_TRY(const auto program,
                  backend->compile(graph::make_plan(std::move(f.graph)), backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, std::span<const std::int32_t>(source.values)));

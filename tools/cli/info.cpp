@@ -11,7 +11,7 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
-#include "models/marian.hpp"
+#include "models/load.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
@@ -30,7 +30,7 @@ struct InfoCommand {
 using Variants = std::map<std::string, std::set<std::string>>;
 
 /// Every graph that a model can be run with: forward passes on both attention paths, and a generation's programs.
-Result<std::vector<graph::Graph>> graphs_of(const models::Marian& model, DType dtype) {
+Result<std::vector<graph::Graph>> graphs_of(const models::EncoderDecoder& model, DType dtype) {
     std::vector<graph::Graph> graphs;
     for (const bool weights : {false, true}) {
         VKFORMER_TRY(auto f,
@@ -150,16 +150,16 @@ std::string as_text(const json& device) {
 }
 
 /// Without a model the devices are still worth a look, unless one was asked for.
-Result<std::optional<models::Marian>> open_model(const ModelOption& option, json& report) {
+Result<std::unique_ptr<models::EncoderDecoder>> open_model(const ModelOption& option, json& report) {
     const auto folder = option.find();
-    if (!folder && option.folder.empty()) return std::optional<models::Marian>();
+    if (!folder && option.folder.empty()) return std::unique_ptr<models::EncoderDecoder>();
     if (!folder) return folder.error();
-    VKFORMER_TRY(auto model, models::Marian::load(*folder));
+    VKFORMER_TRY(auto model, models::load_encoder_decoder(*folder));
     report["model"] = folder->string();
-    return std::optional(std::move(model));
+    return model;
 }
 
-Result<void> add_variants(json& device, const Capabilities& capabilities, const models::Marian& model) {
+Result<void> add_variants(json& device, const Capabilities& capabilities, const models::EncoderDecoder& model) {
     for (const DType dtype : {DType::f32, DType::f16}) {
         VKFORMER_TRY(const auto graphs, graphs_of(model, dtype));
         const auto variants = variants_on(capabilities, graphs);

@@ -14,7 +14,7 @@
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
-#include "models/marian.hpp"
+#include "models/load.hpp"
 #include "validation/validate.hpp"
 
 namespace vkformer::cli {
@@ -79,20 +79,21 @@ std::vector<std::int32_t> source_lengths(std::uint32_t len) {
     return {static_cast<std::int32_t>(len), static_cast<std::int32_t>(std::max(1u, len - len / 3))};
 }
 
-Result<Case> forward_case(const models::Marian& model, std::uint32_t len, DType dtype, bool keeps_weights,
+Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len, DType dtype, bool keeps_weights,
                           Random& random) {
     const auto limits = model.limits();
-    VKFORMER_TRY(auto f, model.forward(
-                             {.batch = kBatch,
-                              .source_len = len,
-                              .target_len = len,
-                              .dtype = dtype,
-                              .source_mask = keeps_weights ? models::SourceMask::additive : models::SourceMask::lengths,
-                              .attention_weights = keeps_weights}));
+    const bool masked = keeps_weights && limits.takes_any_mask;
+    VKFORMER_TRY(auto f,
+                 model.forward({.batch = kBatch,
+                                .source_len = len,
+                                .target_len = len,
+                                .dtype = dtype,
+                                .source_mask = masked ? models::SourceMask::additive : models::SourceMask::lengths,
+                                .attention_weights = keeps_weights}));
     Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
     c.feeds["input_ids"] = random.integers(std::size_t{kBatch} * len, limits.source_vocab);
     c.feeds["decoder_input_ids"] = random.integers(std::size_t{kBatch} * len, limits.target_vocab);
-    if (keeps_weights) {
+    if (masked) {
         c.feeds["source_mask"] = random.mask(kBatch, len);
     } else {
         c.feeds["source_lengths"] = source_lengths(len);
@@ -100,7 +101,7 @@ Result<Case> forward_case(const models::Marian& model, std::uint32_t len, DType 
     return c;
 }
 
-Result<Case> encoder_case(const models::Marian& model, const models::DecodeLayout& layout, Random& random) {
+Result<Case> encoder_case(const models::EncoderDecoder& model, const models::DecodeLayout& layout, Random& random) {
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     Case c = {.name = "encoder of a generation", .graph = std::move(encoder.graph)};
     c.feeds["input_ids"] = random.integers(std::size_t{layout.batch} * layout.source_len, model.limits().source_vocab);
@@ -130,7 +131,7 @@ void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, 
     c.feeds["state"] = state;
 }
 
-Result<Case> step_case(const models::Marian& model, const models::DecodeLayout& layout,
+Result<Case> step_case(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                        models::GenerationConfig generation, Random& random) {
     generation.beams = layout.beams;
     generation.max_steps = layout.max_steps;
@@ -148,7 +149,7 @@ Result<Case> step_case(const models::Marian& model, const models::DecodeLayout& 
     return c;
 }
 
-Result<std::vector<Case>> cases_of(const models::Marian& model, const models::GenerationConfig& generation,
+Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::GenerationConfig& generation,
                                    std::uint32_t length, DType dtype, std::uint32_t seed) {
     Random random(seed);
     const auto limits = model.limits();
@@ -229,10 +230,10 @@ std::string as_text(const Report& report, std::size_t worst) {
 
 Result<int> run(const ValidateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::Marian::load(folder));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model.config().max_position_embeddings));
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
+    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model->limits().target_len));
     VKFORMER_TRY(const auto cases,
-                 cases_of(model, generation, command.length, command.device.dtype_value(), command.seed));
+                 cases_of(*model, generation, command.length, command.device.dtype_value(), command.seed));
     VKFORMER_TRY(const auto device, open_backend(command.device));
     const auto oracle = cpu::make_cpu_backend<double>();
 
