@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "graph/builders.hpp"
 
-#include <algorithm>
 #include <limits>
 
-#include "support/catch.h"
-#include "support/must.hpp"
+#include "support/builder_case.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -14,46 +12,6 @@ using graph::Activation;
 using graph::AttentionMask;
 using graph::Graph;
 using graph::Value;
-
-/// A graph with inputs made on demand: x(DType::f32, {2, 3}).
-struct Inputs {
-    Graph graph;
-    int count = 0;
-
-    Value operator()(DType dtype, const Shape& shape) {
-        return must(graph.input("input" + std::to_string(count++), dtype, shape));
-    }
-    Value state(DType dtype, const Shape& shape) {
-        return must(graph.state("state" + std::to_string(count++), dtype, shape));
-    }
-};
-
-/// What builders add to a graph: nodes, activations, weights.
-std::size_t made_by_builders(const Graph& graph) {
-    const auto is_made = [](const graph::Tensor& tensor) {
-        return tensor.kind == graph::TensorKind::activation || tensor.kind == graph::TensorKind::weight;
-    };
-    return graph.nodes().size() + static_cast<std::size_t>(std::ranges::count_if(graph.tensors(), is_made));
-}
-
-void check_error(bool succeeded, const Error& error, ErrorCode code, const std::string& message) {
-    REQUIRE_FALSE(succeeded);
-    CHECK(error.message == message);
-    CHECK(to_string(error.code) == to_string(code));
-}
-
-/// The builder refuses with this code and message, and leaves the graph as it was.
-#define CHECK_REFUSED(in, call, code, message)                                       \
-    do {                                                                             \
-        const std::size_t before = made_by_builders((in).graph);                     \
-        const auto result = call;                                                    \
-        check_error(bool(result), result ? Error{} : result.error(), code, message); \
-        CHECK(made_by_builders((in).graph) == before);                               \
-    } while (false)
-
-constexpr DType f32 = DType::f32, f16 = DType::f16, i32 = DType::i32;
-constexpr ErrorCode kShape = ErrorCode::ShapeMismatch, kDtype = ErrorCode::UnsupportedDtype,
-                    kInvalid = ErrorCode::InvalidArgument;
 
 TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     Inputs in;
