@@ -393,23 +393,15 @@ public:
     /// Puts what a decoder begins with into the states; every beam of a sequence gets the same.
     Result<void> store_start(const Carried& start, const CarriedStates& into) {
         graph_.set_scope("start");
-        std::size_t next = 0;
-        const auto store = [&](Value x) -> Result<void> {
-            if (sizes_.beams > 1) {
-                std::vector<std::int32_t> sequence(sizes_.rows());
-                for (std::uint64_t row = 0; row < sizes_.rows(); ++row)
-                    sequence[row] = static_cast<std::int32_t>(row / sizes_.beams);
-                VKFORMER_TRY(const Value index, constant("sequence_of_row", std::move(sequence), {sizes_.rows()}));
-                VKFORMER_TRY(x, graph::embedding(graph_, index, x));  // a gather of rows
-            }
-            return store_rows(x, into.states[next++]);
-        };
-        for (const graph::RecurrentState& state : start.layers) {
-            VKFORMER_CHECK(store(state.hidden));
-            if (state.cell) VKFORMER_CHECK(store(state.cell));
-        }
-        if (start.output) VKFORMER_CHECK(store(start.output));
-        return {};
+        return for_each_carried(start, into, [&](Value x, Value state) -> Result<void> {
+            if (sizes_.beams == 1) return store_rows(x, state);
+            std::vector<std::int32_t> sequence(sizes_.rows());
+            for (std::uint64_t row = 0; row < sizes_.rows(); ++row)
+                sequence[row] = static_cast<std::int32_t>(row / sizes_.beams);
+            VKFORMER_TRY(const Value index, constant("sequence_of_row", std::move(sequence), {sizes_.rows()}));
+            VKFORMER_TRY(const Value rows, graph::embedding(graph_, index, x));  // a gather of rows
+            return store_rows(rows, state);
+        });
     }
 
     /// tokens i32 [rows, len] → [rows · len, embedding_dim].
@@ -468,10 +460,12 @@ public:
         return result;
     }
 
-    /// x float [rows, width] into a state [rows, 1, 1, width].
-    Result<void> store_rows(Value x, Value state) {
-        VKFORMER_TRY(const Value row, graph_.reshape(x, graph_.shape(state)));
-        return graph::cache_append(graph_, row, {}, state);
+    /// Puts what a step carries into the states, as far as it is not there already.
+    Result<void> store_step(const StepResult& step, const CarriedStates& into) {
+        graph_.set_scope("decoder.carried");
+        return for_each_carried(step.carried, into, [&](Value x, Value state) -> Result<void> {
+            return graph_.storage(x) == state ? Result<void>() : store_rows(x, state);
+        });
     }
 
     /// x float [n, hidden] → f32 [n, decoder_vocab_size].
@@ -496,6 +490,22 @@ public:
     }
 
 private:
+    /// Calls visit(value, state) for all that is carried.
+    Result<void> for_each_carried(const Carried& carried, const CarriedStates& states, auto&& visit) {
+        std::size_t next = 0;
+        for (const graph::RecurrentState& layer : carried.layers) {
+            VKFORMER_CHECK(visit(layer.hidden, states.states[next++]));
+            if (layer.cell) VKFORMER_CHECK(visit(layer.cell, states.states[next++]));
+        }
+        return carried.output ? visit(carried.output, states.states[next]) : Result<void>();
+    }
+
+    /// x float [rows, width] into a state [rows, 1, 1, width].
+    Result<void> store_rows(Value x, Value state) {
+        VKFORMER_TRY(const Value row, graph_.reshape(x, graph_.shape(state)));
+        return graph::cache_append(graph_, row, {}, state);
+    }
+
     bool attends() const { return config_.attention != AttentionScore::none; }
 
     void set_scope(const std::string& name) { graph_.set_scope(scope_ + "." + name); }
@@ -682,8 +692,11 @@ Result<EncoderDecoder::Step> RecurrentSeq2Seq::add_decoder_step(Graph& graph, co
     VKFORMER_TRY(const auto memory, build.memory_states(step.source.lengths));
     VKFORMER_TRY(const auto carried, build.carried_states());
     VKFORMER_TRY(const Value x, build.embed(tokens));
-    VKFORMER_TRY(const auto result, build.step("decoder", x, starts, memory, carried.views, true, false));
-    if (config_.input_feeding) VKFORMER_CHECK(build.store_rows(result.output, carried.states.back()));
+    // A beam search moves the states to other rows afterwards. Only copies precede that, so that `vkformer validate`, which
+    // sees a state after its last change, can tell what the cells computed.
+    const bool in_place = layout.beams == 1;
+    VKFORMER_TRY(const auto result, build.step("decoder", x, starts, memory, carried.views, in_place, false));
+    VKFORMER_CHECK(build.store_step(result, carried));
     VKFORMER_TRY(step.logits, build.logits(result.output));
     step.caches = carried.states;
     return step;
