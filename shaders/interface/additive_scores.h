@@ -4,9 +4,8 @@
 #include "types.h"
 SHARED_BEGIN
 const uint kAdditiveScoresQuery = 0, kAdditiveScoresKey = 1, kAdditiveScoresWeight = 2, kAdditiveScoresScores = 3;
-const uint kAdditiveScoresWorkgroup = 64;  // fixed: one score each
-const uint kAdditiveScoresDepth = 32;      // elements of dim in a tile
-// Specialization constants; their product is kAdditiveScoresWorkgroup:
+const uint kAdditiveScoresDepth = 32;  // elements of dim in a tile
+// Specialization constants; the workgroup is their product, at most 64:
 const uint kAdditiveScoresTileQueries = 1, kAdditiveScoresTileKeys = 2;
 struct AdditiveScoresPush {
     uint batch;

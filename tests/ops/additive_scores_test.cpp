@@ -14,13 +14,15 @@ struct AdditiveSizes {
     std::uint64_t batch, query_len, key_len, heads, dim;
 };
 
-// The shader's tiles are 1 × 64, 4 × 16 and 8 × 8 queries and keys, 32 deep.
+// The shader's tiles are 1 × 64, 4 × 16 and 8 × 8 queries and keys, 32 deep; 1 × 8 on CPU-type devices for 1, 8 and 65 keys.
 TEST_CASE("additive_scores agrees with double precision", "[op][additive_scores]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
     const AdditiveSizes s = GENERATE(values<AdditiveSizes>({
         {1, 1, 1, 1, 1},
         {3, 1, 63, 1, 31},
+        {2, 1, 8, 1, 33},
+        {2, 1, 575, 2, 33},
         {2, 1, 65, 2, 32},
         {2, 4, 17, 1, 33},
         {2, 3, 16, 3, 64},
