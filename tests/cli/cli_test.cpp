@@ -228,6 +228,33 @@ TEST_CASE("attention: a picture of every head", "[cli][attention]") {
     }
 }
 
+TEST_CASE("recurrent models go through the same commands", "[cli][recurrent]") {
+    const std::string models = std::string(VKFORMER_SOURCE_DIR) + "/samples/models/history/copy/";
+    const Outcome copied = run("translate --device cpu --model " + models + "luong-general 31415926 1");
+    CHECK(copied.exit_code == 0);
+    CHECK(copied.out == "31415926\n1\n");
+    const Outcome beams = run("translate --device cpu --json --beams 4 --model " + models + "bahdanau 31415926");
+    CHECK(beams.exit_code == 0);
+    CHECK(json::parse(beams.out)["translation"] == "31415926");
+
+    const std::string folder = " --model " + (goldens_dir() / "seq2seq" / "lstm_general_local_m").string();
+    const Outcome validated = run("validate --json --device cpu --length 5" + folder);
+    CHECK(validated.exit_code == 0);
+    REQUIRE(json::parse(validated.out)["reports"].size() == 5);
+    CHECK(run("info" + folder).exit_code == 0);
+    CHECK(run("bench model --device cpu --runs 1 --length 8 --steps 4" + folder).exit_code == 0);
+
+    const TemporaryFolder out;
+    const std::string map = (out / "map.json").string();
+    REQUIRE(run("attention 8675309 --device cpu -o " + map + " --model " + models + "luong-local-p").exit_code == 0);
+    const json weights = json::parse(read_file(map));
+    REQUIRE(weights["maps"].size() == 1);
+    CHECK(weights["maps"][0]["kind"] == "cross");
+    const Outcome blind = run("attention 8675309 --device cpu -o " + map + " --model " + models + "lstm");
+    CHECK(blind.exit_code == 2);
+    CHECK_THAT(blind.err, ContainsSubstring("without attention"));
+}
+
 TEST_CASE("info: devices as text and JSON", "[cli][info]") {
     const Outcome text = run("info");
     CHECK(text.exit_code == 0);
