@@ -65,9 +65,10 @@ struct Rules {
     // Gates saturate, so that an error of a state does not grow from step to step by more than the product with W does: it
     // adds up like the rounding of as many sums as there are steps.
     Rule operator()(const graph::RecurrentLayer& op) const {
-        const double steps = static_cast<double>(graph.shape(op.gates)[1]), hidden = back(graph, op.weight) / 3;
-        return {64, 16, steps * hidden};
+        const double steps = static_cast<double>(graph.shape(op.gates)[1]);
+        return {64, 16, steps * back(graph, op.weight) / gates_of(op.unit)};
     }
+    // five sigmoids and tanhs of sums of two or three terms, each good to some units of 1
     Rule operator()(const graph::RecurrentCell&) const { return {64, 0, 0}; }
     Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
     Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }  // of its scores; see error_bound for the rest

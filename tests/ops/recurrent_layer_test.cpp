@@ -69,9 +69,10 @@ TEST_CASE("recurrent_layer agrees with double precision", "[op][recurrent]") {
 TEST_CASE("recurrent_layer takes the largest hidden_dim", "[op][recurrent]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const RecurrentUnit unit = units();
-    CAPTURE(backend.name(), static_cast<int>(unit));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), static_cast<int>(unit), to_string(dtype));
     OpCase c;
-    layer(c, DType::f32, {3, 2, 1024}, {.unit = unit, .direction = Direction::both, .has_start = true});
+    layer(c, dtype, {3, 2, 1024}, {.unit = unit, .direction = Direction::both, .has_start = true});
     c.check(backend);
 }
 
@@ -80,7 +81,8 @@ TEST_CASE("a recurrent layer stops at each sequence's length, whatever it is", "
     const RecurrentUnit unit = units();
     const Direction direction = directions();
     const bool has_start = GENERATE(false, true);
-    CAPTURE(backend.name(), static_cast<int>(unit), static_cast<int>(direction), has_start);
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), static_cast<int>(unit), static_cast<int>(direction), has_start, to_string(dtype));
     constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
     constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
     OpCase c;
