@@ -46,7 +46,8 @@ void local_softmax(std::span<const T> scores, const LocalWindows<T>& windows, co
                     continue;
                 }
                 const auto first = static_cast<std::size_t>(std::clamp(std::ceil(centre - width), T{0}, length));
-                const auto end = static_cast<std::size_t>(std::clamp(std::floor(centre + width) + 1, T{0}, length));
+                const auto behind = static_cast<std::size_t>(std::clamp(std::floor(centre + width) + 1, T{0}, length));
+                const std::size_t end = std::min(behind, dims.key_len);  // a long key_len may have been rounded up
                 if (first >= end) continue;
                 const std::span<T> row = weights.subspan(base + first, end - first);
                 std::ranges::copy(scores.subspan(base + first, end - first), row.begin());
