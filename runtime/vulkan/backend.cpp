@@ -101,12 +101,23 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device>
 Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,
                                                                       std::shared_ptr<graph::TensorStore> weights,
                                                                       std::shared_ptr<graph::TensorStore> states) {
+    ProgramOptions options{.profile = options_.profile, .check_memory = options_.check_memory};
+    if (options_.chooser) {
+        VKFORMER_TRY(options.variants, options_.chooser->choose(*this, plan));
+    }
+    return compile_program(std::move(plan), std::move(weights), std::move(states), options);
+}
+
+Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,
+                                                                      std::shared_ptr<graph::TensorStore> weights,
+                                                                      std::shared_ptr<graph::TensorStore> states,
+                                                                      const ProgramOptions& options) {
     auto weight_store = std::dynamic_pointer_cast<VulkanStore>(std::move(weights));
     auto state_store = std::dynamic_pointer_cast<VulkanStore>(std::move(states));
     if (!weight_store || !state_store)
         return Error{ErrorCode::InvalidArgument, "compile: the stores must come from this backend's make_store()"};
     return VulkanProgram::create(device_, pipelines_, std::move(plan), std::move(weight_store), std::move(state_store),
-                                 {.profile = options_.profile, .check_memory = options_.check_memory});
+                                 options);
 }
 
 Result<std::unique_ptr<graph::Program>> VulkanBackend::compile(graph::Plan plan,

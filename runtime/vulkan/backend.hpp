@@ -19,6 +19,7 @@ struct BackendOptions {
     bool check_memory = false;   ///< poison and guard bands, for tests (ProgramOptions::check_memory)
     bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
     std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
+    std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
 
 struct DeviceInfo {
@@ -52,6 +53,11 @@ public:
     Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan,
                                                            std::shared_ptr<graph::TensorStore> weights,
                                                            std::shared_ptr<graph::TensorStore> states);
+    /// The same with options of its own, `options.variants` included: the chooser is not asked.
+    Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan,
+                                                           std::shared_ptr<graph::TensorStore> weights,
+                                                           std::shared_ptr<graph::TensorStore> states,
+                                                           const ProgramOptions& options);
 
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }

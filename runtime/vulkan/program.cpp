@@ -159,10 +159,14 @@ Slice VulkanProgram::locate(Value tensor) const { return slices_[plan_.graph.sto
 
 Result<void> VulkanProgram::prepare_steps() {
     const DeviceTable& vk = device_->vk();
-    const KernelContext context{plan_.graph, device_->capabilities()};
+    KernelContext context{plan_.graph, device_->capabilities()};
     std::vector<Dispatch> dispatches;
+    std::vector<std::string> names;
     std::uint32_t binding_count = 0;
-    for (const graph::Node& node : plan_.graph.nodes()) {
+    for (std::size_t i = 0; i < plan_.graph.nodes().size(); ++i) {
+        const graph::Node& node = plan_.graph.nodes()[i];
+        context.variant = options_.variants.empty() ? std::string_view() : options_.variants[i];
+        names.emplace_back(context.variant.empty() ? variants(node.op, context).front() : context.variant);
         auto planned = std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op);
         if (!planned) {
             Error error = std::move(planned).error();
@@ -184,8 +188,9 @@ Result<void> VulkanProgram::prepare_steps() {
         return vulkan_error(r, "vkCreateDescriptorPool", "binding the tensors");
     sets_ = UniqueDescriptorPool(vk, device_->handle(), pool);
 
-    for (const Dispatch& dispatch : dispatches) {
-        Step step{.push = dispatch.push, .groups = dispatch.groups, .shader = dispatch.shader};
+    for (std::size_t i = 0; i < dispatches.size(); ++i) {
+        const Dispatch& dispatch = dispatches[i];
+        Step step{.push = dispatch.push, .groups = dispatch.groups, .shader = dispatch.shader, .variant = names[i]};
         VKFORMER_TRY(step.pipeline, pipelines_->get(dispatch));
         const VkDescriptorSetAllocateInfo info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                                .descriptorPool = pool,
@@ -199,13 +204,13 @@ Result<void> VulkanProgram::prepare_steps() {
             buffers.push_back({slice.buffer, slice.offset, slice.bytes});
         }
         std::vector<VkWriteDescriptorSet> writes;
-        for (std::uint32_t i = 0; i < buffers.size(); ++i)
+        for (std::uint32_t binding = 0; binding < buffers.size(); ++binding)
             writes.push_back({.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                               .dstSet = step.set,
-                              .dstBinding = i,
+                              .dstBinding = binding,
                               .descriptorCount = 1,
                               .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                              .pBufferInfo = &buffers[i]});
+                              .pBufferInfo = &buffers[binding]});
         vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0,
                                   nullptr);
         steps_.push_back(std::move(step));
@@ -378,7 +383,7 @@ Result<std::vector<NodeTime>> VulkanProgram::node_times() {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const graph::Node& node = plan_.graph.nodes()[i];
         const auto elapsed = static_cast<double>((ticks[i + 1] - ticks[i]) & mask);
-        times.push_back({node.name, std::string(graph::op_name(node.op)), steps_[i].shader,
+        times.push_back({node.name, std::string(graph::op_name(node.op)), steps_[i].shader, steps_[i].variant,
                          elapsed * static_cast<double>(device_->capabilities().timestamp_period_ns)});
     }
     return times;

@@ -10,6 +10,7 @@
 #include "graph/program.hpp"
 #include "vulkan/memory.hpp"
 #include "vulkan/pipelines.hpp"
+#include "vulkan/variants.hpp"
 
 namespace vkformer::vulkan {
 
@@ -18,6 +19,7 @@ struct ProgramOptions {
     /// For tests: outputs and arena are filled with NaN before each run, and guard bands around every tensor that does not
     /// share its memory are checked after it.
     bool check_memory = false;
+    ChosenVariants variants{};  ///< by node; empty: the first of each
 };
 
 /// Weights or states on the device, by name.
@@ -46,6 +48,7 @@ struct NodeTime {
     std::string node;  ///< name in the graph
     std::string op;
     std::string shader;
+    std::string variant;
     double gpu_ns = 0;
 };
 
@@ -89,7 +92,7 @@ private:
         VkDescriptorSet set = VK_NULL_HANDLE;
         PushConstants push;
         std::array<std::uint32_t, 3> groups{};
-        std::string shader;
+        std::string shader, variant;
     };
     VulkanProgram(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
                   const ProgramOptions& options, Transfer transfer)

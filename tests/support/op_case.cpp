@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <type_traits>
 
 #include "cpu/backend.hpp"
 #include "support/catch.h"
 #include "validation/bounds.hpp"
+#include "vulkan/backend.hpp"
 
 namespace vkformer::tests {
 
@@ -77,9 +79,38 @@ std::vector<std::int32_t> OpCase::random_ints(std::size_t count, std::int32_t lo
     return values;
 }
 
-std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::uint32_t runs) const {
-    auto compiled =
-        backend.compile(graph::make_plan(graph, {.fuse = false}), backend.make_store(), backend.make_store());
+namespace {
+
+/// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
+std::set<std::string> variant_names(graph::Backend& backend, const graph::Plan& plan) {
+    const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
+    if (!device) return {""};
+    std::set<std::string> names;
+    for (const graph::Node& node : plan.graph.nodes())
+        for (const std::string_view name : vulkan::variants(node.op, {plan.graph, device->capabilities()}))
+            names.emplace(name);
+    return names;
+}
+
+/// The program with that variant in every node that has it.
+Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::Plan plan, const std::string& variant) {
+    auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
+    if (!device || variant.empty()) return backend.compile(std::move(plan), backend.make_store(), backend.make_store());
+    vulkan::ProgramOptions options{.check_memory = true};
+    for (const graph::Node& node : plan.graph.nodes()) {
+        const auto names = vulkan::variants(node.op, {plan.graph, device->capabilities()});
+        options.variants.push_back(std::ranges::find(names, variant) == names.end() ? std::string() : variant);
+    }
+    auto program = device->compile_program(std::move(plan), device->make_store(), device->make_store(), options);
+    if (!program) return std::move(program).error();
+    return std::unique_ptr<graph::Program>(std::move(*program));
+}
+
+}  // namespace
+
+std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::uint32_t runs,
+                                                const std::string& variant) const {
+    auto compiled = compile(backend, graph::make_plan(graph, {.fuse = false}), variant);
     if (!compiled) FAIL(backend.name() << ": " << compiled.error().message);
     std::unique_ptr<graph::Program> program = std::move(*compiled);
 
@@ -120,20 +151,25 @@ double OpCase::bound() const {
 void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
     REQUIRE_FALSE(results_.empty());
     const auto oracle = cpu::make_cpu_backend<double>();
-    const auto expected_program = execute(*oracle, runs);
-    const auto found_program = execute(backend, runs);
+    const auto expected = execute(*oracle, runs);
+    for (const std::string& variant : variant_names(backend, graph::make_plan(graph, {.fuse = false}))) {
+        const auto found = execute(backend, runs, variant);
+        compare(*found, *expected, backend.name() + (variant.empty() ? "" : ", variant " + variant));
+    }
+}
 
+void OpCase::compare(graph::Program& found_program, graph::Program& expected_program, const std::string& where) const {
     const auto read = [](graph::Program& program, Value value, auto& values) {
         const auto done = program.read(value, std::span(values));
         if (!done) FAIL(done.error().message);
     };
     for (const Value result : results_) {
         const std::size_t count = graph.shape(result).element_count();
-        INFO(graph.tensor(result).name << ' ' << to_string(graph.shape(result)) << " on " << backend.name());
+        INFO(graph.tensor(result).name << ' ' << to_string(graph.shape(result)) << " on " << where);
         if (!is_float(graph.dtype(result))) {
             std::vector<std::int32_t> expected(count), found(count);
-            read(*expected_program, result, expected);
-            read(*found_program, result, found);
+            read(expected_program, result, expected);
+            read(found_program, result, found);
             const auto wrong = std::ranges::mismatch(found, expected).in1 - found.begin();
             CAPTURE(wrong);
             if (static_cast<std::size_t>(wrong) < count)
@@ -144,8 +180,8 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
         }
 
         std::vector<double> expected(count), found(count);
-        read(*expected_program, result, expected);
-        read(*found_program, result, found);
+        read(expected_program, result, expected);
+        read(found_program, result, found);
         double difference_squares = 0, expected_squares = 0, largest = 0, worst = 0;
         std::size_t worst_at = 0;
         for (std::size_t i = 0; i < count; ++i) {

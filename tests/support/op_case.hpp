@@ -44,7 +44,7 @@ public:
 
     /// Runs on the backend and on the CPU in double precision, and compares every result: floats with the relative error of
     /// the whole tensor against the bounds of its nodes, and every element against a multiple of that; NaN and infinities in
-    /// the same places; integers exactly.
+    /// the same places; integers exactly. On a Vulkan device once for every variant that one of the nodes has.
     void check(graph::Backend& backend, std::uint32_t runs = 1) const;
 
     /// Runs on the backend, returns one result.
@@ -54,7 +54,9 @@ public:
 
 private:
     using Contents = std::variant<std::vector<float>, std::vector<std::int32_t>>;
-    std::unique_ptr<graph::Program> execute(graph::Backend& backend, std::uint32_t runs) const;
+    std::unique_ptr<graph::Program> execute(graph::Backend& backend, std::uint32_t runs,
+                                            const std::string& variant = {}) const;
+    void compare(graph::Program& found, graph::Program& expected, const std::string& where) const;
     double bound() const;
 
     std::mt19937 random_;

@@ -18,10 +18,8 @@ struct Tiling {
     std::uint64_t queries;
 };
 
-Tiling choose_tiling(std::uint64_t query_len, std::uint64_t head_dim, std::uint64_t value_dim,
-                     const Capabilities& device) {
-    const auto fits = [](std::uint64_t dim) { return dim % 4 == 0 && dim <= shaders::kAttentionDirectMaxDim; };
-    if (device.type == "cpu" && fits(head_dim) && fits(value_dim))
+Tiling tiling_of(std::string_view variant, std::uint64_t query_len, std::uint64_t head_dim, std::uint64_t value_dim) {
+    if (variant == "direct")
         return {"attention_direct", shaders::kAttentionDirectWorkgroup, static_cast<std::uint32_t>(head_dim),
                 static_cast<std::uint32_t>(value_dim), shaders::kAttentionDirectWorkgroup};
     // More queries per tile read the keys less often; rows of a tile without a query are wasted.
@@ -35,11 +33,22 @@ Tiling choose_tiling(std::uint64_t query_len, std::uint64_t head_dim, std::uint6
 
 }  // namespace
 
+VariantNames variants(const graph::Attention& op, const KernelContext& context) {
+    const auto fits = [](std::uint64_t dim) { return dim % 4 == 0 && dim <= shaders::kAttentionDirectMaxDim; };
+    VariantNames names;
+    if (context.device.type == "cpu" && fits(context.graph.shape(op.query)[3]) &&
+        fits(context.graph.shape(op.value)[3]))
+        names.push_back("direct");
+    names.push_back("plain");
+    return names;
+}
+
 Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& context) {
     const Shape& query = context.graph.shape(op.query);
     const Shape& key = context.graph.shape(op.key);
     const std::uint64_t value_dim = context.graph.shape(op.value)[3];
-    const Tiling tiling = choose_tiling(query[1], query[3], value_dim, context.device);
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const Tiling tiling = tiling_of(variant, query[1], query[3], value_dim);
     VKFORMER_TRY(const auto groups,
                  folded_grid(query[0] * query[2] * ceil_div(query[1], tiling.queries), context.device));
     Dispatch dispatch{

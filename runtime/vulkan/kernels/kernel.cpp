@@ -3,12 +3,23 @@
 
 #include <algorithm>
 
+#include "vulkan/kernels/kernels.hpp"
+
 namespace vkformer::vulkan {
 
 std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
     std::string name(shader);
     if (dtype == DType::f16) return name + (device.storage16 ? "_f16" : "_f16_words");
     return name + "_f32";
+}
+
+Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted) {
+    if (wanted.empty()) return names.front();
+    if (const auto found = std::ranges::find(names, wanted); found != names.end()) return *found;
+    std::string known;
+    for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
+    return Error{ErrorCode::InvalidArgument, std::string(op) + " has no variant \"" + std::string(wanted) +
+                                                 "\" for these shapes on this device; it has: " + known};
 }
 
 Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device) {

@@ -20,6 +20,7 @@ namespace vkformer::vulkan {
 struct KernelContext {
     const graph::Graph& graph;
     const Capabilities& device;
+    std::string_view variant{};  ///< which of variants(op, context) to plan; empty: the first
 };
 
 /// Up to 128 bytes (what every Vulkan device has) of push constants.

@@ -1,11 +1,31 @@
 // SPDX-License-Identifier: MIT
 /// One function per op, each in a file of its own: shapes and capabilities → shader variant, constants, dispatch size.
 /// Errors: MissingFeature where the device cannot run the op, with what it lacks.
+///
+/// An op with several algorithms lists those that can run it with its shapes on the device: `variants(op, context)`. The
+/// first is what runs where nothing was measured, and needs no optional feature; every op has one that is called "plain". The
+/// names are stable: verdicts, --variant and reports use them.
 #pragma once
 
 #include "vulkan/kernels/kernel.hpp"
 
 namespace vkformer::vulkan {
+
+using VariantNames = std::vector<std::string_view>;
+
+template <class Op>
+VariantNames variants(const Op&, const KernelContext&) {
+    return {"plain"};
+}
+VariantNames variants(const graph::Linear& op, const KernelContext& context);
+VariantNames variants(const graph::Attention& op, const KernelContext& context);
+
+/// `wanted`, or the first of `names` where that is empty. Errors: InvalidArgument (not one of them), with those that there are.
+Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted);
+template <class Op>
+Result<std::string_view> chosen_variant(const Op& op, const KernelContext& context) {
+    return pick_variant(Op::kName, variants(op, context), context.variant);
+}
 
 Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::PositionalEmbedding& op, const KernelContext& context);

@@ -8,25 +8,33 @@
 namespace vkformer::vulkan {
 namespace {
 
-/// How one of the three algorithms cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
+/// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
 struct Tiling {
     std::string_view shader;
     std::uint32_t workgroup;
     std::uint64_t rows, columns;
 };
 
-Tiling choose_tiling(std::uint64_t rows, std::uint64_t in_width, const Capabilities& device) {
+Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
-    if (device.type == "cpu" && in_width % 4 == 0)
+    if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
-    if (rows <= shaders::kLinearMaxRows)
-        return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
+    if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
 }
 
 }  // namespace
+
+VariantNames variants(const graph::Linear& op, const KernelContext& context) {
+    const Shape& x = context.graph.shape(op.x);
+    VariantNames names;
+    if (context.device.type == "cpu" && x.back() % 4 == 0) names.push_back("direct");
+    if (x.row_count() <= shaders::kLinearMaxRows) names.push_back("row");
+    names.push_back("plain");
+    return names;
+}
 
 static_assert(sizeof(shaders::LinearPush) == 12);
 
@@ -34,7 +42,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     const Shape& x = context.graph.shape(op.x);
     const std::uint64_t out_width = context.graph.shape(op.y).back();
     const DType dtype = context.graph.dtype(op.x);
-    const Tiling tiling = choose_tiling(x.row_count(), x.back(), context.device);
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const Tiling tiling = tiling_of(variant, x.row_count());
     VKFORMER_TRY(
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
