@@ -4,8 +4,22 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace vkformer::vulkan {
+
+/// One shape of VK_KHR_cooperative_matrix that a subgroup multiplies: result [m, n] = a [m, k] · b [k, n] + c [m, n].
+struct CooperativeMatrix {
+    std::uint32_t m = 0, n = 0, k = 0;
+    std::uint32_t a = 0, b = 0, c = 0, result = 0;  ///< component types: vulkan/cooperative_matrix.hpp
+    friend bool operator==(const CooperativeMatrix&, const CooperativeMatrix&) = default;
+};
+
+/// What a driver has of VK_NV_cooperative_matrix2; the names of the extension's features.
+struct CooperativeMatrix2 {
+    bool workgroup_scope = false, flexible_dimensions = false, reductions = false, conversions = false;
+    bool per_element_operations = false, tensor_addressing = false, block_loads = false;
+};
 
 /// What a device is and what it can do: looked up once, before any shader is chosen. A plain value.
 /// For an adopted device it says what the application has enabled, not what the hardware could do.
@@ -22,12 +36,18 @@ struct Capabilities {
     bool storage16 = false;       ///< storageBuffer16BitAccess
     bool storage8 = false;        ///< storageBuffer8BitAccess
     bool float16 = false;         ///< shaderFloat16
+    bool int8 = false;            ///< shaderInt8
     bool integer_dot = false;     ///< shaderIntegerDotProduct
     bool subgroup_arithmetic = false;
-    bool subgroup_size_control = false;
-    bool cooperative_matrix = false;   ///< VK_KHR_cooperative_matrix
-    bool cooperative_matrix2 = false;  ///< VK_NV_cooperative_matrix2
+    bool subgroup_size_control = false;  ///< subgroupSizeControl and computeFullSubgroups
+    bool memory_model = false;           ///< vulkanMemoryModel
+    bool cooperative_matrix = false;     ///< VK_KHR_cooperative_matrix, for compute shaders
+    bool cooperative_matrix2 = false;    ///< VK_NV_cooperative_matrix2; which parts of it: cooperative_matrix2_parts
+    CooperativeMatrix2 cooperative_matrix2_parts{};
+    std::vector<CooperativeMatrix>
+        cooperative_matrices{};  ///< of subgroup scope, without saturation, in the driver's order
     std::uint32_t subgroup_size = 0;
+    std::uint32_t min_subgroup_size = 0, max_subgroup_size = 0;  ///< what subgroup_size_control can ask for; else 0
 
     std::uint32_t max_workgroup_invocations = 0;
     std::uint32_t max_shared_memory_bytes = 0;

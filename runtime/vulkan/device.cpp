@@ -6,20 +6,42 @@
 #include <cstring>
 
 #include "core/try.hpp"
+#include "vulkan/cooperative_matrix.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
-constexpr std::uint32_t kApiVersion = VK_API_VERSION_1_2;
+constexpr std::uint32_t kApiVersion = VK_API_VERSION_1_2;  // the floor
+constexpr std::uint32_t kBestApiVersion =
+    VK_API_VERSION_1_3;  // what is asked for where the loader knows it: SPIR-V 1.6
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 
-/// Features of 1.1 and 1.2 with the chain between them. Not movable: the structs point at each other.
+/// The device extensions whose features are used where they are there. All but the cooperative matrices became part of Vulkan
+/// 1.3, but a device still lists them.
+constexpr const char* kIntegerDotExtension = "VK_KHR_shader_integer_dot_product";
+constexpr const char* kSubgroupSizeExtension = "VK_EXT_subgroup_size_control";
+constexpr const char* kCooperativeMatrixExtension = "VK_KHR_cooperative_matrix";
+constexpr const char* kCooperativeMatrix2Extension = "VK_NV_cooperative_matrix2";
+
+/// Features of 1.1 and 1.2 with the chain between them, and those of extensions once they are added. Not movable: the structs
+/// point at each other.
 struct FeatureChain {
+    VkPhysicalDeviceShaderIntegerDotProductFeatures integer_dot{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
+    VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+    CooperativeMatrixFeatures cooperative_matrix{};
+    CooperativeMatrix2Features cooperative_matrix2{};
     VkPhysicalDeviceVulkan12Features v12{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceVulkan11Features v11{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &v12};
     VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &v11};
 
     FeatureChain() = default;
+    /// Puts the struct of an extension into the chain.
+    void add(auto& features) {
+        features.pNext = base.pNext;
+        base.pNext = &features;
+    }
     FeatureChain(const FeatureChain&) = delete;
     FeatureChain& operator=(const FeatureChain&) = delete;
 };
@@ -52,6 +74,43 @@ bool has_unified_memory(VkPhysicalDeviceType type, const VkPhysicalDeviceMemoryP
                                               VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     return std::any_of(memory.memoryTypes, memory.memoryTypes + memory.memoryTypeCount,
                        [](const VkMemoryType& t) { return (t.propertyFlags & kWanted) == kWanted; });
+}
+
+CooperativeMatrix2 parts_of(const CooperativeMatrix2Features& f) {
+    return {.workgroup_scope = f.cooperativeMatrixWorkgroupScope == VK_TRUE,
+            .flexible_dimensions = f.cooperativeMatrixFlexibleDimensions == VK_TRUE,
+            .reductions = f.cooperativeMatrixReductions == VK_TRUE,
+            .conversions = f.cooperativeMatrixConversions == VK_TRUE,
+            .per_element_operations = f.cooperativeMatrixPerElementOperations == VK_TRUE,
+            .tensor_addressing = f.cooperativeMatrixTensorAddressing == VK_TRUE,
+            .block_loads = f.cooperativeMatrixBlockLoads == VK_TRUE};
+}
+
+void set_parts(CooperativeMatrix2Features& f, const CooperativeMatrix2& parts) {
+    f.cooperativeMatrixWorkgroupScope = parts.workgroup_scope;
+    f.cooperativeMatrixFlexibleDimensions = parts.flexible_dimensions;
+    f.cooperativeMatrixReductions = parts.reductions;
+    f.cooperativeMatrixConversions = parts.conversions;
+    f.cooperativeMatrixPerElementOperations = parts.per_element_operations;
+    f.cooperativeMatrixTensorAddressing = parts.tensor_addressing;
+    f.cooperativeMatrixBlockLoads = parts.block_loads;
+}
+
+/// Empty where the driver lists none, or no function to list them.
+std::vector<CooperativeMatrix> cooperative_matrices_of(const InstanceTable& vk, VkInstance instance,
+                                                       VkPhysicalDevice device) {
+    const auto list = reinterpret_cast<GetCooperativeMatrixProperties>(
+        vk.vkGetInstanceProcAddr(instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+    std::uint32_t count = 0;
+    if (!list || list(device, &count, nullptr) != VK_SUCCESS) return {};
+    std::vector<CooperativeMatrixProperties> properties(count);
+    if (list(device, &count, properties.data()) < 0) return {};
+    properties.resize(count);
+    std::vector<CooperativeMatrix> matrices;
+    for (const CooperativeMatrixProperties& p : properties)
+        if (p.scope == kScopeSubgroup && !p.saturatingAccumulation)
+            matrices.push_back({p.MSize, p.NSize, p.KSize, p.AType, p.BType, p.CType, p.ResultType});
+    return matrices;
 }
 
 bool has_instance_extension(PFN_vkGetInstanceProcAddr get, const char* layer, const char* name) {
@@ -108,7 +167,7 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
                                         .applicationVersion = 0,
                                         .pEngineName = "vkformer",
                                         .engineVersion = 0,
-                                        .apiVersion = kApiVersion};
+                                        .apiVersion = std::min(supported, kBestApiVersion)};
     const VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
                                     .pNext = validation ? &validation_features : nullptr,
                                     .flags = 0,
@@ -211,13 +270,6 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
                             (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
     c.max_allocation_bytes = v11.maxMemoryAllocationSize;
 
-    FeatureChain features;
-    vk_.vkGetPhysicalDeviceFeatures2(handle, &features.base);
-    c.storage16 = features.v11.storageBuffer16BitAccess;
-    c.storage8 = features.v12.storageBuffer8BitAccess;
-    c.float16 = features.v12.shaderFloat16;
-    if (!features.v12.timelineSemaphore) device.unusable = "it lacks timelineSemaphore";
-
     std::uint32_t count = 0;
     vk_.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
     std::vector<VkExtensionProperties> extensions(count);
@@ -225,11 +277,35 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     const auto has = [&](const char* name) {
         return std::ranges::any_of(extensions, [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
     };
-    const bool core13 = properties.apiVersion >= VK_API_VERSION_1_3;
-    c.integer_dot = core13 || has("VK_KHR_shader_integer_dot_product");
-    c.subgroup_size_control = core13 || has("VK_EXT_subgroup_size_control");
-    c.cooperative_matrix = has("VK_KHR_cooperative_matrix");
-    c.cooperative_matrix2 = has("VK_NV_cooperative_matrix2");
+    FeatureChain features;
+    if (has(kIntegerDotExtension)) features.add(features.integer_dot);
+    if (has(kSubgroupSizeExtension)) features.add(features.subgroup_size);
+    if (has(kCooperativeMatrixExtension)) features.add(features.cooperative_matrix);
+    if (has(kCooperativeMatrix2Extension)) features.add(features.cooperative_matrix2);
+    vk_.vkGetPhysicalDeviceFeatures2(handle, &features.base);
+    c.storage16 = features.v11.storageBuffer16BitAccess;
+    c.storage8 = features.v12.storageBuffer8BitAccess;
+    c.float16 = features.v12.shaderFloat16;
+    c.int8 = features.v12.shaderInt8;
+    c.memory_model = features.v12.vulkanMemoryModel;
+    if (!features.v12.timelineSemaphore) device.unusable = "it lacks timelineSemaphore";
+    c.integer_dot = features.integer_dot.shaderIntegerDotProduct;
+    c.subgroup_size_control = features.subgroup_size.subgroupSizeControl && features.subgroup_size.computeFullSubgroups;
+    if (c.subgroup_size_control) {
+        VkPhysicalDeviceSubgroupSizeControlProperties sizes{
+            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
+        VkPhysicalDeviceProperties2 more{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &sizes};
+        vk_.vkGetPhysicalDeviceProperties2(handle, &more);
+        c.subgroup_size_control = sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT;
+        c.min_subgroup_size = sizes.minSubgroupSize;
+        c.max_subgroup_size = sizes.maxSubgroupSize;
+    }
+    if (features.cooperative_matrix.cooperativeMatrix && c.memory_model)
+        c.cooperative_matrices = cooperative_matrices_of(vk_, handle_, handle);
+    c.cooperative_matrix = !c.cooperative_matrices.empty();
+    c.cooperative_matrix2 =
+        c.cooperative_matrix && properties.apiVersion >= VK_API_VERSION_1_3 && has(kCooperativeMatrix2Extension);
+    c.cooperative_matrix2_parts = parts_of(features.cooperative_matrix2);
 
     VkPhysicalDeviceMemoryProperties memory{};
     vk_.vkGetPhysicalDeviceMemoryProperties(handle, &memory);
@@ -273,7 +349,23 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     features.v11.storageBuffer16BitAccess = c.storage16;
     features.v12.storageBuffer8BitAccess = c.storage8;
     features.v12.shaderFloat16 = c.float16;
+    features.v12.shaderInt8 = c.int8;
+    features.v12.vulkanMemoryModel = c.memory_model;
     features.v12.timelineSemaphore = VK_TRUE;
+    std::vector<const char*> extensions;
+    const auto enable = [&](bool wanted, const char* extension, auto& added) {
+        if (!wanted) return;
+        extensions.push_back(extension);
+        features.add(added);
+    };
+    features.integer_dot.shaderIntegerDotProduct = VK_TRUE;
+    enable(c.integer_dot, kIntegerDotExtension, features.integer_dot);
+    features.subgroup_size.subgroupSizeControl = features.subgroup_size.computeFullSubgroups = VK_TRUE;
+    enable(c.subgroup_size_control, kSubgroupSizeExtension, features.subgroup_size);
+    features.cooperative_matrix.cooperativeMatrix = VK_TRUE;
+    enable(c.cooperative_matrix, kCooperativeMatrixExtension, features.cooperative_matrix);
+    set_parts(features.cooperative_matrix2, c.cooperative_matrix2_parts);
+    enable(c.cooperative_matrix2, kCooperativeMatrix2Extension, features.cooperative_matrix2);
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                              .pNext = nullptr,
@@ -288,8 +380,8 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
                                   .pQueueCreateInfos = &queue_info,
                                   .enabledLayerCount = 0,
                                   .ppEnabledLayerNames = nullptr,
-                                  .enabledExtensionCount = 0,
-                                  .ppEnabledExtensionNames = nullptr,
+                                  .enabledExtensionCount = static_cast<std::uint32_t>(extensions.size()),
+                                  .ppEnabledExtensionNames = extensions.data(),
                                   .pEnabledFeatures = nullptr};
     VkDevice handle = VK_NULL_HANDLE;
     if (const VkResult r = instance->vk().vkCreateDevice(physical.handle, &info, nullptr, &handle); r != VK_SUCCESS)
@@ -319,7 +411,10 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted) {
     c.storage16 = c.storage16 && adopted.storage16;
     c.storage8 = c.storage8 && adopted.storage8;
     c.float16 = c.float16 && adopted.float16;
-    c.integer_dot = c.subgroup_size_control = c.cooperative_matrix = c.cooperative_matrix2 = false;  // nothing said
+    // nothing said
+    c.int8 = c.memory_model = c.integer_dot = c.subgroup_size_control = false;
+    c.cooperative_matrix = c.cooperative_matrix2 = false;
+    c.cooperative_matrices.clear();
     const InstanceTable instance_table = instance->vk();
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), adopted.device, false, adopted.queue_family));
     VKFORMER_TRY(device->vk_, load_device_table(instance_table, adopted.device));

@@ -56,7 +56,10 @@ std::span<const std::byte> usable_data(std::span<const std::byte> file, const Ca
 
 std::uint32_t provided(const Capabilities& device) {
     return (device.storage16 ? kNeedsStorage16 : 0u) | (device.storage8 ? kNeedsStorage8 : 0u) |
-           (device.float16 ? kNeedsFloat16 : 0u);
+           (device.float16 ? kNeedsFloat16 : 0u) | (device.integer_dot ? kNeedsIntegerDot : 0u) |
+           (device.subgroup_arithmetic ? kNeedsSubgroup : 0u) |
+           (device.cooperative_matrix ? kNeedsCooperativeMatrix : 0u) |
+           (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u);
 }
 
 }  // namespace

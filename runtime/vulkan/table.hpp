@@ -22,7 +22,7 @@ namespace vkformer::vulkan {
     X(vkCreateDevice)                           \
     X(vkGetDeviceProcAddr)
 
-/// VK_EXT_debug_utils: null where the extension is not enabled.
+/// VK_EXT_debug_utils: null where the extension is not enabled. vkGetInstanceProcAddr gives those of device extensions, too.
 #define VKFORMER_OPTIONAL_INSTANCE_FUNCTIONS(X) \
     X(vkCreateDebugUtilsMessengerEXT)           \
     X(vkDestroyDebugUtilsMessengerEXT)          \

@@ -13,6 +13,7 @@
 #include "decoding/steps.hpp"
 #include "models/load.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/cooperative_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::cli {
@@ -78,11 +79,37 @@ json features(const Capabilities& c) {
             {"storage16", c.storage16},
             {"storage8", c.storage8},
             {"float16", c.float16},
+            {"int8", c.int8},
             {"integer_dot", c.integer_dot},
             {"subgroup_arithmetic", c.subgroup_arithmetic},
             {"subgroup_size_control", c.subgroup_size_control},
+            {"memory_model", c.memory_model},
             {"cooperative_matrix", c.cooperative_matrix},
             {"cooperative_matrix2", c.cooperative_matrix2}};
+}
+
+json cooperative_matrices(const Capabilities& c) {
+    json list = json::array();
+    for (const vulkan::CooperativeMatrix& m : c.cooperative_matrices)
+        list.push_back({{"m", m.m},
+                        {"n", m.n},
+                        {"k", m.k},
+                        {"a", vulkan::component_name(m.a)},
+                        {"b", vulkan::component_name(m.b)},
+                        {"c", vulkan::component_name(m.c)},
+                        {"result", vulkan::component_name(m.result)}});
+    return list;
+}
+
+json cooperative_matrix2(const Capabilities& c) {
+    const vulkan::CooperativeMatrix2& parts = c.cooperative_matrix2_parts;
+    return {{"workgroup_scope", parts.workgroup_scope},
+            {"flexible_dimensions", parts.flexible_dimensions},
+            {"reductions", parts.reductions},
+            {"conversions", parts.conversions},
+            {"per_element_operations", parts.per_element_operations},
+            {"tensor_addressing", parts.tensor_addressing},
+            {"block_loads", parts.block_loads}};
 }
 
 json limits(const Capabilities& c) {
@@ -108,6 +135,8 @@ json describe(const vulkan::DeviceInfo& info) {
                    {"usable", info.unusable.empty()},
                    {"features", features(c)},
                    {"limits", limits(c)}};
+    if (c.cooperative_matrix) device["cooperative_matrices"] = cooperative_matrices(c);
+    if (c.cooperative_matrix2) device["cooperative_matrix2"] = cooperative_matrix2(c);
     if (!info.unusable.empty()) device["unusable"] = info.unusable;
     return device;
 }
@@ -137,6 +166,10 @@ std::string as_text(const json& device) {
     for (const auto& [name, value] : device["limits"].items())
         out += (out.ends_with("limits") ? " " : ", ") + name + " " + value.dump();
     out += "\n";
+    for (const json& matrix : device.value("cooperative_matrices", json::array()))
+        out += "   matrix " + matrix["m"].dump() + " x " + matrix["n"].dump() + " x " + matrix["k"].dump() + ", " +
+               text(matrix["a"]) + " x " + text(matrix["b"]) + " + " + text(matrix["c"]) + " -> " +
+               text(matrix["result"]) + "\n";
     const json variants = device.value("variants", json::object());
     for (const auto& [dtype, ops] : variants.items()) {
         out += "   shaders for " + dtype + "\n";
