@@ -40,7 +40,7 @@ struct Capabilities {
     bool integer_dot = false;     ///< shaderIntegerDotProduct
     bool subgroup_arithmetic = false;
     bool subgroup_size_control = false;  ///< subgroupSizeControl and computeFullSubgroups
-    bool memory_model = false;           ///< vulkanMemoryModel
+    bool memory_model = false;           ///< vulkanMemoryModel and vulkanMemoryModelDeviceScope
     bool cooperative_matrix = false;     ///< VK_KHR_cooperative_matrix, for compute shaders
     bool cooperative_matrix2 = false;    ///< VK_NV_cooperative_matrix2; which parts of it: cooperative_matrix2_parts
     CooperativeMatrix2 cooperative_matrix2_parts{};

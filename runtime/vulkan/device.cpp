@@ -287,7 +287,7 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     c.storage8 = features.v12.storageBuffer8BitAccess;
     c.float16 = features.v12.shaderFloat16;
     c.int8 = features.v12.shaderInt8;
-    c.memory_model = features.v12.vulkanMemoryModel;
+    c.memory_model = features.v12.vulkanMemoryModel && features.v12.vulkanMemoryModelDeviceScope;
     if (!features.v12.timelineSemaphore) device.unusable = "it lacks timelineSemaphore";
     c.integer_dot = features.integer_dot.shaderIntegerDotProduct;
     c.subgroup_size_control = features.subgroup_size.subgroupSizeControl && features.subgroup_size.computeFullSubgroups;
@@ -350,7 +350,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     features.v12.storageBuffer8BitAccess = c.storage8;
     features.v12.shaderFloat16 = c.float16;
     features.v12.shaderInt8 = c.int8;
-    features.v12.vulkanMemoryModel = c.memory_model;
+    features.v12.vulkanMemoryModel = features.v12.vulkanMemoryModelDeviceScope = c.memory_model;
     features.v12.timelineSemaphore = VK_TRUE;
     std::vector<const char*> extensions;
     const auto enable = [&](bool wanted, const char* extension, auto& added) {
