@@ -27,8 +27,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"models", {"core", "graph", "formats", "text"}},
     {"decoding", {"core", "graph", "formats", "text", "models"}},
     {"validation", {"core", "graph", "cpu"}},
+    {"tuning", {"core", "graph", "cpu", "vulkan", "formats", "validation"}},
     // what the public API is made of: it stands above all layers
-    {"api", {"core", "graph", "cpu", "vulkan", "formats", "text", "models", "decoding", "validation"}},
+    {"api", {"core", "graph", "cpu", "vulkan", "formats", "text", "models", "decoding", "validation", "tuning"}},
 };
 
 struct Include {

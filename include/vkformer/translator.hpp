@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,12 +25,18 @@ enum class Precision : std::uint8_t {
 };
 
 struct TranslatorOptions {
-    /// A Vulkan device by index, UUID or part of its name; "auto": a GPU, else a CPU-type Vulkan device; "cpu": the CPU backend.
+    /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
+    /// backend and a CPU-type Vulkan device was measured faster for this model.
     std::string device = "auto";
     Precision precision = Precision::f32;
     std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
     std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
     std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32
+    /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
+    /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).
+    bool plain_shaders = false;                           ///< the plain variant of every op; nothing is measured
+    std::map<std::string, std::string> shader_variants;   ///< op → variant, before what was measured
+    std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
 };
 
 struct Translation {

@@ -6,14 +6,45 @@
 #include "vulkan/backend.hpp"
 
 namespace vkformer::api {
+namespace {
 
-Result<OpenedBackend> open_backend(std::string_view choice) {
-    if (choice == "cpu") {
-        auto backend = cpu::make_cpu_backend<float>();
-        std::string name = backend->name();
-        return OpenedBackend{std::move(backend), std::move(name)};
+OpenedBackend open_cpu() {
+    auto backend = cpu::make_cpu_backend<float>();
+    std::string name = backend->name();
+    return {std::move(backend), std::move(name)};
+}
+
+/// Whether "auto" is to take the CPU backend in place of this Vulkan device.
+Result<bool> cpu_is_faster(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options) {
+    if (options.device != "auto" || device.capabilities().type != "cpu" || !options.workload) return false;
+    VKFORMER_TRY(const auto workload, options.workload());
+    const auto cpu = cpu::make_cpu_backend<float>();
+    return tuning::is_faster(*cpu, device, workload, ladder.file(device.capabilities()));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& options) {
+    std::shared_ptr<vulkan::VariantChooser> chooser;
+    if (options.plain)
+        chooser = std::make_shared<vulkan::PlainVariants>();
+    else
+        chooser = std::make_shared<tuning::Ladder>(
+            tuning::LadderOptions{.folder = vulkan::default_cache_folder(), .progress = options.progress});
+    if (options.variants.empty()) return chooser;
+    VKFORMER_TRY(auto named, vulkan::NamedVariants::create(options.variants, std::move(chooser)));
+    return std::shared_ptr<vulkan::VariantChooser>(std::move(named));
+}
+
+Result<OpenedBackend> open_backend(const OpenOptions& options) {
+    if (options.device == "cpu") return open_cpu();
+    VKFORMER_TRY(auto chooser, make_chooser(options));
+    VKFORMER_TRY(auto backend,
+                 vulkan::VulkanBackend::create(options.device, {.profile = options.profile, .chooser = chooser}));
+    if (auto* const ladder = dynamic_cast<tuning::Ladder*>(chooser.get())) {
+        VKFORMER_TRY(const bool take_cpu, cpu_is_faster(*backend, *ladder, options));
+        if (take_cpu) return open_cpu();
     }
-    VKFORMER_TRY(auto backend, vulkan::VulkanBackend::create(choice));
     const vulkan::Capabilities& c = backend->capabilities();
     std::string description = c.name + " (" + c.type + ", " + c.driver + ")";
     return OpenedBackend{std::move(backend), std::move(description)};

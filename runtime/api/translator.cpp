@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "api/generation_workload.hpp"
 #include "api/open_backend.hpp"
 #include "core/try.hpp"
 #include "decoding/session.hpp"
@@ -17,6 +18,23 @@ constexpr std::size_t kDefaultBatch = 32;
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
+DType dtype_of(const TranslatorOptions& options) {
+    return options.precision == Precision::f16 ? DType::f16 : DType::f32;
+}
+
+api::OpenOptions open_options(const TranslatorOptions& options, const models::EncoderDecoder& model,
+                              const models::GenerationConfig& generation) {
+    api::OpenOptions open{.device = options.device,
+                          .plain = options.plain_shaders,
+                          .variants = options.shader_variants,
+                          .workload = [&options, &model, &generation] {
+                              return api::generation_workload(model, generation, dtype_of(options));
+                          }};
+    if (options.on_progress)
+        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
+    return open;
+}
+
 }  // namespace
 
 struct Translator::Impl {
@@ -27,7 +45,7 @@ struct Translator::Impl {
     api::OpenedBackend device;
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
 
-    DType dtype() const { return options.precision == Precision::f16 ? DType::f16 : DType::f32; }
+    DType dtype() const { return dtype_of(options); }
 };
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -43,7 +61,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
-    VKFORMER_TRY(auto device, api::open_backend(options.device));
+    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, generation)));
     return Translator(std::make_unique<Impl>(Impl{.options = options,
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),

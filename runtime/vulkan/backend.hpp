@@ -59,6 +59,8 @@ public:
                                                            std::shared_ptr<graph::TensorStore> states,
                                                            const ProgramOptions& options);
 
+    /// False for an adopted device without a queue: then programs can only be recorded.
+    bool can_submit() const noexcept { return device_->can_submit(); }
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/hash.hpp"
 #include "core/mapped_file.hpp"
 #include "core/try.hpp"
 #include "vulkan/shader_table.h"
@@ -28,13 +29,6 @@ static_assert(sizeof(FileHeader) == 32);
 
 constexpr std::size_t kMaxCacheBytes = 256 << 20;
 
-/// FNV-1a, 64 bits: http://www.isthe.com/chongo/tech/comp/fnv
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-    std::uint64_t hash = 0xCBF29CE484222325u;
-    for (const std::byte byte : bytes) hash = (hash ^ static_cast<std::uint64_t>(byte)) * 0x100000001B3u;
-    return hash;
-}
-
 /// The driver's part of a cache file, or nothing if the file is not whole or not this driver's.
 std::span<const std::byte> usable_data(std::span<const std::byte> file, const Capabilities& device) {
     FileHeader header;
@@ -42,7 +36,7 @@ std::span<const std::byte> usable_data(std::span<const std::byte> file, const Ca
     std::memcpy(&header, file.data(), sizeof(header));
     const auto data = file.subspan(sizeof(header));
     if (std::memcmp(header.magic, FileHeader{}.magic, sizeof(header.magic)) != 0 || header.data_bytes != data.size() ||
-        header.checksum != checksum(data) || header.driver_version != device.driver_version)
+        header.checksum != hash_bytes(data) || header.driver_version != device.driver_version)
         return {};
     VkPipelineCacheHeaderVersionOne vulkan_header;
     if (data.size() < sizeof(vulkan_header)) return {};
@@ -201,7 +195,7 @@ void Pipelines::save() {
     data.resize(bytes);
     FileHeader header;
     header.data_bytes = data.size();
-    header.checksum = checksum(data);
+    header.checksum = hash_bytes(data);
     header.driver_version = d.capabilities().driver_version;
 
     std::error_code ignored;

@@ -2,6 +2,7 @@
 #include "vulkan/variants.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 #include "core/try.hpp"
 #include "vulkan/backend.hpp"
@@ -10,6 +11,39 @@ namespace vkformer::vulkan {
 
 VariantNames variants(const graph::Op& op, const KernelContext& context) {
     return std::visit([&](const auto& o) { return variants(o, context); }, op);
+}
+
+const std::map<std::string_view, VariantNames>& variant_catalogue() {
+    static const std::map<std::string_view, VariantNames> catalogue = {
+        {graph::Linear::kName, {"plain", "row", "direct"}},
+        {graph::Attention::kName, {"plain", "direct"}},
+    };
+    return catalogue;
+}
+
+namespace {
+
+std::string joined(const auto& names) {
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+    return text;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<NamedVariants>> NamedVariants::create(std::map<std::string, std::string> by_op,
+                                                             std::shared_ptr<VariantChooser> otherwise) {
+    for (const auto& [op, name] : by_op) {
+        const auto& catalogue = variant_catalogue();
+        const auto found = catalogue.find(op);
+        if (found == catalogue.end())
+            return Error{ErrorCode::InvalidArgument, "\"" + op + "\" is no op with several variants; those are: " +
+                                                         joined(std::views::keys(catalogue))};
+        if (std::ranges::find(found->second, name) == found->second.end())
+            return Error{ErrorCode::InvalidArgument,
+                         op + " has no variant \"" + name + "\"; it has: " + joined(found->second)};
+    }
+    return std::shared_ptr<NamedVariants>(new NamedVariants(std::move(by_op), std::move(otherwise)));
 }
 
 Result<ChosenVariants> NamedVariants::choose(VulkanBackend& backend, const graph::Plan& plan) {

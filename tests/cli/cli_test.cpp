@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 
 #include "formats/safetensors.hpp"
+#include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace vkformer;
 using namespace vkformer::tests;
@@ -26,22 +28,6 @@ namespace {
 struct Outcome {
     int exit_code = -1;
     std::string out, err;
-};
-
-/// A folder that goes with the test.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string pattern = (fs::temp_directory_path() / "vkformer-cli-XXXXXX").string();
-        path_ = mkdtemp(pattern.data());
-    }
-    ~TemporaryFolder() { fs::remove_all(path_); }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    fs::path operator/(const std::string& name) const { return path_ / name; }
-
-private:
-    fs::path path_;
 };
 
 std::string read_file(const fs::path& path) {
@@ -73,7 +59,7 @@ void refuses(const std::string& arguments, const std::string& what, const std::s
 }  // namespace
 
 TEST_CASE("the program explains itself", "[cli]") {
-    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention "}) {
+    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune "}) {
         CAPTURE(command);
         const Outcome outcome = run(command + "--help");
         CHECK(outcome.exit_code == 0);
@@ -91,6 +77,10 @@ TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
     refuses("translate --device no-such-device x", "device");
     refuses("forward --input in.safetensors", "--output");
     refuses("attention text", "--output");
+    refuses("translate --variant linear x", "OP=NAME");
+    refuses("translate --variant linear=fastest x", "plain");
+    refuses("translate --variant lineal=plain x", "linear");
+    refuses("tune --device cpu", "Vulkan device");
     refuses("attention text -o map.gif --device cpu", ".png");
     refuses("attention text -o /nonexistent/map.png --device cpu", "/nonexistent/map.png");
     refuses("attention text -o /nonexistent/map.png --layer 99 --device cpu", "layer");
@@ -278,6 +268,42 @@ TEST_CASE("bench model: every program of a generation", "[cli][bench]") {
     for (const auto& program : report["programs"]) {
         CHECK(program["wall_us"]["median"].get<double>() > 0);
         CHECK(program["nodes"].get<int>() > 10);
+    }
+}
+
+TEST_CASE("tune: every variant on the shapes of a model", "[cli][tuning]") {
+    const Outcome list = run("tune --list");
+    CHECK(list.exit_code == 0);
+    CHECK_THAT(list.out, ContainsSubstring("linear: plain, "));
+    CHECK(json::parse(run("tune --list --json").out)["linear"][0] == "plain");
+    if (vulkan_device_indices().empty()) return;
+
+    const TemporaryFolder cache;
+    const std::string device = "-d " + vulkan_device_indices().front() + " ";
+    const auto run_cached = [&](const std::string& arguments) {
+        const std::string command = "XDG_CACHE_HOME=" + cache.path().string() + " " + VKFORMER_CLI + " " + arguments +
+                                    " > " + (cache / "out").string() + " 2> " + (cache / "err").string();
+        const int status = std::system(command.c_str());
+        return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(cache / "out"),
+                       read_file(cache / "err")};
+    };
+    const Outcome tuned = run_cached("tune --json --length 4 --steps 4 --beams 1 " + device);
+    CAPTURE(tuned.err);
+    REQUIRE(tuned.exit_code == 0);
+    const json report = json::parse(tuned.out);
+    CHECK(fs::exists(report["file"].get<std::string>()));
+    REQUIRE(report["verdicts"].size() > 3);
+    for (const json& verdict : report["verdicts"]) {
+        CHECK(verdict["trials"].size() > 1);
+        for (const json& trial : verdict["trials"]) CHECK(trial.contains("us"));
+    }
+    const json info = json::parse(run_cached("info --json").out);
+    CHECK(info["devices"][std::stoul(vulkan_device_indices().front())]["verdicts"].size() == report["verdicts"].size());
+
+    for (const std::string choice : {"--plain", "--variant linear=plain --variant attention=plain"}) {
+        const Outcome plain = run_cached("translate --beams 1 'March 4, 2021' " + choice + " " + device);
+        CHECK(plain.exit_code == 0);
+        CHECK(plain.out == "2021-03-04\n");
     }
 }
 

@@ -12,30 +12,14 @@
 
 #include "formats/weights.hpp"
 #include "support/catch.h"
+#include "support/temporary_folder.hpp"
 
 using namespace vkformer;
 using namespace vkformer::formats;
 using Catch::Matchers::ContainsSubstring;
+using vkformer::tests::TemporaryFolder;
 
 namespace {
-
-/// A fresh folder, removed at the end.
-class TemporaryFolder {
-public:
-    TemporaryFolder() {
-        std::string name = (std::filesystem::temp_directory_path() / "vkformer-test-XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-    TemporaryFolder(const TemporaryFolder&) = delete;
-    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-    std::filesystem::path operator/(const char* name) const { return path_ / name; }
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
 
 std::string contents(const std::filesystem::path& path) {
     std::ifstream file(path, std::ios::binary);

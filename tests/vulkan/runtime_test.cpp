@@ -5,6 +5,7 @@
 #include "graph/builders.hpp"
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -31,16 +32,6 @@ struct SmallProgram {
         y = must(activate(graph, x, Activation::relu));
         graph.mark_output(y);
     }
-};
-
-/// A folder that is there while the object lives.
-struct TemporaryFolder {
-    std::filesystem::path path;
-    explicit TemporaryFolder(const std::string& name) : path(std::filesystem::temp_directory_path() / name) {
-        std::filesystem::remove_all(path);
-        std::filesystem::create_directories(path);
-    }
-    ~TemporaryFolder() { std::filesystem::remove_all(path); }
 };
 
 TEST_CASE("a device is chosen by rank, index, UUID or name", "[vulkan][device]") {
@@ -223,17 +214,17 @@ TEST_CASE("a result that a node does not write is NaN under memory checks", "[vu
 }
 
 TEST_CASE("the pipeline cache file is used, and replaced when it is not whole", "[vulkan][pipelines]") {
-    const TemporaryFolder folder("vkformer-pipeline-cache-test");
+    const TemporaryFolder folder;
     for (const std::string& index : vulkan_device_indices()) {
         const auto run_once = [&] {
-            auto backend =
-                must(VulkanBackend::create(index, {.validation = validation_available(), .cache_folder = folder.path}));
+            auto backend = must(
+                VulkanBackend::create(index, {.validation = validation_available(), .cache_folder = folder.path()}));
             const SmallProgram small;
             auto program = must(backend->compile(make_plan(small.graph), backend->make_store(), backend->make_store()));
             must(program->submit());
             must(program->wait());
             CHECK(backend->validation_messages().empty());
-            return folder.path / ("pipelines-" + backend->capabilities().uuid + ".bin");
+            return folder.path() / ("pipelines-" + backend->capabilities().uuid + ".bin");
         };
         const std::filesystem::path file = run_once();
         REQUIRE(std::filesystem::exists(file));

@@ -13,6 +13,7 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
+#include "device.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
 #include "vulkan/backend.hpp"
@@ -195,10 +196,13 @@ Result<int> run(const BenchModelCommand& command) {
                                          .dtype = command.device.dtype_value()};
     generation.max_steps = command.steps;
 
-    VKFORMER_TRY(const auto device, api::open_backend(command.device.device));
+    VKFORMER_TRY(const auto open, open_options(command.device));
+    VKFORMER_TRY(const auto device, api::open_backend(open));
     std::unique_ptr<vulkan::VulkanBackend> profiler;
     if (command.device.device != "cpu") {
-        VKFORMER_TRY(profiler, vulkan::VulkanBackend::create(command.device.device, {.profile = true}));
+        VKFORMER_TRY(auto chooser, api::make_chooser(open));
+        VKFORMER_TRY(profiler, vulkan::VulkanBackend::create(command.device.device,
+                                                             {.profile = true, .chooser = std::move(chooser)}));
     }
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
 

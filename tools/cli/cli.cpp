@@ -17,6 +17,22 @@ void DeviceOptions::add_device(CLI::App& command) {
                     "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
         ->capture_default_str();
     command.add_flag("-q,--quiet", quiet, "Do not say on standard error which device is used");
+    command.add_flag("--plain", plain, "The plain variant of every shader: no measuring, no optional features");
+    command
+        .add_option("--variant", variants, "Force a shader variant, as OP=NAME (see: vkformer tune --list); repeatable")
+        ->type_name("OP=NAME");
+}
+
+Result<std::map<std::string, std::string>> DeviceOptions::variants_by_op() const {
+    std::map<std::string, std::string> by_op;
+    for (const std::string& text : variants) {
+        const std::size_t equals = text.find('=');
+        if (equals == text.npos || equals == 0 || equals + 1 == text.size())
+            return Error{ErrorCode::InvalidArgument,
+                         "--variant takes OP=NAME, as in linear=plain, not \"" + text + "\""};
+        by_op[text.substr(0, equals)] = text.substr(equals + 1);
+    }
+    return by_op;
 }
 
 void DeviceOptions::add_dtype(CLI::App& command) {
@@ -49,6 +65,14 @@ Result<std::filesystem::path> ModelOption::find() const {
 Result<void> print(const std::string& text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
     return Error{ErrorCode::InvalidArgument, std::string("cannot write to standard output: ") + std::strerror(errno)};
+}
+
+void show_progress(const std::string& text) {
+    if (!stderr_is_terminal()) return;
+    constexpr std::size_t kColumns = 118;
+    std::string line = text.empty() ? text : "vkformer: " + text;
+    line.resize(kColumns, ' ');
+    std::fprintf(stderr, "\r%s%s", line.c_str(), text.empty() ? "\r" : "");
 }
 
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }

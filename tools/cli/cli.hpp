@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -25,9 +27,13 @@ struct DeviceOptions {
     std::string device = "auto";
     std::string dtype = "f32";
     bool quiet = false;
+    bool plain = false;
+    std::vector<std::string> variants;  ///< "op=name"
 
     void add_device(CLI::App& command);
     void add_dtype(CLI::App& command);
+    /// `variants` by op. Errors: InvalidArgument (no "=").
+    Result<std::map<std::string, std::string>> variants_by_op() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
 };
 
@@ -45,10 +51,14 @@ void add_translate(CLI::App& app, Action& action);
 void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_attention(CLI::App& app, Action& action);
+void add_tune(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);
+
+/// One line on standard error that the next call overwrites; an empty text ends it. Nothing where that is no terminal.
+void show_progress(const std::string& text);
 
 bool stderr_is_terminal();
 bool stdin_is_terminal();

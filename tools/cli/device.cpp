@@ -3,13 +3,22 @@
 
 #include <cstdio>
 
-#include "api/open_backend.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
 
-Result<std::unique_ptr<graph::Backend>> open_backend(const DeviceOptions& options) {
-    VKFORMER_TRY(auto opened, api::open_backend(options.device));
+Result<api::OpenOptions> open_options(const DeviceOptions& options) {
+    api::OpenOptions open{.device = options.device, .plain = options.plain};
+    VKFORMER_TRY(open.variants, options.variants_by_op());
+    if (!options.quiet) open.progress = [](const tuning::Progress& p) { show_progress(to_string(p)); };
+    return open;
+}
+
+Result<std::unique_ptr<graph::Backend>> open_backend(const DeviceOptions& options,
+                                                     std::function<Result<std::vector<tuning::Workload>>()> workload) {
+    VKFORMER_TRY(auto open, open_options(options));
+    open.workload = std::move(workload);
+    VKFORMER_TRY(auto opened, api::open_backend(open));
     if (!options.quiet) std::fprintf(stderr, "vkformer: device: %s\n", opened.description.c_str());
     return std::move(opened.backend);
 }

@@ -5,13 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "api/open_backend.hpp"
 #include "cli.hpp"
 #include "graph/program.hpp"
 
 namespace vkformer::cli {
 
-/// The backend that `options.device` names; says on standard error which one it is, unless quiet. Errors: NoDevice,
-/// NoVulkanLoader, MissingFeature.
-Result<std::unique_ptr<graph::Backend>> open_backend(const DeviceOptions& options);
+/// What `options` say, with progress shown on standard error. Errors: InvalidArgument.
+Result<api::OpenOptions> open_options(const DeviceOptions& options);
+
+/// The backend that `options.device` names; says on standard error which one it is, unless quiet. `workload` as for
+/// api::OpenOptions. Errors: NoDevice, NoVulkanLoader, MissingFeature, InvalidArgument.
+Result<std::unique_ptr<graph::Backend>> open_backend(
+    const DeviceOptions& options, std::function<Result<std::vector<tuning::Workload>>()> workload = {});
 
 }  // namespace vkformer::cli

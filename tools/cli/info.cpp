@@ -12,6 +12,7 @@
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
 #include "models/load.hpp"
+#include "tuning/verdicts.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/cooperative_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
@@ -170,9 +171,13 @@ std::string as_text(const json& device) {
         out += "   matrix " + matrix["m"].dump() + " x " + matrix["n"].dump() + " x " + matrix["k"].dump() + ", " +
                text(matrix["a"]) + " x " + text(matrix["b"]) + " + " + text(matrix["c"]) + " -> " +
                text(matrix["result"]) + "\n";
+    if (const json verdicts = device.value("verdicts", json::object()); !verdicts.empty()) {
+        out += "   measured, " + std::to_string(verdicts.size()) + " cases (" + text(device["verdicts_file"]) + ")\n";
+        for (const auto& [key, variant] : verdicts.items()) out += "     " + key + ": " + text(variant) + "\n";
+    }
     const json variants = device.value("variants", json::object());
     for (const auto& [dtype, ops] : variants.items()) {
-        out += "   shaders for " + dtype + "\n";
+        out += "   shaders for " + dtype + " where nothing was measured\n";
         for (const auto& [op, shaders] : ops.items())
             out += "     " + op + std::string(op.size() < 21 ? 21 - op.size() : 1, ' ') +
                    joined(shaders.get<std::vector<std::string>>(), ", ") + "\n";
@@ -190,6 +195,15 @@ Result<std::unique_ptr<models::EncoderDecoder>> open_model(const ModelOption& op
     VKFORMER_TRY(auto model, models::load_encoder_decoder(*folder));
     report["model"] = folder->string();
     return model;
+}
+
+/// What was tried on the device by earlier commands: the choice of the shaders above may be another one then.
+void add_verdicts(json& device, const Capabilities& capabilities) {
+    const tuning::VerdictFile file(vulkan::default_cache_folder(), capabilities);
+    json verdicts = json::object();
+    for (const auto& [key, verdict] : file.verdicts()) verdicts[key] = verdict.variant;
+    device["verdicts"] = std::move(verdicts);
+    device["verdicts_file"] = file.path().string();
 }
 
 Result<void> add_variants(json& device, const Capabilities& capabilities, const models::EncoderDecoder& model) {
@@ -212,6 +226,7 @@ Result<int> run(const InfoCommand& command) {
     if (!devices) report["vulkan_error"] = devices.error().message;
     for (const auto& info : devices ? *devices : std::vector<vulkan::DeviceInfo>()) {
         json device = describe(info);
+        if (info.unusable.empty()) add_verdicts(device, info.capabilities);
         if (model && info.unusable.empty()) VKFORMER_CHECK(add_variants(device, info.capabilities, *model));
         report["devices"].push_back(std::move(device));
     }

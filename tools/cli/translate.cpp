@@ -57,13 +57,15 @@ Result<void> translate(Translator& translator, const TranslateCommand& command, 
 
 Result<int> run(const TranslateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(Translator translator,
-                 Translator::load(
-                     folder, {.device = command.device.device,
+    TranslatorOptions options{.device = command.device.device,
                               .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
                               .beams = command.beams,
                               .max_length = command.max_length,
-                              .batch = command.batch}));
+                              .batch = command.batch,
+                              .plain_shaders = command.device.plain};
+    VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    if (!command.device.quiet) options.on_progress = show_progress;
+    VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     if (!command.texts.empty()) {
         VKFORMER_CHECK(translate(translator, command, command.texts, 0));

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+#include "tuning/ladder.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "core/try.hpp"
+#include "cpu/backend.hpp"
+#include "tuning/trial_case.hpp"
+#include "validation/bounds.hpp"
+#include "vulkan/backend.hpp"
+
+namespace vkformer::tuning {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Program;
+using graph::Value;
+
+/// Multiplications of a trial: a few milliseconds of a slow device.
+double max_work(const vulkan::Capabilities& device) { return device.type == "cpu" ? 5e7 : 2e10; }
+
+constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
+constexpr int kRuns = 7, kThoroughRuns = 50;
+constexpr double kHopeless = 3;  // times slower than the best one: one run is enough
+
+Result<std::vector<double>> read(Program& program, const Graph& graph, Value value) {
+    std::vector<double> values(graph.shape(value).element_count());
+    if (is_float(graph.dtype(value))) {
+        VKFORMER_CHECK(program.read(value, std::span(values)));
+        return values;
+    }
+    std::vector<std::int32_t> integers(values.size());
+    VKFORMER_CHECK(program.read(value, std::span(integers)));
+    std::ranges::copy(integers, values.begin());
+    return values;
+}
+
+Result<void> feed(Program& program, const TrialCase& trial) {
+    for (const auto& [value, contents] : trial.contents) {
+        const Value target = value;
+        VKFORMER_CHECK(
+            std::visit([&](const auto& values) { return program.write(target, std::span(values)); }, contents));
+    }
+    return {};
+}
+
+/// The relative error of the whole result, or infinity where a single element is off by more than its bound allows.
+double error_of(std::span<const double> found, std::span<const double> expected, double bound) {
+    double squares = 0, norm = 0, largest = 0, worst = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const double difference = std::abs(found[i] - expected[i]);
+        if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+        squares += difference * difference;
+        norm += expected[i] * expected[i];
+        largest = std::max(largest, std::abs(expected[i]));
+        worst = std::max(worst, difference);
+    }
+    if (squares == 0) return 0;
+    if (worst > 8 * bound * largest) return std::numeric_limits<double>::infinity();
+    return std::sqrt(squares / norm);
+}
+
+/// The variants of one node, tried one after the other.
+class Climb {
+public:
+    Climb(vulkan::VulkanBackend& backend, const TrialCase& trial, int runs)
+        : backend_(backend), trial_(trial), runs_(runs), plan_(graph::make_plan(trial.graph, {.fuse = false})) {}
+
+    Result<void> compute_expected() {
+        const auto oracle = cpu::make_cpu_backend<double>();
+        VKFORMER_TRY(const auto program, oracle->compile(plan_, oracle->make_store(), oracle->make_store()));
+        VKFORMER_CHECK(feed(*program, trial_));
+        VKFORMER_CHECK(program->submit());
+        for (const Value result : trial_.results) {
+            VKFORMER_TRY(auto values, read(*program, trial_.graph, result));
+            expected_.push_back(std::move(values));
+        }
+        return {};
+    }
+
+    /// An Error only where no other variant could be tried either.
+    Result<Trial> attempt(std::string_view variant) {
+        Trial trial{.variant = std::string(variant)};
+        const auto checked = check(trial);
+        if (!checked && checked.error().code == ErrorCode::DeviceLost) return checked.error();
+        if (!checked) trial.fault = checked.error().message;
+        if (!trial.fault.empty()) return trial;
+        const auto timed = time(trial);
+        if (!timed && timed.error().code == ErrorCode::DeviceLost) return timed.error();
+        if (!timed) trial.fault = timed.error().message;
+        return trial;
+    }
+
+private:
+    Result<std::unique_ptr<vulkan::VulkanProgram>> compile(const std::string& variant, bool check) {
+        vulkan::ProgramOptions options{.profile = !check, .check_memory = check, .variants = {variant}};
+        VKFORMER_TRY(auto program,
+                     backend_.compile_program(plan_, backend_.make_store(), backend_.make_store(), options));
+        VKFORMER_CHECK(feed(*program, trial_));
+        return program;
+    }
+
+    Result<void> check(Trial& trial) {
+        VKFORMER_TRY(const auto program, compile(trial.variant, true));
+        VKFORMER_CHECK(program->submit());
+        VKFORMER_CHECK(program->wait());
+        for (std::size_t i = 0; i < trial_.results.size(); ++i) {
+            VKFORMER_TRY(const auto found, read(*program, trial_.graph, trial_.results[i]));
+            const double bound = validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i]);
+            const double error = error_of(found, expected_[i], bound);
+            if (error < trial.error) continue;
+            trial.error = error;
+            trial.bound = bound;
+        }
+        if (!(trial.error <= trial.bound)) {
+            trial.fault = "wrong results";
+            if (!std::isfinite(trial.error)) trial.error = -1;  // JSON has no infinity
+        }
+        return {};
+    }
+
+    Result<void> time(Trial& trial) {
+        VKFORMER_TRY(const auto program, compile(trial.variant, false));
+        const bool timestamps = backend_.capabilities().timestamp_valid_bits > 0;
+        double best = std::numeric_limits<double>::infinity(), spent = 0;
+        for (int run = 0; run <= runs_ && spent < kEnoughUs; ++run) {
+            const auto start = std::chrono::steady_clock::now();
+            VKFORMER_CHECK(program->submit());
+            VKFORMER_CHECK(program->wait());
+            const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
+            double us = wall.count();
+            if (timestamps) {
+                VKFORMER_TRY(const auto times, program->node_times());
+                us = times.front().gpu_ns * 1e-3;
+            }
+            spent += us;
+            best = std::min(best, us);
+            if (run > 0 && best > kHopeless * fastest_) break;  // the first one warms caches
+        }
+        trial.us = best;
+        fastest_ = std::min(fastest_, best);
+        return {};
+    }
+
+    vulkan::VulkanBackend& backend_;
+    const TrialCase& trial_;
+    int runs_;
+    graph::Plan plan_;
+    std::vector<std::vector<double>> expected_;
+    double fastest_ = std::numeric_limits<double>::infinity();
+};
+
+bool usable(const Verdict* verdict, const vulkan::VariantNames& names) {
+    return verdict && std::ranges::find(names, verdict->variant) != names.end();
+}
+
+Error all_wrong(const std::string& device, const std::string& key, const Verdict& verdict) {
+    std::string text = "device \"" + device + "\" cannot be used: no variant of " + key + " works (";
+    for (const Trial& trial : verdict.trials)
+        text += (text.ends_with('(') ? "" : "; ") + trial.variant + ": " + trial.fault;
+    return {ErrorCode::Vulkan, text + "); update its driver or choose another device (see: vkformer info)"};
+}
+
+}  // namespace
+
+std::string to_string(const Progress& progress) {
+    if (progress.trial.empty()) return {};
+    return "trying the shaders of " + progress.device + ", " + std::to_string(progress.done + 1) + " of " +
+           std::to_string(progress.total) + ": " + progress.trial;
+}
+
+VerdictFile& Ladder::file(const vulkan::Capabilities& device) {
+    const auto found = files_.find(device.uuid);
+    if (found != files_.end()) return found->second;
+    return files_.emplace(device.uuid, VerdictFile(options_.folder, device)).first->second;
+}
+
+const Verdict* Ladder::known(const Graph& graph, const Node& node, const vulkan::VariantNames& names,
+                             const vulkan::Capabilities& device) {
+    for (const bool exact : {true, false})
+        if (const Verdict* const verdict = file(device).find(case_key(graph, node, exact)); usable(verdict, names))
+            return verdict;
+    return nullptr;
+}
+
+std::map<std::string, Ladder::OpenCase> Ladder::open_cases(const graph::Plan& plan,
+                                                           const vulkan::Capabilities& device) {
+    std::map<std::string, OpenCase> open;
+    for (const Node& node : plan.graph.nodes()) {
+        auto names = vulkan::variants(node.op, {plan.graph, device});
+        if (names.size() < 2) continue;
+        const std::string key = case_key(plan.graph, node, options_.thorough);
+        const bool is_open =
+            options_.thorough ? !tuned_.contains(device.uuid + key) : known(plan.graph, node, names, device) == nullptr;
+        if (is_open) open.emplace(key, OpenCase{&node, std::move(names)});
+    }
+    return open;
+}
+
+Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, const std::string& key,
+                           const OpenCase& open_case, Progress progress) {
+    const vulkan::Capabilities& device = backend.capabilities();
+    VerdictFile& verdicts = file(device);
+    VKFORMER_TRY(const TrialCase trial, make_trial_case(graph, *open_case.node, max_work(device)));
+    Climb climb(backend, trial, options_.thorough ? kThoroughRuns : kRuns);
+    VKFORMER_CHECK(climb.compute_expected());
+    Verdict verdict;
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::string_view name : open_case.names) {
+        progress.trial = key + " " + std::string(name);
+        if (options_.progress) options_.progress(progress);
+        if (!verdicts.begin(key, name)) {
+            verdict.trials.push_back({.variant = std::string(name), .fault = "ended the process when it was tried"});
+            continue;
+        }
+        VKFORMER_TRY(Trial tried, climb.attempt(name));
+        verdicts.end();
+        inspect(tried);
+        if (tried.fault.empty() && tried.us < best) {
+            best = tried.us;
+            verdict.variant = tried.variant;
+        }
+        verdict.trials.push_back(std::move(tried));
+    }
+    if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
+    verdicts.set(key, std::move(verdict));
+    verdicts.save();
+    tuned_.insert(device.uuid + key);
+    return {};
+}
+
+Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) {
+    const vulkan::Capabilities& device = backend.capabilities();
+    if (backend.can_submit()) {
+        const auto open = open_cases(plan, device);
+        Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
+        for (const auto& [key, open_case] : open) {
+            VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress));
+            ++progress.done;
+        }
+        if (options_.progress && !open.empty()) options_.progress(progress);
+    }
+    vulkan::ChosenVariants chosen;
+    for (const Node& node : plan.graph.nodes()) {
+        const auto names = vulkan::variants(node.op, {plan.graph, device});
+        const Verdict* const verdict = names.size() < 2 ? nullptr : known(plan.graph, node, names, device);
+        chosen.push_back(verdict ? verdict->variant : std::string());
+    }
+    return chosen;
+}
+
+}  // namespace vkformer::tuning

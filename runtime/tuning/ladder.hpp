@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/// The ladder of variants, climbed by proof: each variant of an op is checked against the CPU and timed before it is used.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "tuning/verdicts.hpp"
+#include "vulkan/variants.hpp"
+
+namespace vkformer::tuning {
+
+/// Said before each trial, and at the end with an empty `trial`.
+struct Progress {
+    std::string device;
+    std::string trial;                ///< "linear x=f32[64,512] … direct"
+    std::size_t done = 0, total = 0;  ///< cases of the plan at hand
+};
+
+/// "trying the shaders of llvmpipe (…), 3 of 12: linear … direct"; empty at the end.
+std::string to_string(const Progress& progress);
+
+struct LadderOptions {
+    std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
+    std::function<void(const Progress&)> progress{};
+    bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
+};
+
+/// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
+/// precision under validation::error_bound. Of those that are right the fastest is taken. A variant that is wrong or that the
+/// driver refuses is never used; so is one that ends the process twice. Without a queue nothing can be tried, and the first
+/// variant is taken. Not thread-safe.
+class Ladder : public vulkan::VariantChooser {
+public:
+    explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
+
+    /// Errors: DeviceLost, Vulkan (an op whose variants are all wrong: the device cannot be used), out of memory.
+    Result<vulkan::ChosenVariants> choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) override;
+
+    /// The verdicts on a device, and where they are kept.
+    VerdictFile& file(const vulkan::Capabilities& device);
+
+protected:
+    /// Sees each trial before it counts; for tests.
+    virtual void inspect(Trial&) {}
+
+private:
+    /// A case that nothing is known about yet.
+    struct OpenCase {
+        const graph::Node* node;
+        vulkan::VariantNames names;
+    };
+    const Verdict* known(const graph::Graph& graph, const graph::Node& node, const vulkan::VariantNames& names,
+                         const vulkan::Capabilities& device);
+    std::map<std::string, OpenCase> open_cases(const graph::Plan& plan, const vulkan::Capabilities& device);
+    Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
+                       const OpenCase& open_case, Progress progress);
+
+    std::map<std::string, VerdictFile> files_;  // by device UUID
+    LadderOptions options_;
+    std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
+};
+
+}  // namespace vkformer::tuning

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+#include "tuning/trial_case.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <random>
+
+#include "core/try.hpp"
+
+namespace vkformer::tuning {
+namespace {
+
+using graph::Access;
+using graph::Graph;
+using graph::Tensor;
+using graph::Value;
+
+std::uint64_t rounded_width(std::uint64_t size, bool exact) { return exact ? size : std::bit_ceil(size); }
+
+/// 1, 8, 64, 512, …
+std::uint64_t rounded_count(std::uint64_t size, bool exact) {
+    if (exact) return size;
+    const int bits = std::bit_width(size - 1);  // 0 for 1
+    return std::uint64_t{1} << (bits + 2) / 3 * 3;
+}
+
+std::string shape_text(std::span<const std::uint64_t> dims, bool exact) {
+    std::string text = "[";
+    for (std::size_t i = 0; i < dims.size(); ++i)
+        text += i + 1 < dims.size() ? std::to_string(rounded_count(dims[i], exact)) + ","
+                                    : std::to_string(rounded_width(dims[i], exact));
+    return text + "]";
+}
+
+std::string mask_text(const graph::AttentionMask& mask) {
+    return std::string(mask.causal ? " causal" : "") + (mask.window ? " window" : "") +
+           (mask.additive ? " additive" : "");
+}
+
+std::string mask_text(const graph::Op& op) {
+    return std::visit(
+        [](const auto& o) -> std::string {
+            if constexpr (requires { o.mask.causal; }) return mask_text(o.mask);
+            return {};
+        },
+        op);
+}
+
+/// The shapes that a trial takes in place of those of the model, by tensor.
+using Shapes = std::map<std::uint32_t, Shape>;
+
+void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t rows, std::uint64_t width) {
+    if (value) shapes[value.id] = graph.shape(value).rank() == 1 ? Shape{width} : Shape{rows, width};
+}
+
+/// A product whose work is at most `max_work`: fewer rows first (they share the weights), then fewer columns.
+void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
+    const std::uint64_t in = graph.shape(op.x).back();
+    std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.y).back();
+    const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
+    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
+    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    reshape_rows(shapes, graph, op.x, rows, in);
+    reshape_rows(shapes, graph, op.weight, out, in);
+    reshape_rows(shapes, graph, op.bias, 1, out);
+    reshape_rows(shapes, graph, op.residual, rows, out);
+    reshape_rows(shapes, graph, op.y, rows, out);
+}
+void limit(const auto&, const Graph&, double, Shapes&) {}
+
+std::vector<float> random_floats(std::uint64_t count, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    std::vector<float> values(count);
+    for (float& value : values) value = static_cast<float>(random()) * 0x1p-31f - 1.0f;
+    return values;
+}
+
+/// Integers that mean something wherever they are read: the whole of a sequence, its first position, the first token.
+std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Graph& graph) {
+    const auto keys = std::visit(
+        [&](const auto& o) -> std::uint64_t {
+            if constexpr (requires {
+                              o.key;
+                              o.mask;
+                          })
+                return graph.shape(o.key)[1];
+            if constexpr (requires {
+                              o.scores;
+                              o.weights;
+                          })
+                return graph.shape(o.scores).back();
+            return 1;
+        },
+        op);
+    const auto queries = std::visit(
+        [&](const auto& o) -> std::uint64_t {
+            if constexpr (requires {
+                              o.query;
+                              o.mask;
+                          })
+                return graph.shape(o.query)[1];
+            return 1;
+        },
+        op);
+    if (operand == "key_lengths") return static_cast<std::int32_t>(keys);
+    if (operand == "starts") return static_cast<std::int32_t>(keys > queries ? keys - queries : 0);
+    return 0;
+}
+
+class Builder {
+public:
+    Builder(const Graph& graph, const graph::Op& op, Shapes shapes)
+        : graph_(graph), op_(op), shapes_(std::move(shapes)) {}
+
+    Result<TrialCase> build() {
+        graph::Op op = op_;
+        Result<void> status;
+        graph::for_each_operand(op, [&](std::string_view name, Value& operand, Access access) {
+            if (status) status = replace(name, operand, access);
+        });
+        VKFORMER_CHECK(status);
+        made_.graph.add_node(std::move(op));
+        return std::move(made_);
+    }
+
+private:
+    Result<void> replace(std::string_view name, Value& operand, Access access) {
+        if (const auto known = copies_.find(operand.id); known != copies_.end()) {
+            operand = known->second;
+            return {};
+        }
+        const Tensor& tensor = graph_.tensor(operand);
+        const auto limited = shapes_.find(operand.id);
+        const Shape shape = limited == shapes_.end() ? tensor.shape : limited->second;
+        VKFORMER_TRY(const Value copy, make(name, tensor.dtype, shape, access));
+        copies_.emplace(operand.id, copy);
+        operand = copy;
+        return {};
+    }
+
+    Result<Value> make(std::string_view name, DType dtype, const Shape& shape, Access access) {
+        const std::string unique = std::string(name) + "." + std::to_string(copies_.size());
+        if (access == Access::write) {
+            VKFORMER_TRY(const Value y, made_.graph.activation(unique, dtype, shape));
+            made_.graph.mark_output(y);
+            made_.results.push_back(y);
+            return y;
+        }
+        VKFORMER_TRY(const Value value, access == Access::read ? made_.graph.input(unique, dtype, shape)
+                                                               : made_.graph.state(unique, dtype, shape));
+        if (access == Access::read_write) made_.results.push_back(value);
+        const std::uint64_t count = shape.element_count();
+        if (is_float(dtype))
+            made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
+        else
+            made_.contents.emplace_back(value, std::vector<std::int32_t>(count, integer_for(name, op_, graph_)));
+        return value;
+    }
+
+    const Graph& graph_;
+    const graph::Op& op_;
+    Shapes shapes_;
+    TrialCase made_;
+    std::map<std::uint32_t, Value> copies_;
+};
+
+}  // namespace
+
+std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
+    std::string key(graph::op_name(node.op));
+    graph::for_each_operand(node.op, [&](std::string_view name, Value value, Access access) {
+        const DType dtype = graph.dtype(value);
+        if (access == Access::read && dtype == DType::i32) return;
+        key += " " + std::string(name) + "=" + std::string(to_string(dtype));
+        if (name == "bias" || name == "residual") return;  // their presence is in the key, and their shape in that of y
+        const Shape& shape = graph.shape(value);
+        const bool is_linear = std::holds_alternative<graph::Linear>(node.op);
+        if (is_linear && name != "weight")
+            key += shape_text(std::array{shape.row_count(), shape.back()}, exact);
+        else if (is_linear)  // its rows are the width of y
+            key += "[" + std::to_string(rounded_width(shape[0], exact)) + "," +
+                   std::to_string(rounded_width(shape[1], exact)) + "]";
+        else
+            key += shape_text(shape.dims(), exact);
+    });
+    return key + mask_text(node.op);
+}
+
+Result<TrialCase> make_trial_case(const Graph& graph, const graph::Node& node, double max_work) {
+    try {
+        Shapes shapes;
+        std::visit([&](const auto& op) { limit(op, graph, max_work, shapes); }, node.op);
+        return Builder(graph, node.op, std::move(shapes)).build();
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::OutOfHostMemory, node.name + ": not enough memory to try its variants"};
+    }
+}
+
+}  // namespace vkformer::tuning

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "tuning/workload.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <limits>
+
+#include "core/hash.hpp"
+#include "core/try.hpp"
+#include "tuning/trial_case.hpp"
+
+namespace vkformer::tuning {
+namespace {
+
+constexpr int kRuns = 4;  // the first one warms caches
+
+std::string name_of(const std::vector<Workload>& workload) {
+    std::uint64_t hash = kHashStart;
+    const auto add = [&](const std::string& text) { hash = hash_bytes(std::as_bytes(std::span(text)), hash); };
+    for (const Workload& part : workload) {
+        for (const graph::Node& node : part.graph.nodes()) add(case_key(part.graph, node, true));
+        add(std::to_string(part.times));
+    }
+    char digits[17];
+    std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(hash));
+    return digits;
+}
+
+Result<void> feed(graph::Program& program, const Workload& part) {
+    const graph::Graph& graph = program.plan().graph;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const graph::Tensor& tensor = graph.tensors()[id];
+        if (tensor.alias_of || tensor.kind != graph::TensorKind::input) continue;
+        const std::size_t count = tensor.shape.element_count();
+        if (const auto given = part.inputs.find(tensor.name); given != part.inputs.end()) {
+            VKFORMER_CHECK(program.write(graph::Value{id}, std::span(given->second)));
+        } else if (is_float(tensor.dtype)) {
+            VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<float>(count)));
+        } else {
+            VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<std::int32_t>(count)));
+        }
+    }
+    return {};
+}
+
+/// The shortest time of the workload, in microseconds.
+Result<double> measure(graph::Backend& backend, const std::vector<Workload>& workload) {
+    double total = 0;
+    const auto weights = backend.make_store(), states = backend.make_store();
+    for (const Workload& part : workload) {
+        VKFORMER_TRY(const auto program, backend.compile(graph::make_plan(part.graph), weights, states));
+        VKFORMER_CHECK(feed(*program, part));
+        double best = std::numeric_limits<double>::infinity();
+        for (int run = 0; run < kRuns; ++run) {
+            const auto start = std::chrono::steady_clock::now();
+            VKFORMER_CHECK(program->submit());
+            VKFORMER_CHECK(program->wait());
+            const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
+            best = std::min(best, wall.count());
+        }
+        total += best * part.times;
+    }
+    return total;
+}
+
+}  // namespace
+
+Result<bool> is_faster(graph::Backend& cpu, graph::Backend& device, const std::vector<Workload>& workload,
+                       VerdictFile& file) {
+    const std::string name = name_of(workload);
+    auto us = file.timings(name);
+    if (!us.contains("cpu") || !us.contains("vulkan")) {
+        VKFORMER_TRY(us["cpu"], measure(cpu, workload));
+        VKFORMER_TRY(us["vulkan"], measure(device, workload));
+        file.set_timings(name, us);
+        file.save();
+    }
+    return us["cpu"] < us["vulkan"];
+}
+
+}  // namespace vkformer::tuning

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include "tuning/ladder.hpp"
+
+#include <algorithm>
+
+#include "graph/builders.hpp"
+#include "support/backends.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+#include "tuning/trial_case.hpp"
+#include "vulkan/backend.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using graph::Graph;
+using tuning::Ladder;
+using tuning::Trial;
+
+/// Two products of a like size and one of another, and an op with one variant.
+graph::Plan some_plan() {
+    Graph graph;
+    const auto x = must(graph.input("x", DType::f32, {3, 64}));
+    const auto w = must(graph.input("w", DType::f32, {60, 64}));
+    const auto v = must(graph.input("v", DType::f32, {8, 60}));
+    const auto a = must(linear(graph, x, w));
+    const auto b = must(linear(graph, must(activate(graph, a, graph::Activation::relu)), v));
+    graph.mark_output(b);
+    graph.mark_output(must(linear(graph, x, w)));
+    return graph::make_plan(std::move(graph), {.fuse = false});
+}
+
+struct Counted {
+    std::size_t trials = 0;
+    tuning::LadderOptions options(const std::filesystem::path& folder, bool thorough = false) {
+        return {.folder = folder,
+                .progress = [this](const tuning::Progress& p) { trials += !p.trial.empty(); },
+                .thorough = thorough};
+    }
+};
+
+/// A ladder on which some variants are found to be wrong.
+class Suspicious final : public Ladder {
+public:
+    Suspicious(tuning::LadderOptions options, std::function<bool(const Trial&)> is_wrong)
+        : Ladder(std::move(options)), is_wrong_(std::move(is_wrong)) {}
+
+private:
+    void inspect(Trial& trial) override {
+        if (is_wrong_(trial)) trial.fault = "wrong results";
+    }
+    std::function<bool(const Trial&)> is_wrong_;
+};
+
+TEST_CASE("the ladder tries what is new, keeps its verdicts, and tries it never again", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const TemporaryFolder folder;
+        const graph::Plan plan = some_plan();
+        Counted first, second;
+        vulkan::ChosenVariants chosen;
+        {
+            Ladder ladder(first.options(folder.path()));
+            chosen = must(ladder.choose(*backend, plan));
+            const std::size_t trials = first.trials;
+            CHECK(must(ladder.choose(*backend, plan)) == chosen);
+            CHECK(first.trials == trials);
+            CHECK(ladder.file(backend->capabilities()).verdicts().size() == 2);  // by size
+            for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts()) {
+                CAPTURE(key);
+                for (const Trial& trial : verdict.trials) {
+                    CAPTURE(trial.variant);
+                    CHECK(trial.fault.empty());
+                    CHECK(trial.error <= trial.bound);
+                    CHECK(trial.us > 0);
+                }
+            }
+        }
+        CHECK(first.trials > 2);
+        Ladder again(second.options(folder.path()));
+        CHECK(must(again.choose(*backend, plan)) == chosen);
+        CHECK(second.trials == 0);
+
+        REQUIRE(chosen.size() == plan.graph.nodes().size());
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            const auto names = vulkan::variants(plan.graph.nodes()[i].op, {plan.graph, backend->capabilities()});
+            if (names.size() == 1)
+                CHECK(chosen[i].empty());
+            else
+                CHECK(std::ranges::find(names, chosen[i]) != names.end());
+        }
+    }
+}
+
+TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        const TemporaryFolder folder;
+        const graph::Plan plan = some_plan();
+        Counted quick, thorough;
+        must(Ladder(quick.options(folder.path())).choose(*backend, plan));
+        Ladder ladder(thorough.options(folder.path(), true));
+        must(ladder.choose(*backend, plan));
+        CHECK(thorough.trials == quick.trials);
+        CHECK(ladder.file(backend->capabilities()).find(tuning::case_key(plan.graph, plan.graph.nodes()[0], true)));
+        CHECK(ladder.file(backend->capabilities()).verdicts().size() == 4);
+    }
+}
+
+TEST_CASE("a variant that is wrong is never chosen, however fast", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        const graph::Plan plan = some_plan();
+        for (const std::string liar : {"plain", "row", "direct"}) {
+            Suspicious ladder({}, [&](const Trial& trial) { return trial.variant == liar; });
+            for (const std::string& variant : must(ladder.choose(*backend, plan))) CHECK(variant != liar);
+        }
+    }
+}
+
+TEST_CASE("a device on which every variant is wrong is an error", "[tuning][vulkan][errors]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        Suspicious ladder({}, [](const Trial&) { return true; });
+        const auto chosen = ladder.choose(*backend, some_plan());
+        REQUIRE_FALSE(chosen);
+        CHECK(chosen.error().code == ErrorCode::Vulkan);
+        CHECK_THAT(chosen.error().message, ContainsSubstring("linear") && ContainsSubstring("plain: wrong results"));
+    }
+}
+
+TEST_CASE("variants can be forced by name", "[tuning][vulkan]") {
+    CHECK(vulkan::NamedVariants::create({{"linear", "plain"}}, nullptr));
+    const auto no_op = vulkan::NamedVariants::create({{"linaer", "plain"}}, nullptr);
+    REQUIRE_FALSE(no_op);
+    CHECK_THAT(no_op.error().message, ContainsSubstring("linear"));
+    const auto no_variant = vulkan::NamedVariants::create({{"linear", "fastest"}}, nullptr);
+    REQUIRE_FALSE(no_variant);
+    CHECK_THAT(no_variant.error().message, ContainsSubstring("plain"));
+
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        const graph::Plan plan = some_plan();
+        const auto named = must(vulkan::NamedVariants::create({{"linear", "row"}}, nullptr));
+        const auto chosen = must(named->choose(*backend, plan));
+        const auto plain = must(vulkan::PlainVariants().choose(*backend, plan));
+        for (std::size_t i = 0; i < chosen.size(); ++i) {
+            CHECK(chosen[i] ==
+                  (graph::op_name(plan.graph.nodes()[i].op) == "linear" ? std::string("row") : std::string()));
+            CHECK(plain[i] == "plain");
+        }
+    }
+}
+
+TEST_CASE("every variant of every op is in the catalogue, and every op has a plain one", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        const graph::Plan plan = some_plan();
+        for (const graph::Node& node : plan.graph.nodes()) {
+            const auto names = vulkan::variants(node.op, {plan.graph, backend->capabilities()});
+            CHECK(std::ranges::find(names, "plain") != names.end());
+            if (names.size() == 1) continue;
+            const auto& known = vulkan::variant_catalogue().at(graph::op_name(node.op));
+            for (const std::string_view name : names) CHECK(std::ranges::find(known, name) != known.end());
+        }
+    }
+}
+
+TEST_CASE("a trial's product is cut to what can be tried in a moment", "[tuning]") {
+    Graph graph;
+    const auto x = must(graph.input("x", DType::f16, {2, 300, 512}));
+    const auto w = must(graph.input("w", DType::f16, {50000, 512}));
+    const auto b = must(graph.input("b", DType::f16, {50000}));
+    must(linear(graph, x, w, b));
+    const auto trial = must(tuning::make_trial_case(graph, graph.nodes()[0], 1e8));
+    const auto& op = std::get<graph::Linear>(trial.graph.nodes()[0].op);
+    const auto work = trial.graph.shape(op.x).row_count() * trial.graph.shape(op.weight).element_count();
+    CHECK(work <= 100'000'000);
+    CHECK(work > 20'000'000);
+    CHECK(trial.graph.shape(op.x).back() == 512);
+    CHECK(trial.graph.shape(op.bias) == Shape{trial.graph.shape(op.weight)[0]});
+    CHECK(trial.graph.shape(op.y) == Shape{trial.graph.shape(op.x)[0], trial.graph.shape(op.weight)[0]});
+    CHECK(trial.graph.dtype(op.x) == DType::f16);
+}
+
+}  // namespace
+}  // namespace vkformer::tests

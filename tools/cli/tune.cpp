@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/// vkformer tune: tries every shader variant on the shapes of a model, and keeps what was found.
+#include <cstdio>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "core/try.hpp"
+#include "decoding/steps.hpp"
+#include "device.hpp"
+#include "models/generation_config.hpp"
+#include "models/load.hpp"
+#include "tuning/ladder.hpp"
+#include "tuning/trial_case.hpp"
+#include "vulkan/backend.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using nlohmann::json;
+
+struct TuneCommand {
+    std::string device = "auto", dtype = "f32";
+    ModelOption model;
+    std::uint32_t batch = 1, beams = 0, length = 32, steps = 32;
+    bool list = false, json = false;
+
+    DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
+};
+
+std::string joined(const vulkan::VariantNames& names) {
+    std::string text;
+    for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+    return text;
+}
+
+Result<int> list(bool as_json) {
+    if (as_json) {
+        json object = json::object();
+        for (const auto& [op, names] : vulkan::variant_catalogue()) object[std::string(op)] = names;
+        VKFORMER_CHECK(print(object.dump(2) + "\n"));
+        return kOk;
+    }
+    std::string out;
+    for (const auto& [op, names] : vulkan::variant_catalogue()) out += std::string(op) + ": " + joined(names) + "\n";
+    VKFORMER_CHECK(print(out));
+    return kOk;
+}
+
+/// The programs of a generation.
+Result<std::vector<graph::Plan>> plans_of(const models::EncoderDecoder& model, models::GenerationConfig generation,
+                                          const TuneCommand& command) {
+    const auto limits = model.limits();
+    if (command.beams > 0) generation.beams = command.beams;
+    generation.max_steps = std::min<std::uint32_t>(command.steps, limits.target_len);
+    const models::DecodeLayout layout = {.batch = command.batch,
+                                         .beams = generation.beams,
+                                         .source_len = std::min<std::uint32_t>(command.length, limits.source_len),
+                                         .max_steps = generation.max_steps,
+                                         .dtype = command.dtype_value()};
+    VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
+    VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
+    std::vector<graph::Plan> plans;
+    plans.push_back(graph::make_plan(std::move(encoder.graph)));
+    plans.push_back(graph::make_plan(std::move(step.graph)));
+    return plans;
+}
+
+json as_json(const tuning::Trial& trial) {
+    if (!trial.fault.empty()) return {{"variant", trial.variant}, {"fault", trial.fault}};
+    return {{"variant", trial.variant}, {"us", trial.us}, {"error", trial.error}, {"bound", trial.bound}};
+}
+
+json as_json(const std::string& key, const tuning::Verdict& verdict) {
+    json trials = json::array();
+    for (const tuning::Trial& trial : verdict.trials) trials.push_back(as_json(trial));
+    return {{"case", key}, {"variant", verdict.variant}, {"trials", std::move(trials)}};
+}
+
+std::string as_text(const std::string& key, const tuning::Verdict& verdict) {
+    std::string out = key + "\n";
+    for (const tuning::Trial& trial : verdict.trials) {
+        char line[160];
+        if (trial.fault.empty())
+            std::snprintf(line, sizeof line, "  %c %-12s %12.1f us   error %.1e of %.1e allowed\n",
+                          trial.variant == verdict.variant ? '*' : ' ', trial.variant.c_str(), trial.us, trial.error,
+                          trial.bound);
+        else
+            std::snprintf(line, sizeof line, "  - %-12s never used: %.110s\n", trial.variant.c_str(),
+                          trial.fault.c_str());
+        out += line;
+    }
+    return out;
+}
+
+Result<int> run(const TuneCommand& command) {
+    if (command.list) return list(command.json);
+    if (command.device == "cpu")
+        return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
+    VKFORMER_TRY(const auto folder, command.model.find());
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
+    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model->limits().target_len));
+    VKFORMER_TRY(const auto plans, plans_of(*model, generation, command));
+
+    const auto ladder = std::make_shared<tuning::Ladder>(
+        tuning::LadderOptions{.folder = vulkan::default_cache_folder(),
+                              .progress = [](const tuning::Progress& p) { show_progress(to_string(p)); },
+                              .thorough = true});
+    VKFORMER_TRY(const auto backend, vulkan::VulkanBackend::create(command.device));
+    const vulkan::Capabilities& device = backend->capabilities();
+    for (const graph::Plan& plan : plans) VKFORMER_CHECK(ladder->choose(*backend, plan));
+
+    std::set<std::string> keys;
+    for (const graph::Plan& plan : plans)
+        for (const graph::Node& node : plan.graph.nodes()) keys.insert(tuning::case_key(plan.graph, node, true));
+    json verdicts = json::array();
+    std::string text;
+    for (const auto& [key, verdict] : ladder->file(device).verdicts()) {
+        if (!keys.contains(key)) continue;
+        verdicts.push_back(as_json(key, verdict));
+        text += as_text(key, verdict);
+    }
+    if (command.json) {
+        VKFORMER_CHECK(print(json{{"device", device.name},
+                                  {"driver", device.driver},
+                                  {"model", folder.string()},
+                                  {"file", ladder->file(device).path().string()},
+                                  {"verdicts", verdicts}}
+                                 .dump(2, ' ', false, json::error_handler_t::replace) +
+                             "\n"));
+    } else {
+        VKFORMER_CHECK(print(device.name + "\n" + text + "kept in " + ladder->file(device).path().string() + "\n"));
+    }
+    return kOk;
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Action& action) {
+    auto options = std::make_shared<TuneCommand>();
+    CLI::App& command = *app.add_subcommand("tune", "Check and time every shader variant on the shapes of a model");
+    options->model.add(command);
+    command.add_option("-d,--device", options->device, "Device, as for the other commands")->capture_default_str();
+    command.add_option("--dtype", options->dtype, "Storage of weights and activations")
+        ->check(CLI::IsMember({"f32", "f16"}))
+        ->capture_default_str();
+    command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
+    command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
+        ->check(CLI::Range(1u, graph::kMaxBeams));
+    command.add_option("--length", options->length, "Source tokens")
+        ->check(CLI::Range(1u, 65536u))
+        ->capture_default_str();
+    command.add_option("--steps", options->steps, "Tokens to generate")
+        ->check(CLI::Range(1u, 65536u))
+        ->capture_default_str();
+    command.add_flag("--list", options->list, "List the ops that have variants, and their names");
+    command.add_flag("--json", options->json, "Print JSON");
+    command.footer(
+        "The other commands try what they meet for the first time, quickly and with sizes rounded up to powers of "
+        "two;\n"
+        "this one tries the very shapes of the model, longer. The verdicts are kept per device, driver and build of\n"
+        "the shaders; a variant that is wrong, or that the driver refuses, is never used.\n"
+        "Examples:\n"
+        "  vkformer tune --model opus-mt-en-de --dtype f16 --batch 8\n"
+        "  vkformer tune --list");
+    command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli
