@@ -13,12 +13,10 @@ Result<std::vector<tuning::Workload>> generation_workload(const models::EncoderD
     constexpr std::uint32_t kTokens = 16;
     const auto limits = model.limits();
     models::GenerationConfig config = generation;
-    config.max_steps = std::min<std::uint32_t>(kTokens, limits.target_len);
-    const models::DecodeLayout layout = {.batch = 1,
-                                         .beams = config.beams,
-                                         .source_len = std::min<std::uint32_t>(kTokens, limits.source_len),
-                                         .max_steps = config.max_steps,
-                                         .dtype = dtype};
+    config.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.target_len));
+    const auto source_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(kTokens, limits.source_len));
+    const models::DecodeLayout layout = {
+        .batch = 1, .beams = config.beams, .source_len = source_len, .max_steps = config.max_steps, .dtype = dtype};
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     VKFORMER_TRY(auto step, decoding::step_graph(model, layout, config));
     const std::map<std::string, std::vector<std::int32_t>> lengths = {

@@ -22,7 +22,7 @@ std::uint64_t rounded_width(std::uint64_t size, bool exact) { return exact ? siz
 /// 1, 8, 64, 512, …
 std::uint64_t rounded_count(std::uint64_t size, bool exact) {
     if (exact) return size;
-    const int bits = std::bit_width(size - 1);  // 0 for 1
+    const auto bits = static_cast<unsigned>(std::bit_width(size - 1));  // 0 for 1
     return std::uint64_t{1} << (bits + 2) / 3 * 3;
 }
 

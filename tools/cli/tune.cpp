@@ -52,10 +52,11 @@ Result<std::vector<graph::Plan>> plans_of(const models::EncoderDecoder& model, m
                                           const TuneCommand& command) {
     const auto limits = model.limits();
     if (command.beams > 0) generation.beams = command.beams;
-    generation.max_steps = std::min<std::uint32_t>(command.steps, limits.target_len);
+    generation.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(command.steps, limits.target_len));
+    const auto source_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(command.length, limits.source_len));
     const models::DecodeLayout layout = {.batch = command.batch,
                                          .beams = generation.beams,
-                                         .source_len = std::min<std::uint32_t>(command.length, limits.source_len),
+                                         .source_len = source_len,
                                          .max_steps = generation.max_steps,
                                          .dtype = command.dtype_value()};
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
