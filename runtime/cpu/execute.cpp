@@ -14,6 +14,7 @@
 #include "cpu/concat.hpp"
 #include "cpu/decode_attention.hpp"
 #include "cpu/embedding.hpp"
+#include "cpu/gated_activation.hpp"
 #include "cpu/greedy_step.hpp"
 #include "cpu/layer_norm.hpp"
 #include "cpu/linear.hpp"
@@ -24,6 +25,8 @@
 #include "cpu/positional_embedding.hpp"
 #include "cpu/recurrent_cell.hpp"
 #include "cpu/recurrent_layer.hpp"
+#include "cpu/rms_norm.hpp"
+#include "cpu/rope.hpp"
 #include "cpu/top_k.hpp"
 #include "cpu/weighted_sum.hpp"
 
@@ -63,19 +66,37 @@ public:
 
     void operator()(const graph::LayerNorm& op) const {
         std::vector<T> own_sum;
-        std::span<const T> x = floats(op.x);
-        if (op.residual) {
-            std::span<T> sum = floats(op.sum);
-            if (!op.sum) {
-                own_sum.resize(x.size());
-                sum = own_sum;
-            }
-            add<T>(x, floats(op.residual), sum);
-            x = sum;
-        }
+        const std::span<const T> x = with_residual(op, own_sum);
         for (std::size_t row = 0; row < rows(op.x); ++row)
             layer_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), floats(op.bias), static_cast<T>(op.eps),
                           row_of(floats(op.y), row, width(op.x)));
+    }
+
+    void operator()(const graph::RmsNorm& op) const {
+        std::vector<T> own_sum;
+        const std::span<const T> x = with_residual(op, own_sum);
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            rms_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), static_cast<T>(op.gain_offset),
+                        static_cast<T>(op.eps), row_of(floats(op.y), row, width(op.x)));
+    }
+
+    void operator()(const graph::Rope& op) const {
+        const RopeDims dims{.batch = dim(op.x, 0),
+                            .len = dim(op.x, 1),
+                            .heads = dim(op.x, 2),
+                            .head_dim = dim(op.x, 3),
+                            .positions = dim(op.table, 0),
+                            .rotary_dim = dim(op.table, 1)};
+        rope<T>(floats(op.x), floats(op.table), ints(op.starts), op.pairing, dims, floats(op.y));
+    }
+
+    void operator()(const graph::GatedActivation& op) const {
+        if (op.up) return gated_activation<T>(floats(op.gate), floats(op.up), op.activation, floats(op.y));
+        const std::size_t half = width(op.y);
+        for (std::size_t row = 0; row < rows(op.y); ++row) {
+            const std::span<T> both = row_of(floats(op.gate), row, 2 * half);
+            gated_activation<T>(both.first(half), both.last(half), op.activation, row_of(floats(op.y), row, half));
+        }
     }
 
     void operator()(const graph::AttentionScores& op) const {
@@ -236,6 +257,16 @@ private:
     template <class Element>
     static std::span<Element> row_of(std::span<Element> elements, std::size_t row, std::size_t width) {
         return elements.subspan(row * width, width);
+    }
+
+    /// What a norm with a residual normalises: x + residual in `sum` or, where nobody else reads the sum, in `own_sum`.
+    std::span<const T> with_residual(const auto& op, std::vector<T>& own_sum) const {
+        const std::span<const T> x = floats(op.x);
+        if (!op.residual) return x;
+        if (!op.sum) own_sum.resize(x.size());
+        const std::span<T> sum = op.sum ? floats(op.sum) : std::span<T>(own_sum);
+        add<T>(x, floats(op.residual), sum);
+        return sum;
     }
 
     Mask<T> mask(const graph::AttentionMask& mask) const {

@@ -30,6 +30,21 @@ enum class SinusoidLayout : std::uint8_t {
 /// A table and no shader arithmetic: Vulkan bounds the error of sin() by 2^-11 absolute, and only within ±π.
 TensorData sinusoidal_table(std::uint64_t positions, std::uint64_t dim, SinusoidLayout layout);
 
+/// Rotary position embedding: with p = starts[b] + i and θ_k the k-th frequency, every pair (u, v) of elements of x[b, i, h, :]
+///   becomes (u · cos(p · θ_k) − v · sin(p · θ_k), v · cos(p · θ_k) + u · sin(p · θ_k)),
+/// k = 0 … rotary_dim / 2 − 1; `pairing` says which two elements are pair k. Elements from rotary_dim on are copied. x float
+/// [batch, len, heads, head_dim], table f32 [positions, rotary_dim] of rope_table, rotary_dim even and ≤ head_dim, starts i32
+/// [batch] (absent: 0, and len ≤ positions). A position outside the table gives rows of NaN. Su et al. 2021, eq. 34.
+Result<Value> rope(Graph& graph, Value x, Value table, Value starts, RopePairing pairing);
+
+/// θ_k = base^(−2k / rotary_dim), k = 0 … rotary_dim / 2 − 1. base 10000: Su et al. 2021, section 3.2.2.
+std::vector<double> rope_frequencies(std::uint64_t rotary_dim, double base);
+
+/// The table for rope, f32 [positions, 2 · frequencies]: row p is scale · [cos(p · θ_0), cos(p · θ_1), … | sin(p · θ_0), …], formed
+/// in double precision (no shader arithmetic: as for sinusoidal_table). Frequencies stretched for long contexts come as they are;
+/// scale ≠ 1 is what YaRN (Peng et al. 2023, eq. 15) multiplies queries and keys with.
+TensorData rope_table(std::uint64_t positions, std::span<const double> frequencies, double scale = 1);
+
 // ---- products, elementwise, norms -----------------------------------------------------------------------------------
 
 /// y = x · weightᵀ + bias. x float [… , in], weight float [out, in], bias float [out] (absent: 0) → [… , out] of
@@ -40,6 +55,11 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::
 /// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
 Result<Value> activate(Graph& graph, Value x, Activation activation);
 
+/// y = f(gate) · up, elementwise: the gated linear units without their products (Shazeer 2020, eq. 5 and 6). f: silu (SwiGLU),
+/// gelu_erf or gelu_tanh (GeGLU), relu (ReGLU), sigmoid (GLU), none (bilinear). gate and up float, equal shapes → that shape; or,
+/// where up is absent, gate [… , 2 · width] holds both, the gates first → [… , width].
+Result<Value> gated_activation(Graph& graph, Value gate, Value up, Activation activation);
+
 /// y = a + b, elementwise, equal shapes and dtypes.
 Result<Value> add(Graph& graph, Value a, Value b);
 
@@ -49,6 +69,10 @@ Result<Value> concat(Graph& graph, Value a, Value b);
 /// y = gain · (x − mean(x)) / sqrt(var(x) + eps) + bias over the last dimension, biased variance (Ba et al. 2016).
 /// x float [… , dim], gain and bias float [dim] (bias may be absent). The passes fuse a preceding add into the node.
 Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float eps);
+
+/// y = (gain + gain_offset) · x / sqrt(mean(x²) + eps) over the last dimension. x float [… , dim], gain float [dim] (absent: 1).
+/// gain_offset 1 is Gemma's way of storing gains. The passes fuse a preceding add into the node. Zhang and Sennrich 2019, eq. 4.
+Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_offset = 0);
 
 // ---- attention ------------------------------------------------------------------------------------------------------
 // query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,

@@ -116,6 +116,51 @@ struct LayerNorm {
     }
 };
 
+/// As LayerNorm without mean and bias. gain is optional: 1.
+struct RmsNorm {
+    static constexpr std::string_view kName = "rms_norm";
+    Value x, residual, gain, sum, y;
+    float eps = 1e-5f;
+    float gain_offset = 0;  ///< added to every gain
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("residual", self.residual, Access::read);
+        visit("gain", self.gain, Access::read);
+        visit("sum", self.sum, Access::write);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// Which two elements of a head are turned together.
+enum class RopePairing : std::uint8_t {
+    interleaved,  ///< 2k and 2k + 1: Su et al. 2021, GPT-J
+    halves,       ///< k and k + rotary_dim / 2: GPT-NeoX, Llama as Hugging Face stores it
+};
+
+struct Rope {
+    static constexpr std::string_view kName = "rope";
+    Value x, table, starts, y;
+    RopePairing pairing = RopePairing::halves;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("table", self.table, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// y = activation(gate) · up. up is absent where gate is [gate | up] along its last dimension.
+struct GatedActivation {
+    static constexpr std::string_view kName = "gated_activation";
+    Value gate, up, y;
+    Activation activation = Activation::silu;
+    static void operands(auto& self, auto&& visit) {
+        visit("gate", self.gate, Access::read);
+        visit("up", self.up, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct AttentionScores {
     static constexpr std::string_view kName = "attention_scores";
     Value query, key, scores;
@@ -379,10 +424,10 @@ struct BeamStep {
     }
 };
 
-using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, AttentionScores,
-                        AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum, Attention, DecodeAttention,
-                        AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder, LogSoftmax, ArgMax,
-                        TopK, MaskLogits, GreedyStep, BeamStep>;
+using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, RmsNorm, Rope,
+                        GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
+                        Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend,
+                        CacheReorder, LogSoftmax, ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -74,10 +74,11 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
     return false;
 }
 
-/// layer_norm(add(a, b)) → layer_norm with residual, which also writes the sum where somebody else reads it (pre-norm).
+/// norm(add(a, b)) → norm with residual, which also writes the sum where somebody else reads it (pre-norm).
+template <class Norm>
 bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
                std::size_t index) {
-    const auto* const norm = std::get_if<LayerNorm>(&nodes[index].op);
+    const auto* const norm = std::get_if<Norm>(&nodes[index].op);
     if (!norm || norm->residual || !is_plain_activation(graph, norm->x)) return false;
     const std::uint32_t id = norm->x.id;
     if (uses.writers[id].size() != 1) return false;
@@ -86,7 +87,7 @@ bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     if (!add || dropped[producer] || add->a == add->b) return false;
     const auto& readers = uses.readers[id];
     if (std::ranges::any_of(readers, [&](std::size_t reader) { return reader < index; })) return false;
-    LayerNorm fused = *norm;
+    Norm fused = *norm;
     fused.x = add->a;
     fused.residual = add->b;
     if (readers.size() > 1) fused.sum = add->y;
@@ -206,7 +207,8 @@ void remove_dead_nodes(Graph& graph) {
 void fuse_epilogues(Graph& graph) {
     fuse_with(graph, fuse_activation);
     fuse_with(graph, fuse_residual);
-    fuse_with(graph, fuse_norm);
+    fuse_with(graph, fuse_norm<LayerNorm>);
+    fuse_with(graph, fuse_norm<RmsNorm>);
 }
 
 void order_by_level(Graph& graph) {

@@ -9,7 +9,7 @@
 namespace vkformer::graph {
 
 struct PlanOptions {
-    bool fuse = true;          ///< epilogues into linear, residuals into layer_norm
+    bool fuse = true;          ///< epilogues into linear, residuals into norms
     bool reuse_memory = true;  ///< tensors that are not alive at the same time share memory
     bool all_outputs = false;  ///< every tensor can be read after a run (validation); implies no reuse
     std::uint64_t alignment =

@@ -42,6 +42,9 @@ struct Rules {
     Rule operator()(const graph::Add&) const { return {2, 0, 0}; }
     // float16: a fused sum may be normalised before or after it is rounded
     Rule operator()(const graph::LayerNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
+    Rule operator()(const graph::RmsNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
+    Rule operator()(const graph::Rope&) const { return {4, 0, 0}; }              // a turn: two products and their sum
+    Rule operator()(const graph::GatedActivation&) const { return {34, 0, 0}; }  // an activation and a product
     Rule operator()(const graph::AttentionScores& op) const { return {8, 8, back(graph, op.query)}; }
     // every term has the rounding of its sum and the error of its tanh, a few units of 1
     Rule operator()(const graph::AdditiveScores& op) const { return {32, 16, back(graph, op.query)}; }

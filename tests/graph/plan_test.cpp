@@ -144,6 +144,28 @@ TEST_CASE("a pre-norm's sum is written by the norm", "[plan]") {
     }
 }
 
+TEST_CASE("an RMS norm takes the sum before it, and writes it where others read it", "[plan]") {
+    const bool is_read_again = GENERATE(false, true);
+    CAPTURE(is_read_again);
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {3, 8}));
+    const Value sum = must(add(graph, x, must(activate(graph, x, Activation::silu))));
+    Value y = must(rms_norm(graph, sum, random_weight(graph, "gain", {8}), 1e-5f, 1));
+    if (is_read_again) y = must(add(graph, y, sum));
+    graph.mark_output(y);
+    const Plan plan = make_plan(graph);
+    std::vector<std::string> expected{"activate", "rms_norm"};
+    if (is_read_again) expected.push_back("add");
+    REQUIRE(op_names(plan.graph) == expected);
+    CHECK(std::get<RmsNorm>(plan.graph.nodes()[1].op).sum == (is_read_again ? sum : Value{}));
+    const Plan plain = make_plan(graph, {.fuse = false});
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
+    }
+}
+
 TEST_CASE("nodes that nobody needs are dropped", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));

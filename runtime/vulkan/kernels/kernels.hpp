@@ -34,6 +34,9 @@ Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& c
 Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::RmsNorm& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::AdditiveScores& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::MaskedSoftmax& op, const KernelContext& context);

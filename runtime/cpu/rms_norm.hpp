@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cassert>
+#include <cmath>
+#include <concepts>
+#include <cstddef>
+#include <span>
+
+namespace vkformer::cpu {
+
+// y[i] = (gain[i] + gain_offset) · x[i] / sqrt(mean(x²) + eps), one row. Zhang and Sennrich 2019, eq. 4; eps against division
+// by zero as in Llama. gain may be empty: 1.
+template <std::floating_point T>
+void rms_norm(std::span<const T> x, std::span<const T> gain, T gain_offset, T eps, std::span<T> y) {
+    assert((gain.empty() || gain.size() == x.size()) && y.size() == x.size());
+    T square_sum = 0;
+    for (const T value : x) square_sum += value * value;
+    const T scale = 1 / std::sqrt(square_sum / static_cast<T>(x.size()) + eps);
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = ((gain.empty() ? T{1} : gain[i]) + gain_offset) * x[i] * scale;
+}
+
+}  // namespace vkformer::cpu

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include <cmath>
+#include <limits>
+
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::Value;
+
+// The shader's workgroup has 128 invocations, handles a row, and keeps 1024 elements of it in registers.
+TEST_CASE("rms_norm agrees with double precision", "[op][rms_norm]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const auto [rows, width] = GENERATE(table<std::uint64_t, std::uint64_t>({{1, 1},
+                                                                             {3, 2},
+                                                                             {3, 127},
+                                                                             {5, 128},
+                                                                             {3, 129},
+                                                                             {7, 64},
+                                                                             {2, 1023},
+                                                                             {2, 1024},
+                                                                             {2, 1025},
+                                                                             {2, 4099},
+                                                                             {3, 4096},
+                                                                             {501, 3}}));
+    CAPTURE(backend.name(), to_string(dtype), rows, width);
+
+    OpCase c;
+    const Value x = c.floats("x", dtype, {rows, width}, 4);
+    const Value gain = c.floats("gain", dtype, {width});
+    c.expect(rms_norm(c.graph, x, gain, 1e-5f));
+    c.check(backend);
+}
+
+TEST_CASE("rms_norm with and without gain, offset, residual and sum", "[op][rms_norm]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const auto [has_gain, has_residual, has_sum] = GENERATE(table<bool, bool, bool>(
+        {{false, false, false}, {true, false, false}, {false, true, false}, {false, true, true}, {true, true, true}}));
+    const float gain_offset = GENERATE(0.0f, 1.0f);
+    const auto width = GENERATE(values<std::uint64_t>({131, 132, 1300}));
+    CAPTURE(backend.name(), to_string(dtype), has_gain, has_residual, has_sum, gain_offset, width);
+
+    const Shape shape{2, 5, width};
+    OpCase c;
+    const Value x = c.floats("x", dtype, shape);
+    const Value residual = has_residual ? c.floats("residual", dtype, shape, 3) : Value{};
+    const Value gain = has_gain ? c.floats("gain", dtype, {width}) : Value{};
+    const Value sum = has_sum ? c.expect(c.graph.activation("sum", dtype, shape)) : Value{};
+    const Value y = c.expect(c.graph.activation("rms_norm", dtype, shape));
+    c.graph.add_node(graph::RmsNorm{
+        .x = x, .residual = residual, .gain = gain, .sum = sum, .y = y, .eps = 1e-3f, .gain_offset = gain_offset});
+    c.check(backend);
+}
+
+TEST_CASE("rms_norm keeps NaN in its row; a row of zeros stays one", "[op][rms_norm]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto width = GENERATE(values<std::uint64_t>({200, 1999}));
+    CAPTURE(backend.name(), width);
+
+    OpCase c;
+    std::vector<float> rows = c.random_floats(3 * width);
+    rows[width + 77] = std::numeric_limits<float>::quiet_NaN();
+    std::fill_n(rows.begin() + static_cast<std::ptrdiff_t>(2 * width), width, 0.0f);
+    const Value x = c.floats("x", DType::f32, {3, width}, rows);
+    const Value y = c.expect(rms_norm(c.graph, x, c.floats("gain", DType::f32, {width}), 1e-6f));
+    c.check(backend);
+    const std::vector<float> found = c.run(backend, y);
+    for (std::size_t i = 0; i < width; ++i) {
+        CHECK(std::isfinite(found[i]));
+        CHECK(std::isnan(found[width + i]));
+        CHECK(found[2 * width + i] == 0);
+    }
+}
+
+}  // namespace
+}  // namespace vkformer::tests
