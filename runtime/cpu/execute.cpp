@@ -27,6 +27,7 @@
 #include "cpu/recurrent_layer.hpp"
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
+#include "cpu/sample.hpp"
 #include "cpu/top_k.hpp"
 #include "cpu/weighted_sum.hpp"
 
@@ -203,6 +204,13 @@ public:
         for (std::size_t row = 0; row < rows(op.x); ++row)
             top_k<T>(row_of(floats(op.x), row, width(op.x)), row_of(floats(op.values), row, k),
                      row_of(ints(op.indices), row, k));
+    }
+
+    void operator()(const graph::Sample& op) const {
+        const SampleRules rules{.temperature = op.temperature, .top_k = op.top_k, .top_p = op.top_p, .min_p = op.min_p};
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            ints(op.y)[row] =
+                sample<T>(row_of(floats(op.x), row, width(op.x)), rules, row_of(ints(op.random), row, kRandomWords));
     }
 
     void operator()(const graph::MaskLogits& op) const {

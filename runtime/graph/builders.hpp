@@ -173,6 +173,21 @@ struct TopKResult {
 };
 Result<TopKResult> top_k(Graph& graph, Value x, std::uint32_t k);
 
+/// Which tokens `sample` keeps, in this order. Tokens with equal logits are kept or left together.
+struct SampleOptions {
+    float temperature =
+        1;  ///< 0, or 1e-4 to 1e4: the logits are divided by it. 0: the choice is exactly that of arg_max
+    std::uint32_t top_k = 0;  ///< those whose logit is at least the top_k-th largest; 0: all
+    float top_p = 1;  ///< of these, those with less than top_p of the probability in larger ones; the likeliest always
+    float min_p = 0;  ///< of these, those at least min_p times as probable as the likeliest
+};
+/// Draws a token of each row from softmax(x / temperature) over the kept tokens (top_p: Holtzman et al. 2020). x f32 [rows,
+/// vocab], random a state i32 [rows, 3]: two words of seed, and the number of draws, which each run increments → i32 [rows]. A draw
+/// depends on the row's logits, seed and number of draws and on nothing else, neither the row's place nor the device, but for
+/// rounding where two tokens tie: Philox4x32-10 (Salmon et al. 2011) is computed, not remembered. A row with a NaN, or of
+/// nothing but −∞, gives what arg_max gives.
+Result<Value> sample(Graph& graph, Value x, Value random, const SampleOptions& options = {});
+
 /// What a generation forbids or forces, in the order of Hugging Face's processors.
 struct MaskLogitsOptions {
     std::vector<std::int32_t> banned;  ///< never chosen

@@ -363,6 +363,21 @@ struct TopK {
     }
 };
 
+/// A token at random; random: i32 [rows, 3], seed (two words) and draws so far. 0, or 1 for top_p: no such rule.
+struct Sample {
+    static constexpr std::string_view kName = "sample";
+    Value x, random, y;
+    float temperature = 1;
+    std::uint32_t top_k = 0;
+    float top_p = 1;
+    float min_p = 0;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("random", self.random, Access::read_write);
+        visit("y", self.y, Access::write);
+    }
+};
+
 /// What generation forbids and forces; token −1: nothing.
 struct MaskLogits {
     static constexpr std::string_view kName = "mask_logits";
@@ -427,7 +442,7 @@ struct BeamStep {
 using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, RmsNorm, Rope,
                         GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
                         Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend,
-                        CacheReorder, LogSoftmax, ArgMax, TopK, MaskLogits, GreedyStep, BeamStep>;
+                        CacheReorder, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

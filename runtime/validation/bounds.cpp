@@ -81,6 +81,7 @@ struct Rules {
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::Sample&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::MaskLogits&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::GreedyStep&) const { return {0, 0, 0, 0}; }
 };

@@ -52,6 +52,7 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
 Result<Dispatch> plan_dispatch(const graph::LogSoftmax& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::TopK& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& context);

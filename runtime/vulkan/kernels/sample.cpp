@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#include "interface/sample.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/try.hpp"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+namespace {
+
+/// In units of 2^-32; 0 stands for 1, all of it, so nothing else becomes 0.
+std::uint32_t share_in_words(float top_p) {
+    if (top_p >= 1) return 0;
+    return static_cast<std::uint32_t>(std::clamp(static_cast<double>(top_p) * 0x1p32, 1.0, 0x1p32 - 1));
+}
+
+/// One workgroup has the whole row: the larger it is, the sooner it is through.
+std::uint32_t workgroup_size(const Capabilities& device) { return device.max_workgroup_invocations >= 256 ? 256 : 128; }
+
+}  // namespace
+
+static_assert(sizeof(shaders::SamplePush) == 24);
+
+Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context) {
+    const Shape& shape = context.graph.shape(op.x);
+    VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
+    Dispatch dispatch{
+        .shader = "sample",
+        .bindings = {op.x, op.random, op.y},
+        .constants = {workgroup_size(context.device)},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::SamplePush{
+        .rows = static_cast<std::uint32_t>(shape.row_count()),
+        .width = static_cast<std::uint32_t>(shape.back()),
+        .inverse_temperature = op.temperature == 0 ? 0.0f : 1 / op.temperature,
+        .top_k = op.top_k,
+        .top_p = share_in_words(op.top_p),
+        .lowest = std::log(op.min_p),
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan
