@@ -14,9 +14,16 @@ VariantNames variants(const graph::Op& op, const KernelContext& context) {
 }
 
 const std::map<std::string_view, VariantNames>& variant_catalogue() {
+    static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName, {"plain", "row", "direct"}},
         {graph::Attention::kName, {"plain", "direct"}},
+        {graph::LayerNorm::kName, rows},
+        {graph::RmsNorm::kName, rows},
+        {graph::MaskedSoftmax::kName, rows},
+        {graph::LogSoftmax::kName, rows},
+        {graph::Rope::kName, {"plain", "direct"}},
+        {graph::GatedActivation::kName, {"plain", "quads"}},
     };
     return catalogue;
 }

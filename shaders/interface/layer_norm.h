@@ -7,6 +7,7 @@ const uint kLayerNormX = 0, kLayerNormResidual = 1, kLayerNormGain = 2, kLayerNo
            kLayerNormY = 5;
 // Specialization constants, 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLayerNormHasResidual = 1, kLayerNormHasBias = 2, kLayerNormHasSum = 3;
+const uint kLayerNormKept = 4;  // specialization constant of layer_norm_quads: quads that an invocation keeps
 struct LayerNormPush {
     uint rows;
     uint width;  // elements per row

@@ -6,6 +6,7 @@ SHARED_BEGIN
 const uint kMaskedSoftmaxScores = 0, kMaskedSoftmaxKeyLengths = 1, kMaskedSoftmaxStarts = 2, kMaskedSoftmaxAdditive = 3,
            kMaskedSoftmaxWeights = 4;
 const uint kMaskedSoftmaxMask = 1;  // specialization constant: bits of attention_mask.h
+const uint kMaskedSoftmaxKept = 2;  // specialization constant of masked_softmax_quads: quads that an invocation keeps
 struct MaskedSoftmaxPush {
     uint batch;
     uint heads;

@@ -6,6 +6,7 @@ SHARED_BEGIN
 const uint kRmsNormX = 0, kRmsNormResidual = 1, kRmsNormGain = 2, kRmsNormSum = 3, kRmsNormY = 4;
 // Specialization constants, 1 where the operand is present; an absent operand's binding is not touched.
 const uint kRmsNormHasResidual = 1, kRmsNormHasGain = 2, kRmsNormHasSum = 3;
+const uint kRmsNormKept = 4;  // specialization constant of rms_norm_quads: quads that an invocation keeps
 struct RmsNormPush {
     uint rows;
     uint width;         // elements per row

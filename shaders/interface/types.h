@@ -15,6 +15,7 @@
 SHARED_BEGIN
 const uint kWorkgroupConstant = 0;  // specialization constant of every shader: invocations per workgroup (x)
 const uint kMaxWorkgroup = 256;     // its largest value; shared memory for reductions is laid out for it
+const uint kMostKept = 32;          // quads of a row that an invocation keeps (lib/quads.glsl)
 const uint kAbsentToken = 0xFFFFFFFFu;
 SHARED_END
 #endif

@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: MIT
 // Four neighbouring elements of a float tensor at a time, for tensors whose rows are multiples of 4: a buffer of ELEMENT4,
-// and LOAD4(buffer, i) gives elements 4i … 4i + 3 as a vec4. Variants as in lib/storage.glsl, which is included before.
+// LOAD4(buffer, i) gives elements 4i … 4i + 3 as a vec4, STORE4(buffer, i, value) rounds them. Variants as in lib/storage.glsl, which
+// is included before; four halves are two whole words, so no atomics are needed to store them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
 #if defined(F16)
 #define ELEMENT4 f16vec4
 #define LOAD4(buffer, i) vec4(buffer[i])
+#define STORE4(buffer, i, value) buffer[i] = f16vec4(value)
 #elif defined(F16_WORDS)
 #define ELEMENT4 uvec2
 #define LOAD4(buffer, i) vec4(unpackHalf2x16(buffer[i].x), unpackHalf2x16(buffer[i].y))
+// each by itself: SwiftShader's packHalf2x16 lets a NaN spill into the other half
+uint half_bits(float value) { return packHalf2x16(vec2(value, 0.0)) & 0xFFFFu; }
+uvec2 four_halves(vec4 value) {
+    return uvec2(half_bits(value.x) | half_bits(value.y) << 16, half_bits(value.z) | half_bits(value.w) << 16);
+}
+#define STORE4(buffer, i, value) buffer[i] = four_halves(value)
 #else
 #define ELEMENT4 vec4
 #define LOAD4(buffer, i) buffer[i]
+#define STORE4(buffer, i, value) buffer[i] = (value)
 #endif
 #endif

@@ -11,6 +11,7 @@
 #include "support/catch.h"
 #include "validation/bounds.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/variants.hpp"
 
 namespace vkformer::tests {
 
@@ -81,14 +82,24 @@ std::vector<std::int32_t> OpCase::random_ints(std::size_t count, std::int32_t lo
 
 namespace {
 
+/// `vkformer tune --list` and --variant know it.
+bool is_in_catalogue(std::string_view op, std::string_view variant) {
+    const auto& catalogue = vulkan::variant_catalogue();
+    const auto found = catalogue.find(op);
+    return found == catalogue.end() ? variant == "plain"
+                                    : std::ranges::find(found->second, variant) != found->second.end();
+}
+
 /// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
 std::set<std::string> variant_names(graph::Backend& backend, const graph::Plan& plan) {
     const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
     if (!device) return {""};
     std::set<std::string> names;
     for (const graph::Node& node : plan.graph.nodes())
-        for (const std::string_view name : vulkan::variants(node.op, {plan.graph, device->capabilities()}))
+        for (const std::string_view name : vulkan::variants(node.op, {plan.graph, device->capabilities()})) {
+            if (!name.empty()) CHECK(is_in_catalogue(graph::op_name(node.op), name));
             names.emplace(name);
+        }
     return names;
 }
 

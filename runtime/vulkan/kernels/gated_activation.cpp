@@ -22,14 +22,22 @@ shaders::GatedActivationPush layout_of(const graph::GatedActivation& op, const g
 
 static_assert(sizeof(shaders::GatedActivationPush) == 16);
 
+/// quads: four neighbours at a time, where rows are multiples of 4.
+VariantNames variants(const graph::GatedActivation& op, const KernelContext& context) {
+    if (layout_of(op, context.graph).width % 4 == 0) return {"quads", "plain"};
+    return {"plain"};
+}
+
 Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
     const auto layout = layout_of(op, context.graph);
     const std::uint64_t chunks =
         ceil_div(layout.width, std::uint64_t{kWorkgroup} * shaders::kGatedActivationElementsPerInvocation);
     VKFORMER_TRY(const auto groups, folded_grid(layout.rows * chunks, context.device));
     Dispatch dispatch{
-        .shader = variant_for("gated_activation", context.graph.dtype(op.gate), context.device),
+        .shader = variant_for(variant == "quads" ? "gated_activation_quads" : "gated_activation",
+                              context.graph.dtype(op.gate), context.device),
         .bindings = {op.gate, or_else(op.up, op.gate), op.y},
         .constants = {kWorkgroup, static_cast<std::uint32_t>(op.activation)},
         .groups = groups,

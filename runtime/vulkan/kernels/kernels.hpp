@@ -19,6 +19,12 @@ VariantNames variants(const Op&, const KernelContext&) {
 }
 VariantNames variants(const graph::Linear& op, const KernelContext& context);
 VariantNames variants(const graph::Attention& op, const KernelContext& context);
+VariantNames variants(const graph::LayerNorm& op, const KernelContext& context);
+VariantNames variants(const graph::RmsNorm& op, const KernelContext& context);
+VariantNames variants(const graph::MaskedSoftmax& op, const KernelContext& context);
+VariantNames variants(const graph::LogSoftmax& op, const KernelContext& context);
+VariantNames variants(const graph::Rope& op, const KernelContext& context);
+VariantNames variants(const graph::GatedActivation& op, const KernelContext& context);
 
 /// `wanted`, or the first of `names` where that is empty. Errors: InvalidArgument (not one of them), with those that there are.
 Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted);

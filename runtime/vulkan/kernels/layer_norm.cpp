@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "interface/layer_norm.h"
 #include "core/try.hpp"
-#include "vulkan/kernels/kernels.hpp"
+#include "vulkan/kernels/rows.hpp"
 
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::LayerNormPush) == 12);
 
+VariantNames variants(const graph::LayerNorm& op, const KernelContext& context) {
+    return row_variants(context.graph.shape(op.x).back(), context.device);
+}
+
 Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.x);
-    constexpr std::uint32_t kWorkgroup = 128;  // half of the rows that models have fit into four passes of it
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const RowTiling tiling = row_tiling(variant, shape.back());
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
     Dispatch dispatch{
-        .shader = variant_for("layer_norm", context.graph.dtype(op.x), context.device),
+        .shader = variant_for("layer_norm" + std::string(tiling.suffix), context.graph.dtype(op.x), context.device),
         .bindings = {op.x, or_else(op.residual, op.x), op.gain, or_else(op.bias, op.gain), or_else(op.sum, op.y), op.y},
-        .constants = {kWorkgroup, op.residual ? 1u : 0u, op.bias ? 1u : 0u, op.sum ? 1u : 0u},
+        .constants = {tiling.workgroup, op.residual ? 1u : 0u, op.bias ? 1u : 0u, op.sum ? 1u : 0u, tiling.kept},
         .groups = groups,
     };
     dispatch.push.set(shaders::LayerNormPush{

@@ -19,8 +19,16 @@ std::uint64_t heads_per_workgroup(std::uint64_t tokens, std::uint64_t heads) {
 
 static_assert(sizeof(shaders::RopePush) == 28);
 
+/// direct: Vulkan devices that are CPUs, workgroups of as many invocations as such a device has lanes.
+VariantNames variants(const graph::Rope&, const KernelContext& context) {
+    if (context.device.type == "cpu") return {"direct", "plain"};
+    return {"plain"};
+}
+
 Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 32;  // pairs of a head of 64; wider ones take more turns
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const std::uint32_t workgroup =
+        variant == "direct" ? 8 : 32;  // 32: the pairs of a head of 64; wider ones take more turns
     const Shape& x = context.graph.shape(op.x);
     const Shape& table = context.graph.shape(op.table);
     const std::uint64_t tokens = x[0] * x[1];
@@ -29,7 +37,7 @@ Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& conte
     Dispatch dispatch{
         .shader = variant_for("rope", context.graph.dtype(op.x), context.device),
         .bindings = {op.x, op.table, or_else(op.starts, op.table), op.y},
-        .constants = {kWorkgroup, op.starts ? 1u : 0u, op.pairing == graph::RopePairing::interleaved ? 1u : 0u},
+        .constants = {workgroup, op.starts ? 1u : 0u, op.pairing == graph::RopePairing::interleaved ? 1u : 0u},
         .groups = groups,
     };
     dispatch.push.set(shaders::RopePush{

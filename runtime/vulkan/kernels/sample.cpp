@@ -2,6 +2,7 @@
 #include "interface/sample.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/try.hpp"
@@ -16,8 +17,11 @@ std::uint32_t share_in_words(float top_p) {
     return static_cast<std::uint32_t>(std::clamp(static_cast<double>(top_p) * 0x1p32, 1.0, 0x1p32 - 1));
 }
 
-/// One workgroup has the whole row: the larger it is, the sooner it is through.
-std::uint32_t workgroup_size(const Capabilities& device) { return device.max_workgroup_invocations >= 256 ? 256 : 128; }
+/// One workgroup has the whole row, an invocation four elements at a time: the larger it is, the sooner it is through.
+std::uint32_t workgroup_size(const Capabilities& device, std::uint64_t width) {
+    const std::uint32_t largest = device.max_workgroup_invocations >= 256 ? 256 : 128;
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_ceil(ceil_div(width, 4)), 8, largest));
+}
 
 }  // namespace
 
@@ -29,7 +33,7 @@ Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& con
     Dispatch dispatch{
         .shader = "sample",
         .bindings = {op.x, op.random, op.y},
-        .constants = {workgroup_size(context.device)},
+        .constants = {workgroup_size(context.device, shape.back())},
         .groups = groups,
     };
     dispatch.push.set(shaders::SamplePush{
