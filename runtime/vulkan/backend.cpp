@@ -82,7 +82,7 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::create(std::string_view ch
     VKFORMER_TRY(auto physical, instance->physical_devices());
     VKFORMER_TRY(const std::uint32_t index, choose_device(describe(physical), choice));
     if (options.force_staging) physical[index].capabilities.unified_memory = false;
-    VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index]));
+    VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index], {.capture = options.capture}));
     return on(std::move(device), options);
 }
 
@@ -96,6 +96,15 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device>
                                                          const BackendOptions& options) {
     VKFORMER_TRY(auto pipelines, Pipelines::create(device, options.cache_folder));
     return std::unique_ptr<VulkanBackend>(new VulkanBackend(std::move(device), std::move(pipelines), options));
+}
+
+Result<PipelineReport> VulkanBackend::report_pipeline(const Dispatch& dispatch) {
+    VKFORMER_TRY(const auto pipeline, pipelines_->get(dispatch));
+    PipelineReport report{.compile_ms = pipeline.compile_ms, .executables = {}};
+    if (device_->capture() != PipelineCapture::nothing) {
+        VKFORMER_TRY(report.executables, pipeline_executables(*device_, pipeline.handle));
+    }
+    return report;
 }
 
 Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,

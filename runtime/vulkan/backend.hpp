@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/program.hpp"
+#include "vulkan/pipeline_statistics.hpp"
 #include "vulkan/program.hpp"
 
 namespace vkformer::vulkan {
@@ -18,6 +19,7 @@ struct BackendOptions {
     bool profile = false;        ///< programs take timestamps (VulkanProgram::node_times)
     bool check_memory = false;   ///< poison and guard bands, for tests (ProgramOptions::check_memory)
     bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
+    PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
     std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
     std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
@@ -61,6 +63,11 @@ public:
 
     /// False for an adopted device without a queue: then programs can only be recorded.
     bool can_submit() const noexcept { return device_->can_submit(); }
+
+    /// Makes the pipeline of a dispatch, if it is not there yet, and tells what its compiler made of it; nothing is submitted.
+    /// `executables` is empty where `capture` is nothing. Errors: MissingFeature (the variant cannot run here), Vulkan.
+    Result<PipelineReport> report_pipeline(const Dispatch& dispatch);
+
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }
 

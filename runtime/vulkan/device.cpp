@@ -32,6 +32,8 @@ struct FeatureChain {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
     CooperativeMatrixFeatures cooperative_matrix{};
     CooperativeMatrix2Features cooperative_matrix2{};
+    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR};
     VkPhysicalDeviceVulkan12Features v12{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
     VkPhysicalDeviceVulkan11Features v11{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &v12};
     VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &v11};
@@ -306,6 +308,7 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     c.cooperative_matrix2 =
         c.cooperative_matrix && properties.apiVersion >= VK_API_VERSION_1_3 && has(kCooperativeMatrix2Extension);
     c.cooperative_matrix2_parts = parts_of(features.cooperative_matrix2);
+    c.pipeline_statistics = has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
 
     VkPhysicalDeviceMemoryProperties memory{};
     vk_.vkGetPhysicalDeviceMemoryProperties(handle, &memory);
@@ -339,12 +342,17 @@ Result<std::vector<Instance::PhysicalDevice>> Instance::physical_devices() const
 }
 
 Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instance,
-                                               const Instance::PhysicalDevice& physical) {
+                                               const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     if (!physical.unusable.empty())
         return Error{ErrorCode::MissingFeature, "Vulkan device \"" + physical.capabilities.name +
                                                     "\" cannot be used: " + physical.unusable +
                                                     "; choose another one (see: vkformer info)"};
     const Capabilities& c = physical.capabilities;
+    const bool captures = options.capture != PipelineCapture::nothing;
+    if (captures && !c.pipeline_statistics)
+        return Error{ErrorCode::MissingFeature,
+                     "Vulkan device \"" + c.name +
+                         "\" gives no statistics of its pipelines: it lacks VK_KHR_pipeline_executable_properties"};
     FeatureChain features;
     features.v11.storageBuffer16BitAccess = c.storage16;
     features.v12.storageBuffer8BitAccess = c.storage8;
@@ -366,6 +374,8 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     enable(c.cooperative_matrix, kCooperativeMatrixExtension, features.cooperative_matrix);
     set_parts(features.cooperative_matrix2, c.cooperative_matrix2_parts);
     enable(c.cooperative_matrix2, kCooperativeMatrix2Extension, features.cooperative_matrix2);
+    features.executables.pipelineExecutableInfo = VK_TRUE;
+    enable(captures, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME, features.executables);
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                              .pNext = nullptr,
@@ -391,7 +401,9 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     VKFORMER_TRY(device->vk_, load_device_table(instance_table, handle));
     VkQueue queue = VK_NULL_HANDLE;
     device->vk_.vkGetDeviceQueue(handle, physical.queue_family, 0, &queue);
+    device->capture_ = options.capture;
     VKFORMER_CHECK(device->prepare(queue, physical));
+    device->capabilities_.pipeline_statistics = captures;
     return device;
 }
 
@@ -413,7 +425,7 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted) {
     c.float16 = c.float16 && adopted.float16;
     // nothing said
     c.int8 = c.memory_model = c.integer_dot = c.subgroup_size_control = false;
-    c.cooperative_matrix = c.cooperative_matrix2 = false;
+    c.cooperative_matrix = c.cooperative_matrix2 = c.pipeline_statistics = false;
     c.cooperative_matrices.clear();
     const InstanceTable instance_table = instance->vk();
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), adopted.device, false, adopted.queue_family));

@@ -57,12 +57,24 @@ private:
     std::vector<std::string> messages_;
 };
 
+/// What the driver's compiler is asked to keep of a pipeline; it costs memory and may keep a driver from sharing its code.
+enum class PipelineCapture : std::uint8_t {
+    nothing,
+    statistics,           ///< registers, spills, instructions, …
+    statistics_and_code,  ///< and the text of its intermediate and final code
+};
+
+struct DeviceOptions {
+    PipelineCapture capture = PipelineCapture::nothing;
+};
+
 /// A VkDevice with one queue: ours, or the application's.
 class Device {
 public:
     /// Errors: MissingFeature (what the device lacks), Vulkan.
     static Result<std::shared_ptr<Device>> create(std::shared_ptr<Instance> instance,
-                                                  const Instance::PhysicalDevice& physical);
+                                                  const Instance::PhysicalDevice& physical,
+                                                  const DeviceOptions& options = {});
     /// Errors: InvalidArgument (a required handle is null), MissingFeature, Vulkan.
     static Result<std::shared_ptr<Device>> adopt(const AdoptedDevice& adopted);
     ~Device();
@@ -74,6 +86,7 @@ public:
     VkDevice handle() const noexcept { return handle_; }
     std::uint32_t queue_family() const noexcept { return queue_family_; }
     const Capabilities& capabilities() const noexcept { return capabilities_; }
+    PipelineCapture capture() const noexcept { return capture_; }
     const VkPhysicalDeviceMemoryProperties& memory_properties() const noexcept { return memory_; }
     /// False for an adopted device without a queue: then vkformer can only record.
     bool can_submit() const noexcept { return queue_ != VK_NULL_HANDLE; }
@@ -106,6 +119,7 @@ private:
     std::uint32_t queue_family_;
     VkQueue queue_ = VK_NULL_HANDLE;
     Capabilities capabilities_;
+    PipelineCapture capture_ = PipelineCapture::nothing;
     VkPhysicalDeviceMemoryProperties memory_{};
     std::mutex queue_mutex_;
     UniqueSemaphore timeline_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -56,7 +57,22 @@ std::uint32_t provided(const Capabilities& device) {
            (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u);
 }
 
+VkPipelineCreateFlags capture_flags(PipelineCapture capture) {
+    switch (capture) {
+    case PipelineCapture::nothing: return 0;
+    case PipelineCapture::statistics: return VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    case PipelineCapture::statistics_and_code:
+        return VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR |
+               VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+    }
+    return 0;
+}
+
 }  // namespace
+
+bool can_run(const Capabilities& device, const ShaderBinary& shader) {
+    return (shader.requires_mask & ~provided(device)) == 0;
+}
 
 std::filesystem::path default_cache_folder() {
     if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder)
@@ -132,10 +148,11 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                          " storage buffers; device \"" + d.capabilities().name + "\" allows " +
                          std::to_string(d.capabilities().max_storage_buffers)};
     VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
-    Pipeline result{VK_NULL_HANDLE, layout->pipeline.get(), layout->set.get()};
+    Pipeline result{.layout = layout->pipeline.get(), .set_layout = layout->set.get()};
     const std::pair key(dispatch.shader, dispatch.constants);
     if (const auto found = pipelines_.find(key); found != pipelines_.end()) {
-        result.handle = found->second.get();
+        result.handle = found->second.pipeline.get();
+        result.compile_ms = found->second.compile_ms;
         return result;
     }
 
@@ -144,7 +161,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
     if (binary == table.end())
         return Error{ErrorCode::MissingFeature, "this build lacks the shader variant " + dispatch.shader +
                                                     "; build with the pinned shader compiler"};
-    if (binary->requires_mask & ~provided(d.capabilities()))
+    if (!can_run(d.capabilities(), *binary))
         return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name +
                                                     "\" lacks a feature that the shader " + dispatch.shader +
                                                     " needs (see: vkformer info)"};
@@ -165,6 +182,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                                          .dataSize = dispatch.constants.size() * 4,
                                          .pData = dispatch.constants.data()};
     const VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+                                           .flags = capture_flags(d.capture()),
                                            .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                      .pNext = nullptr,
                                                      .flags = 0,
@@ -174,11 +192,13 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                                                      .pSpecializationInfo = &constants},
                                            .layout = result.layout};
     VkPipeline pipeline = VK_NULL_HANDLE;
+    const auto start = std::chrono::steady_clock::now();
     if (const VkResult r = d.vk().vkCreateComputePipelines(d.handle(), cache_.get(), 1, &info, nullptr, &pipeline);
         r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + dispatch.shader);
     d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, dispatch.shader);
-    pipelines_.emplace(key, UniquePipeline(d.vk(), d.handle(), pipeline));
+    result.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    pipelines_.emplace(key, Made{UniquePipeline(d.vk(), d.handle(), pipeline), result.compile_ms});
     changed_ = true;
     result.handle = pipeline;
     return result;

@@ -13,6 +13,11 @@
 
 namespace vkformer::vulkan {
 
+struct ShaderBinary;
+
+/// Whether the device has what the shader needs.
+bool can_run(const Capabilities& device, const ShaderBinary& shader);
+
 /// The compute pipelines of a device, each made once; backed by a VkPipelineCache that is kept on disk.
 /// The file is used only if its own header (format, length, checksum) and the driver's (vendor, device, driver version,
 /// pipelineCacheUUID) fit; any other is ignored and replaced. Thread-safe.
@@ -22,6 +27,7 @@ public:
         VkPipeline handle = VK_NULL_HANDLE;
         VkPipelineLayout layout = VK_NULL_HANDLE;
         VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;
+        double compile_ms = 0;  ///< what vkCreateComputePipelines took, when it was made
     };
 
     /// `cache_folder` empty: nothing is read from or written to disk.
@@ -48,7 +54,11 @@ private:
     UniquePipelineCache cache_;
     std::mutex mutex_;
     std::map<std::size_t, Layout> layouts_;
-    std::map<std::pair<std::string, std::vector<std::uint32_t>>, UniquePipeline> pipelines_;
+    struct Made {
+        UniquePipeline pipeline;
+        double compile_ms = 0;
+    };
+    std::map<std::pair<std::string, std::vector<std::uint32_t>>, Made> pipelines_;
     bool changed_ = false;
 };
 

@@ -36,11 +36,15 @@ Result<InstanceTable> load_instance_table(PFN_vkGetInstanceProcAddr get, VkInsta
 
 Result<DeviceTable> load_device_table(const InstanceTable& instance_table, VkDevice device) {
     DeviceTable table;
-#define VKFORMER_LOAD(name)                                                                       \
-    table.name = reinterpret_cast<PFN_##name>(instance_table.vkGetDeviceProcAddr(device, #name)); \
+#define VKFORMER_LOAD(name) \
+    table.name = reinterpret_cast<PFN_##name>(instance_table.vkGetDeviceProcAddr(device, #name));
+#define VKFORMER_REQUIRE(name) \
     if (!table.name) return Error{ErrorCode::Vulkan, "the Vulkan device lacks " #name "; version 1.2 is needed"};
     VKFORMER_DEVICE_FUNCTIONS(VKFORMER_LOAD)
+    VKFORMER_OPTIONAL_DEVICE_FUNCTIONS(VKFORMER_LOAD)
+    VKFORMER_DEVICE_FUNCTIONS(VKFORMER_REQUIRE)
 #undef VKFORMER_LOAD
+#undef VKFORMER_REQUIRE
     return table;
 }
 

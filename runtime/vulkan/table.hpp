@@ -78,6 +78,12 @@ namespace vkformer::vulkan {
     X(vkDestroySemaphore)            \
     X(vkWaitSemaphores)
 
+/// VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
+#define VKFORMER_OPTIONAL_DEVICE_FUNCTIONS(X) \
+    X(vkGetPipelineExecutablePropertiesKHR)   \
+    X(vkGetPipelineExecutableStatisticsKHR)   \
+    X(vkGetPipelineExecutableInternalRepresentationsKHR)
+
 #define VKFORMER_MEMBER(name) PFN_##name name = nullptr;
 
 struct InstanceTable {
@@ -88,6 +94,7 @@ struct InstanceTable {
 
 struct DeviceTable {
     VKFORMER_DEVICE_FUNCTIONS(VKFORMER_MEMBER)
+    VKFORMER_OPTIONAL_DEVICE_FUNCTIONS(VKFORMER_MEMBER)
 };
 
 #undef VKFORMER_MEMBER

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/open_backend.hpp"
+#include "bench_pipelines.hpp"
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
@@ -240,6 +241,7 @@ void add_bench(CLI::App& app, Action& action) {
     auto options = std::make_shared<BenchModelCommand>();
     CLI::App& bench = *app.add_subcommand("bench", "Measure");
     bench.require_subcommand(1);
+    add_bench_pipelines(bench, action);
     CLI::App& command = *bench.add_subcommand("model", "The programs of a generation: wall, host and device time");
     options->model.add(command);
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+/// vkformer bench pipelines: what a driver's compiler makes of the shaders. Nothing is submitted and no tensor gets memory, so
+/// that it also runs on drivers whose GPU is not there.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "bench_pipelines.hpp"
+#include "core/try.hpp"
+#include "graph/plan.hpp"
+#include "pipeline_cases.hpp"
+#include "vulkan/backend.hpp"
+#include "vulkan/shader_table.h"
+#include "vulkan/variants.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using nlohmann::json;
+using vulkan::Capabilities;
+using vulkan::Dispatch;
+using vulkan::PipelineExecutable;
+using vulkan::PipelineSummary;
+
+struct BenchPipelinesCommand {
+    DeviceOptions device;
+    bool json = false, all = false, code = false;
+    std::string only;
+};
+
+/// One pipeline that the kernels asked for, and the first case that led to it.
+struct Wanted {
+    Dispatch dispatch;
+    std::string op, variant, case_label, dtype;
+    bool is_default = false;  ///< the device runs it where nothing was measured
+};
+
+/// The pipelines that the kernels ask for, each once: one is its shader and its constants.
+class WantedList {
+public:
+    enum class Take { first_variants, all_variants };
+
+    /// Asks for every node of the case on a device of these capabilities.
+    Result<void> add(const PipelineCase& which, DType dtype, const Capabilities& device, Take take) {
+        graph::Graph graph;
+        VKFORMER_CHECK(which.build(graph, dtype));
+        const graph::Plan plan = graph::make_plan(std::move(graph));
+        vulkan::KernelContext context = {.graph = plan.graph, .device = device};
+        for (const graph::Node& node : plan.graph.nodes()) {
+            auto names = vulkan::variants(node.op, context);
+            if (take == Take::first_variants) names.resize(1);
+            for (const std::string_view name : names) {
+                context.variant = name;
+                VKFORMER_TRY(auto dispatch,
+                             std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op));
+                if (!seen_.emplace(dispatch.shader, dispatch.constants).second) continue;
+                list_.push_back({.dispatch = std::move(dispatch),
+                                 .op = std::string(graph::op_name(node.op)),
+                                 .variant = std::string(name),
+                                 .case_label = which.label,
+                                 .dtype = std::string(to_string(dtype)),
+                                 .is_default = take == Take::first_variants});
+            }
+        }
+        return {};
+    }
+    const std::vector<Wanted>& list() const noexcept { return list_; }
+
+private:
+    std::vector<Wanted> list_;
+    std::set<std::pair<std::string, std::vector<std::uint32_t>>> seen_;
+};
+
+/// Devices of the other kind and with less, so that every variant the device can run is met.
+std::vector<Capabilities> views_of(const Capabilities& device) {
+    std::vector<Capabilities> views;
+    for (const bool storage16 : {device.storage16, false}) {
+        for (const char* type : {"discrete", "cpu"}) {
+            views.push_back(device);
+            views.back().type = type;
+            views.back().storage16 = storage16;
+        }
+    }
+    return views;
+}
+
+Result<WantedList> wanted_on(const Capabilities& device, bool all) {
+    using enum WantedList::Take;
+    WantedList wanted;
+    const auto add = [&](const Capabilities& view, WantedList::Take take) -> Result<void> {
+        for (const PipelineCase& which : pipeline_cases())
+            for (const DType dtype : {DType::f32, DType::f16}) VKFORMER_CHECK(wanted.add(which, dtype, view, take));
+        return {};
+    };
+    VKFORMER_CHECK(add(device, first_variants));
+    VKFORMER_CHECK(add(device, all_variants));
+    if (all)
+        for (const Capabilities& view : views_of(device)) VKFORMER_CHECK(add(view, all_variants));
+    return wanted;
+}
+
+/// What became of one of them.
+struct Compiled {
+    const Wanted* wanted;
+    Result<vulkan::PipelineReport> report;
+};
+
+json as_json(const PipelineSummary& s) {
+    json out = json::object();
+    const auto put = [&](const char* name, const std::optional<double>& value) {
+        if (value) out[name] = *value;
+    };
+    put("registers", s.registers);
+    put("scalar_registers", s.scalar_registers);
+    put("spills", s.spills);
+    put("scratch_bytes", s.scratch_bytes);
+    put("shared_bytes", s.shared_bytes);
+    put("waves", s.waves);
+    put("instructions", s.instructions);
+    put("code_bytes", s.code_bytes);
+    put("cycles", s.cycles);
+    put("throughput_cycles", s.throughput_cycles);
+    put("stall_cycles", s.stall_cycles);
+    return out;
+}
+
+json as_json(const PipelineExecutable& executable) {
+    json out = {{"name", executable.name},
+                {"description", executable.description},
+                {"subgroup_size", executable.subgroup_size},
+                {"summary", as_json(vulkan::summarise(executable))},
+                {"statistics", json::array()}};
+    for (const auto& s : executable.statistics)
+        out["statistics"].push_back({{"name", s.name},
+                                     {"description", s.description},
+                                     {"value", std::visit([](auto v) { return json(v); }, s.value)}});
+    for (const auto& r : executable.representations)
+        out["code"].push_back({{"name", r.name}, {"description", r.description}, {"text", r.text}});
+    return out;
+}
+
+json as_json(const Compiled& compiled) {
+    const Wanted& wanted = *compiled.wanted;
+    json out = {{"shader", wanted.dispatch.shader},
+                {"op", wanted.op},
+                {"variant", wanted.variant},
+                {"default", wanted.is_default},
+                {"case", wanted.case_label},
+                {"dtype", wanted.dtype},
+                {"constants", wanted.dispatch.constants},
+                {"groups", wanted.dispatch.groups}};
+    if (!compiled.report) {
+        out["error"] = {{"code", to_string(compiled.report.error().code)},
+                        {"message", compiled.report.error().message}};
+        return out;
+    }
+    out["compile_ms"] = compiled.report->compile_ms;
+    out["executables"] = json::array();
+    for (const auto& executable : compiled.report->executables) out["executables"].push_back(as_json(executable));
+    return out;
+}
+
+std::string cell(const std::optional<double>& value) {
+    return value ? std::to_string(std::llround(*value)) : std::string("-");
+}
+
+std::string line(const std::vector<std::string>& cells) {
+    static constexpr int kWidths[] = {-34, 8, 6, 7, 7, 8, 6, 7, 8, 9, 9};
+    std::string out;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+        const auto width = static_cast<std::size_t>(std::abs(kWidths[i]));
+        const std::string pad(width - std::min(width, cells[i].size()), ' ');
+        out += (out.empty() ? "" : " ") + (kWidths[i] < 0 ? cells[i] + pad : pad + cells[i]);
+    }
+    return out + "\n";
+}
+
+std::string as_text(const Compiled& compiled) {
+    const Wanted& wanted = *compiled.wanted;
+    std::string out;
+    if (!compiled.report) return "  " + wanted.dispatch.shader + ": " + compiled.report.error().message + "\n";
+    char ms[32];
+    std::snprintf(ms, sizeof(ms), "%.1f", compiled.report->compile_ms);
+    const auto& executables = compiled.report->executables;
+    if (executables.empty()) return line({wanted.dispatch.shader, ms});
+    for (const PipelineExecutable& executable : executables) {
+        const PipelineSummary s = vulkan::summarise(executable);
+        out += line({wanted.dispatch.shader, ms, cell(s.registers), cell(s.scalar_registers), cell(s.spills),
+                     cell(s.shared_bytes), cell(s.waves), cell(s.instructions), cell(s.code_bytes), cell(s.cycles),
+                     cell(s.throughput_cycles)});
+    }
+    return out;
+}
+
+std::string as_text(const std::vector<Compiled>& list) {
+    std::string out, label;
+    for (const bool is_default : {true, false}) {
+        const auto count = std::ranges::count(list, is_default, [](const auto& c) { return c.wanted->is_default; });
+        if (count == 0) continue;
+        out += is_default ? "What the device runs where nothing was measured\n" : "The other variants\n";
+        out += line({"shader", "ms", "regs", "scalar", "spills", "shared", "waves", "instr", "code", "cycles", "busy"});
+        for (const Compiled& compiled : list) {
+            if (compiled.wanted->is_default != is_default) continue;
+            if (compiled.wanted->case_label != label) out += "  " + (label = compiled.wanted->case_label) + "\n";
+            out += as_text(compiled);
+        }
+        out += "\n";
+    }
+    return out;
+}
+
+/// The shaders that the device can run and no case has led to: pipeline_cases() lacks one.
+std::vector<std::string> without_case(const WantedList& wanted, const Capabilities& device) {
+    std::set<std::string_view> reached;
+    for (const Wanted& w : wanted.list()) reached.insert(w.dispatch.shader);
+    std::vector<std::string> names;
+    for (const vulkan::ShaderBinary& binary : vulkan::shader_table())
+        if (vulkan::can_run(device, binary) && !reached.contains(binary.name)) names.emplace_back(binary.name);
+    return names;
+}
+
+Result<std::unique_ptr<vulkan::VulkanBackend>> open(const BenchPipelinesCommand& command) {
+    VKFORMER_TRY(const auto devices, vulkan::list_devices());
+    VKFORMER_TRY(const auto index, vulkan::choose_device(devices, command.device.device));
+    vulkan::BackendOptions options{.cache_folder = {}};  // a cached pipeline would hide its compile time
+    if (devices[index].capabilities.pipeline_statistics) options.capture = vulkan::PipelineCapture::statistics;
+    if (command.code) options.capture = vulkan::PipelineCapture::statistics_and_code;
+    return vulkan::VulkanBackend::create(std::to_string(index), options);
+}
+
+Result<int> run(const BenchPipelinesCommand& command) {
+    VKFORMER_TRY(const auto backend, open(command));
+    const Capabilities& device = backend->capabilities();
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.name.c_str());
+    VKFORMER_TRY(const auto wanted, wanted_on(device, command.all));
+    std::vector<Compiled> compiled;
+    for (const Wanted& w : wanted.list())
+        if (w.dispatch.shader.find(command.only) != std::string::npos)
+            compiled.push_back({&w, backend->report_pipeline(w.dispatch)});
+    const bool failed = std::ranges::any_of(compiled, [](const Compiled& c) { return !c.report; });
+
+    if (!command.json) {
+        VKFORMER_CHECK(print(as_text(compiled)));
+    } else {
+        json report = {{"device", device.name},
+                       {"driver", device.driver},
+                       {"version", VKFORMER_VERSION},
+                       {"pipelines", json::array()},
+                       {"statistics", device.pipeline_statistics}};
+        for (const Compiled& c : compiled) report["pipelines"].push_back(as_json(c));
+        if (command.all) report["without_case"] = without_case(wanted, device);
+        VKFORMER_CHECK(print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+    }
+    return failed ? kDivergence : kOk;
+}
+
+}  // namespace
+
+void add_bench_pipelines(CLI::App& bench, Action& action) {
+    auto options = std::make_shared<BenchPipelinesCommand>();
+    CLI::App& command = *bench.add_subcommand("pipelines", "What the driver's compiler makes of every shader");
+    options->device.add_device(command);
+    command.add_flag("--all", options->all, "Also the shaders for devices of another kind (a CPU, no 16-bit storage)");
+    command.add_option("--only", options->only, "Only shaders with this in their names");
+    command.add_flag("--json", options->json, "Print everything as JSON, the driver's own statistics included");
+    command.add_flag("--code", options->code, "With --json: also the compiler's intermediate and final code");
+    command.footer(
+        "Compiles the shaders that each op would use for the shapes of large models, and submits no work. Columns: "
+        "compile\n"
+        "time; vector and scalar registers; spilled registers; bytes of shared memory; subgroups in flight; "
+        "instructions;\n"
+        "bytes of code; the compiler's estimates of the cycles of one subgroup, with waits and without. Statistics "
+        "need\n"
+        "VK_KHR_pipeline_executable_properties; without it there is the compile time alone.\n"
+        "Exit code 1: a shader did not compile.\n"
+        "Examples:\n"
+        "  vkformer bench pipelines --only linear\n"
+        "  vkformer bench pipelines --all --json | jq '.pipelines[] | select(.executables[].summary.spills > "
+        "0).shader'");
+    command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli

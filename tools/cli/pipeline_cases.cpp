@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline_cases.hpp"
+
+#include "core/try.hpp"
+#include "graph/builders.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using namespace graph;
+
+/// Makes the operands of one case; the first failure is kept, and what comes after it is of no use.
+class Operands {
+public:
+    Operands(Graph& graph, DType dtype) : graph_(graph), dtype_(dtype) {}
+    Value floats(Shape shape) { return keep(graph_.input(next_name(), dtype_, std::move(shape))); }
+    Value singles(Shape shape) { return keep(graph_.input(next_name(), DType::f32, std::move(shape))); }
+    Value ints(Shape shape) { return keep(graph_.input(next_name(), DType::i32, std::move(shape))); }
+    Value state(DType dtype, Shape shape) { return keep(graph_.state(next_name(), dtype, std::move(shape))); }
+    Value state(Shape shape) { return state(dtype_, std::move(shape)); }
+    Value int_state(Shape shape) { return state(DType::i32, std::move(shape)); }
+
+    /// The result of a builder, which the host could read.
+    void output(Result<Value> value) {
+        const Value v = keep(std::move(value));
+        if (v) graph_.mark_output(v);
+    }
+    Value keep(Result<Value> value) {
+        if (value) return *value;
+        if (done_) done_ = std::move(value).error();
+        return {};
+    }
+    void keep(Result<void> done) {
+        if (done_ && !done) done_ = std::move(done);
+    }
+    Result<void> done() const { return done_; }
+
+private:
+    std::string next_name() { return "operand" + std::to_string(count_++); }
+    Graph& graph_;
+    DType dtype_;
+    std::uint32_t count_ = 0;
+    Result<void> done_;
+};
+
+constexpr std::uint64_t kRows = 512;     // of a prefill
+constexpr std::uint64_t kHidden = 4096;  // Llama 3.1 8B
+constexpr std::uint64_t kVocab = 32000;
+constexpr std::uint64_t kContext = 4096;  // keys of a decode step
+
+template <std::uint64_t rows, bool epilogue>
+Result<void> build_linear(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.floats({rows, kHidden}), weight = o.floats({kHidden, kHidden});
+    const Value bias = epilogue ? o.floats({kHidden}) : Value{};
+    const Value product = o.keep(linear(graph, x, weight, bias));
+    if (!epilogue) {
+        o.output(product);
+        return o.done();
+    }
+    const Value activated = o.keep(activate(graph, product, Activation::gelu_tanh));
+    o.output(add(graph, activated, o.floats({rows, kHidden})));
+    return o.done();
+}
+
+template <std::uint64_t rows>
+Result<void> build_logits(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.floats({rows, kHidden}), weight = o.floats({kVocab, kHidden});
+    o.output(linear(graph, x, weight, {}, DType::f32));
+    return o.done();
+}
+
+/// Odd widths take other variants where loads of four are used.
+Result<void> build_linear_odd(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.floats({kRows, 333}), weight = o.floats({333, 333});
+    o.output(linear(graph, x, weight));
+    return o.done();
+}
+
+template <std::uint64_t query_len, std::uint64_t head_dim>
+Result<void> build_attention(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value query = o.floats({1, query_len, 32, head_dim});
+    const Value key = o.floats({1, kRows, 8, head_dim}), value = o.floats({1, kRows, 8, head_dim});
+    o.output(attention(graph, query, key, value, {.causal = true, .starts = o.ints({1})}, 0.125f));
+    return o.done();
+}
+
+Result<void> build_attention_padded(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value query = o.floats({4, kRows, 8, 64}), key = o.floats({4, kRows, 8, 64}),
+                value = o.floats({4, kRows, 8, 64});
+    o.output(attention(graph, query, key, value, {.key_lengths = o.ints({4})}, 0.125f));
+    return o.done();
+}
+
+template <std::uint64_t head_dim>
+Result<void> build_decode_attention(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value query = o.floats({1, 1, 32, head_dim});
+    const Value key = o.floats({1, kContext, 8, head_dim}), value = o.floats({1, kContext, 8, head_dim});
+    o.output(decode_attention(graph, query, key, value, {.causal = true, .starts = o.ints({1})}, 0.125f));
+    return o.done();
+}
+
+/// The three nodes whose weights can be read back.
+Result<void> build_attention_in_three(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value query = o.floats({1, kRows, 32, 64});
+    const Value key = o.floats({1, kRows, 8, 64}), value = o.floats({1, kRows, 8, 64});
+    const Value scores = o.keep(attention_scores(graph, query, key, 0.125f));
+    const Value weights = o.keep(masked_softmax(graph, scores, {.causal = true}));
+    o.output(weighted_sum(graph, weights, value));
+    return o.done();
+}
+
+Result<void> build_additive_attention(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value query = o.floats({8, 1, 1, 512}), key = o.floats({8, 64, 1, 512});
+    const Value scores = o.keep(additive_scores(graph, query, key, o.floats({1, 512})));
+    o.output(masked_softmax(graph, scores, {.key_lengths = o.ints({8})}));
+    return o.done();
+}
+
+Result<void> build_local_attention(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value scores = o.keep(attention_scores(graph, o.floats({8, 1, 1, 512}), o.floats({8, 64, 1, 512}), 1));
+    o.output(
+        local_softmax(graph, scores, {.half_width = 8, .relative = o.singles({8, 1}), .key_lengths = o.ints({8})}));
+    return o.done();
+}
+
+template <bool residual>
+Result<void> build_layer_norm(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    Value x = o.floats({kRows, 1024});
+    if (residual) {
+        x = o.keep(add(graph, x, o.floats({kRows, 1024})));
+        o.output(x);
+    }
+    o.output(layer_norm(graph, x, o.floats({1024}), o.floats({1024}), 1e-5f));
+    return o.done();
+}
+
+Result<void> build_embedding(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.keep(embedding(graph, o.ints({1, kRows}), o.floats({kVocab, 1024}), 32));
+    o.output(positional_embedding(graph, x, o.singles({kRows, 1024}), o.ints({1})));
+    return o.done();
+}
+
+Result<void> build_elementwise(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.floats({kRows, 1024}), y = o.floats({kRows, 1024});
+    o.output(activate(graph, x, Activation::silu));
+    o.output(add(graph, x, y));
+    o.output(concat(graph, x, y));
+    return o.done();
+}
+
+template <bool is_lstm>
+Result<void> build_recurrent(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kBatch = 32, kLength = 64, kUnits = 512, kGates = is_lstm ? 4 : 3;
+    Operands o(graph, dtype);
+    const Value gates = o.floats({kBatch, kLength, kGates * kUnits}), weight = o.floats({kUnits, kGates * kUnits});
+    const auto layer = is_lstm ? lstm_layer(graph, gates, weight, o.floats({kGates * kUnits}), Direction::forward)
+                               : gru_layer(graph, gates, weight, o.floats({kGates * kUnits}), Direction::forward);
+    if (!layer) return layer.error();
+    graph.mark_output(layer->y);
+    const Value input_gates = o.floats({kBatch, kGates * kUnits}), hidden_gates = o.floats({kBatch, kGates * kUnits});
+    const RecurrentState from{.hidden = o.floats({kBatch, kUnits}),
+                              .cell = is_lstm ? o.singles({kBatch, kUnits}) : Value{}};
+    const auto cell =
+        is_lstm ? lstm_cell(graph, input_gates, hidden_gates, from) : gru_cell(graph, input_gates, hidden_gates, from);
+    if (!cell) return cell.error();
+    graph.mark_output(cell->hidden);
+    return o.done();
+}
+
+Result<void> build_cache(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value cache = o.state({4, 512, 8, 64});
+    o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), cache));
+    o.keep(cache_reorder(graph, cache, o.ints({4}), o.ints({4}), 4));
+    return o.done();
+}
+
+Result<void> build_greedy(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value starts = o.int_state({4});
+    const Value logits = o.keep(mask_logits(graph, o.singles({4, kVocab}), starts, {.banned = {0, 1}}));
+    const Value next = o.keep(arg_max(graph, logits));
+    o.keep(greedy_step(graph, next,
+                       {.tokens = o.int_state({4, 1}),
+                        .starts = starts,
+                        .finished = o.int_state({4}),
+                        .history = o.int_state({64, 4})},
+                       2, 0));
+    return o.done();
+}
+
+Result<void> build_beams(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kBatch = 2, kBeams = 4, kBeamRows = kBatch * kBeams, kSteps = 64;
+    Operands o(graph, dtype);
+    const Value scores = o.keep(log_softmax(graph, o.floats({kBeamRows, kVocab})));
+    const auto best = top_k(graph, scores, 2 * kBeams);
+    if (!best) return best.error();
+    o.keep(beam_step(graph, best->values, best->indices,
+                     {.tokens = o.int_state({kBeamRows, 1}),
+                      .starts = o.int_state({kBeamRows}),
+                      .parents = o.int_state({kBeamRows}),
+                      .running_scores = o.state(DType::f32, {kBeamRows}),
+                      .token_history = o.int_state({kSteps, kBeamRows}),
+                      .parent_history = o.int_state({kSteps, kBeamRows}),
+                      .final_scores = o.state(DType::f32, {kBeamRows}),
+                      .final_steps = o.int_state({kBeamRows}),
+                      .final_rows = o.int_state({kBeamRows}),
+                      .final_tokens = o.int_state({kBeamRows}),
+                      .state = o.int_state({kBatch + 2})},
+                     {.beams = kBeams, .max_steps = kSteps, .eos = 2}));
+    return o.done();
+}
+
+}  // namespace
+
+std::vector<PipelineCase> pipeline_cases() {
+    return {
+        {"linear 1 row, 4096 → 4096", build_linear<1, false>},
+        {"linear 1 row, 4096 → 4096, bias, GELU, residual", build_linear<1, true>},
+        {"linear 4 rows, 4096 → 4096", build_linear<4, false>},
+        {"linear 8 rows, 4096 → 4096", build_linear<8, false>},
+        {"linear 512 rows, 4096 → 4096", build_linear<512, false>},
+        {"linear 512 rows, 4096 → 4096, bias, GELU, residual", build_linear<512, true>},
+        {"linear 512 rows, 333 → 333", build_linear_odd},
+        {"logits 1 row, 4096 → 32000", build_logits<1>},
+        {"logits 512 rows, 4096 → 32000", build_logits<512>},
+        {"attention 512 queries, head size 64, causal", build_attention<512, 64>},
+        {"attention 512 queries, head size 128, causal", build_attention<512, 128>},
+        {"attention 512 queries, head size 256, causal", build_attention<512, 256>},
+        {"attention 512 queries, head size 80, causal", build_attention<512, 80>},
+        {"attention 16 queries, head size 64, causal", build_attention<16, 64>},
+        {"attention 1 query, head size 64, causal", build_attention<1, 64>},
+        {"attention 512 queries, head size 64, padding", build_attention_padded},
+        {"decode attention 4096 keys, head size 64", build_decode_attention<64>},
+        {"decode attention 4096 keys, head size 128", build_decode_attention<128>},
+        {"attention in three nodes, head size 64", build_attention_in_three},
+        {"additive attention, width 512", build_additive_attention},
+        {"local attention, window 17", build_local_attention},
+        {"layer norm, width 1024", build_layer_norm<false>},
+        {"layer norm of a sum, width 1024", build_layer_norm<true>},
+        {"embedding and positions, width 1024", build_embedding},
+        {"elementwise, width 1024", build_elementwise},
+        {"LSTM, 512 units", build_recurrent<true>},
+        {"GRU, 512 units", build_recurrent<false>},
+        {"key/value cache, 8 heads of 64", build_cache},
+        {"greedy step, vocabulary 32000", build_greedy},
+        {"beam step, 4 beams", build_beams},
+    };
+}
+
+}  // namespace vkformer::cli
