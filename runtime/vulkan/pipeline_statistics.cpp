@@ -107,12 +107,10 @@ constexpr KnownStatistic kKnownStatistics[] = {
     {"Instruction Count", &PipelineSummary::instructions},
     {"Estimated cycles stalled on SS", &PipelineSummary::stall_cycles},
     {"Estimated cycles stalled on SY", &PipelineSummary::stall_cycles},
-    // NVK (NVIDIA)
+    // NVK (NVIDIA); what it spills to registers of another kind stays on the chip and is no spill here
     {"Number of GPRs", &PipelineSummary::registers},
     {"Spills to memory", &PipelineSummary::spills},
     {"Fills from memory", &PipelineSummary::spills},
-    {"Spills to reg", &PipelineSummary::spills},
-    {"Fills from reg", &PipelineSummary::spills},
     {"SLM size", &PipelineSummary::scratch_bytes},
     {"Max warps/SM", &PipelineSummary::waves},
     {"Instruction count", &PipelineSummary::instructions},

@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What the compilers of GPUs that are not here make of the shaders.
+
+Mesa's drm-shim (Debian: mesa-drm-shim, in sid) lets RADV, Turnip, NVK and Honeykrisp come up for a GPU that an environment
+variable names. They compile for it and run nothing, which is all that `vkformer bench pipelines` needs.
+
+    sudo tests/drivers/run.py --make sid          once: a folder with Debian sid's Mesa and the shims (debootstrap, 400 MB)
+    tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results --write docs/portability.md
+    tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results --gpu navi31 --gpu adreno750
+    tests/drivers/run.py --out after --before before        compares two folders of results, runs nothing
+
+No root and no chroot to run: the program is started by the folder's own dynamic linker, so that the folder's drivers find the C
+library they were built for, with this machine's libraries behind for what the folder lacks.
+
+Exit code 1: a shader did not compile, a shader that runs where nothing was measured spills, or one has no case.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+# key: (name in the tables, driver, shim, environment)
+GPUS = {
+    "polaris10": ("AMD Polaris10", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "polaris10"}),
+    "vega10": ("AMD Vega10", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "vega10"}),
+    "navi21": ("AMD Navi21", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi21"}),
+    "vangogh": ("AMD Vangogh", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "vangogh"}),
+    "navi31": ("AMD Navi31", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "navi31"}),
+    "gfx1201": ("AMD GFX1201", "radeon", "amdgpu", {"AMDGPU_GPU_ID": "gfx1201"}),
+    "adreno660": ("Adreno 660", "freedreno", "freedreno", {"FD_GPU_ID": "660"}),
+    "adreno740": ("Adreno 740", "freedreno", "freedreno", {"FD_GPU_ID": "740"}),
+    "adreno750": ("Adreno 750", "freedreno", "freedreno", {"FD_GPU_ID": "750"}),
+    "turing": ("NVIDIA Turing", "nouveau", "nouveau", {"NOUVEAU_CHIPSET": "0x164"}),
+    "ampere": ("NVIDIA Ampere", "nouveau", "nouveau", {"NOUVEAU_CHIPSET": "0x176"}),
+    "ada": ("NVIDIA Ada", "nouveau", "nouveau", {"NOUVEAU_CHIPSET": "0x194"}),
+    "m1": ("Apple M1", "asahi", "asahi", {}),
+}
+
+# The rows of the cost tables: title, case, and the beginning of the shader's name.
+PRODUCTS = [
+    ("GEMM, f32", "linear 512 rows, 4096 → 4096", "linear_f32"),
+    ("GEMM, f16", "linear 512 rows, 4096 → 4096", "linear_f16"),
+    ("GEMM, f32, epilogue", "linear 512 rows, 4096 → 4096, bias, GELU, residual", "linear_f32"),
+    ("1 row, f32", "linear 1 row, 4096 → 4096", "linear_row_f32"),
+    ("1 row, f16", "linear 1 row, 4096 → 4096", "linear_row_f16"),
+    ("8 rows, f16", "linear 8 rows, 4096 → 4096", "linear_row_f16"),
+    ("attention, head size 64, f16", "attention 512 queries, head size 64, causal", "attention_f16"),
+    ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", "attention_f16"),
+    ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", "decode_attention_f16"),
+    ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", "decode_attention_f16"),
+]
+
+
+def library_folder(folder):
+    return next((folder / "usr/lib").glob("*-linux-gnu"))
+
+
+def make(folder, mirror):
+    """Debian sid in a folder, with Mesa's drivers and the shims."""
+    subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
+    packages = ["mesa-vulkan-drivers", "mesa-drm-shim", "libvulkan1", "libstdc++6"]
+    subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *packages], check=True)
+
+
+def manifest_of(folder, driver, where):
+    """A copy of the driver's manifest that names its library in the folder."""
+    manifest = json.loads(next((folder / "usr/share/vulkan/icd.d").glob(f"{driver}_icd*.json")).read_text())
+    library = pathlib.Path(manifest["ICD"]["library_path"]).name
+    manifest["ICD"]["library_path"] = str(library_folder(folder) / library)
+    path = pathlib.Path(where) / f"{driver}.json"
+    path.write_text(json.dumps(manifest))
+    return path
+
+
+def run_on(gpu, options):
+    """The report of `vkformer bench pipelines --all --code` for a GPU that is not here, without the code itself."""
+    _, driver, shim, variables = GPUS[gpu]
+    libraries = library_folder(options.folder)
+    # This machine's libraries come last. OpenBLAS and BLAS lie in folders of their own.
+    here = [f"/usr/lib/{libraries.name}", *map(str, pathlib.Path(f"/usr/lib/{libraries.name}").glob("*blas*"))]
+    with tempfile.TemporaryDirectory() as temporary:
+        manifest = str(manifest_of(options.folder, driver, temporary))
+        environment = {"VK_DRIVER_FILES": manifest, "VK_ICD_FILENAMES": manifest, "MESA_SHADER_CACHE_DISABLE": "true",
+                       "HOME": temporary, "XDG_RUNTIME_DIR": temporary, "OPENBLAS_NUM_THREADS": "1", **variables}
+        command = [next(libraries.glob("ld-linux*.so*")),
+                   "--preload", libraries / f"lib{shim}_noop_drm_shim.so",
+                   "--library-path", ":".join([str(libraries), *here]),
+                   options.vkformer, "bench", "pipelines", "--all", "--json", "--code", "-q", "-d", "0"]
+        if options.only:
+            command += ["--only", options.only]
+        done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+    if not done.stdout:
+        sys.exit(f"{gpu}: vkformer ended with {done.returncode}: {done.stderr.strip()}")
+    report = json.loads(done.stdout)
+    for pipeline in report["pipelines"]:
+        for executable in pipeline.get("executables", []):
+            executable["loop"] = hot_loop(executable.pop("code", []))
+    return report
+
+
+# ---- the loop in which a shader spends its time -------------------------------------------------------------------------
+# From the final assembly: of all loops (a branch back to a label) the smallest one that has most of the multiplications.
+
+FMA = {
+    "Assembly": r"\bv_(?:dual_)?(?:fma|fmac|mac|mad|fmaak|fmamk)(?:_mix)?_f(?:32|16)|\bv_pk_fma_f16|\bv_dot2\w*|\bv_dot4\w*|\bv_wmma\w*",
+    "IR3 Assembly": r"\bmad\.f(?:32|16)|\bdp4acc|\bdp2acc",
+    "NAK assembly": r"\b[fh]fma2?\b|\bidp4?\b|\b[hi]mma\b",
+}
+FLOP_PER_FMA = {"v_pk_fma_f16": 4, "v_dot2": 4, "v_dot4": 8, "dp4acc": 8, "dp2acc": 4, "hfma2": 4, "idp": 8}
+
+
+def parse(name, text):
+    """The instructions in order: (label or None, target of a branch or None, FLOP per invocation, cycles to issue)."""
+    out, labels = [], []
+    for line in text.splitlines():
+        stripped = line.strip()
+        label = (re.match(r"(BB\d+):", stripped) if name == "Assembly" else
+                 re.match(r"(l\d+):", stripped) if name == "IR3 Assembly" else
+                 re.match(r"block(?:\.u)? \d+ (L\d+) ", stripped))
+        if label:
+            labels.append(label[1])
+            continue
+        if not stripped or stripped[0] in ";}#":
+            continue
+        code = stripped.split(";")[0].split("//")[0]
+        branch = (re.search(r"\bs_c?branch\w* (BB\d+)", code) if name == "Assembly" else
+                  re.search(r"\b(?:br|jump|bra\w*)\b.*#(l\d+)", code) if name == "IR3 Assembly" else
+                  re.search(r"\bbra\b.* (L\d+)", code))
+        flop = sum(next((v for k, v in FLOP_PER_FMA.items() if found.startswith(k)), 2)
+                   for found in re.findall(FMA[name], code))
+        cycles = 1
+        if name == "IR3 Assembly":
+            repeat = re.search(r"\(rpt(\d+)\)", code)
+            wait = re.search(r"\(nop(\d+)\)", code)
+            if repeat:
+                cycles += int(repeat[1])
+                flop *= 1 + int(repeat[1])
+            cycles += int(wait[1]) if wait else 0
+        if name == "NAK assembly":
+            delay = re.search(r"delay=(\d+)", stripped)
+            cycles = int(delay[1]) if delay else 1
+        out.append((labels, branch[1] if branch else None, flop, cycles))
+        labels = []
+    return out
+
+
+def hot_loop(codes):
+    """FLOP per invocation, instructions and issue cycles of one turn; None where the driver shows no assembly."""
+    final = next((c for c in codes if c["name"] in FMA), None)
+    if not final:
+        return None
+    instructions = parse(final["name"], final["text"])
+    place = {label: i for i, (labels, *_) in enumerate(instructions) for label in labels}
+    loops = [(place[target], i + 1) for i, (_, target, *_) in enumerate(instructions)
+             if target in place and place[target] <= i]
+    loops.append((0, len(instructions)))  # a shader without loops
+    flop = lambda loop: sum(i[2] for i in instructions[loop[0]:loop[1]])
+    most = max(map(flop, loops))
+    start, end = min((l for l in loops if 2 * flop(l) > most or most == 0), key=lambda l: l[1] - l[0])
+    return {"flop": flop((start, end)), "instructions": end - start,
+            "cycles": sum(i[3] for i in instructions[start:end])}
+
+
+# ---- tables -------------------------------------------------------------------------------------------------------------
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+
+
+def number(value):
+    return "–" if value is None else f"{value:.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
+def executables(report, only_default=False):
+    for pipeline in report["pipelines"]:
+        if not only_default or pipeline["default"]:
+            for executable in pipeline.get("executables", []):
+                yield pipeline, executable
+
+
+def spilling(report, only_default):
+    return sorted({p["shader"] for p, e in executables(report, only_default) if e["summary"].get("spills", 0) > 0})
+
+
+def worst(report, what, pick):
+    known = [(e["summary"][what], p["shader"]) for p, e in executables(report, True) if what in e["summary"]]
+    return pick(known, key=lambda x: x[0]) if known else None
+
+
+def overview(reports):
+    rows = []
+    for gpu, report in reports.items():
+        pipelines = report["pipelines"]
+        failed = [p["shader"] for p in pipelines if "error" in p]
+        registers, waves = worst(report, "registers", max), worst(report, "waves", min)
+        shared = worst(report, "shared_bytes", max)
+        default_spills, other_spills = spilling(report, True), spilling(report, False)
+        other_spills = [s for s in other_spills if s not in default_spills]
+        times = [p["compile_ms"] for p in pipelines if "compile_ms" in p]
+        rows.append([GPUS[gpu][0], f"{len({p['shader'] for p in pipelines})} / {len(pipelines)}", len(failed) or "none",
+                     f"{number(registers[0])} `{registers[1]}`" if registers else "–",
+                     ", ".join(f"`{s}`" for s in default_spills) or "**none**",
+                     ", ".join(f"`{s}`" for s in other_spills) or "none",
+                     f"{number(waves[0])} `{waves[1]}`" if waves else "–",
+                     f"{shared[0] / 1024:.1f} KiB" if shared else "–",
+                     f"{sum(times) / len(times):.0f} / {max(times):.0f} ms"])
+    return table(["GPU", "shaders / pipelines", "failed", "most registers, default", "spills, default", "spills, others",
+                  "fewest subgroups in flight, default", "most shared memory", "compile time, mean / longest"], rows)
+
+
+def find(report, case, shader):
+    """The pipeline of a case, by the shader's name; f16 is found as f16_words on devices without 16-bit storage."""
+    for pipeline, executable in executables(report):
+        if pipeline["case"] == case and pipeline["shader"] in (shader, shader + "_words"):
+            return executable
+    return None
+
+
+def cost(executable):
+    """Registers / subgroups in flight; FLOP per instruction of the hot loop; the driver's estimate of cycles."""
+    if not executable:
+        return "–"
+    s, loop = executable["summary"], executable["loop"]
+    parts = [f"{number(s.get('registers'))}/{number(s.get('waves'))}"]
+    if loop and loop["instructions"]:
+        parts.append(f"{loop['flop'] / loop['instructions']:.2f}")
+        if loop["cycles"] != loop["instructions"]:
+            parts.append(f"{loop['flop'] / loop['cycles']:.2f}/cycle")
+    cycles = s.get("throughput_cycles", s.get("cycles"))
+    parts.append(number(cycles) if cycles is not None else number(s.get("instructions")) + " instr")
+    return " · ".join(parts)
+
+
+def costs(reports, gpus):
+    chosen = {g: reports[g] for g in gpus if g in reports}
+    rows = [[title, *(cost(find(r, case, shader)) for r in chosen.values())] for title, case, shader in PRODUCTS]
+    return table(["", *(GPUS[g][0] for g in chosen)], rows)
+
+
+def versus(before, after, what):
+    if before is None or after is None:
+        return "–"
+    b, a = what(before), what(after)
+    return "–" if b is None or a is None else f"{b:.2f} → {a:.2f}" if max(a, b) < 10 else f"{b:.0f} → {a:.0f}"
+
+
+def comparison(before, after):
+    per_instruction = lambda e: e["loop"] and e["loop"]["instructions"] and e["loop"]["flop"] / e["loop"]["instructions"]
+    cycles = lambda e: e["summary"].get("throughput_cycles", e["summary"].get("cycles", e["summary"].get("instructions")))
+    rows = []
+    for title, case, shader in PRODUCTS:
+        for gpu in after:
+            if gpu not in before:
+                continue
+            b, a = find(before[gpu], case, shader), find(after[gpu], case, shader)
+            if b and a and (b["summary"], b["loop"]) != (a["summary"], a["loop"]):
+                rows.append([title, GPUS[gpu][0], versus(b, a, lambda e: e["summary"].get("registers")),
+                             versus(b, a, lambda e: e["summary"].get("waves")), versus(b, a, per_instruction),
+                             versus(b, a, cycles)])
+    return table(["", "GPU", "registers", "subgroups in flight", "FLOP per instruction", "estimated cycles"], rows)
+
+
+def document(reports):
+    drivers = sorted({r["driver"] for r in reports.values()})
+    families = {"AMD (RADV)": [g for g in GPUS if GPUS[g][1] == "radeon"],
+                "Qualcomm (Turnip)": [g for g in GPUS if GPUS[g][1] == "freedreno"],
+                "NVIDIA (NVK) and Apple (Honeykrisp)": [g for g in GPUS if GPUS[g][1] in ("nouveau", "asahi")]}
+    out = f"Drivers: {', '.join(drivers)}.\n\n{overview(reports)}"
+    for title, gpus in families.items():
+        if any(g in reports for g in gpus):
+            out += f"\n### {title}\n\n{costs(reports, gpus)}"
+    return out
+
+
+def write_between(path, begin, end, text):
+    whole = path.read_text()
+    before, rest = whole.split(begin, 1)
+    after = rest.split(end, 1)[1]
+    path.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+
+
+def load(folder):
+    found = {g: folder / f"{g}.json" for g in GPUS}
+    return {g: json.loads(p.read_text()) for g, p in found.items() if p.exists()}
+
+
+def complaints(reports):
+    out = []
+    for gpu, report in reports.items():
+        out += [f"{gpu}: {p['shader']} ({p['case']}): {p['error']['message']}" for p in report["pipelines"] if "error" in p]
+        out += [f"{gpu}: {shader} spills" for shader in spilling(report, True)]
+        out += [f"{gpu}: {shader} has no case in pipeline_cases()" for shader in report.get("without_case", [])]
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--make", type=pathlib.Path, metavar="FOLDER", help="make the folder with Mesa and the shims, as root")
+    parser.add_argument("--mirror", default="http://deb.debian.org/debian", help="where --make gets Debian from")
+    parser.add_argument("--folder", type=pathlib.Path, help="a Debian sid with mesa-vulkan-drivers and mesa-drm-shim")
+    parser.add_argument("--vkformer", type=pathlib.Path, default="build/dev/vkformer", help="the program")
+    parser.add_argument("--out", type=pathlib.Path, help="folder of the results, one JSON file per GPU")
+    parser.add_argument("--gpu", action="append", choices=GPUS, help="only this one; may be given several times")
+    parser.add_argument("--only", default="", help="only shaders with this in their names")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="GPUs at a time")
+    parser.add_argument("--before", type=pathlib.Path, help="print what changed since the results in this folder")
+    parser.add_argument("--write", type=pathlib.Path, help="put the tables into this document")
+    options = parser.parse_args()
+
+    if options.make:
+        return make(options.make, options.mirror)
+    if not options.out:
+        parser.error("--out is required")
+    if options.folder:
+        options.folder = options.folder.resolve()
+        options.out.mkdir(parents=True, exist_ok=True)
+        gpus = options.gpu or list(GPUS)
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            for gpu, report in zip(gpus, pool.map(lambda g: run_on(g, options), gpus)):
+                (options.out / f"{gpu}.json").write_text(json.dumps(report, indent=1))
+                print(f"{gpu}: {len(report['pipelines'])} pipelines", file=sys.stderr)
+    reports = load(options.out)
+    if options.before:
+        print(comparison(load(options.before), reports))
+    text = document(reports)
+    if options.write:
+        write_between(options.write, "<!-- tests/drivers/run.py writes this -->", "<!-- until here -->", text)
+    elif not options.before:
+        print(text)
+    found = complaints(reports)
+    print("\n".join(found), file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
