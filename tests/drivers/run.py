@@ -179,8 +179,9 @@ def number(value):
 
 
 def executables(report, only_default=False):
+    """Of what the device may run: a CPU's variants need not suit a GPU."""
     for pipeline in report["pipelines"]:
-        if not only_default or pipeline["default"]:
+        if pipeline["default"] if only_default else pipeline["offered"]:
             for executable in pipeline.get("executables", []):
                 yield pipeline, executable
 

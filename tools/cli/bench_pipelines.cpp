@@ -37,12 +37,13 @@ struct Wanted {
     Dispatch dispatch;
     std::string op, variant, case_label, dtype;
     bool is_default = false;  ///< the device runs it where nothing was measured
+    bool is_offered = false;  ///< it is one of the device's variants; else one of devices of another kind
 };
 
 /// The pipelines that the kernels ask for, each once: one is its shader and its constants.
 class WantedList {
 public:
-    enum class Take { first_variants, all_variants };
+    enum class Take { first_variants, all_variants, of_other_devices };
 
     /// Asks for every node of the case on a device of these capabilities.
     Result<void> add(const PipelineCase& which, DType dtype, const Capabilities& device, Take take) {
@@ -63,7 +64,8 @@ public:
                                  .variant = std::string(name),
                                  .case_label = which.label,
                                  .dtype = std::string(to_string(dtype)),
-                                 .is_default = take == Take::first_variants});
+                                 .is_default = take == Take::first_variants,
+                                 .is_offered = take != Take::of_other_devices});
             }
         }
         return {};
@@ -99,7 +101,7 @@ Result<WantedList> wanted_on(const Capabilities& device, bool all) {
     VKFORMER_CHECK(add(device, first_variants));
     VKFORMER_CHECK(add(device, all_variants));
     if (all)
-        for (const Capabilities& view : views_of(device)) VKFORMER_CHECK(add(view, all_variants));
+        for (const Capabilities& view : views_of(device)) VKFORMER_CHECK(add(view, of_other_devices));
     return wanted;
 }
 
@@ -149,6 +151,7 @@ json as_json(const Compiled& compiled) {
                 {"op", wanted.op},
                 {"variant", wanted.variant},
                 {"default", wanted.is_default},
+                {"offered", wanted.is_offered},
                 {"case", wanted.case_label},
                 {"dtype", wanted.dtype},
                 {"constants", wanted.dispatch.constants},

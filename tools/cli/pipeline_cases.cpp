@@ -144,6 +144,52 @@ Result<void> build_layer_norm(Graph& graph, DType dtype) {
     return o.done();
 }
 
+template <bool residual>
+Result<void> build_rms_norm(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    Value x = o.floats({kRows, kHidden});
+    if (residual) {
+        x = o.keep(add(graph, x, o.floats({kRows, kHidden})));
+        o.output(x);
+    }
+    o.output(rms_norm(graph, x, o.floats({kHidden}), 1e-5f));
+    return o.done();
+}
+
+/// Rows that are no multiples of 4: fewer variants, other shaders.
+Result<void> build_odd_rows(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.floats({kRows, 333});
+    o.output(layer_norm(graph, x, o.floats({333}), o.floats({333}), 1e-5f));
+    o.output(rms_norm(graph, x, o.floats({333}), 1e-5f));
+    o.output(log_softmax(graph, x));
+    o.output(masked_softmax(graph, o.singles({1, 8, 333, 333}), {.causal = true}));
+    o.output(gated_activation(graph, x, o.floats({kRows, 333}), Activation::silu));
+    return o.done();
+}
+
+template <std::uint64_t len>
+Result<void> build_rope(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kHeads = 32, kHeadDim = 128;
+    Operands o(graph, dtype);
+    const Value x = o.floats({1, len, kHeads, kHeadDim}), table = o.singles({kContext, kHeadDim});
+    o.output(rope(graph, x, table, o.ints({1}), RopePairing::halves));
+    return o.done();
+}
+
+Result<void> build_gated_activation(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kWidth = 14336;
+    Operands o(graph, dtype);
+    o.output(gated_activation(graph, o.floats({kRows, kWidth}), o.floats({kRows, kWidth}), Activation::silu));
+    return o.done();
+}
+
+Result<void> build_sample(Graph& graph, DType) {
+    Operands o(graph, DType::f32);
+    o.output(sample(graph, o.singles({1, kVocab}), o.int_state({1, 3}), {.top_k = 40, .top_p = 0.9f}));
+    return o.done();
+}
+
 Result<void> build_embedding(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value x = o.keep(embedding(graph, o.ints({1, kRows}), o.floats({kVocab, 1024}), 32));
@@ -250,6 +296,13 @@ std::vector<PipelineCase> pipeline_cases() {
         {"local attention, window 17", build_local_attention},
         {"layer norm, width 1024", build_layer_norm<false>},
         {"layer norm of a sum, width 1024", build_layer_norm<true>},
+        {"RMS norm, width 4096", build_rms_norm<false>},
+        {"RMS norm of a sum, width 4096", build_rms_norm<true>},
+        {"norms, softmax and gates, width 333", build_odd_rows},
+        {"rotary embedding 512 tokens, head size 128", build_rope<512>},
+        {"rotary embedding 1 token, head size 128", build_rope<1>},
+        {"SwiGLU, width 14336", build_gated_activation},
+        {"sample, vocabulary 32000", build_sample},
         {"embedding and positions, width 1024", build_embedding},
         {"elementwise, width 1024", build_elementwise},
         {"LSTM, 512 units", build_recurrent<true>},
