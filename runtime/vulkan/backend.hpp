@@ -69,6 +69,8 @@ public:
     Result<PipelineReport> report_pipeline(const Dispatch& dispatch);
 
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
+    /// For callers that run shaders of their own on it.
+    const std::shared_ptr<Device>& device() const noexcept { return device_; }
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }
 
 private:

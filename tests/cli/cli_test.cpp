@@ -8,6 +8,7 @@
 
 #include <sys/wait.h>
 
+#include "cli/run_program.hpp"
 #include "formats/safetensors.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
@@ -25,26 +26,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Outcome {
-    int exit_code = -1;
-    std::string out, err;
-};
-
-std::string read_file(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-/// `arguments` as a shell takes them.
-Outcome run(const std::string& arguments, const std::string& input = "") {
-    const TemporaryFolder folder;
-    std::ofstream(folder / "in") << input;
-    const std::string command = std::string(VKFORMER_CLI) + " " + arguments + " < " + (folder / "in").string() + " > " +
-                                (folder / "out").string() + " 2> " + (folder / "err").string();
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
-}
-
 std::string case_folder(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
 
 void refuses(const std::string& arguments, const std::string& what, const std::string& input = "") {
@@ -59,7 +40,8 @@ void refuses(const std::string& arguments, const std::string& what, const std::s
 }  // namespace
 
 TEST_CASE("the program explains itself", "[cli]") {
-    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune "}) {
+    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune ",
+                                      "bench ops ", "bench model ", "bench compare "}) {
         CAPTURE(command);
         const Outcome outcome = run(command + "--help");
         CHECK(outcome.exit_code == 0);

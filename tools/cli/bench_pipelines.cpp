@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench.hpp"
+#include "bench/code.hpp"
 #include "bench_pipelines.hpp"
 #include "core/try.hpp"
 #include "graph/plan.hpp"
@@ -111,30 +113,11 @@ struct Compiled {
     Result<vulkan::PipelineReport> report;
 };
 
-json as_json(const PipelineSummary& s) {
-    json out = json::object();
-    const auto put = [&](const char* name, const std::optional<double>& value) {
-        if (value) out[name] = *value;
-    };
-    put("registers", s.registers);
-    put("scalar_registers", s.scalar_registers);
-    put("spills", s.spills);
-    put("scratch_bytes", s.scratch_bytes);
-    put("shared_bytes", s.shared_bytes);
-    put("waves", s.waves);
-    put("instructions", s.instructions);
-    put("code_bytes", s.code_bytes);
-    put("cycles", s.cycles);
-    put("throughput_cycles", s.throughput_cycles);
-    put("stall_cycles", s.stall_cycles);
-    return out;
-}
-
 json as_json(const PipelineExecutable& executable) {
     json out = {{"name", executable.name},
                 {"description", executable.description},
                 {"subgroup_size", executable.subgroup_size},
-                {"summary", as_json(vulkan::summarise(executable))},
+                {"summary", bench::as_json(vulkan::summarise(executable))},
                 {"statistics", json::array()}};
     for (const auto& s : executable.statistics)
         out["statistics"].push_back({{"name", s.name},
@@ -227,12 +210,10 @@ std::vector<std::string> without_case(const WantedList& wanted, const Capabiliti
 }
 
 Result<std::unique_ptr<vulkan::VulkanBackend>> open(const BenchPipelinesCommand& command) {
-    VKFORMER_TRY(const auto devices, vulkan::list_devices());
-    VKFORMER_TRY(const auto index, vulkan::choose_device(devices, command.device.device));
     vulkan::BackendOptions options{.cache_folder = {}};  // a cached pipeline would hide its compile time
-    if (devices[index].capabilities.pipeline_statistics) options.capture = vulkan::PipelineCapture::statistics;
+    VKFORMER_TRY(options.capture, statistics_of(command.device.device));
     if (command.code) options.capture = vulkan::PipelineCapture::statistics_and_code;
-    return vulkan::VulkanBackend::create(std::to_string(index), options);
+    return vulkan::VulkanBackend::create(command.device.device, options);
 }
 
 Result<int> run(const BenchPipelinesCommand& command) {

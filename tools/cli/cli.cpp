@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "cli.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -73,6 +76,15 @@ void show_progress(const std::string& text) {
     std::string line = text.empty() ? text : "vkformer: " + text;
     line.resize(kColumns, ' ');
     std::fprintf(stderr, "\r%s%s", line.c_str(), text.empty() ? "\r" : "");
+}
+
+std::string command_line() {
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);  // absent outside Linux: then nothing is said
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    if (!text.empty() && text.back() == '\0') text.pop_back();
+    std::ranges::replace(text, '\0', ' ');
+    const std::size_t name = text.substr(0, text.find(' ')).rfind('/');
+    return name == std::string::npos ? text : text.substr(name + 1);
 }
 
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }

@@ -60,6 +60,9 @@ Result<void> print(const std::string& text);
 /// One line on standard error that the next call overwrites; an empty text ends it. Nothing where that is no terminal.
 void show_progress(const std::string& text);
 
+/// How the program was called, for reports.
+std::string command_line();
+
 bool stderr_is_terminal();
 bool stdin_is_terminal();
 

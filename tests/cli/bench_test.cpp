@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+/// vkformer bench as a user runs it. Times are looked at only for being there.
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.hpp"
+#include "support/backends.hpp"
+#include "support/catch.h"
+
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+#ifdef VKFORMER_CLI
+
+namespace {
+
+void check_time(const json& time) {
+    CHECK(time["median_ns"].get<double>() > 0);
+    CHECK(time["low_ns"].get<double>() <= time["median_ns"].get<double>());
+    CHECK(time["high_ns"].get<double>() >= time["median_ns"].get<double>());
+    CHECK(time["runs"].get<int>() >= 1);
+}
+
+}  // namespace
+
+TEST_CASE("bench ops: what there is", "[cli][bench]") {
+    const Outcome outcome = run("bench ops --list");
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("linear  rows x in x out"));
+    CHECK_THAT(outcome.out, ContainsSubstring("1024x1024x1024"));
+}
+
+TEST_CASE("bench ops: a case as JSON, on the CPU", "[cli][bench]") {
+    const Outcome outcome =
+        run("bench ops --device cpu -q --json --seconds 0.05 --op linear --shape 2x8x4 --cache both");
+    REQUIRE(outcome.exit_code == 0);
+    CHECK(outcome.err.empty());
+    const json report = json::parse(outcome.out);
+    CHECK(report["schema"] == "vkformer-bench-ops/1");
+    CHECK(report["limits"].empty());
+    REQUIRE(report["cases"].size() == 2);
+    const json& c = report["cases"][0];
+    CHECK(c["cache"] == "cold");
+    CHECK(report["cases"][1]["cache"] == "hot");
+    CHECK(c["flops"] == 2 * 2 * 8 * 4);
+    CHECK(c["bytes_read"] == 4 * (2 * 8 + 8 * 4));
+    CHECK(c["bytes_written"] == 4 * 2 * 4);
+    CHECK(c["right"] == true);
+    CHECK(c["error"].get<double>() <= c["bound"].get<double>());
+    CHECK(c["device_time"].is_null());
+    check_time(c["wall_time"]);
+    CHECK(c["copies"].get<int>() > 1);
+    CHECK(report["cases"][1]["copies"] == 1);
+}
+
+TEST_CASE("bench ops: every variant on every Vulkan device", "[cli][bench]") {
+    for (const std::string& device : vulkan_device_indices()) {
+        CAPTURE(device);
+        const Outcome outcome =
+            run("bench ops -q --json --no-limits --seconds 0.05 --op linear --shape 3x16x8 --dtype f16 "
+                "--all-variants --device " +
+                device);
+        REQUIRE(outcome.exit_code == 0);
+        const json report = json::parse(outcome.out);
+        CHECK(report["device_uuid"].get<std::string>().size() == 32);
+        CHECK(report["cases"].size() > 1);
+        for (const json& c : report["cases"]) {
+            CHECK(c["right"] == true);
+            CHECK_FALSE(c["variant"].get<std::string>().empty());
+            CHECK_THAT(c["shader"].get<std::string>(), ContainsSubstring("linear"));
+            check_time(c[c["device_time"].is_null() ? "wall_time" : "device_time"]);
+        }
+    }
+}
+
+TEST_CASE("bench ops: what it refuses", "[cli][bench][errors]") {
+    const auto [arguments, what] = GENERATE(Catch::Generators::table<std::string, std::string>(
+        {{"--op nothing", "there is no case for op nothing"},
+         {"--op linear --shape 4x4", "takes the shape rows x in x out"},
+         {"--op linear --shape 4x0x4", "is no shape"},
+         {"--op linear --shape 4x4x4x", "is no shape"},
+         {"--op linear --shape 4xx4", "is no shape"},
+         {"--op linear --shape 99999999999x1x1", "is no shape"},
+         {"--op linear --dtype f64", "linear has no dtype f64"},
+         {"--op attention --shape 4x4x3x2x8", "no multiple of 2 key heads"},
+         {"--cache warm", "warm"}}));
+    CAPTURE(arguments);
+    const Outcome outcome = run("bench ops --device cpu " + arguments);
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: "));
+    CHECK_THAT(outcome.err, ContainsSubstring(what));
+    CHECK(outcome.out.empty());
+}
+
+TEST_CASE("bench ops: a case that cannot run is reported, and the others are timed", "[cli][bench]") {
+    const Outcome outcome =
+        run("bench ops --device cpu -q --json --seconds 0.05 --op attention --shape 2x2x1x1x300 --shape 2x2x1x1x8");
+    CHECK(outcome.exit_code == 1);
+    const json report = json::parse(outcome.out);
+    REQUIRE(report["cases"].size() == 2);
+    CHECK(report["cases"][0]["right"] == false);
+    CHECK_THAT(report["cases"][0]["failure"].get<std::string>(), ContainsSubstring("256"));
+    CHECK(report["cases"][1]["right"] == true);
+}
+
+TEST_CASE("bench ops: a page with the roofline", "[cli][bench]") {
+    const TemporaryFolder folder;
+    const auto page = folder / "report.html";
+    const Outcome outcome =
+        run("bench ops --device cpu -q --seconds 0.05 --op add --shape 2x8 --html " + page.string());
+    CHECK(outcome.exit_code == 0);
+    CHECK_THAT(outcome.out, ContainsSubstring("add"));
+    const std::string html = read_file(page);
+    CHECK_THAT(html, ContainsSubstring("<!DOCTYPE html>") && ContainsSubstring("</html>"));
+    CHECK_THAT(html, !ContainsSubstring("<script") && !ContainsSubstring("http-equiv"));
+    CHECK(run("bench ops --device cpu -q --seconds 0.05 --op add --shape 2x8 --html /nonexistent/x.html").exit_code ==
+          2);
+}
+
+TEST_CASE("bench compare: a report is the same as itself", "[cli][bench]") {
+    const TemporaryFolder folder;
+    const std::string path = (folder / "report.json").string();
+    const Outcome report = run("bench ops --device cpu -q --json --seconds 0.05 --op add --shape 2x8");
+    REQUIRE(report.exit_code == 0);
+    std::ofstream(path) << report.out;
+    const Outcome same = run("bench compare --json " + path + " " + path);
+    REQUIRE(same.exit_code == 0);
+    const json comparison = json::parse(same.out);
+    REQUIRE(comparison["cases"].size() == 1);
+    CHECK(comparison["cases"][0]["change"] == "same within noise");
+    CHECK(comparison["cases"][0]["ratio"] == 1.0);
+    CHECK(comparison["only_before"].empty());
+
+    std::ofstream(folder / "other.json") << "{}";
+    const Outcome refused = run("bench compare " + path + " " + (folder / "other.json").string());
+    CHECK(refused.exit_code == 2);
+    CHECK_THAT(refused.err, ContainsSubstring("no report of `vkformer bench ops --json`"));
+}
+
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/// The vkformer program as a user runs it: arguments in, output and exit code out.
+#pragma once
+
+#ifdef VKFORMER_CLI
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/temporary_folder.hpp"
+
+namespace vkformer::tests {
+
+struct Outcome {
+    int exit_code = -1;
+    std::string out, err;
+};
+
+inline std::string read_file(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// `arguments` as a shell takes them.
+inline Outcome run(const std::string& arguments, const std::string& input = "") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "in") << input;
+    const std::string command = std::string(VKFORMER_CLI) + " " + arguments + " < " + (folder / "in").string() + " > " +
+                                (folder / "out").string() + " 2> " + (folder / "err").string();
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+}  // namespace vkformer::tests
+
+#endif

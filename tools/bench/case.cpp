@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+#include "bench/case.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "core/try.hpp"
+
+namespace vkformer::bench {
+
+using graph::Value;
+
+std::string_view to_string(Arithmetic arithmetic) noexcept {
+    switch (arithmetic) {
+    case Arithmetic::f32: return "f32";
+    case Arithmetic::f16: return "f16";
+    case Arithmetic::integer: return "integer";
+    }
+    return "";
+}
+
+CaseBuilder::Floats CaseBuilder::floats(const std::string& name, std::size_t count, float magnitude) {
+    Floats& known = floats_[name];
+    if (!known) {
+        std::mt19937 random(static_cast<std::uint32_t>(std::hash<std::string>()(name)));
+        std::uniform_real_distribution<float> distribution(-magnitude, magnitude);
+        std::vector<float> values(count);
+        for (float& value : values) value = distribution(random);
+        known = std::make_shared<const std::vector<float>>(std::move(values));
+    }
+    return known;
+}
+
+Result<Value> CaseBuilder::input(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
+    VKFORMER_TRY(const Value value, graph.input(name + suffix_, dtype, shape));
+    contents_[value.id] = floats(name, shape.element_count(), magnitude);
+    return value;
+}
+
+Result<Value> CaseBuilder::state(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
+    VKFORMER_TRY(const Value value, graph.state(name + suffix_, dtype, shape));
+    contents_[value.id] = floats(name, shape.element_count(), magnitude);
+    return value;
+}
+
+Result<Value> CaseBuilder::weight(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
+    const Floats values = floats(name, shape.element_count(), magnitude);
+    return graph.weight(
+        name + suffix_,
+        {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values}, dtype);
+}
+
+Result<Value> CaseBuilder::ints(const std::string& name, const Shape& shape, std::vector<std::int32_t> values) {
+    VKFORMER_TRY(const Value value, graph.input(name + suffix_, DType::i32, shape));
+    contents_[value.id] = std::make_shared<const std::vector<std::int32_t>>(std::move(values));
+    return value;
+}
+
+Result<Value> CaseBuilder::int_state(const std::string& name, const Shape& shape, std::vector<std::int32_t> values) {
+    VKFORMER_TRY(const Value state, graph.state(name + suffix_, DType::i32, shape));
+    contents_[state.id] = std::make_shared<const std::vector<std::int32_t>>(std::move(values));
+    return state;
+}
+
+Result<Value> CaseBuilder::random_ints(const std::string& name, const Shape& shape, std::int32_t lowest,
+                                       std::int32_t highest) {
+    std::mt19937 random(7);
+    std::uniform_int_distribution<std::int32_t> distribution(lowest, highest);
+    std::vector<std::int32_t> values(shape.element_count());
+    for (std::int32_t& value : values) value = distribution(random);
+    return ints(name, shape, std::move(values));
+}
+
+void CaseBuilder::result(Value value) {
+    graph.mark_output(value);
+    results_.push_back(value);
+}
+
+Result<void> CaseBuilder::feed(graph::Program& program) const {
+    for (const auto& [id, contents] : contents_) {
+        const Value value{id};
+        VKFORMER_CHECK(
+            std::visit([&](const auto& values) { return program.write(value, std::span(*values)); }, contents));
+    }
+    return {};
+}
+
+namespace {
+
+std::vector<std::byte> store(DType dtype, std::span<const float> values) {
+    std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
+    if (dtype == DType::f32) std::memcpy(bytes.data(), values.data(), values.size_bytes());
+    for (std::size_t i = 0; dtype == DType::f16 && i < values.size(); ++i) {
+        const std::uint16_t half = float_to_half(values[i]);
+        std::memcpy(bytes.data() + 2 * i, &half, 2);
+    }
+    return bytes;
+}
+
+}  // namespace
+
+std::optional<CaseBuilder::Stored> CaseBuilder::operand(const std::string& name) const {
+    const auto tensor = std::ranges::find(graph.tensors(), name, &graph::Tensor::name);
+    if (tensor == graph.tensors().end()) return std::nullopt;
+    if (const auto known = floats_.find(name); known != floats_.end())
+        return Stored{tensor->dtype, store(tensor->dtype, *known->second)};
+    const auto found = contents_.find(static_cast<std::uint32_t>(tensor - graph.tensors().begin()));
+    if (found == contents_.end()) return std::nullopt;
+    const auto integers = std::as_bytes(std::span(*std::get<Integers>(found->second)));
+    return Stored{DType::i32, {integers.begin(), integers.end()}};
+}
+
+std::size_t Family::rank() const { return static_cast<std::size_t>(std::ranges::count(dims, 'x')) + 1; }
+
+Result<Family::Dims> parse_shape(std::string_view text) {
+    const Error wrong{ErrorCode::InvalidArgument,
+                      "\"" + std::string(text) + "\" is no shape: numbers with x between them, like 1x576x49152"};
+    Family::Dims shape;
+    for (const char* at = text.data(); at <= text.data() + text.size(); ++at) {
+        std::uint64_t number = 0;
+        const auto [end, failure] = std::from_chars(at, text.data() + text.size(), number);
+        if (failure != std::errc() || number == 0 || number > (std::uint64_t{1} << 31)) return wrong;
+        shape.push_back(number);
+        if (end != text.data() + text.size() && *end != 'x') return wrong;
+        at = end;
+    }
+    return shape;
+}
+
+std::string to_text(const Family::Dims& shape) {
+    std::string text;
+    for (const std::uint64_t number : shape) text += (text.empty() ? "" : "x") + std::to_string(number);
+    return text;
+}
+
+namespace {
+
+template <class Names>
+bool holds(const Names& names, std::string_view name) {
+    return std::ranges::find(names, name) != std::ranges::end(names);
+}
+
+std::string list_of(const auto& names) {
+    std::string text;
+    for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+    return text;
+}
+
+Result<std::vector<Family::Dims>> shapes_of(const Family& family, const Choice& choice) {
+    if (choice.shapes.empty()) {
+        std::vector<Family::Dims> shapes = family.shapes;
+        if (choice.is_gpu) shapes.insert(shapes.end(), family.gpu_shapes.begin(), family.gpu_shapes.end());
+        return shapes;
+    }
+    std::vector<Family::Dims> shapes;
+    for (const std::string& text : choice.shapes) {
+        VKFORMER_TRY(shapes.emplace_back(), parse_shape(text));
+        if (shapes.back().size() != family.rank())
+            return Error{ErrorCode::InvalidArgument,
+                         std::string(family.op) + " takes the shape " + std::string(family.dims) + ", not " + text};
+    }
+    return shapes;
+}
+
+Result<void> check_names(const Choice& choice) {
+    for (const std::string& op : choice.ops)
+        if (std::ranges::find(families(), op, &Family::op) == families().end()) {
+            std::vector<std::string_view> known;
+            for (const Family& family : families()) known.push_back(family.op);
+            return Error{ErrorCode::InvalidArgument,
+                         "there is no case for op " + op + "; there are: " + list_of(known)};
+        }
+    return {};
+}
+
+}  // namespace
+
+Result<std::vector<Case>> choose_cases(const Choice& choice) {
+    VKFORMER_CHECK(check_names(choice));
+    std::vector<Case> cases;
+    for (const Family& family : families()) {
+        if (!choice.ops.empty() && !holds(choice.ops, family.op)) continue;
+        VKFORMER_TRY(const auto shapes, shapes_of(family, choice));
+        std::vector<std::string> dtypes = choice.dtypes;
+        if (dtypes.empty()) dtypes.emplace_back(family.dtypes.front());
+        for (const std::string& dtype : dtypes) {
+            if (!holds(family.dtypes, dtype)) {
+                if (choice.ops.empty()) continue;  // a sweep over all ops takes what each of them has
+                return Error{ErrorCode::InvalidArgument,
+                             std::string(family.op) + " has no dtype " + dtype + "; it has: " + list_of(family.dtypes)};
+            }
+            for (const Family::Dims& shape : shapes) {
+                VKFORMER_TRY(cases.emplace_back(), family.make(shape, dtype));
+            }
+        }
+    }
+    if (cases.empty()) return Error{ErrorCode::InvalidArgument, "no case has the dtype " + list_of(choice.dtypes)};
+    return cases;
+}
+
+}  // namespace vkformer::bench

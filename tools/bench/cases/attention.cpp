@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Fused attention: prefill with and without a causal mask, and the split decode path. Shapes: head sizes 64 and 128 with the
+// grouped heads of small (9 query heads, 3 key heads) and large models (32, 8).
+#include "bench/cases/cases.hpp"
+#include "core/try.hpp"
+
+#include <cmath>
+
+namespace vkformer::bench {
+namespace {
+
+struct Sizes {
+    std::uint64_t batch, queries, keys, heads, kv_heads, head_dim;
+};
+
+Result<void> check_heads(std::string_view op, const Sizes& s) {
+    if (s.heads % s.kv_heads != 0)
+        return Error{ErrorCode::InvalidArgument, std::string(op) + ": " + std::to_string(s.heads) +
+                                                     " heads are no multiple of " + std::to_string(s.kv_heads) +
+                                                     " key heads"};
+    return {};
+}
+
+/// 2 products per pair of query and key that sees each other, and what is read and written once.
+Work work_of(const Sizes& s, DType dtype, bool causal) {
+    const double queries = static_cast<double>(s.queries), keys = static_cast<double>(s.keys);
+    // the last query sees all keys, the one before it one fewer …
+    const double pairs = causal ? queries * keys - queries * (queries - 1) / 2 : queries * keys;
+    const double rows = static_cast<double>(s.batch * s.head_dim);
+    const double query_elements = rows * queries * static_cast<double>(s.heads);
+    const double key_elements = rows * keys * static_cast<double>(s.kv_heads);
+    return {.flops = 4 * pairs * rows * static_cast<double>(s.heads),
+            .read = bytes_of(dtype, query_elements + 2 * key_elements),
+            .written = bytes_of(dtype, query_elements),
+            .arithmetic = arithmetic_of(dtype)};
+}
+
+struct Operands {
+    graph::Value query, key, value;
+};
+
+Result<Operands> make_operands(CaseBuilder& b, const Sizes& s, DType dtype) {
+    Operands operands;
+    VKFORMER_TRY(operands.query, b.input("query", dtype, {s.batch, s.queries, s.heads, s.head_dim}));
+    VKFORMER_TRY(operands.key, b.input("key", dtype, {s.batch, s.keys, s.kv_heads, s.head_dim}));
+    VKFORMER_TRY(operands.value, b.input("value", dtype, {s.batch, s.keys, s.kv_heads, s.head_dim}));
+    return operands;
+}
+
+float scale_of(const Sizes& s) { return 1 / std::sqrt(static_cast<float>(s.head_dim)); }
+
+Result<Case> prefill(std::string_view op, const Family::Dims& shape, std::string_view dtype_name, bool causal) {
+    const DType dtype = dtype_of(dtype_name);
+    const Sizes s{1, shape[0], shape[1], shape[2], shape[3], shape[4]};
+    VKFORMER_CHECK(check_heads(op, s));
+    if (causal && s.queries > s.keys)
+        return Error{ErrorCode::InvalidArgument, std::string(op) + ": more queries than keys"};
+    return Case{.op = std::string(op),
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = work_of(s, dtype, causal),
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const Operands o, make_operands(b, s, dtype));
+                    graph::AttentionMask mask{.causal = causal};
+                    if (causal && s.queries < s.keys) {
+                        const auto start = static_cast<std::int32_t>(s.keys - s.queries);
+                        VKFORMER_TRY(mask.starts, b.ints("starts", {1}, {start}));
+                    }
+                    VKFORMER_TRY(const auto y, graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s)));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> attention_case(const Family::Dims& shape, std::string_view dtype) {
+    return prefill("attention", shape, dtype, false);
+}
+
+Result<Case> causal_case(const Family::Dims& shape, std::string_view dtype) {
+    return prefill("attention_causal", shape, dtype, true);
+}
+
+Result<Case> decode_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const Sizes s{shape[0], 1, shape[1], shape[2], shape[3], shape[4]};
+    VKFORMER_CHECK(check_heads("decode_attention", s));
+    return Case{.op = "decode_attention",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = work_of(s, dtype, false),
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const Operands o, make_operands(b, s, dtype));
+                    VKFORMER_TRY(const auto y,
+                                 graph::decode_attention(b.graph, o.query, o.key, o.value, {}, scale_of(s)));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+}  // namespace
+
+void add_attention_cases(std::vector<Family>& families) {
+    families.push_back({.op = "attention",
+                        .dims = "queries x keys x heads x kv_heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 512, 9, 3, 64}, {64, 512, 9, 3, 64}, {512, 512, 9, 3, 64}, {64, 512, 8, 8, 128}},
+                        .gpu_shapes = {{512, 2048, 32, 8, 128}},
+                        .make = attention_case});
+    families.push_back({.op = "attention_causal",
+                        .dims = "queries x keys x heads x kv_heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{512, 512, 9, 3, 64}},
+                        .gpu_shapes = {{4096, 4096, 32, 32, 128}},
+                        .make = causal_case});
+    families.push_back({.op = "decode_attention",
+                        .dims = "batch x keys x heads x kv_heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 512, 9, 3, 64}, {1, 2048, 9, 3, 64}, {1, 4096, 32, 8, 128}},
+                        .gpu_shapes = {{1, 32768, 32, 8, 128}},
+                        .make = decode_case});
+}
+
+}  // namespace vkformer::bench

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// The key/value cache.
+#include "bench/cases/cases.hpp"
+#include "core/try.hpp"
+
+namespace vkformer::bench {
+namespace {
+
+constexpr std::uint64_t kCapacity = 512;  // positions
+
+Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
+    if (len > kCapacity)
+        return Error{ErrorCode::InvalidArgument, "cache_append: at most " + std::to_string(kCapacity) + " positions"};
+    const double elements = static_cast<double>(batch * len * heads * dim);
+    return Case{.op = "cache_append",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 0, .read = bytes_of(dtype, elements), .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {batch, len, heads, dim}));
+                    VKFORMER_TRY(const auto cache, b.state("cache", dtype, {batch, kCapacity, heads, dim}));
+                    VKFORMER_CHECK(graph::cache_append(b.graph, x, {}, cache));
+                    b.result(cache);
+                    return {};
+                }};
+}
+
+Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t rows = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
+    if (rows > graph::kMaxBeams || len > kCapacity)
+        return Error{ErrorCode::InvalidArgument, "cache_reorder: at most " + std::to_string(graph::kMaxBeams) +
+                                                     " rows and " + std::to_string(kCapacity) + " positions"};
+    std::vector<std::int32_t> parents(rows);  // every row continues its neighbour, so that all of them move
+    for (std::uint64_t row = 0; row < rows; ++row) parents[row] = static_cast<std::int32_t>((row + 1) % rows);
+    const double bytes = bytes_of(dtype, static_cast<double>(rows * len * heads * dim));
+    return Case{
+        .op = "cache_reorder",
+        .shape = to_text(shape),
+        .dtype = std::string(dtype_name),
+        .work = {.flops = 0, .read = bytes, .written = bytes},
+        .build = [=](CaseBuilder& b) -> Result<void> {
+            VKFORMER_TRY(const auto cache, b.state("cache", dtype, {rows, kCapacity, heads, dim}));
+            VKFORMER_TRY(const auto from, b.ints("parents", {rows}, parents));
+            VKFORMER_TRY(const auto lengths,
+                         b.ints("lengths", {rows}, std::vector<std::int32_t>(rows, static_cast<int>(len))));
+            VKFORMER_CHECK(graph::cache_reorder(b.graph, cache, from, lengths, static_cast<std::uint32_t>(rows)));
+            b.result(cache);
+            return {};
+        }};
+}
+
+}  // namespace
+
+void add_cache_cases(std::vector<Family>& families) {
+    families.push_back({.op = "cache_append",
+                        .dims = "batch x len x heads x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 1, 3, 64}, {1, 512, 3, 64}},
+                        .gpu_shapes = {},
+                        .make = append_case});
+    families.push_back({.op = "cache_reorder",
+                        .dims = "beams x len x heads x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{4, 256, 8, 64}},
+                        .gpu_shapes = {},
+                        .make = reorder_case});
+}
+
+}  // namespace vkformer::bench

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+/// The families of tools/bench/cases, one file per kind of op.
+#pragma once
+
+#include "bench/case.hpp"
+
+namespace vkformer::bench {
+
+void add_linear_cases(std::vector<Family>& families);
+void add_attention_cases(std::vector<Family>& families);
+void add_scores_cases(std::vector<Family>& families);
+void add_softmax_cases(std::vector<Family>& families);
+void add_norm_cases(std::vector<Family>& families);
+void add_elementwise_cases(std::vector<Family>& families);
+void add_selection_cases(std::vector<Family>& families);
+void add_cache_cases(std::vector<Family>& families);
+void add_recurrent_cases(std::vector<Family>& families);
+
+/// "f32" or "f16" of a family's dtypes.
+DType dtype_of(std::string_view name);
+Arithmetic arithmetic_of(DType dtype);
+double bytes_of(DType dtype, double elements);
+
+}  // namespace vkformer::bench

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// What goes over activations element by element, and rows fetched from a table.
+#include "bench/cases/cases.hpp"
+#include "core/try.hpp"
+
+namespace vkformer::bench {
+namespace {
+
+Result<Case> activate_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "activate",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 4 * elements,  // SiLU: negation, exp, sum, quotient
+                         .read = bytes_of(dtype, elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {shape[0], shape[1]}, 4));
+                    VKFORMER_TRY(const auto y, graph::activate(b.graph, x, graph::Activation::silu));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> add_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{
+        .op = "add",
+        .shape = to_text(shape),
+        .dtype = std::string(dtype_name),
+        .work = {.flops = elements, .read = bytes_of(dtype, 2 * elements), .written = bytes_of(dtype, elements)},
+        .build = [=](CaseBuilder& builder) -> Result<void> {
+            VKFORMER_TRY(const auto a, builder.input("a", dtype, {shape[0], shape[1]}));
+            VKFORMER_TRY(const auto b, builder.input("b", dtype, {shape[0], shape[1]}));
+            VKFORMER_TRY(const auto y, graph::add(builder.graph, a, b));
+            builder.result(y);
+            return {};
+        }};
+}
+
+Result<Case> embedding_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t tokens = shape[0], vocab = shape[1], dim = shape[2];
+    const double elements = static_cast<double>(tokens * dim);
+    return Case{.op = "embedding",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = elements,
+                         .read = bytes_of(dtype, elements) + 4 * static_cast<double>(tokens),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto ids,
+                                 b.random_ints("tokens", {tokens}, 0, static_cast<std::int32_t>(vocab) - 1));
+                    VKFORMER_TRY(const auto table, b.weight("table", dtype, {vocab, dim}));
+                    VKFORMER_TRY(const auto y, graph::embedding(b.graph, ids, table));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> positions_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t rows = shape[0], dim = shape[1];
+    const double elements = static_cast<double>(rows * dim);
+    return Case{.op = "positional_embedding",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = elements,
+                         .read = bytes_of(dtype, elements) + 4 * elements,
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {1, rows, dim}));
+                    VKFORMER_TRY(const auto table, b.weight("table", DType::f32, {rows, dim}));
+                    VKFORMER_TRY(const auto y, graph::positional_embedding(b.graph, x, table));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> concat_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t rows = shape[0], left = shape[1], right = shape[2];
+    const double bytes = bytes_of(dtype, static_cast<double>(rows * (left + right)));
+    return Case{.op = "concat",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 0, .read = bytes, .written = bytes},
+                .build = [=](CaseBuilder& builder) -> Result<void> {
+                    VKFORMER_TRY(const auto a, builder.input("a", dtype, {rows, left}));
+                    VKFORMER_TRY(const auto b, builder.input("b", dtype, {rows, right}));
+                    VKFORMER_TRY(const auto y, graph::concat(builder.graph, a, b));
+                    builder.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> gated_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "gated_activation",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 5 * elements,  // SiLU as in activate, and the product
+                         .read = bytes_of(dtype, 2 * elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto gate, b.input("gate", dtype, {shape[0], shape[1]}, 4));
+                    VKFORMER_TRY(const auto up, b.input("up", dtype, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto y, graph::gated_activation(b.graph, gate, up, graph::Activation::silu));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+/// The table's rows are not of rope_table: any numbers cost the same.
+Result<Case> rope_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t len = shape[0], heads = shape[1], dim = shape[2];
+    if (dim % 2 != 0) return Error{ErrorCode::InvalidArgument, "rope: an odd head_dim"};
+    const double elements = static_cast<double>(len * heads * dim);
+    return Case{.op = "rope",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 3 * elements,  // two products and a sum
+                         .read = bytes_of(dtype, elements) + 4 * static_cast<double>(len * dim),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {1, len, heads, dim}));
+                    VKFORMER_TRY(const auto table, b.weight("table", DType::f32, {len, dim}));
+                    VKFORMER_TRY(const auto y, graph::rope(b.graph, x, table, {}, graph::RopePairing::halves));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+}  // namespace
+
+void add_elementwise_cases(std::vector<Family>& families) {
+    families.push_back({.op = "activate",
+                        .dims = "rows x width",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 1536}, {512, 1536}},
+                        .gpu_shapes = {{4096, 14336}},
+                        .make = activate_case});
+    families.push_back({.op = "add",
+                        .dims = "rows x width",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 576}, {512, 576}},
+                        .gpu_shapes = {{4096, 4096}},
+                        .make = add_case});
+    families.push_back({.op = "embedding",
+                        .dims = "tokens x vocab x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{512, 16384, 576}},
+                        .gpu_shapes = {},
+                        .make = embedding_case});
+    families.push_back({.op = "positional_embedding",
+                        .dims = "rows x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{512, 576}},
+                        .gpu_shapes = {},
+                        .make = positions_case});
+    families.push_back({.op = "concat",
+                        .dims = "rows x left x right",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{512, 512, 512}},
+                        .gpu_shapes = {},
+                        .make = concat_case});
+    families.push_back({.op = "gated_activation",
+                        .dims = "rows x width",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 1536}, {512, 1536}},
+                        .gpu_shapes = {{4096, 14336}},
+                        .make = gated_case});
+    families.push_back({.op = "rope",
+                        .dims = "len x heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 9, 64}, {512, 9, 64}},
+                        .gpu_shapes = {{4096, 32, 128}},
+                        .make = rope_case});
+}
+
+}  // namespace vkformer::bench

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// y = x · weightᵀ. Shapes: the projections of small and large models, one token at a time (decode) and many (prefill), and the
+// square products that everybody quotes.
+#include "bench/cases/cases.hpp"
+#include "core/try.hpp"
+
+namespace vkformer::bench {
+namespace {
+
+Result<Case> linear_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t rows = shape[0], in = shape[1], out = shape[2];
+    const double m = static_cast<double>(rows), k = static_cast<double>(in), n = static_cast<double>(out);
+    return Case{.op = "linear",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 2 * m * n * k,
+                         .read = bytes_of(dtype, m * k + n * k),
+                         .written = bytes_of(dtype, m * n),
+                         .arithmetic = arithmetic_of(dtype)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {rows, in}));
+                    VKFORMER_TRY(const auto weight, b.weight("weight", dtype, {out, in}));
+                    VKFORMER_TRY(const auto y, graph::linear(b.graph, x, weight));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+}  // namespace
+
+void add_linear_cases(std::vector<Family>& families) {
+    families.push_back({.op = "linear",
+                        .dims = "rows x in x out",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 576, 576},
+                                   {1, 576, 1536},
+                                   {1, 576, 49152},
+                                   {1, 4096, 4096},
+                                   {1, 4096, 14336},
+                                   {4, 576, 1536},
+                                   {64, 576, 1536},
+                                   {512, 576, 576},
+                                   {512, 1536, 576},
+                                   {1024, 1024, 1024}},
+                        .gpu_shapes = {{512, 4096, 14336}, {4096, 4096, 4096}},
+                        .make = linear_case});
+}
+
+}  // namespace vkformer::bench

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// Choosing tokens from logits.
+#include "bench/cases/cases.hpp"
+#include "core/try.hpp"
+
+namespace vkformer::bench {
+namespace {
+
+Result<Case> arg_max_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "arg_max",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = elements, .read = 4 * elements, .written = 4 * static_cast<double>(shape[0])},
+                .build = [shape](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto y, graph::arg_max(b.graph, x));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> top_k_case(const Family::Dims& shape, std::string_view dtype) {
+    const std::uint64_t rows = shape[0], vocab = shape[1], k = shape[2];
+    const double elements = static_cast<double>(rows * vocab);
+    return Case{.op = "top_k",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = elements, .read = 4 * elements, .written = 8 * static_cast<double>(rows * k)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, vocab}));
+                    VKFORMER_TRY(const auto best, graph::top_k(b.graph, x, static_cast<std::uint32_t>(k)));
+                    b.result(best.values);
+                    b.result(best.indices);
+                    return {};
+                }};
+}
+
+/// top_k 1: whatever is drawn, the token is the same on every device, so that it can be checked.
+Result<Case> sample_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "sample",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 5 * elements, .read = 4 * elements, .written = 4 * static_cast<double>(shape[0])},
+                .build = [shape](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}, 4));
+                    VKFORMER_TRY(const auto random, b.int_state("random", {shape[0], 3}));
+                    VKFORMER_TRY(const auto y, graph::sample(b.graph, x, random, {.temperature = 0.8f, .top_k = 1}));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "mask_logits",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
+                .build = [shape](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto starts,
+                                 b.ints("starts", {shape[0]}, std::vector<std::int32_t>(shape[0], 1)));
+                    VKFORMER_TRY(const auto y, graph::mask_logits(b.graph, x, starts, {.banned = {0}}));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+// Steps that the histories have room for: more than a measurement runs (Stopping::max_runs), since a full one ends the generation.
+constexpr std::uint64_t kSteps = 4096;
+
+// Both steps below move a few words per row: what is measured is how long the smallest of dispatches take.
+Result<Case> greedy_case(const Family::Dims& shape, std::string_view dtype) {
+    const std::uint64_t rows = shape[0];
+    const double words = static_cast<double>(rows);
+    return Case{.op = "greedy_step",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 0, .read = 12 * words, .written = 16 * words},
+                .build = [rows](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto next, b.ints("next", {rows}, std::vector<std::int32_t>(rows, 5)));
+                    graph::GreedyStates states;
+                    VKFORMER_TRY(states.tokens, b.int_state("tokens", {rows, 1}));
+                    VKFORMER_TRY(states.starts, b.int_state("starts", {rows}));
+                    VKFORMER_TRY(states.finished, b.int_state("finished", {rows}));
+                    VKFORMER_TRY(states.history, b.int_state("history", {kSteps, rows}));
+                    VKFORMER_CHECK(graph::greedy_step(b.graph, next, states, 2, 0));
+                    b.result(states.tokens);
+                    b.result(states.history);
+                    return {};
+                }};
+}
+
+Result<graph::BeamStates> beam_states(CaseBuilder& b, std::uint64_t batch, std::uint64_t rows) {
+    graph::BeamStates s;
+    VKFORMER_TRY(s.tokens, b.int_state("tokens", {rows, 1}));
+    VKFORMER_TRY(s.starts, b.int_state("starts", {rows}));
+    VKFORMER_TRY(s.parents, b.int_state("parents", {rows}));
+    VKFORMER_TRY(s.running_scores, b.state("running_scores", DType::f32, {rows}));
+    VKFORMER_TRY(s.token_history, b.int_state("token_history", {kSteps, rows}));
+    VKFORMER_TRY(s.parent_history, b.int_state("parent_history", {kSteps, rows}));
+    VKFORMER_TRY(s.final_scores, b.state("final_scores", DType::f32, {rows}, 0));
+    VKFORMER_TRY(s.final_steps, b.int_state("final_steps", {rows}));
+    VKFORMER_TRY(s.final_rows, b.int_state("final_rows", {rows}));
+    VKFORMER_TRY(s.final_tokens, b.int_state("final_tokens", {rows}));
+    std::vector<std::int32_t> open(batch + 2, 1);  // every sequence may still improve; not done, step 0
+    open[batch] = open[batch + 1] = 0;
+    VKFORMER_TRY(s.state, b.int_state("state", {batch + 2}, std::move(open)));
+    return s;
+}
+
+Result<Case> beam_case(const Family::Dims& shape, std::string_view dtype) {
+    const std::uint64_t batch = shape[0], beams = shape[1], rows = batch * beams, candidates = 2 * beams;
+    const double words = static_cast<double>(rows);
+    return Case{.op = "beam_step",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 2 * words * static_cast<double>(candidates),
+                         .read = 8 * words * static_cast<double>(candidates) + 16 * words,
+                         .written = 24 * words},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto scores, b.input("scores", DType::f32, {rows, candidates}));
+                    VKFORMER_TRY(const auto tokens, b.random_ints("candidates", {rows, candidates}, 3, 1000));
+                    VKFORMER_TRY(const auto states, beam_states(b, batch, rows));
+                    VKFORMER_CHECK(graph::beam_step(b.graph, scores, tokens, states,
+                                                    {.beams = static_cast<std::uint32_t>(beams),
+                                                     .max_steps = static_cast<std::uint32_t>(kSteps),
+                                                     .eos = 2}));
+                    b.result(states.tokens);
+                    b.result(states.running_scores);
+                    return {};
+                }};
+}
+
+}  // namespace
+
+void add_selection_cases(std::vector<Family>& families) {
+    families.push_back({.op = "arg_max",
+                        .dims = "rows x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 49152}},
+                        .gpu_shapes = {{1, 128256}},
+                        .make = arg_max_case});
+    families.push_back({.op = "top_k",
+                        .dims = "rows x vocab x k",
+                        .dtypes = {"f32"},
+                        .shapes = {{4, 49152, 8}},
+                        .gpu_shapes = {{1, 128256, 64}},
+                        .make = top_k_case});
+    families.push_back({.op = "mask_logits",
+                        .dims = "rows x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 49152}},
+                        .gpu_shapes = {},
+                        .make = mask_logits_case});
+    families.push_back({.op = "sample",
+                        .dims = "rows x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 49152}},
+                        .gpu_shapes = {{1, 128256}},
+                        .make = sample_case});
+    families.push_back({.op = "greedy_step",
+                        .dims = "rows",
+                        .dtypes = {"f32"},
+                        .shapes = {{32}},
+                        .gpu_shapes = {},
+                        .make = greedy_case});
+    families.push_back({.op = "beam_step",
+                        .dims = "sequences x beams",
+                        .dtypes = {"f32"},
+                        .shapes = {{8, 4}},
+                        .gpu_shapes = {},
+                        .make = beam_case});
+}
+
+}  // namespace vkformer::bench

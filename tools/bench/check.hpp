@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+/// The gate before any timing: is the result right?
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/case.hpp"
+
+namespace vkformer::bench {
+
+struct Check {
+    double error = 0;     ///< ‖y − ŷ‖ / ‖ŷ‖ of the worst result; of integers, the share of wrong ones
+    double bound = 0;     ///< what right arithmetic may give (validation::error_bound)
+    std::string failure;  ///< what is wrong, for a person; empty: nothing
+
+    bool right() const noexcept { return failure.empty(); }
+};
+
+/// A case computed by the CPU in double precision.
+class Oracle {
+public:
+    /// `builder` holds the graph before planning and the contents of its operands, and outlives this. Errors: those of the program.
+    static Result<Oracle> run(const CaseBuilder& builder);
+
+    /// What was found for one of the builder's results, element by element. Errors: those of Program::read.
+    Result<Check> compare(graph::Value result, std::span<const double> found) const;
+    Result<Check> compare(graph::Value result, std::span<const std::int32_t> found) const;
+
+private:
+    Oracle(const CaseBuilder& builder, std::unique_ptr<graph::Program> program);
+    const CaseBuilder* builder_;
+    std::unique_ptr<graph::Program> program_;
+};
+
+/// Compares every result of a program that has run. Errors: those of the programs.
+Result<Check> check_results(const CaseBuilder& builder, graph::Program& program);
+
+/// One result. A single wrong element may not hide in the norm of the others: it is held against the largest element.
+Check compare_floats(std::span<const double> found, std::span<const double> expected, double bound);
+
+}  // namespace vkformer::bench

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/// Times one case on one backend.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/case.hpp"
+#include "bench/check.hpp"
+#include "bench/code.hpp"
+#include "bench/statistics.hpp"
+#include "vulkan/backend.hpp"
+
+namespace vkformer::bench {
+
+enum class Cache : std::uint8_t {
+    cold,  ///< runs rotate over copies of the operands that no cache holds together
+    hot,   ///< every run has the same operands
+};
+std::string_view to_string(Cache cache) noexcept;
+
+/// A backend, and the same as Vulkan if it is that: then it profiles (BackendOptions::profile).
+struct Target {
+    graph::Backend* backend = nullptr;
+    vulkan::VulkanBackend* vulkan = nullptr;
+};
+
+struct MeasureOptions {
+    Cache cache = Cache::cold;
+    std::uint64_t cold_bytes = 0;  ///< what the copies of the operands should take together
+    std::string variant;           ///< empty: the one that the device would use
+    Stopping stopping;
+    std::uint32_t warm_up = 1;  ///< submissions that are not counted
+};
+
+struct Measurement {
+    Check check;
+    std::string variant, shader;  ///< empty on a backend that has none
+    std::vector<Code> code;       ///< by node; empty on a backend that has no shaders or no timestamps
+    std::size_t copies = 1;       ///< of the operands
+    Summary device_ns;            ///< per run, from timestamps; no runs where the device has none
+    Summary wall_ns;              ///< per run, submission and waiting included
+};
+
+/// What can run the case on the device, as the kernels list it; empty where the backend has no variants.
+/// Errors: those of the case.
+Result<std::vector<std::string>> variants_of(const Case& c, const Target& target);
+
+/// A case whose result is wrong is not timed: `check` says what is wrong. Errors: those of the case and of the backend.
+Result<Measurement> measure(const Case& c, const Target& target, const MeasureOptions& options);
+
+/// How much the copies should take so that no cache helps: several times the last-level cache of this machine for devices
+/// that are CPUs, more than the largest GPU cache for others.
+std::uint64_t default_cold_bytes(const Target& target);
+
+}  // namespace vkformer::bench
