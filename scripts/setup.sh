@@ -13,7 +13,8 @@ packages=(
     ca-certificates dpkg-dev debian-archive-keyring
 )
 # chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
-test_packages=(catch2 vulkan-validationlayers spirv-tools chromium)
+# libshaderc-dev and spirv-tools: `vkformer bench shader` takes GLSL then.
+test_packages=(catch2 vulkan-validationlayers spirv-tools libshaderc-dev chromium)
 
 pinned=15.1.0
 cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"

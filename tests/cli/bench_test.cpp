@@ -137,4 +137,73 @@ TEST_CASE("bench compare: a report is the same as itself", "[cli][bench]") {
     CHECK_THAT(refused.err, ContainsSubstring("no report of `vkformer bench ops --json`"));
 }
 
+namespace {
+
+const std::string kSample = std::string(VKFORMER_SOURCE_DIR) + "/samples/bench/rms_norm";
+
+/// The sample's manifest, changed.
+json sample_manifest() { return json::parse(read_file(kSample + ".json")); }
+
+/// The sample with that manifest, on one device.
+Outcome run_sample(const json& manifest, const std::string& device) {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "m.json") << manifest.dump();
+    return run("bench shader -q --json --no-limits --seconds 0.05 --device " + device + " " + kSample +
+               ".comp --manifest " + (folder / "m.json").string());
+}
+
+}  // namespace
+
+TEST_CASE("bench shader: the sample is right and timed, and a wrong grid is found out", "[cli][bench][shader]") {
+    for (const std::string& device : vulkan_device_indices()) {
+        CAPTURE(device);
+        json manifest = sample_manifest();
+        manifest["reference"]["shape"] = "70x64";
+        manifest["push"] = {70, 64, 1e-5};
+        manifest["groups"] = {2};
+        const Outcome right = run_sample(manifest, device);
+        if (right.exit_code == 2) {  // built without shaderc
+            CHECK_THAT(right.err, ContainsSubstring("shaderc"));
+            return;
+        }
+        REQUIRE(right.exit_code == 0);
+        const json c = json::parse(right.out)["cases"].at(0);
+        CHECK(c["op"] == "rms_norm.comp");
+        CHECK(c["right"] == true);
+        check_time(c[c["device_time"].is_null() ? "wall_time" : "device_time"]);
+
+        manifest["groups"] = {1};  // leaves rows 64 to 69 as they are
+        const Outcome wrong = run_sample(manifest, device);
+        CHECK(wrong.exit_code == 1);
+        const json w = json::parse(wrong.out)["cases"].at(0);
+        CHECK(w["right"] == false);
+        CHECK_FALSE(w.contains("device_time"));
+        CHECK_THAT(w["failure"].get<std::string>(), ContainsSubstring("element 4096 is nan"));
+    }
+}
+
+TEST_CASE("bench shader: what it refuses", "[cli][bench][shader][errors]") {
+    const TemporaryFolder folder;
+    std::ofstream(folder / "none.spv") << "this is no SPIR-V, but it is long enough";
+    std::ofstream(folder / "bad.json") << "{";
+    std::ofstream(folder / "bad.comp") << "void main() { nonsense }";
+    const auto refuses = [&](const std::string& arguments, const std::string& what) {
+        CAPTURE(arguments);
+        const Outcome outcome = run("bench shader " + arguments);
+        CHECK(outcome.exit_code == 2);
+        CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: ") && ContainsSubstring(what));
+        CHECK(outcome.out.empty());
+    };
+    refuses(kSample + ".comp", "--manifest");
+    refuses(kSample + ".comp --manifest " + (folder / "bad.json").string(), "bad.json");
+    refuses(kSample + ".comp --manifest /nonexistent.json", "/nonexistent.json");
+    refuses("--device cpu " + kSample + ".comp --manifest " + kSample + ".json", "the CPU backend runs no shaders");
+    refuses((folder / "none.spv").string() + " --manifest " + kSample + ".json", "no SPIR-V");
+    refuses((folder / "gone.comp").string() + " --manifest " + kSample + ".json", "cannot read");
+    const Outcome outcome = run("bench shader " + (folder / "bad.comp").string() + " --manifest " + kSample + ".json");
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring("nonsense") || ContainsSubstring("built without shaderc"));
+    CHECK(outcome.out.empty());
+}
+
 #endif

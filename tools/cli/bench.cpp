@@ -12,6 +12,7 @@ void add_bench(CLI::App& app, Action& action) {
     bench.require_subcommand(1);
     add_bench_ops(bench, action);
     add_bench_model(bench, action);
+    add_bench_shader(bench, action);
     add_bench_compare(bench, action);
     add_bench_pipelines(bench, action);
 }

@@ -9,6 +9,7 @@ namespace vkformer::cli {
 
 void add_bench_model(CLI::App& bench, Action& action);
 void add_bench_ops(CLI::App& bench, Action& action);
+void add_bench_shader(CLI::App& bench, Action& action);
 void add_bench_compare(CLI::App& bench, Action& action);
 
 /// Statistics where the device that `choice` names has them, else nothing. Errors: those of vulkan::choose_device.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "bench/spirv.hpp"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "bench/shader_case.hpp"
+#include "support/catch.h"
+#include "support/must.hpp"
+#include "vulkan/shader_table.h"
+
+namespace vkformer::tests {
+namespace {
+
+using bench::SpirvModule;
+using Catch::Matchers::ContainsSubstring;
+
+/// One of the library's own modules: bindings 0 to 3, some constants.
+std::vector<std::uint32_t> words_of(std::string_view name) {
+    const auto table = vulkan::shader_table();
+    const auto found = std::ranges::find(table, name, &vulkan::ShaderBinary::name);
+    REQUIRE(found != table.end());
+    return {found->words.begin(), found->words.end()};
+}
+
+Result<SpirvModule> read(const std::vector<std::uint32_t>& words, const std::string& entry_point = "main") {
+    return bench::read_spirv(std::as_bytes(std::span(words)), entry_point, "s.spv");
+}
+
+void refuses(const Result<SpirvModule>& module, const std::string& what) {
+    REQUIRE_FALSE(module);
+    CHECK_THAT(module.error().message, ContainsSubstring("s.spv: ") && ContainsSubstring(what));
+}
+
+TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[bench][spirv]") {
+    auto words = words_of("layer_norm_f32");
+    const SpirvModule module = must(read(words));
+    CHECK(module.resources.size() >= 3);
+    for (const auto& resource : module.resources) {
+        CHECK(resource.set == 0);
+        CHECK(resource.is_storage_buffer);
+    }
+    CHECK(module.constants.contains(0));
+    for (std::uint32_t& word : words) word = __builtin_bswap32(word);
+    CHECK(must(read(words)).words == module.words);
+}
+
+TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
+    const auto words = words_of("layer_norm_f32");
+    refuses(read({}), "no SPIR-V: 0 bytes");
+    refuses(bench::read_spirv(std::as_bytes(std::span(words)).first(41), "main", "s.spv"), "no SPIR-V: 41 bytes");
+    refuses(read({1, 2, 3, 4, 5, 6}), "magic number");
+    refuses(read({words.begin(), words.begin() + 5}), "no function");
+    refuses(read({words.begin(), words.end() - 300}), "is cut off");  // or, where it ends between instructions:
+    refuses(read(words, "go"), "no compute shader called \"go\"; it has: main");
+    auto changed = words;
+    changed[1] = 0x00010700;
+    refuses(read(changed), "newer than 1.6");
+    changed = words;
+    changed[3] = 0xFFFFFFFF;
+    refuses(read(changed), "its ids go up to");
+    changed = words;
+    changed[5] = 0;
+    refuses(read(changed), "the instruction at word 5 is cut off");
+}
+
+TEST_CASE("SPIR-V of random words is refused or read, and never more", "[bench][spirv][errors]") {
+    const auto words = words_of("layer_norm_f32");
+    std::mt19937 random(3);
+    for (int i = 0; i < 300; ++i) {
+        auto changed = words;
+        for (int k = 0; k < 8; ++k) changed[5 + random() % (changed.size() - 5)] = static_cast<std::uint32_t>(random());
+        (void)read(changed);
+    }
+}
+
+TEST_CASE("a shader and its manifest must fit each other", "[bench][shader][errors]") {
+    SpirvModule module;
+    module.resources = {{0, 0, true}, {0, 1, true}};
+    module.constants = {2};
+    bench::ShaderManifest manifest;
+    manifest.buffers = {{.binding = 0, .count = 1}, {.binding = 1, .count = 1}};
+    CHECK(bench::check_fit(module, manifest));
+    const auto refuses_fit = [&](const SpirvModule& m, const std::string& what) {
+        const auto fit = bench::check_fit(m, manifest);
+        REQUIRE_FALSE(fit);
+        CHECK_THAT(fit.error().message, ContainsSubstring(what));
+    };
+    SpirvModule other = module;
+    other.resources.push_back({0, 3, true});
+    refuses_fit(other, "binding 3, for which the manifest has no buffer");
+    other = module;
+    other.resources[1].set = 1;
+    refuses_fit(other, "set 1");
+    other = module;
+    other.resources[1].is_storage_buffer = false;
+    refuses_fit(other, "binding 1 of the shader is no storage buffer");
+    other = module;
+    other.resources.pop_back();
+    refuses_fit(other, "binding 1, which the shader does not have");
+    manifest.constants[7] = 1;
+    refuses_fit(module, "constant 7");
+}
+
+}  // namespace
+}  // namespace vkformer::tests
