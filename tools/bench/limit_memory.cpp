@@ -11,7 +11,7 @@ namespace vkformer::bench {
 Result<Limit> measure_memory(const std::shared_ptr<vulkan::Device>& device, const MemoryProbe& probe,
                              const LimitOptions& options) {
     Sizes sizes = sizes_for(device->capabilities());
-    if (probe.apart) sizes.workgroup = 1;
+    if (probe.apart) sizes.workgroup = probe.apart;
     const std::uint64_t turn_bytes =
         std::uint64_t{sizes.workgroup} * sizes.groups * shaders::kBenchCopyUnroll * probe.element_bytes;
     const auto turns = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, sizes.bytes / turn_bytes));
@@ -37,7 +37,10 @@ Result<Limit> measure_memory(const std::shared_ptr<vulkan::Device>& device, cons
     if (probe.writes ? found != source : sum(found) != sum(source)) return wrong_result(probe.shader);
     VKFORMER_CHECK(runner->check_guards());
     const double moved = static_cast<double>(bytes) * (probe.writes ? 2 : 1);
-    return Limit{.unit = "GB/s", .how = probe.shader, .value = moved / ns.least, .ns = ns};
+    return Limit{.unit = "GB/s",
+                 .how = probe.shader + (probe.apart ? ", workgroups of " + std::to_string(probe.apart) : std::string()),
+                 .value = moved / ns.least,
+                 .ns = ns};
 }
 
 }  // namespace vkformer::bench

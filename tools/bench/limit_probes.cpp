@@ -21,7 +21,8 @@ Sizes sizes_for(const vulkan::Capabilities& device) {
     if (device.type == "cpu") {
         const auto cache = static_cast<std::uint64_t>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 16l << 20));
         // 64 workgroups: more than cores, so that all finish at about the same time
-        return {64, 64, std::min(2 * cache, device.max_storage_buffer_range), 0.02};
+        // 4 ms: some dispatches then pass without another program's turn on the cores
+        return {64, 64, std::min(2 * cache, device.max_storage_buffer_range), 0.004};
     }
     // Two million invocations: 16 times what the largest GPU of today keeps in flight. 512 MiB: twice the largest cache.
     return {256, 8192, std::min<std::uint64_t>(512u << 20, device.max_storage_buffer_range), 0.02};

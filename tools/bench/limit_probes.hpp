@@ -42,7 +42,8 @@ struct MemoryProbe {
     const char* shader;
     std::uint32_t element_bytes;
     bool writes;  ///< copies; else reads only
-    bool apart;   ///< a workgroup is one invocation (shaders/bench/walk.glsl)
+    std::uint32_t
+        apart;  ///< 0, or the workgroup's size where each walks through a piece of its own (shaders/bench/walk.glsl)
 };
 Result<Limit> measure_memory(const std::shared_ptr<vulkan::Device>& device, const MemoryProbe& probe,
                              const LimitOptions& options);

@@ -72,15 +72,18 @@ Result<std::vector<Limit>> measure_limits(const std::shared_ptr<Device>& device,
     std::vector<Limit> limits;
     progress(kCopyBandwidth);
     VKFORMER_TRY(limits.emplace_back(), best_memory(device, kCopyBandwidth,
-                                                    {{"bench_copy", 4, true, false},
-                                                     {"bench_copy_wide", 16, true, false},
-                                                     {"bench_copy_apart", 16, true, true}},
+                                                    {{"bench_copy", 4, true, 0},
+                                                     {"bench_copy_wide", 16, true, 0},
+                                                     // one address for all lanes of a vector unit, or one each
+                                                     {"bench_copy_apart", 16, true, 1},
+                                                     {"bench_copy_apart", 16, true, 8}},
                                                     options));
     progress(kReadBandwidth);
     VKFORMER_TRY(limits.emplace_back(), best_memory(device, kReadBandwidth,
-                                                    {{"bench_read", 4, false, false},
-                                                     {"bench_read_wide", 16, false, false},
-                                                     {"bench_read_apart", 16, false, true}},
+                                                    {{"bench_read", 4, false, 0},
+                                                     {"bench_read_wide", 16, false, 0},
+                                                     {"bench_read_apart", 16, false, 1},
+                                                     {"bench_read_apart", 16, false, 8}},
                                                     options));
     progress(kPeakF32);
     VKFORMER_TRY(limits.emplace_back(),
