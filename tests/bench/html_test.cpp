@@ -24,6 +24,8 @@ Report plotted_report() {
             .op = "linear", .shape = "1x1x1", .dtype = "f32", .cache = "cold", .work = {.flops = 1e5, .read = 1e4}};
         c.measured.device_ns = {.median = ns, .mad = 1, .interval = {ns - 1, ns + 1}, .runs = 9};
         c.share = Share{.limit = "peak_f32", .seconds = 1e-7, .share = 1e-7 / (ns * 1e-9)};
+        c.measured.code = {
+            {.shader = "linear_<x>", .compile_ms = 1, .summary = vulkan::PipelineSummary{.registers = 64}}};
         report.cases.push_back(c);
     }
     report.cases.push_back({.op = "add", .shape = "9x9", .dtype = "f32", .cache = "cold", .error = "no <memory>"});
@@ -95,6 +97,7 @@ TEST_CASE("the page stands alone", "[bench][html]") {
     CHECK_THAT(body, ContainsSubstring("GPU &lt;&amp;&gt; &quot;Co&quot;"));
     CHECK_THAT(body, ContainsSubstring("did not run: no &lt;memory&gt;"));
     CHECK_THAT(body, ContainsSubstring("&lt;none&gt;"));
+    CHECK_THAT(body, ContainsSubstring("<td>linear_&lt;x&gt;</td>"));
     CHECK(html.find("<script") == std::string::npos);
     CHECK(html.find("src=") == std::string::npos);
     CHECK(html.find("href=") == std::string::npos);

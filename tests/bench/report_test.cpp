@@ -129,5 +129,28 @@ TEST_CASE("the table tells right from wrong", "[bench][report]") {
     CHECK(time_text(1.5e6) == "1.50 ms");
 }
 
+TEST_CASE("what a compiler says of a shader is told once", "[bench][report]") {
+    Report report = some_report();
+    CHECK(distinct_code(report).empty());
+    CHECK(as_text(report).find("registers") == std::string::npos);
+    const Code spilling{.shader = "linear_x",
+                        .subgroup_size = 32,
+                        .compile_ms = 2,
+                        .summary = vulkan::PipelineSummary{.registers = 255, .spills = 17}};
+    Code other = spilling;
+    other.summary->spills = 0;
+    report.cases[0].measured.code = {spilling, spilling, other};
+    report.cases[1].measured.code = {{.shader = "silent"}, spilling};
+    const auto all = distinct_code(report);
+    REQUIRE(all.size() == 2);
+    CHECK(all[0].number == 1);
+    CHECK(all[1].code->summary->spills == 0);
+    CHECK_THAT(as_text(report), ContainsSubstring("linear_x                                   255      17        -"));
+    const json pipelines = as_json(report)["cases"][0]["pipelines"];
+    REQUIRE(pipelines.size() == 3);
+    CHECK(pipelines[0]["registers"] == 255);
+    CHECK_FALSE(pipelines[0].contains("waves"));
+}
+
 }  // namespace
 }  // namespace vkformer::tests

@@ -89,6 +89,28 @@ std::string case_table(const std::vector<CaseReport>& cases) {
            "compared with double precision before it was timed.</p>\n";
 }
 
+std::string code_table(const Report& report) {
+    const auto all = distinct_code(report);
+    if (all.empty()) return "";
+    std::string html =
+        "<h2>What the driver's compiler made of the shaders</h2>\n<div class=\"wide\"><table>\n<tr><th "
+        "class=\"n\">first "
+        "case</th><th>shader</th><th class=\"n\">subgroup</th><th class=\"n\">registers</th><th "
+        "class=\"n\">spills</th><th "
+        "class=\"n\">shared bytes</th><th class=\"n\">waves</th><th class=\"n\">instructions</th><th "
+        "class=\"n\">compile "
+        "ms</th></tr>\n";
+    for (const auto& [number, code] : all) {
+        html += "<tr>" + cell(std::to_string(number), true) + cell(code->shader) +
+                cell(std::to_string(code->subgroup_size), true);
+        for (const auto& count : {code->summary->registers, code->summary->spills, code->summary->shared_bytes,
+                                  code->summary->waves, code->summary->instructions})
+            html += cell(count_text(count), true);
+        html += cell(number_text(code->compile_ms), true) + "</tr>\n";
+    }
+    return html + "</table></div>\n";
+}
+
 std::string environment_table(const Report& report) {
     if (report.before.empty()) return "<h2>Clocks and temperatures</h2>\n<p>This system lets nobody read them.</p>\n";
     std::string html =
@@ -117,8 +139,8 @@ std::string as_html(const Report& report) {
         html +=
             "<h2>Roofline</h2>\n" + plot +
             "<p class=\"meta\">Numbers are those of the cases below. A point on a line has reached that limit.</p>\n";
-    return html + case_table(report.cases) + limits_table(report.limits) + device_table(report.device) +
-           environment_table(report) + "</body></html>\n";
+    return html + case_table(report.cases) + limits_table(report.limits) + code_table(report) +
+           device_table(report.device) + environment_table(report) + "</body></html>\n";
 }
 
 }  // namespace vkformer::bench

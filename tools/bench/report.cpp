@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <tuple>
 
 namespace vkformer::bench {
 namespace {
@@ -59,7 +60,40 @@ std::string environment_text(const Report& report) {
     return text;
 }
 
+/// What decides how fast a shader can be, for comparing.
+auto figures(const Code& code) {
+    return std::tie(code.shader, code.summary->registers, code.summary->spills, code.summary->instructions,
+                    code.summary->shared_bytes);
+}
+
+/// Nothing where the driver says nothing.
+std::string code_text(const Report& report) {
+    const auto all = distinct_code(report);
+    if (all.empty()) return "";
+    std::string text = format("\n%-36s %9s %7s %8s %6s %8s %9s\n", "shader, as its compiler sees it", "registers",
+                              "spills", "shared", "waves", "instr", "compile");
+    for (const auto& [number, code] : all)
+        text += format("%-36s %9s %7s %8s %6s %8s %6.1f ms\n", code->shader.c_str(),
+                       count_text(code->summary->registers).c_str(), count_text(code->summary->spills).c_str(),
+                       count_text(code->summary->shared_bytes).c_str(), count_text(code->summary->waves).c_str(),
+                       count_text(code->summary->instructions).c_str(), code->compile_ms);
+    return text;
+}
+
 }  // namespace
+
+std::vector<NumberedCode> distinct_code(const Report& report) {
+    std::vector<NumberedCode> all;
+    for (std::size_t i = 0; i < report.cases.size(); ++i)
+        for (const Code& code : report.cases[i].measured.code) {
+            if (!code.summary) continue;
+            const auto same = [&](const NumberedCode& other) { return figures(*other.code) == figures(code); };
+            if (std::ranges::none_of(all, same)) all.push_back({i + 1, &code});
+        }
+    return all;
+}
+
+std::string count_text(const std::optional<double>& count) { return count ? format("%.0f", *count) : "-"; }
 
 void CaseReport::hold_against(const std::vector<Limit>& limits) {
     if (timed()) share = share_of(roof_for(limits, work.arithmetic), work, time().median * 1e-9);
@@ -84,7 +118,7 @@ std::string as_text(const Report& report) {
                    "time", "±95%", "runs ", "GFLOP/s", "GB/s", "share of limit");
     for (const CaseReport& c : report.cases) text += row(c);
     text += "\nTimes are medians; ± is half the 95 % interval of the median; ! marks a time that had not settled.\n";
-    return text;
+    return text + code_text(report);
 }
 
 }  // namespace vkformer::bench

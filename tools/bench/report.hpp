@@ -50,6 +50,16 @@ struct Report {
     bool all_right() const;
 };
 
+/// A shader with what the driver's compiler says of it, and the number of the first case that ran it, from 1.
+struct NumberedCode {
+    std::size_t number;
+    const Code* code;
+};
+/// Each shader and what was said of it, once. Empty where the driver says nothing.
+std::vector<NumberedCode> distinct_code(const Report& report);
+/// A whole number, "-" where the driver is silent.
+std::string count_text(const std::optional<double>& count);
+
 inline constexpr const char* kSchema = "vkformer-bench-ops/1";
 
 nlohmann::json as_json(const Summary& summary_ns);
