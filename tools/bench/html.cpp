@@ -15,7 +15,7 @@ h1 { font-size: 1.5em; margin-bottom: .2em; } h2 { font-size: 1.15em; margin: 1.
 p.meta, td.note { color: #57606a; } code { font: 13px ui-monospace, monospace; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; font-variant-numeric: tabular-nums; }
 th { text-align: left; border-bottom: 2px solid #8c959f; padding: 4px 8px; } td { padding: 3px 8px; border-bottom: 1px solid #d8dee4; }
-td.n, th.n { text-align: right; } tr.wrong td { background: #ffebe9; } .wide { overflow-x: auto; }
+td.n, th.n { text-align: right; white-space: nowrap; } tr.wrong td { background: #ffebe9; } .wide { overflow-x: auto; }
 .bar { display: inline-block; width: 80px; height: 9px; background: #eaeef2; vertical-align: baseline; margin-right: 6px; }
 .bar span { display: block; height: 9px; background: #2f6fb0; }
 svg.roofline { width: 100%; height: auto; font: 12px system-ui, sans-serif; }

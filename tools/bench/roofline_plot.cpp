@@ -62,7 +62,7 @@ std::string text_at(double x, double y, const char* style, const std::string& te
 
 std::string power_text(int exponent) {
     if (exponent >= 0 && exponent < 6) return std::to_string(static_cast<long>(std::pow(10, exponent)));
-    if (exponent < 0 && exponent > -4) return number_text(std::pow(10, exponent));
+    if (exponent < 0 && exponent > -4) return "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + "1";
     return "1e" + std::to_string(exponent);
 }
 
@@ -81,32 +81,39 @@ std::string grid(const Axis& x, const Axis& y) {
            ") rotate(-90)\">GFLOP/s</text>\n";
 }
 
-/// The diagonal of a bandwidth, from the left edge or the bottom up to the highest peak.
-std::string bandwidth_line(const Limit& limit, const Axis& x, const Axis& y, double highest) {
-    const double lowest_x = std::max(std::pow(10, x.first), std::pow(10, y.first) / limit.value);
-    const double highest_x = std::min(std::pow(10, x.last), highest / limit.value);
-    if (lowest_x >= highest_x) return "";
-    const double x1 = x.at(lowest_x), y1 = y.at(lowest_x * limit.value);
-    return line(x1, y1, x.at(highest_x), y.at(highest_x * limit.value), "roof") +
-           text_at(x1 + 8, y1 - 10, "roof-name", limit.name + " " + number_text(limit.value) + " " + limit.unit);
-}
-
-/// The horizontal of a peak, from where the best bandwidth reaches it.
-std::string peak_line(const Limit& limit, const Axis& x, const Axis& y, double bandwidth) {
-    const double ridge = bandwidth > 0 ? limit.value / bandwidth : 0;
-    const double begin = x.at(std::clamp(ridge, std::pow(10, x.first), std::pow(10, x.last)));
-    const double height = y.at(limit.value);
-    return line(begin, height, x.to, height, "roof") +
-           text_at(x.to - 4, height - 5, "roof-name end",
-                   limit.name + " " + number_text(limit.value) + " " + limit.unit);
-}
-
 struct Box {
     double x, y, width, height;
     bool meets(const Box& other) const {
         return x < other.x + other.width && other.x < x + width && y < other.y + other.height && other.y < y + height;
     }
 };
+
+std::string roof_label(const Limit& limit) { return limit.name + " " + number_text(limit.value) + " " + limit.unit; }
+
+/// The diagonal of a bandwidth, from the left edge or the bottom up to the highest peak. Names of close ones do not overlap: number
+/// `i` is set a part further up the line.
+std::string bandwidth_line(const Limit& limit, std::size_t i, const Axis& x, const Axis& y, double highest) {
+    const double lowest_x = std::max(std::pow(10, x.first), std::pow(10, y.first) / limit.value);
+    const double highest_x = std::min(std::pow(10, x.last), highest / limit.value);
+    if (lowest_x >= highest_x) return "";
+    const double x1 = x.at(lowest_x), y1 = y.at(lowest_x * limit.value);
+    const double x2 = x.at(highest_x), y2 = y.at(highest_x * limit.value);
+    const double along = 0.03 + 0.3 * static_cast<double>(i);
+    return line(x1, y1, x2, y2, "roof") +
+           text_at(x1 + along * (x2 - x1) - 4, y1 + along * (y2 - y1) - 8, "roof-name end", roof_label(limit));
+}
+
+/// The horizontal of a peak, from where the best bandwidth reaches it, with its name at the right, where no name of `taken` is.
+std::string peak_line(const Limit& limit, const Axis& x, const Axis& y, double bandwidth, std::vector<Box>& taken) {
+    const double ridge = bandwidth > 0 ? limit.value / bandwidth : 0;
+    const double begin = x.at(std::clamp(ridge, std::pow(10, x.first), std::pow(10, x.last)));
+    const double height = y.at(limit.value), width = kDigitWidth * static_cast<double>(roof_label(limit).size());
+    Box name{x.to - 4 - width, height - 5 - kLabelHeight, width, kLabelHeight};
+    while (std::ranges::any_of(taken, [&](const Box& other) { return name.meets(other); })) name.x -= width + 10;
+    taken.push_back(name);
+    return line(begin, height, x.to, height, "roof") +
+           text_at(name.x + width, height - 5, "roof-name end", roof_label(limit));
+}
 
 /// Beside the point, where no other point or number is; to the right where everything is taken.
 Box place_label(double x, double y, double width, const std::vector<Box>& taken) {
@@ -171,10 +178,12 @@ std::string roofline_svg(const Report& report) {
 
     std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"roofline\" role=\"img\" viewBox=\"0 0 " +
                       coordinate(kWidth) + " " + coordinate(kHeight) + "\"><title>Roofline</title>\n" + grid(x, y);
+    std::vector<Box> names;
+    std::size_t bandwidths = 0;
     for (const Limit& limit : report.limits) {
         if (!limit.missing.empty()) continue;
-        if (is_bandwidth(limit)) svg += bandwidth_line(limit, x, y, highest);
-        if (is_peak(limit)) svg += peak_line(limit, x, y, bandwidth);
+        if (is_bandwidth(limit)) svg += bandwidth_line(limit, ++bandwidths, x, y, highest);
+        if (is_peak(limit)) svg += peak_line(limit, x, y, bandwidth, names);
     }
     return svg + legend(points) + draw_points(points, x, y) + "</svg>\n";
 }
