@@ -2,29 +2,45 @@
 // SPDX-License-Identifier: MIT
 // y[b, i, h, :] = Σ_j softmax_j(s[i, j]) · value[b, j, g, :]: attention.comp's formula, operands and mask, for Vulkan
 // devices that are CPUs, head_dim and value_dim multiples of 4 up to kAttentionDirectMaxDim.
-// No shared memory and no barrier: both are dear where invocations are lanes of a CPU. A workgroup owns gl_WorkGroupSize.x
-// queries of one head, an invocation one of them: its query and its sums stay in registers. All invocations walk over the
-// same keys, so that they read the same addresses.
-// Gain over attention.comp with 8 heads: 24 queries and keys, head_dim 32: 2.4 times on lavapipe, 2.3 on SwiftShader; one query
-// and 512 keys, head_dim 64: 3.3 and 3.0 times; 512 queries: 1.5 and 1.8 times (docs/performance.md).
+// With SPLIT_KEYS: decode_attention.comp's formula, operands and partial results.
+// A row is a query of one of the `group` = heads / kv_heads heads that share keys and values: row i · group + h % group.
+// A workgroup owns gl_WorkGroupSize.x rows of one key head (and one split of the keys), an invocation one of them: its query
+// and its sums stay in registers. All invocations walk over the same keys, so that they read the same addresses.
+// What this is made for, seen in the machine code of Mesa 26.2's lavapipe:
+// - shared memory and barriers are dear where invocations are lanes of a CPU: there are none here;
+// - an element of a buffer costs some 10 instructions, for its bounds are checked alone, whether the lanes share it (then it
+//   is loaded once) or not: rows of all heads of a group share it, and two halves are loaded as one word (1.3 times faster);
+// - one key per turn and one row per invocation: with more of either the compiler moves all loads to the front and spills what
+//   they bring. 2, 4 and 8 rows give 0.8, 1.0 and 0.9 times the speed, 2 and 4 keys 0.8 and 0.7 times, and both compile longer.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "interface/attention.h"
+#include "interface/decode_attention.h"
 #include "lib/storage.glsl"
+#define LOAD_WORDS
 #include "lib/storage4.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 4;
 layout(constant_id = kAttentionDirectValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
+#ifdef SPLIT_KEYS
+layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { float partial[]; };
+const uint QUERY_LEN = 1;
+#define SPLITS p.splits
+#else
 layout(push_constant) uniform Push { AttentionPush p; };
+layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
+#define QUERY_LEN p.query_len
+const uint SPLITS = 1;
+#endif
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
 layout(std430, binding = kAttentionKey) readonly buffer Key { ELEMENT4 key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { ELEMENT4 value[]; };
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
-layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
@@ -32,49 +48,71 @@ layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 const uint HEAD_QUADS = HEAD_DIM / 4;
 const uint VALUE_QUADS = VALUE_DIM / 4;
 
-void main() {
-    const uint query_tiles = (p.query_len + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-    const uint workgroup = linear_workgroup();
-    const uint first_query = workgroup % query_tiles * gl_WorkGroupSize.x;
-    const uint head = workgroup / query_tiles % p.heads;
-    const uint batch = workgroup / query_tiles / p.heads;
-    if (batch >= p.batch) return;
-    const uint kv_head = head / (p.heads / p.kv_heads);
-    const uint last_query = min(first_query + gl_WorkGroupSize.x, p.query_len) - 1;
-    const uint i = min(first_query + gl_LocalInvocationIndex, last_query);  // past the end: the last again, not stored
+const float LOG2_E = 1.44269504;  // scores are kept times log2(e), in the scaled query: one product less per key for exp2()
+const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // all queries of a sequence see the same
 
-    const uint query_row = (batch * p.query_len + i) * p.heads + head;
+void main() {
+    const uint group = p.heads / p.kv_heads;
+    const uint rows = QUERY_LEN * group;
+    const uint tiles = (rows + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+    uint workgroup = linear_workgroup();
+    const uint split = workgroup % SPLITS;
+    workgroup /= SPLITS;
+    const uint first_row = workgroup % tiles * gl_WorkGroupSize.x;
+    const uint last_row = min(first_row + gl_WorkGroupSize.x, rows) - 1;
+    const uint kv_head = workgroup / tiles % p.kv_heads;
+    const uint batch = workgroup / tiles / p.kv_heads;
+    if (batch >= p.batch) return;
+
+    const uint row = min(first_row + gl_LocalInvocationIndex, last_row);  // past the end: the last again, not stored
+    const uint i = row / group;
+    const uint head = kv_head * group + row % group;
+    const uint query_row = (batch * QUERY_LEN + i) * p.heads + head;
     vec4 q[HEAD_QUADS];
-    [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d) q[d] = LOAD4(query, query_row * HEAD_QUADS + d);
+    [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
+        q[d] = p.scale * LOG2_E * LOAD4(query, query_row * HEAD_QUADS + d);
     vec4 sums[VALUE_QUADS];
     [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v) sums[v] = vec4(0.0);
     float maximum = MINUS_INFINITY;
     float total = 0.0;
 
     const uvec2 seen = visible_keys(batch, i);
-    const uint end_key = visible_keys(batch, last_query).y;
-    for (uint j = visible_keys(batch, first_query).x; j < end_key; ++j) {
+    uint first_key = visible_keys(batch, first_row / group).x;
+    uint end_key = visible_keys(batch, last_row / group).y;
+#ifdef SPLIT_KEYS
+    const uint split_begin = split * p.split_keys;
+    first_key = max(first_key, split_begin);
+    end_key = min(end_key, split_begin + min(p.split_keys, p.mask.key_len - split_begin));
+#endif
+    for (uint j = first_key; j < end_key; ++j) {
         const uint kv_row = (batch * p.mask.key_len + j) * p.kv_heads + kv_head;
         vec4 products = vec4(0.0);  // four chains of additions, not one that waits for itself
-        [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d) products += q[d] * LOAD4(key, kv_row * HEAD_QUADS + d);
-        const float product = (products.x + products.y) + (products.z + products.w);
+        [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
+            products = fma(q[d], LOAD4(key, kv_row * HEAD_QUADS + d), products);
+        float score = (products.x + products.y) + (products.z + products.w);
 
-        const bool sees = j >= seen.x && j < seen.y;
-        float score = MINUS_INFINITY;
-        if (sees) score = p.scale * product + additive_mask(batch, head, i, j);
+        const bool sees = SAME_KEYS_FOR_ALL || j >= seen.x && j < seen.y;
+        score = sees ? score + LOG2_E * additive_mask(batch, head, i, j) : MINUS_INFINITY;
         const float largest = max_keeping_nan(maximum, score);
         const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
-        const float correction = exp(maximum - shift);
-        const float weight = exp(score - shift);
+        const float correction = exp2(maximum - shift);
+        const float weight = exp2(score - shift);
         maximum = largest;
         total = total * correction + weight;
         [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v) {
-            const vec4 term = weight * LOAD4(value, kv_row * VALUE_QUADS + v);
-            sums[v] = sums[v] * correction + (sees ? term : vec4(0.0));  // not 0 · NaN
+            const vec4 x = LOAD4(value, kv_row * VALUE_QUADS + v);
+            sums[v] = fma(vec4(weight), sees ? x : vec4(0.0), sums[v] * correction);  // not 0 · NaN
         }
     }
 
-    if (first_query + gl_LocalInvocationIndex > last_query) return;
+    if (first_row + gl_LocalInvocationIndex > last_row) return;
+#ifdef SPLIT_KEYS
+    const uint base = (query_row * p.splits + split) * (VALUE_DIM + kPartialExtra);
+    [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v) partial[base + v] = sums[v / 4][v % 4];
+    partial[base + VALUE_DIM + kPartialMaximum] = maximum / LOG2_E;
+    partial[base + VALUE_DIM + kPartialSum] = total;
+#else
     [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v)
         STORE(y, query_row * VALUE_DIM + v, total == 0.0 ? 0.0 : sums[v / 4][v % 4] / total);
+#endif
 }

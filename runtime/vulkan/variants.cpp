@@ -17,13 +17,13 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName, {"plain", "row", "direct"}},
-        {graph::Attention::kName, {"plain", "direct"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},
         {graph::LogSoftmax::kName, rows},
         {graph::Rope::kName, {"plain", "direct"}},
         {graph::GatedActivation::kName, {"plain", "quads"}},
+        {graph::Attention::kName, {"plain", "direct", "coopmat"}},
     };
     return catalogue;
 }

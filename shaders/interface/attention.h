@@ -12,10 +12,15 @@ const uint kAttentionTile = 32;  // keys, depth and columns of a tile; its queri
 const uint kAttentionQuerySteps = 1;  // queries per invocation: 1, 2 or 4
 const uint kAttentionValueTiles = 2;  // tiles that cover value_dim
 const uint kAttentionMask = 3;        // bits of attention_mask.h
-// attention_direct.comp has these in place of QuerySteps and ValueTiles:
+// attention_direct.comp has these in place of QuerySteps and ValueTiles, or of decode_attention.h's Columns and ColumnSteps:
 const uint kAttentionDirectHeadDim = 1, kAttentionDirectValueDim = 2;
-const uint kAttentionDirectMaxDim = 128;   // of both: what they fill is registers
+const uint kAttentionDirectMaxDim = 256;   // of both: they are unrolled, lavapipe compiles this for 5 seconds
 const uint kAttentionDirectWorkgroup = 8;  // the lanes of lavapipe, two times those of SwiftShader
+// attention_coopmat.comp has those two, and behind kAttentionMask:
+const uint kAttentionMatrixM = 4, kAttentionMatrixN = 5, kAttentionMatrixK = 6;  // sizes that the device multiplies
+const uint kAttentionMatrixSubgroups = 7;  // that multiply, each M rows of a workgroup: 1, 2 or 4
+const uint kAttentionMatrixTileKeys = 8;   // a multiple of N and K
+const uint kAttentionMatrixMaxDim = 256;   // of both: what they fill is registers
 struct AttentionPush {
     uint batch;
     uint query_len;

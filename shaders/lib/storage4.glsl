@@ -4,11 +4,12 @@
 // is included before; four halves are two whole words, so no atomics are needed to store them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
-#if defined(F16)
+// LOAD_WORDS: halves are loaded as words even where the device has 16-bit storage.
+#if defined(F16) && !defined(LOAD_WORDS)
 #define ELEMENT4 f16vec4
 #define LOAD4(buffer, i) vec4(buffer[i])
 #define STORE4(buffer, i, value) buffer[i] = f16vec4(value)
-#elif defined(F16_WORDS)
+#elif defined(F16) || defined(F16_WORDS)
 #define ELEMENT4 uvec2
 #define LOAD4(buffer, i) vec4(unpackHalf2x16(buffer[i].x), unpackHalf2x16(buffer[i].y))
 // each by itself: SwiftShader's packHalf2x16 lets a NaN spill into the other half

@@ -8,11 +8,14 @@
 namespace vkformer::tests {
 namespace {
 
-// The shader's tiles: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns.
+// The plain variant's tiles: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns; the direct one's
+// are 8 rows, a row being a query of one of the heads that share a key head; the coopmat one's 1, 2 or 4 matrices of rows, 32 or 64
+// keys. Then head sizes that models have.
 const AttentionSizes kSizes[] = {
     {1, 1, 1, 1, 1, 1, 1},      {2, 7, 31, 2, 2, 31, 33},    {3, 8, 32, 2, 1, 32, 32},    {2, 9, 33, 4, 2, 33, 31},
     {2, 16, 64, 2, 2, 5, 64},   {2, 17, 65, 3, 1, 64, 5},    {1, 31, 100, 2, 2, 97, 128}, {2, 33, 33, 2, 2, 17, 65},
-    {1, 67, 131, 6, 3, 40, 24}, {1, 40, 40, 1, 1, 256, 256}, {2, 3, 5, 2, 1, 255, 129},
+    {1, 67, 131, 6, 3, 40, 24}, {1, 40, 40, 1, 1, 256, 254}, {2, 3, 5, 2, 1, 255, 129},   {1, 5, 70, 9, 3, 64, 64},
+    {2, 3, 40, 20, 2, 80, 96},  {1, 20, 33, 2, 2, 100, 112}, {1, 35, 34, 4, 4, 33, 33},
 };
 
 TEST_CASE("attention agrees with double precision", "[op][attention]") {
@@ -30,14 +33,26 @@ TEST_CASE("attention agrees with double precision", "[op][attention]") {
 TEST_CASE("attention agrees with double precision under every mask", "[op][attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
-    for (const AttentionSizes& sizes : {AttentionSizes{3, 4, 9, 2, 1, 8, 8}, AttentionSizes{4, 15, 70, 2, 2, 16, 33},
-                                        AttentionSizes{3, 71, 67, 2, 1, 9, 12}}) {
+    for (const AttentionSizes& sizes :
+         {AttentionSizes{3, 4, 9, 2, 1, 8, 8}, AttentionSizes{4, 15, 70, 2, 2, 16, 33},
+          AttentionSizes{3, 71, 67, 2, 1, 9, 12}, AttentionSizes{2, 21, 67, 6, 2, 8, 12}}) {
         CAPTURE(backend.name(), kind.name, to_string(sizes));
         OpCase c;
         const AttentionOperands o = attention_operands(c, sizes, DType::f32);
         c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), attention_scale(sizes)));
         c.check(backend);
     }
+}
+
+TEST_CASE("attention in float16 agrees with double precision under every mask", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
+    const AttentionSizes sizes{2, 21, 77, 6, 2, 9, 12};
+    CAPTURE(backend.name(), kind.name, to_string(sizes));
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, DType::f16);
+    c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), attention_scale(sizes)));
+    c.check(backend);
 }
 
 TEST_CASE("attention bears any lengths and starts", "[op][attention]") {
@@ -127,6 +142,24 @@ TEST_CASE("a NaN stays visible to the queries that see it", "[op][attention]") {
     const graph::Value k = c.floats("key", DType::f32, {1, 70, 1, 8}, key);
     const graph::Value v = c.floats("value", DType::f32, {1, 70, 1, 8}, value);
     c.expect(attention(c.graph, q, k, v, {}, 1));
+    c.check(backend);
+}
+
+TEST_CASE("values that are not finite reach the queries that see them, and no others", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    constexpr std::size_t kLen = 40, kDim = 24;
+    OpCase c;
+    std::vector<float> value = c.random_floats(kLen * kDim);
+    value[25 * kDim + 3] = std::numeric_limits<float>::quiet_NaN();
+    // SwiftShader packs an infinity into a half that is none.
+    value[30 * kDim + 17] =
+        dtype == DType::f16 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+    const graph::Value q = c.floats("query", dtype, {1, kLen, 1, 8});
+    const graph::Value k = c.floats("key", dtype, {1, kLen, 1, 8});
+    const graph::Value v = c.floats("value", dtype, {1, kLen, 1, kDim}, value);
+    c.expect(attention(c.graph, q, k, v, {.causal = true}, 1));
     c.check(backend);
 }
 

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "interface/attention.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "core/try.hpp"
+#include "vulkan/cooperative_matrix.hpp"
+#include "vulkan/kernels/attention.hpp"
 #include "vulkan/kernels/attention_mask.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/shader_table.h"
 
 namespace vkformer::vulkan {
 
@@ -11,62 +17,156 @@ static_assert(sizeof(shaders::AttentionPush) == 48);
 
 namespace {
 
-/// Which of the two shaders, its first three specialization constants, and the queries that a workgroup owns.
-struct Tiling {
-    std::string_view shader;
-    std::uint32_t workgroup, first_constant, second_constant;
-    std::uint64_t queries;
+/// The sizes that a variant cuts into workgroups.
+struct Sizes {
+    std::uint64_t batch, query_len, heads, kv_heads, head_dim, value_dim;
 };
 
-Tiling tiling_of(std::string_view variant, std::uint64_t query_len, std::uint64_t head_dim, std::uint64_t value_dim) {
-    if (variant == "direct")
-        return {"attention_direct", shaders::kAttentionDirectWorkgroup, static_cast<std::uint32_t>(head_dim),
-                static_cast<std::uint32_t>(value_dim), shaders::kAttentionDirectWorkgroup};
+/// A variant's shader, its specialization constants without the mask, and its workgroups.
+struct Tiling {
+    std::string_view shader;
+    std::uint32_t workgroup;
+    std::uint64_t first_constant, second_constant;
+    std::uint64_t groups;
+    std::vector<std::uint32_t> more_constants{};  ///< behind the mask
+};
+
+Tiling direct_tiling(const Sizes& sizes) {
+    const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
+    return {"attention_direct", shaders::kAttentionDirectWorkgroup, sizes.head_dim, sizes.value_dim,
+            sizes.batch * sizes.kv_heads * ceil_div(rows, shaders::kAttentionDirectWorkgroup)};
+}
+
+Tiling plain_tiling(const Sizes& sizes) {
     // More queries per tile read the keys less often; rows of a tile without a query are wasted.
-    const std::uint32_t query_steps = query_len <= shaders::kAttentionLaneRows       ? 1
-                                      : query_len <= 2 * shaders::kAttentionLaneRows ? 2
-                                                                                     : 4;
-    return {"attention", shaders::kAttentionWorkgroup, query_steps,
-            static_cast<std::uint32_t>(ceil_div(value_dim, shaders::kAttentionTile)),
-            shaders::kAttentionLaneRows * query_steps};
+    const std::uint64_t query_steps = sizes.query_len <= shaders::kAttentionLaneRows       ? 1
+                                      : sizes.query_len <= 2 * shaders::kAttentionLaneRows ? 2
+                                                                                           : 4;
+    const std::uint64_t tiles = ceil_div(sizes.query_len, shaders::kAttentionLaneRows * query_steps);
+    return {"attention", shaders::kAttentionWorkgroup, query_steps, ceil_div(sizes.value_dim, shaders::kAttentionTile),
+            sizes.batch * sizes.heads * tiles};
+}
+
+/// The largest matrices that attention_coopmat.comp can be made of, or none.
+std::optional<CooperativeMatrix> fitting_matrix(const Capabilities& device) {
+    constexpr std::uint32_t kTileKeys = 32;  // the shorter of its tiles, a multiple of n and k
+    std::optional<CooperativeMatrix> best;
+    for (const CooperativeMatrix& matrix : device.cooperative_matrices) {
+        const auto& [m, n, k, a, b, c, result] = matrix;
+        if (a != kComponentFloat16 || b != a || c != kComponentFloat32 || result != c) continue;
+        if (m > kTileKeys || kTileKeys % n != 0 || kTileKeys % k != 0 || n % 4 != 0 || k % 4 != 0) continue;
+        if (!best || m * n * k > best->m * best->n * best->k) best = matrix;
+    }
+    return best;
+}
+
+std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) { return ceil_div(size, multiple) * multiple; }
+
+/// How attention_coopmat.comp is cut.
+struct MatrixTiling {
+    CooperativeMatrix matrix;
+    std::uint32_t subgroups;  ///< that multiply
+    std::uint32_t tile_keys;
+
+    std::uint64_t rows() const { return std::uint64_t{matrix.m} * subgroups; }
+    /// At least that many subgroups, whatever size the driver gives them, and at least one invocation per row.
+    std::uint32_t workgroup(const Capabilities& device) const {
+        return subgroups * std::max({matrix.m, device.subgroup_size, device.max_subgroup_size});
+    }
+    /// What the shader declares.
+    std::uint64_t shared_bytes(const Sizes& sizes) const {
+        const std::uint64_t pitch =
+            std::max(round_up(sizes.head_dim, matrix.k), round_up(sizes.value_dim, matrix.n)) + 8;
+        const std::uint64_t stage = std::max<std::uint64_t>(rows(), tile_keys) * pitch * 2;
+        const std::uint64_t scores_and_weights = rows() * ((tile_keys + 4) * 4 + (tile_keys + 8) * 2);
+        return stage + scores_and_weights + rows() * matrix.n * 4 + shaders::kMaxWorkgroup * 4 + 4;
+    }
+};
+
+/// The largest tiling of the rows that the device has memory for, or none.
+std::optional<MatrixTiling> matrix_tiling(const Sizes& sizes, const Capabilities& device) {
+    const auto matrix = fitting_matrix(device);
+    const std::uint64_t longest = std::max(sizes.head_dim, sizes.value_dim);
+    // Every step of a row is unrolled. lavapipe, with its small matrices, compiles 128 for 20 seconds and 256 for a minute.
+    const std::uint64_t limit = device.type == "cpu" ? 128 : shaders::kAttentionMatrixMaxDim;
+    if (!matrix || !device.float16 || !device.storage16 || longest > limit) return std::nullopt;
+    const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
+    // 64 keys halve the barriers; with rows longer than 96 elements they would leave room for one workgroup per core only.
+    for (std::uint32_t subgroups = rows > 2 * matrix->m ? 4 : rows > matrix->m ? 2 : 1; subgroups > 0; subgroups /= 2)
+        for (const std::uint32_t tile_keys : {longest > 96 ? 32u : 64u, 32u}) {
+            const MatrixTiling tiling{*matrix, subgroups, tile_keys};
+            const std::uint32_t workgroup = tiling.workgroup(device);
+            if (tiling.shared_bytes(sizes) <= device.max_shared_memory_bytes && workgroup <= shaders::kMaxWorkgroup &&
+                workgroup <= device.max_workgroup_invocations)
+                return tiling;
+        }
+    return std::nullopt;
+}
+
+Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capabilities& device) {
+    const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
+    const CooperativeMatrix& matrix = tiling.matrix;
+    return {"attention_coopmat",
+            tiling.workgroup(device),
+            sizes.head_dim,
+            sizes.value_dim,
+            sizes.batch * sizes.kv_heads * ceil_div(rows, tiling.rows()),
+            {matrix.m, matrix.n, matrix.k, tiling.subgroups, tiling.tile_keys}};
+}
+
+Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
+    if (variant == "direct") return direct_tiling(sizes);
+    if (variant == "coopmat") return coopmat_tiling(sizes, *matrix_tiling(sizes, device), device);
+    return plain_tiling(sizes);
+}
+
+Sizes sizes_of(const graph::Attention& op, const graph::Graph& graph) {
+    const Shape& query = graph.shape(op.query);
+    return {query[0], query[1], query[2], graph.shape(op.key)[2], query[3], graph.shape(op.value)[3]};
 }
 
 }  // namespace
 
-VariantNames variants(const graph::Attention& op, const KernelContext& context) {
+bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, const Capabilities& device) {
     const auto fits = [](std::uint64_t dim) { return dim % 4 == 0 && dim <= shaders::kAttentionDirectMaxDim; };
+    return device.type == "cpu" && fits(head_dim) && fits(value_dim);
+}
+
+VariantNames variants(const graph::Attention& op, const KernelContext& context) {
+    const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
-    if (context.device.type == "cpu" && fits(context.graph.shape(op.query)[3]) &&
-        fits(context.graph.shape(op.value)[3]))
-        names.push_back("direct");
+    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) names.push_back("direct");
     names.push_back("plain");
+    // float32 operands would be rounded to float16: not what a float32 model asked for.
+    if (context.graph.dtype(op.query) == DType::f16 && matrix_tiling(sizes, context.device) &&
+        is_built("attention_coopmat_f16"))
+        names.push_back("coopmat");
     return names;
 }
 
 Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& context) {
-    const Shape& query = context.graph.shape(op.query);
-    const Shape& key = context.graph.shape(op.key);
-    const std::uint64_t value_dim = context.graph.shape(op.value)[3];
+    const Sizes sizes = sizes_of(op, context.graph);
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const Tiling tiling = tiling_of(variant, query[1], query[3], value_dim);
-    VKFORMER_TRY(const auto groups,
-                 folded_grid(query[0] * query[2] * ceil_div(query[1], tiling.queries), context.device));
+    const Tiling tiling = tiling_of(variant, sizes, context.device);
+    VKFORMER_TRY(const auto groups, folded_grid(tiling.groups, context.device));
     Dispatch dispatch{
         .shader = variant_for(tiling.shader, context.graph.dtype(op.query), context.device),
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
                      or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.y},
-        .constants = {tiling.workgroup, tiling.first_constant, tiling.second_constant, mask_bits(op.mask)},
+        .constants = {tiling.workgroup, static_cast<std::uint32_t>(tiling.first_constant),
+                      static_cast<std::uint32_t>(tiling.second_constant), mask_bits(op.mask)},
         .groups = groups,
     };
+    dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
     dispatch.push.set(shaders::AttentionPush{
-        .batch = static_cast<std::uint32_t>(query[0]),
-        .query_len = static_cast<std::uint32_t>(query[1]),
-        .heads = static_cast<std::uint32_t>(query[2]),
-        .kv_heads = static_cast<std::uint32_t>(key[2]),
-        .head_dim = static_cast<std::uint32_t>(query[3]),
-        .value_dim = static_cast<std::uint32_t>(value_dim),
+        .batch = static_cast<std::uint32_t>(sizes.batch),
+        .query_len = static_cast<std::uint32_t>(sizes.query_len),
+        .heads = static_cast<std::uint32_t>(sizes.heads),
+        .kv_heads = static_cast<std::uint32_t>(sizes.kv_heads),
+        .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
+        .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
         .scale = op.scale,
-        .mask = mask_push(op.mask, key[1], context.graph),
+        .mask = mask_push(op.mask, context.graph.shape(op.key)[1], context.graph),
     });
     return dispatch;
 }

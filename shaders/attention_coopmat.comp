@@ -1,0 +1,250 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y[b, i, h, :] = Σ_j softmax_j(s[i, j]) · value[b, j, g, :]: attention.comp's formula, operands and mask, in float16, on
+// cooperative matrices (VK_KHR_cooperative_matrix): float16 products with float32 sums. The weights of the values, at most 1, are
+// rounded to float16, and it is the rounded ones that are added up, so that they still sum to 1.
+// A row is a query of one of the `group` = heads / kv_heads heads that share keys and values: row i · group + h % group.
+// A workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS subgroups M of them: their queries and
+// sums stay in its matrices. All walk over the keys that any of the rows sees, TILE_KEYS at a time, and share the tile of keys,
+// then of values. Where an element of a matrix lies is the driver's secret: the softmax reads scores and writes weights in shared
+// memory, and what a row's sums are scaled by comes as a matrix too. In the softmax, PARTS neighbouring invocations own a row.
+// Sizes that are no multiples of M, N and K are filled up with zeros in shared memory.
+// The workgroup has at least SUBGROUPS subgroups, of whatever size; what it has more helps to load.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_basic : require
+#include "interface/attention.h"
+
+layout(local_size_x_id = kWorkgroupConstant) in;
+layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 4;
+layout(constant_id = kAttentionDirectValueDim) const uint VALUE_DIM = 4;
+layout(constant_id = kAttentionMask) const uint MASK = 0;
+layout(constant_id = kAttentionMatrixM) const uint M = 16;
+layout(constant_id = kAttentionMatrixN) const uint N = 16;
+layout(constant_id = kAttentionMatrixK) const uint K = 16;
+layout(constant_id = kAttentionMatrixSubgroups) const uint SUBGROUPS = 1;
+layout(constant_id = kAttentionMatrixTileKeys) const uint TILE_KEYS = 32;
+layout(push_constant) uniform Push { AttentionPush p; };
+layout(std430, binding = kAttentionQuery) readonly buffer Query { float16_t query[]; };
+layout(std430, binding = kAttentionQuery) readonly buffer Query4 { f16vec4 query4[]; };
+layout(std430, binding = kAttentionKey) readonly buffer Key { float16_t key[]; };
+layout(std430, binding = kAttentionKey) readonly buffer Key4 { f16vec4 key4[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value { float16_t value[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value4 { f16vec4 value4[]; };
+layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
+layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
+layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kAttentionY) writeonly buffer Y { float16_t y[]; };
+#include "lib/attention_mask.glsl"
+#include "lib/grid.glsl"
+#include "lib/numbers.glsl"
+
+const uint ROWS = M * SUBGROUPS;
+const uint DEPTH_STEPS = (HEAD_DIM + K - 1) / K;
+const uint VALUE_STEPS = (VALUE_DIM + N - 1) / N;
+const uint DEPTH_QUADS = DEPTH_STEPS * K / 4;
+const uint VALUE_QUADS = VALUE_STEPS * N / 4;
+
+// The host counts these bytes too (attention.cpp) and takes what fits. Rows are 16 bytes longer than what they hold: the rows that
+// are read at a time then lie in different banks, and stay aligned to the 16 bytes that a matrix's rows must be.
+// Sizes 16 × 16 × 16, 4 subgroups, head size 64: 9 + 17 + 9 + 4 KiB, and 0.75 of the rest.
+const uint STAGE_PITCH = (DEPTH_QUADS > VALUE_QUADS ? DEPTH_QUADS : VALUE_QUADS) + 2;
+const uint STAGE_ROWS = ROWS > TILE_KEYS ? ROWS : TILE_KEYS;
+const uint SCORE_PITCH = TILE_KEYS + 4;
+const uint WEIGHT_PITCH = TILE_KEYS + 8;
+shared f16vec4 stage[STAGE_ROWS * STAGE_PITCH];     // [row, depth] of the queries, then [key, depth], then [key, value column]
+shared float scores[ROWS * SCORE_PITCH];            // [row, key], and at the end [row, value column]
+shared float16_t weights[ROWS * WEIGHT_PITCH];      // [row, key]
+shared float corrections[ROWS * N];                 // [row, the same N times]
+shared float part_scratch[kMaxWorkgroup];
+shared uint not_finite;  // of a value in the stage
+
+const float16_t LARGEST_HALF = float16_t(65504.0);
+
+#define ROW_MAJOR gl_CooperativeMatrixLayoutRowMajor
+#define COLUMN_MAJOR gl_CooperativeMatrixLayoutColumnMajor
+#define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+
+// stage[r, :] = kept(row tensor_row(r) of the tensor), zeros after its `dim` elements and in rows ≥ count.
+// (A macro, since buffers are no arguments.)
+#define STAGE(tensor, tensor4, tensor_row, dim, quads, count, row_count, kept)                   \
+    for (uint e = gl_LocalInvocationIndex; e < row_count * quads; e += gl_WorkGroupSize.x) {     \
+        const uint r = e / quads;                                                                \
+        const uint quad = e % quads;                                                             \
+        f16vec4 x = f16vec4(0.0);                                                                \
+        if (dim % 4 == 0) {                                                                      \
+            if (r < count && quad < dim / 4) x = tensor4[tensor_row(r) * (dim / 4) + quad];      \
+        } else {                                                                                 \
+            [[unroll]] for (uint c = 0; c < 4; ++c)                                              \
+                if (r < count && quad * 4 + c < dim) x[c] = tensor[tensor_row(r) * dim + quad * 4 + c]; \
+        }                                                                                        \
+        stage[r * STAGE_PITCH + quad] = kept(x);                                                 \
+    }
+
+uint batch, kv_head, group, first_row, last_row;
+uint first_key;
+
+uint query_of(uint r) { return min(first_row + r, last_row) / group; }  // rows past the end repeat the last, are not stored
+uint head_of(uint r) { return kv_head * group + min(first_row + r, last_row) % group; }
+uint query_row(uint r) { return (batch * p.query_len + query_of(r)) * p.heads + head_of(r); }
+uint key_row(uint j) { return (batch * p.mask.key_len + first_key + j) * p.kv_heads + kv_head; }
+
+// 0 · NaN: the value of a key that a row does not see must not even be multiplied by 0, and a matrix multiplies all rows with all
+// keys. So values that are not finite are staged as zeros, and added row by row. Nothing but broken weights ever comes here.
+f16vec4 finite_part(f16vec4 x) {
+    const bvec4 finite = lessThanEqual(abs(x), f16vec4(LARGEST_HALF));
+    if (!all(finite)) not_finite = 1;
+    return mix(f16vec4(0.0), x, finite);
+}
+
+// scores[r, c] = Σ_j weights[r, j] · value[j, first_column + c] over the values that finite_part() left out and row r sees
+void sum_not_finite(uint keys, uint first_column) {
+    for (uint e = gl_LocalInvocationIndex; e < ROWS * TILE_KEYS; e += gl_WorkGroupSize.x) {
+        const uint r = e / TILE_KEYS;
+        const uint column = first_column + e % TILE_KEYS;
+        const uvec2 seen = visible_keys(batch, query_of(r));
+        float sum = 0.0;
+        for (uint j = 0; j < keys && column < VALUE_DIM; ++j) {
+            if (first_key + j < seen.x || first_key + j >= seen.y) continue;
+            const float x = float(value[key_row(j) * VALUE_DIM + column]);
+            if (!(abs(x) <= float(LARGEST_HALF))) sum += float(weights[r * WEIGHT_PITCH + j]) * x;
+        }
+        scores[r * SCORE_PITCH + e % TILE_KEYS] = sum;
+    }
+}
+
+void main() {
+    group = p.heads / p.kv_heads;
+    const uint rows = p.query_len * group;
+    const uint tiles = (rows + ROWS - 1) / ROWS;
+    const uint workgroup = linear_workgroup();
+    first_row = workgroup % tiles * ROWS;
+    last_row = min(first_row + ROWS, rows) - 1;
+    kv_head = workgroup / tiles % p.kv_heads;
+    batch = workgroup / tiles / p.kv_heads;
+    if (batch >= p.batch) return;  // the whole workgroup leaves
+
+    const uint lane = gl_LocalInvocationIndex;
+    const uint tile_row = gl_SubgroupID * M;
+    const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
+    const uint parts = gl_WorkGroupSize.x / ROWS;
+    const uint row = lane / parts;
+    const uint part = lane % parts;
+
+    STAGE(query, query4, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
+    barrier();
+    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
+    SUMS sums[VALUE_STEPS];
+    if (multiplies) {
+        [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
+            coopMatLoad(q[s], stage, tile_row * STAGE_PITCH + s * (K / 4), STAGE_PITCH, ROW_MAJOR);
+        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
+    }
+
+    const uvec2 seen = visible_keys(batch, query_of(row));
+    float running_max = MINUS_INFINITY;  // of the row's scores
+    float running_sum = 0.0;             // of the weights that this invocation owns
+    const uint end_key = visible_keys(batch, last_row / group).y;
+    for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
+        const uint keys = min(TILE_KEYS, end_key - first_key);
+        barrier();  // stage and weights may still be read
+        STAGE(key, key4, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
+        if (lane == 0) not_finite = 0;
+        barrier();
+
+        // scores = query · keyᵀ
+        if (multiplies) {
+            for (uint c = 0; c < TILE_KEYS; c += N) {
+                SUMS products = SUMS(0.0);
+                [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
+                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> k;
+                    coopMatLoad(k, stage, c * STAGE_PITCH + s * (K / 4), STAGE_PITCH, COLUMN_MAJOR);
+                    products = coopMatMulAdd(q[s], k, products);
+                }
+                coopMatStore(products, scores, tile_row * SCORE_PITCH + c, SCORE_PITCH, ROW_MAJOR);
+            }
+        }
+        barrier();
+
+        // scores = scale · scores + mask, weights = exp(scores − maximum)
+        STAGE(value, value4, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
+        float largest = running_max;
+        for (uint k = part; k < TILE_KEYS; k += parts) {
+            const uint j = first_key + k;
+            float score = MINUS_INFINITY;
+            if (j >= seen.x && j < seen.y && k < keys)
+                score = p.scale * scores[row * SCORE_PITCH + k] +
+                        additive_mask(batch, head_of(row), query_of(row), j);
+            scores[row * SCORE_PITCH + k] = score;
+            largest = max_keeping_nan(largest, score);
+        }
+        part_scratch[lane] = largest;
+        barrier();
+        for (uint other = 0; other < parts; ++other)
+            largest = max_keeping_nan(largest, part_scratch[row * parts + other]);
+        const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
+        const float correction = exp(running_max - shift);
+        running_max = largest;
+        running_sum *= correction;
+        for (uint k = part; k < TILE_KEYS; k += parts) {
+            const float16_t weight = float16_t(exp(scores[row * SCORE_PITCH + k] - shift));
+            running_sum += float(weight);
+            weights[row * WEIGHT_PITCH + k] = weight;
+        }
+        for (uint c = part; c < N; c += parts) corrections[row * N + c] = correction;
+        barrier();
+
+        // sums = sums · correction + weights · value
+        if (multiplies) {
+            SUMS factors;
+            coopMatLoad(factors, corrections, tile_row * N, N, ROW_MAJOR);
+            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= factors;
+            for (uint k = 0; k < TILE_KEYS; k += K) {
+                coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> w;
+                coopMatLoad(w, weights, tile_row * WEIGHT_PITCH + k, WEIGHT_PITCH, ROW_MAJOR);
+                [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
+                    coopMatLoad(x, stage, k * STAGE_PITCH + v * (N / 4), STAGE_PITCH, ROW_MAJOR);
+                    sums[v] = coopMatMulAdd(w, x, sums[v]);
+                }
+            }
+        }
+        if (not_finite != 0) {
+            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+                if (v % (TILE_KEYS / N) == 0) {
+                    barrier();
+                    sum_not_finite(keys, v * N);
+                    barrier();
+                }
+                if (multiplies) {
+                    SUMS more;
+                    coopMatLoad(more, scores, tile_row * SCORE_PITCH + v % (TILE_KEYS / N) * N, SCORE_PITCH, ROW_MAJOR);
+                    sums[v] += more;
+                }
+            }
+        }
+    }
+
+    part_scratch[lane] = running_sum;
+    [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+        const uint column = v % (TILE_KEYS / N) * N;  // of `scores`, which hold TILE_KEYS / N matrices of a subgroup
+        if (column == 0) barrier();                   // they may still be read
+        if (multiplies) coopMatStore(sums[v], scores, tile_row * SCORE_PITCH + column, SCORE_PITCH, ROW_MAJOR);
+        if (column + N < TILE_KEYS && v + 1 < VALUE_STEPS) continue;
+        barrier();
+        const uint first_column = v * N - column;
+        for (uint e = lane; e < ROWS * TILE_KEYS; e += gl_WorkGroupSize.x) {
+            const uint r = e / TILE_KEYS;
+            const uint c = e % TILE_KEYS;
+            if (first_row + r > last_row || c >= column + N || first_column + c >= VALUE_DIM) continue;
+            float total = 0.0;
+            for (uint other = 0; other < parts; ++other) total += part_scratch[r * parts + other];
+            y[query_row(r) * VALUE_DIM + first_column + c] =
+                float16_t(total == 0.0 ? 0.0 : scores[r * SCORE_PITCH + c] / total);
+        }
+    }
+}
