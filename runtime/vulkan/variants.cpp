@@ -24,6 +24,7 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
         {graph::Rope::kName, {"plain", "direct"}},
         {graph::GatedActivation::kName, {"plain", "quads"}},
         {graph::Attention::kName, {"plain", "direct", "coopmat"}},
+        {graph::DecodeAttention::kName, {"plain", "direct", "subgroup"}},
     };
     return catalogue;
 }

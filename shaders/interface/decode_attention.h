@@ -12,6 +12,12 @@ const uint kDecodeAttentionMaxHeadDim = 256;
 const uint kDecodeAttentionColumns = 1;      // invocations that share a key in the sum of values: a power of two
 const uint kDecodeAttentionColumnSteps = 2;  // value columns per invocation: Columns · ColumnSteps ≥ value_dim
 const uint kDecodeAttentionMask = 3;         // bits of attention_mask.h
+// decode_attention_subgroup.comp has these in place of Columns and ColumnSteps, and behind kDecodeAttentionMask:
+const uint kDecodeAttentionHeads = 1;      // that a workgroup owns, of those that share a key head
+const uint kDecodeAttentionHeadSteps = 2;  // pairs of a query per invocation: subgroup size · steps ≥ head_dim / 2
+const uint kDecodeAttentionValueSteps = 4;
+const uint kDecodeAttentionSums = 5;  // floats of shared memory: value_dim for each subgroup that there may be
+const uint kDecodeAttentionMaxHeads = 8, kDecodeAttentionMaxSubgroups = 32;
 // What a split leaves for attention_combine: value_dim sums of exp(s − maximum) · value, then the maximum of its scores s
 // (−∞ where it sees no key), then the sum of exp(s − maximum).
 const uint kPartialMaximum = 0, kPartialSum = 1, kPartialExtra = 2;  // offsets after the sums, and how many

@@ -10,12 +10,14 @@ struct DecodeSizes {
     std::uint32_t split_keys;
 };
 
-// A workgroup takes 32 to 128 keys at a time, 16 elements of depth.
+// A workgroup of the plain variant takes 32 to 128 keys at a time, 16 elements of depth; one of the direct variant 8 of the
+// heads that share a key head.
 const DecodeSizes kSizes[] = {
     {{1, 1, 1, 1, 1, 1, 1}, 128},     {{2, 1, 31, 2, 1, 15, 17}, 31},       {{2, 1, 32, 2, 2, 16, 32}, 32},
     {{2, 1, 33, 4, 2, 17, 33}, 32},   {{3, 1, 127, 2, 1, 64, 64}, 64},      {{2, 1, 129, 2, 2, 5, 128}, 128},
     {{2, 1, 300, 6, 3, 33, 65}, 128}, {{1, 1, 300, 2, 2, 40, 24}, 1},       {{1, 1, 1031, 2, 1, 256, 256}, 500},
-    {{1, 1, 20, 1, 1, 255, 129}, 7},  {{2, 1, 90, 2, 2, 8, 1}, 0x7FFFFFFF},
+    {{1, 1, 20, 1, 1, 255, 129}, 7},  {{2, 1, 90, 2, 2, 8, 1}, 0x7FFFFFFF}, {{1, 1, 300, 9, 3, 64, 64}, 100},
+    {{2, 1, 70, 20, 2, 80, 96}, 32},  {{1, 1, 50, 2, 1, 100, 112}, 16},
 };
 
 /// Node 0 of decode_attention alone, with its partial results as outputs too.
@@ -37,7 +39,7 @@ TEST_CASE("decode_attention and attention_combine agree with double precision", 
 TEST_CASE("decode_attention agrees with double precision under every mask", "[op][decode_attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
-    for (const DecodeSizes& d : {DecodeSizes{{5, 1, 20, 2, 1, 8, 8}, 8}, DecodeSizes{{6, 1, 200, 2, 2, 16, 33}, 32},
+    for (const DecodeSizes& d : {DecodeSizes{{5, 1, 20, 18, 2, 8, 12}, 8}, DecodeSizes{{6, 1, 200, 2, 2, 16, 33}, 32},
                                  DecodeSizes{{4, 1, 150, 2, 1, 9, 12}, 150}}) {
         CAPTURE(backend.name(), kind.name, to_string(d.sizes), d.split_keys);
         OpCase c;

@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "core/try.hpp"
+#include "interface/attention.h"
+#include "vulkan/kernels/attention.hpp"
 #include "vulkan/kernels/attention_mask.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
@@ -12,36 +14,126 @@ namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::DecodeAttentionPush) == 52);
 
-Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelContext& context) {
-    const Shape& query = context.graph.shape(op.query);
-    const Shape& key = context.graph.shape(op.key);
-    const std::uint64_t value_dim = context.graph.shape(op.value)[3];
-    const std::uint64_t splits = ceil_div(key[1], op.split_keys);
+namespace {
 
+struct Sizes {
+    std::uint64_t batch, heads, kv_heads, head_dim, value_dim, key_len, split_keys;
+    std::uint64_t splits() const { return ceil_div(key_len, split_keys); }
+};
+
+/// A variant's shader, its first three specialization constants, its workgroups per sequence and split, and its other constants.
+struct Tiling {
+    std::string shader;
+    std::uint32_t workgroup, first_constant, second_constant;
+    std::uint64_t groups;
+    std::vector<std::uint32_t> more_constants{};  ///< behind the mask
+};
+
+Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+    return {variant_for("decode_attention_direct", dtype, device), shaders::kAttentionDirectWorkgroup,
+            static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
+            s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
+}
+
+Tiling plain_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
     // One key per invocation; a short cache takes a smaller workgroup.
-    const auto split_keys = static_cast<std::uint32_t>(std::min<std::uint64_t>(op.split_keys, key[1]));
+    const auto split_keys = static_cast<std::uint32_t>(std::min(s.split_keys, s.key_len));
     const std::uint32_t workgroup =
         std::clamp(std::bit_ceil(split_keys), 32u, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
-    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(static_cast<std::uint32_t>(value_dim)));
+    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(static_cast<std::uint32_t>(s.value_dim)));
+    return {variant_for("decode_attention", dtype, device), workgroup, columns,
+            static_cast<std::uint32_t>(ceil_div(s.value_dim, columns)), s.heads};
+}
 
-    VKFORMER_TRY(const auto groups, folded_grid(query[0] * query[2] * splits, context.device));
+/// The sizes that a subgroup may have on a device: without subgroup_size_control there is but one.
+struct SubgroupSizes {
+    std::uint32_t least, most;
+};
+
+SubgroupSizes subgroup_sizes(const Capabilities& device) {
+    return device.subgroup_size_control ? SubgroupSizes{device.min_subgroup_size, device.max_subgroup_size}
+                                        : SubgroupSizes{device.subgroup_size, device.subgroup_size};
+}
+
+Tiling subgroup_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+    const auto [least, most] = subgroup_sizes(device);
+    const auto head_steps = static_cast<std::uint32_t>(ceil_div(s.head_dim / 2, least));
+    const auto value_steps = static_cast<std::uint32_t>(ceil_div(s.value_dim / 2, least));
+    // A query and the sums of a head are in registers: 128 of them for all heads together.
+    const auto group = static_cast<std::uint32_t>(s.heads / s.kv_heads);
+    const std::uint32_t most_heads =
+        std::clamp(64 / (head_steps + value_steps), 1u, std::uint32_t{shaders::kDecodeAttentionMaxHeads});
+    const auto chunks = static_cast<std::uint32_t>(ceil_div(group, most_heads));
+    const auto heads = static_cast<std::uint32_t>(ceil_div(group, chunks));
+    const std::uint32_t workgroup = std::min(4 * most, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
+    const auto sums = static_cast<std::uint32_t>(workgroup / least * s.value_dim);
+    const char* const shader = dtype == DType::f16
+                                   ? "decode_attention_subgroup_f16_words"  // a pair of halves is a word
+                                   : "decode_attention_subgroup_f32";
+    return {.shader = shader,
+            .workgroup = workgroup,
+            .first_constant = heads,
+            .second_constant = head_steps,
+            .groups = s.kv_heads * chunks,
+            .more_constants = {value_steps, sums}};
+}
+
+/// Rows are pairs of elements, subgroups of a size that is known, and their sums have room.
+bool subgroup_fits(const Sizes& s, const Capabilities& device) {
+    const auto [least, most] = subgroup_sizes(device);
+    if (!device.subgroup_arithmetic || s.head_dim % 2 != 0 || s.value_dim % 2 != 0) return false;
+    if (least < 4 || most > shaders::kDecodeAttentionMaxWorkgroup) return false;
+    const std::uint64_t sums = subgroup_tiling(s, DType::f32, device).more_constants.back();
+    const std::uint64_t heads = shaders::kDecodeAttentionMaxSubgroups * shaders::kDecodeAttentionMaxHeads;
+    return (sums + 2 * heads) * 4 <= device.max_shared_memory_bytes;
+}
+
+Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Capabilities& device) {
+    if (variant == "direct") return direct_tiling(s, dtype, device);
+    if (variant == "subgroup") return subgroup_tiling(s, dtype, device);
+    return plain_tiling(s, dtype, device);
+}
+
+Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
+    const Shape& query = graph.shape(op.query);
+    const Shape& key = graph.shape(op.key);
+    return {query[0], query[2], key[2], query[3], graph.shape(op.value)[3], key[1], op.split_keys};
+}
+
+}  // namespace
+
+VariantNames variants(const graph::DecodeAttention& op, const KernelContext& context) {
+    const Sizes sizes = sizes_of(op, context.graph);
+    VariantNames names;
+    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) names.push_back("direct");
+    names.push_back("plain");
+    if (subgroup_fits(sizes, context.device)) names.push_back("subgroup");
+    return names;
+}
+
+Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelContext& context) {
+    const Sizes sizes = sizes_of(op, context.graph);
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const Tiling tiling = tiling_of(variant, sizes, context.graph.dtype(op.query), context.device);
+    VKFORMER_TRY(const auto groups, folded_grid(sizes.batch * tiling.groups * sizes.splits(), context.device));
     Dispatch dispatch{
-        .shader = variant_for("decode_attention", context.graph.dtype(op.query), context.device),
+        .shader = tiling.shader,
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
                      or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.partial},
-        .constants = {workgroup, columns, static_cast<std::uint32_t>(ceil_div(value_dim, columns)), mask_bits(op.mask)},
+        .constants = {tiling.workgroup, tiling.first_constant, tiling.second_constant, mask_bits(op.mask)},
         .groups = groups,
     };
+    dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
     dispatch.push.set(shaders::DecodeAttentionPush{
-        .batch = static_cast<std::uint32_t>(query[0]),
-        .heads = static_cast<std::uint32_t>(query[2]),
-        .kv_heads = static_cast<std::uint32_t>(key[2]),
-        .head_dim = static_cast<std::uint32_t>(query[3]),
-        .value_dim = static_cast<std::uint32_t>(value_dim),
-        .splits = static_cast<std::uint32_t>(splits),
-        .split_keys = split_keys,
+        .batch = static_cast<std::uint32_t>(sizes.batch),
+        .heads = static_cast<std::uint32_t>(sizes.heads),
+        .kv_heads = static_cast<std::uint32_t>(sizes.kv_heads),
+        .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
+        .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
+        .splits = static_cast<std::uint32_t>(sizes.splits()),
+        .split_keys = static_cast<std::uint32_t>(std::min(sizes.split_keys, sizes.key_len)),
         .scale = op.scale,
-        .mask = mask_push(op.mask, key[1], context.graph),
+        .mask = mask_push(op.mask, sizes.key_len, context.graph),
     });
     return dispatch;
 }

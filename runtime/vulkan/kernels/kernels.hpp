@@ -25,6 +25,7 @@ VariantNames variants(const graph::MaskedSoftmax& op, const KernelContext& conte
 VariantNames variants(const graph::LogSoftmax& op, const KernelContext& context);
 VariantNames variants(const graph::Rope& op, const KernelContext& context);
 VariantNames variants(const graph::GatedActivation& op, const KernelContext& context);
+VariantNames variants(const graph::DecodeAttention& op, const KernelContext& context);
 
 /// `wanted`, or the first of `names` where that is empty. Errors: InvalidArgument (not one of them), with those that there are.
 Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted);
