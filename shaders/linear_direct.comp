@@ -10,17 +10,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
-
-#if defined(F16)
-#define ELEMENT4 f16vec4
-#define LOAD4(buffer, i) vec4(buffer[i])
-#elif defined(F16_WORDS)
-#define ELEMENT4 uvec2
-#define LOAD4(buffer, i) vec4(unpackHalf2x16(buffer[i].x), unpackHalf2x16(buffer[i].y))
-#else
-#define ELEMENT4 vec4
-#define LOAD4(buffer, i) buffer[i]
-#endif
+#include "lib/storage4.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
@@ -53,7 +43,7 @@ void main() {
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;  // decided when the pipeline is made
             const vec4 value = LOAD4(x, x_row[r] + k);
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] += dot(value, w[c]);
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = add_product(value, w[c], sum[r][c]);
         }
     }
 

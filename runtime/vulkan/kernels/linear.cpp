@@ -21,6 +21,9 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
+    if (variant == "tall")
+        return {"linear_tall", kDirectWorkgroup, kDirectWorkgroup * shaders::kLinearTallRows,
+                shaders::kLinearTallColumns};
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
 }
@@ -30,7 +33,11 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
 VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     const Shape& x = context.graph.shape(op.x);
     VariantNames names;
-    if (context.device.type == "cpu" && x.back() % 4 == 0) names.push_back("direct");
+    if (context.device.type == "cpu" && x.back() % 4 == 0) {
+        const bool is_tall = x.row_count() > shaders::kLinearMaxRows;
+        if (is_tall) names.push_back("tall");
+        names.push_back("direct");
+    }
     if (x.row_count() <= shaders::kLinearMaxRows) names.push_back("row");
     names.push_back("plain");
     return names;
