@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shared by the algorithms of linear: linear.comp (tiles), linear_row.comp (few rows), linear_direct.comp and linear_tall.comp (CPUs).
+// Shared by the algorithms of linear: linear.comp (tiles), linear_row.comp (few rows), linear_direct.comp and linear_tall.comp (CPUs),
+// linear_coopmat.comp (cooperative matrices).
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "activation.h"
@@ -8,7 +9,7 @@ const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLinearHasBias = 1, kLinearHasResidual = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
-const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; linear.comp and linear_tall.comp have none
+const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; linear_row.comp and linear_direct.comp alone have it
 
 const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators per invocation = rows · columns
 // linear.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
@@ -19,6 +20,10 @@ const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 const uint kLinearDirectColumns = 4;
 // linear_tall.comp: what an invocation computes
 const uint kLinearTallRows = 2, kLinearTallColumns = 24;
+// linear_coopmat.comp: subgroups of a workgroup along the rows and as many along the columns; depth of a tile. Specialization constants:
+// the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
+const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;
+const uint kLinearMatrixM = 5, kLinearMatrixN = 6, kLinearMatrixK = 7, kLinearMatrixSteps = 8;
 struct LinearPush {
     uint rows;       // of x and y
     uint in_width;   // elements per row of x and of weight

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "core/try.hpp"
-#include "vulkan/cooperative_matrix.hpp"
 #include "vulkan/kernels/attention.hpp"
 #include "vulkan/kernels/attention_mask.hpp"
+#include "vulkan/kernels/half_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
 #include "vulkan/shader_table.h"
 
@@ -47,19 +47,6 @@ Tiling plain_tiling(const Sizes& sizes) {
             sizes.batch * sizes.heads * tiles};
 }
 
-/// The largest matrices that attention_coopmat.comp can be made of, or none.
-std::optional<CooperativeMatrix> fitting_matrix(const Capabilities& device) {
-    constexpr std::uint32_t kTileKeys = 32;  // the shorter of its tiles, a multiple of n and k
-    std::optional<CooperativeMatrix> best;
-    for (const CooperativeMatrix& matrix : device.cooperative_matrices) {
-        const auto& [m, n, k, a, b, c, result] = matrix;
-        if (a != kComponentFloat16 || b != a || c != kComponentFloat32 || result != c) continue;
-        if (m > kTileKeys || kTileKeys % n != 0 || kTileKeys % k != 0 || n % 4 != 0 || k % 4 != 0) continue;
-        if (!best || m * n * k > best->m * best->n * best->k) best = matrix;
-    }
-    return best;
-}
-
 std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) { return ceil_div(size, multiple) * multiple; }
 
 /// How attention_coopmat.comp is cut.
@@ -85,7 +72,8 @@ struct MatrixTiling {
 
 /// The largest tiling of the rows that the device has memory for, or none.
 std::optional<MatrixTiling> matrix_tiling(const Sizes& sizes, const Capabilities& device) {
-    const auto matrix = fitting_matrix(device);
+    constexpr std::uint32_t kShortTile = 32;  // of keys
+    const auto matrix = half_matrix(device, kShortTile, 4);
     const std::uint64_t longest = std::max(sizes.head_dim, sizes.value_dim);
     // Every step of a row is unrolled. lavapipe, with its small matrices, compiles 128 for 20 seconds and 256 for a minute.
     const std::uint64_t limit = device.type == "cpu" ? 128 : shaders::kAttentionMatrixMaxDim;

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <optional>
 
 #include "core/try.hpp"
 #include "interface/linear.h"
+#include "vulkan/kernels/half_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/shader_table.h"
 
 namespace vkformer::vulkan {
 namespace {
@@ -13,9 +16,30 @@ struct Tiling {
     std::string_view shader;
     std::uint32_t workgroup;
     std::uint64_t rows, columns;
+    std::vector<std::uint32_t> more_constants{};  ///< behind those of all
 };
 
-Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
+/// linear_coopmat.comp: how many matrices a subgroup owns along the rows, and as many along the columns.
+std::uint32_t matrix_steps(std::string_view variant) { return variant == "coopmat" ? 4 : 2; }
+
+/// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
+/// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
+std::optional<Tiling> matrix_tiling(std::uint32_t steps, const Capabilities& device) {
+    const auto matrix = half_matrix(device, shaders::kLinearMatrixDepth, 8);
+    if (!matrix || !device.float16 || !device.storage16 || (device.type == "cpu" && steps > 2)) return std::nullopt;
+    constexpr std::uint32_t kSubgroups = shaders::kLinearMatrixGrid * shaders::kLinearMatrixGrid;
+    const std::uint32_t rows = shaders::kLinearMatrixGrid * steps * matrix->m;
+    const std::uint32_t columns = shaders::kLinearMatrixGrid * steps * matrix->n;
+    // so many that there are enough subgroups, whatever size the driver gives them
+    const std::uint32_t workgroup = kSubgroups * std::max(device.subgroup_size, device.max_subgroup_size);
+    const std::uint32_t tiles = (rows + columns) * (shaders::kLinearMatrixDepth + 8) * 2;
+    const std::uint32_t results = shaders::kLinearMatrixGrid * matrix->m * columns * 4;
+    if (workgroup > device.max_workgroup_invocations || tiles + results > device.max_shared_memory_bytes)
+        return std::nullopt;
+    return Tiling{"linear_coopmat", workgroup, rows, columns, {matrix->m, matrix->n, matrix->k, steps}};
+}
+
+Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilities& device) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
@@ -24,6 +48,7 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
     if (variant == "tall")
         return {"linear_tall", kDirectWorkgroup, kDirectWorkgroup * shaders::kLinearTallRows,
                 shaders::kLinearTallColumns};
+    if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), device);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
 }
@@ -33,13 +58,16 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
 VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     const Shape& x = context.graph.shape(op.x);
     VariantNames names;
+    const bool is_tall = x.row_count() > shaders::kLinearMaxRows;
     if (context.device.type == "cpu" && x.back() % 4 == 0) {
-        const bool is_tall = x.row_count() > shaders::kLinearMaxRows;
         if (is_tall) names.push_back("tall");
         names.push_back("direct");
     }
-    if (x.row_count() <= shaders::kLinearMaxRows) names.push_back("row");
+    if (!is_tall) names.push_back("row");
     names.push_back("plain");
+    if (is_tall && context.graph.dtype(op.x) == DType::f16 && x.back() % 8 == 0 && is_built("linear_coopmat_f16"))
+        for (const std::string_view name : {"coopmat", "coopmat_small"})
+            if (matrix_tiling(matrix_steps(name), context.device)) names.push_back(name);
     return names;
 }
 
@@ -50,7 +78,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     const std::uint64_t out_width = context.graph.shape(op.y).back();
     const DType dtype = context.graph.dtype(op.x);
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const Tiling tiling = tiling_of(variant, x.row_count());
+    const Tiling tiling = tiling_of(variant, x.row_count(), context.device);
     VKFORMER_TRY(
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
@@ -61,6 +89,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
                       static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows)},
         .groups = groups,
     };
+    dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
     if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
     dispatch.push.set(shaders::LinearPush{
         .rows = static_cast<std::uint32_t>(x.row_count()),

@@ -1,0 +1,113 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual on cooperative matrices (VK_KHR_cooperative_matrix), for in a multiple of 8: float16 products,
+// float32 sums.
+// x: float16 [rows, in], weight: float16 [out, in], bias: float16 [out], residual, y: [rows, out] (lib/linear.glsl).
+// One workgroup per tile of TILE_ROWS × TILE_COLUMNS of y; its first GRID × GRID subgroups own STEPS_M · M rows × STEPS_N · N columns
+// each, in matrices that stay in registers while tiles of x and weight pass through shared memory, 32 deep. The next tiles are fetched
+// into registers while the present ones are multiplied, so that memory is waited for once per tile and not at every load.
+// What lies outside x or weight is staged as zeros. Where an element of a matrix lies is the driver's secret, so the sums pass
+// through shared memory once more, M rows of each subgroup at a time, on their way through the epilogue.
+// Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB for the tiles and 16 KiB for the sums.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_basic : require
+#include "lib/linear.glsl"
+
+layout(constant_id = kLinearMatrixM) const uint M = 16;
+layout(constant_id = kLinearMatrixN) const uint N = 16;
+layout(constant_id = kLinearMatrixK) const uint K = 16;
+layout(constant_id = kLinearMatrixSteps) const uint STEPS = 4;
+layout(std430, binding = kLinearX) readonly buffer X { uvec4 x[]; };  // eight halves each
+layout(std430, binding = kLinearWeight) readonly buffer Weight { uvec4 weight[]; };
+
+const uint GRID = kLinearMatrixGrid;
+const uint TILE_ROWS = GRID * STEPS * M;
+const uint TILE_COLUMNS = GRID * STEPS * N;
+const uint OCTETS = kLinearMatrixDepth / 8;  // of a tile's row
+const uint PITCH = OCTETS + 1;               // 16 bytes more: neighbouring rows in different banks
+const uint X_LOADS = (TILE_ROWS * OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
+const uint WEIGHT_LOADS = (TILE_COLUMNS * OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+
+shared uvec4 x_tile[TILE_ROWS * PITCH];          // [row, depth]
+shared uvec4 weight_tile[TILE_COLUMNS * PITCH];  // [column, depth]
+shared float results[GRID * M * TILE_COLUMNS];    // of M rows of every subgroup, [row, column]
+
+#define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
+
+void main() {
+    const uint row_tiles = (p.rows + TILE_ROWS - 1) / TILE_ROWS;
+    const uint tile = linear_workgroup();
+    const uint first_row = tile % row_tiles * TILE_ROWS;  // neighbouring workgroups share the weights
+    const uint first_column = tile / row_tiles * TILE_COLUMNS;
+    if (first_column >= p.out_width) return;  // the whole workgroup leaves
+
+    const uint lane = gl_LocalInvocationIndex;
+    const bool multiplies = gl_SubgroupID < GRID * GRID;  // a driver with smaller subgroups than it said has more of them
+    const uint subgroup_row = gl_SubgroupID / GRID * STEPS * M;
+    const uint subgroup_column = gl_SubgroupID % GRID * STEPS * N;
+    const uint octets = p.in_width / 8;
+
+    SUMS sums[STEPS][STEPS];
+    [[unroll]] for (uint m = 0; m < STEPS; ++m)
+        [[unroll]] for (uint n = 0; n < STEPS; ++n) sums[m][n] = SUMS(0.0);
+
+    uvec4 next_x[X_LOADS], next_weight[WEIGHT_LOADS];
+    for (uint k = 0; k < octets + OCTETS; k += OCTETS) {  // a turn more: the first one only fetches
+        if (k > 0) {
+            barrier();  // the tiles may still be read
+            [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
+                const uint e = lane + i * gl_WorkGroupSize.x;
+                if (e < TILE_ROWS * OCTETS) x_tile[e / OCTETS * PITCH + e % OCTETS] = next_x[i];
+            }
+            [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+                const uint e = lane + i * gl_WorkGroupSize.x;
+                if (e < TILE_COLUMNS * OCTETS) weight_tile[e / OCTETS * PITCH + e % OCTETS] = next_weight[i];
+            }
+            barrier();
+        }
+        [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
+            const uint e = lane + i * gl_WorkGroupSize.x;
+            const uint row = first_row + e / OCTETS, octet = k + e % OCTETS;
+            next_x[i] = row < p.rows && octet < octets ? x[row * octets + octet] : uvec4(0);
+        }
+        [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+            const uint e = lane + i * gl_WorkGroupSize.x;
+            const uint column = first_column + e / OCTETS, octet = k + e % OCTETS;
+            next_weight[i] = column < p.out_width && octet < octets ? weight[column * octets + octet] : uvec4(0);
+        }
+        if (k == 0 || !multiplies) continue;
+        [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
+            coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[STEPS];
+            [[unroll]] for (uint m = 0; m < STEPS; ++m)
+                coopMatLoad(a[m], x_tile, (subgroup_row + m * M) * PITCH + depth / 8, PITCH,
+                            gl_CooperativeMatrixLayoutRowMajor);
+            [[unroll]] for (uint n = 0; n < STEPS; ++n) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
+                coopMatLoad(b, weight_tile, (subgroup_column + n * N) * PITCH + depth / 8, PITCH,
+                            gl_CooperativeMatrixLayoutColumnMajor);
+                [[unroll]] for (uint m = 0; m < STEPS; ++m) sums[m][n] = coopMatMulAdd(a[m], b, sums[m][n]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint m = 0; m < STEPS; ++m) {
+        barrier();  // the results before may still be read
+        if (multiplies) {
+            [[unroll]] for (uint n = 0; n < STEPS; ++n)
+                coopMatStore(sums[m][n], results,
+                             gl_SubgroupID / GRID * M * TILE_COLUMNS + subgroup_column + n * N, TILE_COLUMNS,
+                             gl_CooperativeMatrixLayoutRowMajor);
+        }
+        barrier();
+        for (uint e = lane; e < GRID * M * TILE_COLUMNS; e += gl_WorkGroupSize.x) {
+            const uint r = e / TILE_COLUMNS;
+            const uint row = first_row + (r / M * STEPS + m) * M + r % M;
+            const uint column = first_column + e % TILE_COLUMNS;
+            if (row < p.rows && column < p.out_width) finish(row, column, results[e]);
+        }
+    }
+}
