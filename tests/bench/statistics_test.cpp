@@ -63,6 +63,10 @@ TEST_CASE("a sampler stops when the median is known well enough, or time is up",
     steady.add(100);
     CHECK(steady.done(0.1));
     CHECK(steady.summary().stable);
+    Sampler early({.relative_bound = 0.05, .min_seconds = 0.5, .max_seconds = 1});
+    for (int i = 0; i < 100; ++i) early.add(100);
+    CHECK_FALSE(early.done(0.4));
+    CHECK(early.done(0.5));
 
     for (int i = 0; i < 20; ++i) noisy.add(i % 2 ? 100 : 200);
     CHECK_FALSE(noisy.done(0.1));

@@ -86,6 +86,15 @@ Result<void> CaseBuilder::feed(graph::Program& program) const {
     return {};
 }
 
+Result<void> CaseBuilder::rewind(graph::Program& program) const {
+    for (const auto& [id, contents] : contents_) {
+        const auto* const integers = std::get_if<Integers>(&contents);
+        if (integers && graph.tensor(Value{id}).kind == graph::TensorKind::state)
+            VKFORMER_CHECK(program.write(Value{id}, std::span(**integers)));
+    }
+    return {};
+}
+
 namespace {
 
 std::vector<std::byte> store(DType dtype, std::span<const float> values) {

@@ -62,6 +62,8 @@ public:
     std::span<const graph::Value> results() const noexcept { return results_; }
     /// Writes the contents of inputs and states.
     Result<void> feed(graph::Program& program) const;
+    /// Writes the integer states again: positions and steps, which runs advance.
+    Result<void> rewind(graph::Program& program) const;
     /// The operand of that name as the device stores it, in whole words; nothing if there is none. Weights too.
     struct Stored {
         DType dtype;

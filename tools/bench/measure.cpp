@@ -75,6 +75,7 @@ Result<CaseBuilder> repeated(const Case& c, std::size_t copies, std::size_t runs
 /// How a timed submission is made up.
 struct Rotation {
     std::size_t copies = 1, runs = 1;
+    double run_seconds = 0;  // about what a run takes
 };
 
 /// What the tensors of a graph take.
@@ -98,36 +99,44 @@ Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOpt
     }
     const double runs = at_most(kSubmitSeconds / run_seconds, static_cast<double>(kMaxNodes));
     const auto rotations = static_cast<std::size_t>(std::ceil(runs / copies));
-    return {static_cast<std::size_t>(copies), rotations * static_cast<std::size_t>(copies)};
+    return {static_cast<std::size_t>(copies), rotations * static_cast<std::size_t>(copies), run_seconds};
 }
 
-/// Device times of the runs of the last submission. The nodes of a case with several are ordered by the plan, not by run: then
-/// only their sum is known.
-Result<void> add_device_times(vulkan::VulkanProgram& program, std::size_t runs, Sampler& samples) {
+/// Device times of the last submission. Short runs beside each other are disturbed by the same things: the median of them all is one
+/// sample; long ones are a sample each. The nodes of a case with several are ordered by the plan, not by run: then only their
+/// sum is known.
+Result<void> add_device_times(vulkan::VulkanProgram& program, const Rotation& rotation, Sampler& samples) {
     VKFORMER_TRY(const auto times, program.node_times());
+    std::vector<double> runs;
     double sum = 0;
     for (const vulkan::NodeTime& time : times) {
-        if (times.size() == runs) samples.add(time.gpu_ns);
+        if (times.size() == rotation.runs) runs.push_back(time.gpu_ns);
         sum += time.gpu_ns;
     }
-    if (times.size() != runs) samples.add(sum / static_cast<double>(runs));
+    if (runs.empty())
+        samples.add(sum / static_cast<double>(rotation.runs));
+    else if (rotation.run_seconds < kSubmitSeconds)
+        samples.add(median_of(std::move(runs)));
+    else
+        for (const double run : runs) samples.add(run);
     return {};
 }
 
-/// Submits until the times are stable; `runs` of the case per submission.
-Result<void> sample(graph::Program& program, const Target& target, std::size_t runs, const MeasureOptions& options,
-                    Measurement& result) {
+/// Submits until the times are stable.
+Result<void> sample(graph::Program& program, const CaseBuilder& builder, const Target& target, const Rotation& rotation,
+                    const MeasureOptions& options, Measurement& result) {
     vulkan::VulkanProgram* const timestamps = profiled(program, target);
     Sampler device(options.stopping), wall(options.stopping);
     const auto begin = Clock::now();
     for (std::uint32_t submission = 0;; ++submission) {
+        VKFORMER_CHECK(builder.rewind(program));
         const auto start = Clock::now();
         VKFORMER_CHECK(program.submit());
         VKFORMER_CHECK(program.wait());
-        const double ns = 1e9 * seconds_since(start) / static_cast<double>(runs);
+        const double ns = 1e9 * seconds_since(start) / static_cast<double>(rotation.runs);
         if (submission < options.warm_up) continue;
         wall.add(ns);
-        if (timestamps) VKFORMER_CHECK(add_device_times(*timestamps, runs, device));
+        if (timestamps) VKFORMER_CHECK(add_device_times(*timestamps, rotation, device));
         if ((timestamps ? device : wall).done(seconds_since(begin))) break;
     }
     result.device_ns = device.summary();
@@ -209,7 +218,7 @@ Result<Measurement> measure(const Case& c, const Target& target, const MeasureOp
     VKFORMER_TRY(const CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
     VKFORMER_TRY(const auto timed, compile(target, several.graph, options.variant));
     VKFORMER_CHECK(several.feed(*timed));
-    VKFORMER_CHECK(sample(*timed, target, rotation.runs, options, result));
+    VKFORMER_CHECK(sample(*timed, several, target, rotation, options, result));
     return result;
 }
 

@@ -50,7 +50,8 @@ bool Sampler::is_stable(const Summary& summary) const {
 bool Sampler::done(double elapsed_seconds) const {
     if (samples_.empty()) return elapsed_seconds >= stopping_.max_seconds;
     if (elapsed_seconds >= stopping_.max_seconds || samples_.size() >= stopping_.max_runs) return true;
-    return samples_.size() >= stopping_.min_runs && is_stable(summarise(samples_));
+    return elapsed_seconds >= stopping_.min_seconds && samples_.size() >= stopping_.min_runs &&
+           is_stable(summarise(samples_));
 }
 
 Summary Sampler::summary() const {

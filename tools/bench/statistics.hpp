@@ -41,6 +41,7 @@ Summary summarise(std::vector<double> values);
 /// When to stop measuring.
 struct Stopping {
     double relative_bound = 0.02;  ///< stop when the interval's half width is at most this part of the median
+    double min_seconds = 0;        ///< not before: samples taken at once know nothing of what changes slowly
     double max_seconds = 2;        ///< stop then in any case
     std::size_t min_runs = 10, max_runs = 2000;
 };

@@ -68,8 +68,8 @@ Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype)
                 }};
 }
 
-// Steps that the histories have room for: more than a measurement runs (Stopping::max_runs), since a full one ends the generation.
-constexpr std::uint64_t kSteps = 4096;
+// Steps that the histories have room for: more than a submission runs, since a full one ends the generation.
+constexpr std::uint64_t kSteps = 512;
 
 // Both steps below move a few words per row: what is measured is how long the smallest of dispatches take.
 Result<Case> greedy_case(const Family::Dims& shape, std::string_view dtype) {
