@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "core/dtype.hpp"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "core/block_format.hpp"
 
 namespace vkformer {
 namespace {
@@ -19,11 +23,22 @@ T element_at(std::span<const std::byte> bytes, std::size_t index) noexcept {
     return value;
 }
 
-float bfloat_to_float(std::uint16_t value) noexcept { return std::bit_cast<float>(std::uint32_t{value} << 16); }
+/// Through floats, a bounded number of blocks at a time.
+template <class Out>
+void convert_blocks(DType dtype, std::span<const std::byte> blocks, std::span<Out> out) {
+    constexpr std::size_t kChunk = 4096;  // elements; whole blocks of every format
+    std::array<float, kChunk> floats;
+    for (std::size_t first = 0; first < out.size(); first += kChunk) {
+        const std::size_t count = std::min(kChunk, out.size() - first);
+        dequantize(dtype, blocks.subspan(bytes_of(dtype, first), bytes_of(dtype, count)),
+                   std::span(floats).first(count));
+        std::copy_n(floats.begin(), count, out.begin() + static_cast<std::ptrdiff_t>(first));
+    }
+}
 
 template <class Out>
 Result<void> convert_floats(DType dtype, std::span<const std::byte> bytes, std::size_t first, std::span<Out> out) {
-    assert((first + out.size()) * element_bytes(dtype) <= bytes.size());
+    assert(bytes_of(dtype, first + out.size()) <= bytes.size());
     const auto fill = [&](auto read) {
         for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Out>(read(first + i));
     };
@@ -38,6 +53,13 @@ Result<void> convert_floats(DType dtype, std::span<const std::byte> bytes, std::
     case DType::i8: fill([&](std::size_t i) { return element_at<std::int8_t>(bytes, i); }); break;
     case DType::u8:
     case DType::boolean: fill([&](std::size_t i) { return element_at<std::uint8_t>(bytes, i); }); break;
+    case DType::q8_0:
+    case DType::q4_0:
+    case DType::q4_k:
+    case DType::q5_k:
+    case DType::q6_k:
+        convert_blocks(dtype, bytes.subspan(bytes_of(dtype, first), bytes_of(dtype, out.size())), out);
+        break;
     }
     return {};
 }
@@ -56,11 +78,27 @@ std::string_view to_string(DType dtype) noexcept {
     case DType::i8: return "i8";
     case DType::u8: return "u8";
     case DType::boolean: return "bool";
+    case DType::q8_0: return "q8_0";
+    case DType::q4_0: return "q4_0";
+    case DType::q4_k: return "q4_k";
+    case DType::q5_k: return "q5_k";
+    case DType::q6_k: return "q6_k";
     }
     return "unknown";
 }
 
-std::size_t element_bytes(DType dtype) noexcept {
+std::size_t block_elements(DType dtype) noexcept {
+    switch (dtype) {
+    case DType::q8_0:
+    case DType::q4_0: return 32;
+    case DType::q4_k:
+    case DType::q5_k:
+    case DType::q6_k: return 256;
+    default: return 1;
+    }
+}
+
+std::size_t block_bytes(DType dtype) noexcept {
     switch (dtype) {
     case DType::f64:
     case DType::i64: return 8;
@@ -72,9 +110,28 @@ std::size_t element_bytes(DType dtype) noexcept {
     case DType::i8:
     case DType::u8:
     case DType::boolean: return 1;
+    case DType::q8_0: return 34;
+    case DType::q4_0: return 18;
+    case DType::q4_k: return 144;
+    case DType::q5_k: return 176;
+    case DType::q6_k: return 210;
     }
     return 0;
 }
+
+std::size_t element_bytes(DType dtype) noexcept {
+    assert(!is_quantized(dtype));
+    return block_bytes(dtype);
+}
+
+std::uint64_t bytes_of(DType dtype, std::uint64_t elements) noexcept {
+    assert(elements % block_elements(dtype) == 0);
+    return elements / block_elements(dtype) * block_bytes(dtype);
+}
+
+bool is_quantized(DType dtype) noexcept { return block_elements(dtype) > 1; }
+
+bool is_weight_only(DType dtype) noexcept { return dtype == DType::bf16 || is_quantized(dtype); }
 
 bool is_float(DType dtype) noexcept {
     return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -107,6 +164,14 @@ std::uint16_t float_to_half(float value) noexcept {
     return static_cast<std::uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
+float bfloat_to_float(std::uint16_t bfloat) noexcept { return std::bit_cast<float>(std::uint32_t{bfloat} << 16); }
+
+std::uint16_t float_to_bfloat(float value) noexcept {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);  // quiet, so that it stays one
+    return static_cast<std::uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
 Result<void> convert(DType dtype, std::span<const std::byte> bytes, std::size_t first, std::span<float> out) {
     return convert_floats(dtype, bytes, first, out);
 }
@@ -116,7 +181,7 @@ Result<void> convert(DType dtype, std::span<const std::byte> bytes, std::size_t 
 }
 
 Result<void> convert(DType dtype, std::span<const std::byte> bytes, std::size_t first, std::span<std::int32_t> out) {
-    assert((first + out.size()) * element_bytes(dtype) <= bytes.size());
+    assert(bytes_of(dtype, first + out.size()) <= bytes.size());
     for (std::size_t i = 0; i < out.size(); ++i) {
         std::int64_t value = 0;
         switch (dtype) {

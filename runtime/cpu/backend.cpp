@@ -26,7 +26,9 @@ public:
 /// The nearest value that the device's storage can hold.
 template <std::floating_point T>
 T rounded_to(DType dtype, T value) {
-    return dtype == DType::f16 ? static_cast<T>(half_to_float(float_to_half(static_cast<float>(value)))) : value;
+    if (dtype == DType::f16) return static_cast<T>(half_to_float(float_to_half(static_cast<float>(value))));
+    if (dtype == DType::bf16) return static_cast<T>(bfloat_to_float(float_to_bfloat(static_cast<float>(value))));
+    return value;
 }
 
 template <std::floating_point T>

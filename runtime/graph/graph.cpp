@@ -16,10 +16,27 @@ std::string unique_name(const std::string& scope, std::string_view name, auto&& 
     return candidate;
 }
 
+/// The bytes are as many as dtype and shape say.
+Result<void> check_data(const std::string& name, const TensorData& data) {
+    const std::uint64_t block = block_elements(data.dtype);
+    const std::uint64_t width = data.shape.rank() == 0 ? 1 : data.shape.back();
+    if (width % block != 0)
+        return Error{ErrorCode::InvalidArgument, name + ": rows of " + std::to_string(width) +
+                                                     " elements are no multiple of the " + std::to_string(block) +
+                                                     " of a " + std::string(to_string(data.dtype)) + " block"};
+    const auto count = data.shape.checked_element_count();
+    if (!count || *count > Graph::kMaxElements || bytes_of(data.dtype, *count) != data.bytes.size())
+        return Error{ErrorCode::InvalidArgument, name + ": " + std::to_string(data.bytes.size()) +
+                                                     " bytes do not fit the shape " + to_string(data.shape)};
+    return {};
+}
+
 }  // namespace
 
 Result<Value> Graph::add_tensor(Tensor tensor) {
-    if (tensor.dtype != DType::f32 && tensor.dtype != DType::f16 && tensor.dtype != DType::i32)
+    const bool computes = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::i32;
+    const bool may_store = tensor.kind == TensorKind::weight && is_weight_only(tensor.dtype);
+    if (!computes && !may_store)
         return Error{ErrorCode::UnsupportedDtype, tensor.name + ": a graph computes in f32, f16 and i32, not " +
                                                       std::string(to_string(tensor.dtype))};
     const auto count = tensor.shape.checked_element_count();
@@ -47,11 +64,9 @@ Result<Value> Graph::weight(std::string name, TensorData data, DType stored_as) 
         if (tensor(*known).kind == TensorKind::weight && tensor(*known).dtype == stored_as) return *known;
         return Error{ErrorCode::InvalidArgument, "the graph already has another tensor named " + name};
     }
-    const auto count = data.shape.checked_element_count();
-    if (!count || *count > kMaxElements || *count * element_bytes(data.dtype) != data.bytes.size())
-        return Error{ErrorCode::InvalidArgument, name + ": " + std::to_string(data.bytes.size()) +
-                                                     " bytes do not fit the shape " + to_string(data.shape)};
-    if (is_float(data.dtype) != is_float(stored_as))
+    VKFORMER_CHECK(check_data(name, data));
+    const bool holds_reals = is_float(data.dtype) || is_quantized(data.dtype);
+    if (is_quantized(stored_as) ? data.dtype != stored_as : holds_reals != is_float(stored_as))
         return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(data.dtype)) +
                                                       " as " + std::string(to_string(stored_as))};
     const Shape shape = data.shape;
@@ -67,6 +82,10 @@ Result<Value> Graph::reshape(Value value, Shape shape) {
     if (shape.checked_element_count() != source.shape.element_count())
         return Error{ErrorCode::ShapeMismatch, "reshape: " + source.name + " has shape " + to_string(source.shape) +
                                                    ", not as many elements as " + to_string(shape)};
+    if (shape.rank() > 0 && shape.back() % block_elements(source.dtype) != 0)
+        return Error{ErrorCode::ShapeMismatch, "reshape: " + source.name + " is " +
+                                                   std::string(to_string(source.dtype)) + ", the rows of " +
+                                                   to_string(shape) + " are no whole blocks"};
     Tensor view{.name = source.name, .dtype = source.dtype, .shape = shape, .kind = source.kind};
     view.alias_of = storage(value);
     return add_tensor(std::move(view));

@@ -24,12 +24,12 @@ enum class TensorKind : std::uint8_t {
 
 struct Tensor {
     std::string name{};
-    DType dtype = DType::f32;  ///< f32, f16 or i32: how the device stores it
+    DType dtype = DType::f32;  ///< how the device stores it: f32, f16 or i32; a weight also bf16 or in a block format
     Shape shape{};
     TensorKind kind = TensorKind::activation;
     bool is_output = false;  ///< the host may read it after a run
     Value alias_of{};        ///< present: a reshaped view of that tensor, which is itself no view
-    TensorData data{};       ///< of a weight: the values, in any float dtype
+    TensorData data{};       ///< of a weight: the values, in any float dtype or block format
 };
 
 struct Node {
@@ -44,11 +44,14 @@ public:
     /// Largest tensor: what a shader can index with 31 bits. Larger ones are refused by add_tensor.
     static constexpr std::uint64_t kMaxElements = (std::uint64_t{1} << 31) - 1;
 
-    /// Errors: InvalidArgument (an empty or over-large shape, a name used twice), UnsupportedDtype (not f32, f16, i32).
+    /// Errors: InvalidArgument (an empty or over-large shape, a name used twice), UnsupportedDtype (not f32, f16, i32; for
+    /// weights also bf16 and the block formats).
     Result<Value> input(std::string name, DType dtype, Shape shape);
     Result<Value> state(std::string name, DType dtype, Shape shape);
-    /// `data` in any float dtype (or i32 for i32); the backend converts it to `stored_as` when it uploads it. Two calls
-    /// with one name give one Value. Errors also: InvalidArgument where the data is not as long as its shape says.
+    /// `data` in any float dtype or block format (or integers for i32); the backend converts it to `stored_as` when it uploads
+    /// it. Blocks are stored as they are: `data` must have them (see `quantized` in core/block_format.hpp). Two calls with one
+    /// name give one Value. Errors also: InvalidArgument where the data is not as long as its shape says, or its rows are no
+    /// whole blocks.
     Result<Value> weight(std::string name, TensorData data, DType stored_as);
     /// The same elements under another shape; costs nothing at run time. Errors: ShapeMismatch.
     Result<Value> reshape(Value value, Shape shape);

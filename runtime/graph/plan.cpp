@@ -181,7 +181,7 @@ void place_activations(Plan& plan, const PlanOptions& options) {
 std::size_t Plan::barrier_count() const { return static_cast<std::size_t>(std::ranges::count(barrier_before, true)); }
 
 std::uint64_t storage_bytes(const Tensor& tensor) {
-    return (tensor.shape.element_count() * element_bytes(tensor.dtype) + 3) / 4 * 4;
+    return (bytes_of(tensor.dtype, tensor.shape.element_count()) + 3) / 4 * 4;
 }
 
 void remove_dead_nodes(Graph& graph) {

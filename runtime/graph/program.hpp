@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "graph/plan.hpp"
 #include "vkformer/result.hpp"
@@ -41,6 +42,11 @@ public:
     virtual Result<void> wait() = 0;
 
     virtual const Plan& plan() const noexcept = 0;
+    /// What the backend calls the algorithm that runs the node; empty where it has but one.
+    virtual std::string_view variant(std::size_t node_index) const noexcept {
+        (void)node_index;
+        return {};
+    }
 };
 
 class Backend {

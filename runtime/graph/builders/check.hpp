@@ -38,7 +38,7 @@ public:
     /// f32 or f16.
     Result<void> floats(std::string_view name, Value value) const {
         VKFORMER_CHECK(present(name, value));
-        if (is_float(graph_.dtype(value))) return {};
+        if (graph_.dtype(value) == DType::f32 || graph_.dtype(value) == DType::f16) return {};
         return error(ErrorCode::UnsupportedDtype, found_dtype(name, value) + ", expected f32 or f16");
     }
 

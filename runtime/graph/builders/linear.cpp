@@ -1,14 +1,33 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
 
 namespace vkformer::graph {
 
+namespace {
+
+/// The dtype of x, or what only weights are stored as: then rows are whole groups of the shaders, 32 elements, or blocks.
+Result<void> check_weight_dtype(const OperandCheck& check, const Graph& graph, Value weight, Value x) {
+    VKFORMER_CHECK(check.present("weight", weight));
+    const DType dtype = graph.dtype(weight);
+    if (!is_weight_only(dtype)) return check_like(check, graph, "weight", weight, "x", x);
+    VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
+    const std::uint64_t width = graph.shape(weight).back(), unit = std::max<std::size_t>(32, block_elements(dtype));
+    if (width % unit == 0) return {};
+    return check.error(ErrorCode::ShapeMismatch, "weight is " + std::string(to_string(dtype)) + " and has rows of " +
+                                                     std::to_string(width) + " elements, expected a multiple of " +
+                                                     std::to_string(unit));
+}
+
+}  // namespace
+
 Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optional<DType> result) {
     const OperandCheck check(graph, Linear::kName);
     VKFORMER_CHECK(check.floats("x", x));
     VKFORMER_CHECK(check.rows("x", x));
-    VKFORMER_CHECK(check_like(check, graph, "weight", weight, "x", x));
+    VKFORMER_CHECK(check_weight_dtype(check, graph, weight, x));
     VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
     VKFORMER_CHECK(check.shape("weight", weight, graph.shape(weight).with_back(graph.shape(x).back()), "in of x"));
     const std::uint64_t out = graph.shape(weight)[0];

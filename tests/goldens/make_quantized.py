@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Writes quantized/*.safetensors: blocks as llama.cpp's llama-quantize makes them of a small random matrix.
+
+    python3 tests/goldens/make_quantized.py [--llama-quantize COMMAND] [--out DIR]
+
+A GGUF file with one layer's worth of float32 tensors is written, quantised to each format, and the bytes of one tensor are taken
+from the result. `dequantized` is computed here, in float64, from ggml's description of the layouts, independently of the C++ code.
+"""
+
+import argparse
+import pathlib
+import shlex
+import struct
+import subprocess
+import tempfile
+
+import numpy as np
+from safetensors.numpy import save_file
+
+ROWS, WIDTH = 2, 512
+TENSOR = "blk.0.ffn_down.weight"
+FILE_TYPES = {"q8_0": "Q8_0", "q4_0": "Q4_0", "q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K"}
+GGML_TYPES = {"q4_0": 2, "q8_0": 8, "q4_k": 12, "q5_k": 13, "q6_k": 14}
+BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)}
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def metadata(key, value):
+    if isinstance(value, str):
+        return text(key) + struct.pack("<I", 8) + text(value)
+    if isinstance(value, float):
+        return text(key) + struct.pack("<If", 6, value)
+    return text(key) + struct.pack("<II", 4, value)
+
+
+def write_gguf(path, tensors):
+    """Version 3, alignment 32, float32 only; as much metadata as llama-quantize wants of a llama."""
+    entries = [
+        metadata("general.architecture", "llama"),
+        metadata("llama.context_length", 32),
+        metadata("llama.embedding_length", WIDTH),
+        metadata("llama.block_count", 1),
+        metadata("llama.feed_forward_length", WIDTH),
+        metadata("llama.attention.head_count", 1),
+        metadata("llama.attention.layer_norm_rms_epsilon", 1e-5),
+        metadata("llama.vocab_size", 2),
+    ]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)) + b"".join(entries)
+    data = b""
+    for name, tensor in tensors.items():
+        head += text(name) + struct.pack("<I", tensor.ndim)
+        head += struct.pack(f"<{tensor.ndim}Q", *reversed(tensor.shape)) + struct.pack("<IQ", 0, len(data))
+        data += tensor.tobytes() + bytes(-tensor.nbytes % 32)
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+
+
+class Reader:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, form):
+        values = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return values[0] if len(values) == 1 else values
+
+    def text(self):
+        length = self.take("Q")
+        self.at += length
+        return self.data[self.at - length : self.at].decode()
+
+    def skip(self, kind):
+        if kind == 8:
+            self.text()
+        elif kind == 9:
+            inner, count = self.take("IQ")
+            for _ in range(count):
+                self.skip(inner)
+        else:
+            self.at += {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}[kind]
+
+
+def read_gguf_tensor(path, wanted):
+    """(ggml type, bytes from where the tensor begins)"""
+    reader = Reader(path.read_bytes())
+    magic, version, tensors, entries = reader.take("4sIQQ")
+    assert magic == b"GGUF" and version == 3
+    for _ in range(entries):
+        reader.text()
+        reader.skip(reader.take("I"))
+    found = None
+    for _ in range(tensors):
+        name, rank = reader.text(), reader.take("I")
+        reader.take(f"{rank}Q")
+        kind, offset = reader.take("IQ")
+        if name == wanted:
+            found = kind, offset
+    start = reader.at + -reader.at % 32
+    return found[0], reader.data[start + found[1] :]
+
+
+def halves(block, at):
+    return block[:, at : at + 2].copy().view(np.float16).astype(np.float64)
+
+
+def nibbles(packed):
+    """[blocks, n] bytes -> lower nibbles, upper nibbles"""
+    return packed & 15, packed >> 4
+
+
+def six_bits(packed):
+    """[blocks, 12] -> the eight scales and the eight minima"""
+    a, b, c = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
+    scales = np.concatenate([a & 63, (c & 15) | (a >> 6) << 4], axis=1)
+    minima = np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=1)
+    return scales.astype(np.float64), minima.astype(np.float64)
+
+
+def dequantize(kind, block):
+    """[blocks, bytes] -> [blocks, elements], float64"""
+    count = len(block)
+    if kind == "q8_0":
+        return halves(block, 0) * block[:, 2:].view(np.int8)
+    if kind == "q4_0":
+        return halves(block, 0) * (np.concatenate(nibbles(block[:, 2:]), axis=1).astype(np.float64) - 8)
+    if kind in ("q4_k", "q5_k"):
+        packed = block[:, -128:].reshape(count, 4, 32)
+        q = np.stack(nibbles(packed), axis=2).reshape(count, 8, 32).astype(np.float64)
+        if kind == "q5_k":
+            q += 16 * (block[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[None, :, None] & 1)
+        scales, minima = six_bits(block[:, 4:16])
+        return (
+            halves(block, 0)[:, :, None] * scales[:, :, None] * q - halves(block, 2)[:, :, None] * minima[:, :, None]
+        ).reshape(count, 256)
+    lower = np.stack(nibbles(block[:, :128].reshape(count, 2, 64)), axis=2).reshape(count, 2, 4, 32)
+    upper = block[:, 128:192].reshape(count, 2, 1, 32) >> (2 * np.arange(4, dtype=np.uint8))[None, None, :, None] & 3
+    q = (lower | upper << 4).reshape(count, 16, 16).astype(np.float64) - 32
+    scales = block[:, 192:208].copy().view(np.int8).astype(np.float64)
+    return (halves(block, 208)[:, :, None] * scales[:, :, None] * q).reshape(count, 256)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--llama-quantize", default="llama-quantize", help="the command, with its leading arguments")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent / "quantized")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(exist_ok=True)
+
+    random = np.random.default_rng(1)
+    normal = lambda *shape: random.standard_normal(shape).astype(np.float32)
+    values = 0.02 * normal(ROWS, WIDTH) * np.exp(normal(ROWS, WIDTH // 32)).repeat(32, axis=1)  # scales that differ
+    values[1, 64:96] = 0  # a group without a scale
+    square = 0.02 * normal(WIDTH, WIDTH)
+    padded = square.copy()
+    padded[:ROWS] = values
+    tensors = {
+        "token_embd.weight": 0.02 * normal(2, WIDTH),
+        "output_norm.weight": np.ones(WIDTH, np.float32),
+        "blk.0.attn_norm.weight": np.ones(WIDTH, np.float32),
+        "blk.0.ffn_norm.weight": np.ones(WIDTH, np.float32),
+        TENSOR: padded,
+    }
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up"):
+        tensors[f"blk.0.{name}.weight"] = square
+
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "f32.gguf"
+        write_gguf(source, tensors)
+        for kind, file_type in FILE_TYPES.items():
+            target = pathlib.Path(folder) / f"{kind}.gguf"
+            command = shlex.split(arguments.llama_quantize) + ["--pure", source, target, file_type, "1"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            found, data = read_gguf_tensor(target, TENSOR)
+            assert found == GGML_TYPES[kind], found
+            elements, size = BLOCKS[kind]
+            blocks = np.frombuffer(data, np.uint8, ROWS * WIDTH // elements * size).reshape(-1, size)
+            dequantized = dequantize(kind, blocks).astype(np.float32).reshape(ROWS, WIDTH)
+            error = np.linalg.norm(dequantized - values) / np.linalg.norm(values)
+            print(f"{kind}: {blocks.size} bytes, relative error {error:.5f}")
+            save_file(
+                {"values": values, "blocks": blocks.reshape(-1), "dequantized": dequantized},
+                arguments.out / f"{kind}.safetensors",
+            )
+
+
+if __name__ == "__main__":
+    main()
