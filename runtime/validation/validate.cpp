@@ -279,7 +279,7 @@ private:
                         .dtype = tensor.dtype,
                         .elements = found.size(),
                         .error = error_of(tensor.dtype, found, expected),
-                        .bound = error_bound(graph_, node, root),
+                        .bound = error_bound(graph_, node, root, device_.variant(index)),
                         .accumulated = error_of(tensor.dtype, found, reference)};
         find_worst(check, found, expected);
         checks_.push_back(std::move(check));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/try.hpp"
+#include "vulkan/block_layout.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -21,18 +22,34 @@ constexpr std::byte kGuardByte{0xA5};
 /// Floats as the device stores them.
 std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
     std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
-    if (dtype == DType::f16) {
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const std::uint16_t half = float_to_half(values[i]);
-            std::memcpy(bytes.data() + 2 * i, &half, 2);
-        }
-    } else {
+    const auto put = [&](std::size_t i, std::uint16_t value) { std::memcpy(bytes.data() + 2 * i, &value, 2); };
+    if (dtype == DType::f16)
+        for (std::size_t i = 0; i < values.size(); ++i) put(i, float_to_half(values[i]));
+    else if (dtype == DType::bf16)
+        for (std::size_t i = 0; i < values.size(); ++i) put(i, float_to_bfloat(values[i]));
+    else
         std::memcpy(bytes.data(), values.data(), values.size_bytes());
-    }
     return bytes;
 }
 
+/// Blocks, arranged as the shaders read them.
+Result<void> upload_blocks(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
+    constexpr std::uint64_t kChunk =
+        1 << 22;  // elements: an even number of blocks, so that their halves are whole words
+    const std::uint64_t count = tensor.shape.element_count();
+    const std::uint64_t block = block_elements(tensor.dtype), vectors = vector_bytes(tensor.dtype);
+    for (std::uint64_t first = 0; first < count; first += kChunk) {
+        const std::uint64_t bytes = bytes_of(tensor.dtype, std::min(kChunk, count - first));
+        const ArrangedBlocks part =
+            arrange_blocks(tensor.dtype, tensor.data.bytes.subspan(bytes_of(tensor.dtype, first), bytes));
+        VKFORMER_CHECK(transfer.upload(slice, first / block * vectors, part.vectors));
+        VKFORMER_CHECK(transfer.upload(slice, count / block * vectors + first / block * 2, part.scales));
+    }
+    return {};
+}
+
 Result<void> upload_weight(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
+    if (is_quantized(tensor.dtype)) return upload_blocks(transfer, slice, tensor);
     constexpr std::size_t kChunk = 1 << 20;  // elements; even, so that a chunk of halves is whole words
     const std::size_t count = tensor.shape.element_count();
     std::vector<float> floats(tensor.dtype == DType::i32 ? 0 : std::min(kChunk, count));

@@ -69,6 +69,9 @@ public:
     Result<void> submit(std::uint32_t times = 1) override;
     Result<void> wait() override;
     const graph::Plan& plan() const noexcept override { return plan_; }
+    std::string_view variant(std::size_t node_index) const noexcept override {
+        return node_index < steps_.size() ? std::string_view(steps_[node_index].variant) : std::string_view();
+    }
 
     /// Records one run into the caller's command buffer, which is in the recording state, outside a render pass, and of a
     /// queue family with compute. The recording may be submitted any number of times while this program lives, one after

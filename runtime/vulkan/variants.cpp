@@ -16,7 +16,7 @@ VariantNames variants(const graph::Op& op, const KernelContext& context) {
 const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
-        {graph::Linear::kName, {"plain", "row", "direct", "tall", "coopmat", "coopmat_small"}},
+        {graph::Linear::kName, {"plain", "row", "direct", "tall", "coopmat", "coopmat_small", "int8", "row_int8"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},

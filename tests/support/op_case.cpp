@@ -147,12 +147,15 @@ std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::ui
     return program;
 }
 
-double OpCase::bound() const {
+double OpCase::bound(const graph::Program& program) {
+    const graph::Graph& planned = program.plan().graph;
     double sum = 0;
-    for (const graph::Node& node : graph.nodes()) {
+    for (std::size_t i = 0; i < planned.nodes().size(); ++i) {
+        const graph::Node& node = planned.nodes()[i];
         double worst = 0;
         graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access access) {
-            if (access != graph::Access::read) worst = std::max(worst, validation::error_bound(graph, node, value));
+            if (access == graph::Access::read) return;
+            worst = std::max(worst, validation::error_bound(planned, node, value, program.variant(i)));
         });
         sum += worst;
     }
@@ -166,6 +169,17 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
     for (const std::string& variant : variant_names(backend, graph::make_plan(graph, {.fuse = false}))) {
         const auto found = execute(backend, runs, variant);
         compare(*found, *expected, backend.name() + (variant.empty() ? "" : ", variant " + variant));
+    }
+}
+
+void OpCase::each_variant(graph::Backend& backend, Value result,
+                          const std::function<void(const std::vector<float>&)>& inspect) const {
+    for (const std::string& variant : variant_names(backend, graph::make_plan(graph, {.fuse = false}))) {
+        INFO("variant " << variant);
+        std::vector<float> values(graph.shape(result).element_count());
+        const auto done = execute(backend, 1, variant)->read(result, std::span(values));
+        if (!done) FAIL(done.error().message);
+        inspect(values);
     }
 }
 
@@ -208,7 +222,7 @@ void OpCase::compare(graph::Program& found_program, graph::Program& expected_pro
             largest = std::max(largest, std::abs(expected[i]));
             if (difference > worst) worst = difference, worst_at = i;
         }
-        const double allowed = bound();
+        const double allowed = bound(found_program);
         CAPTURE(allowed, worst_at, found[worst_at], expected[worst_at], largest);
         CHECK(std::sqrt(difference_squares) <= allowed * std::sqrt(expected_squares));
         // No element may hide in the norm of the others: its error is bounded by the largest element that there is.

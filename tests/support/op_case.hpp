@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -47,6 +48,10 @@ public:
     /// the same places; integers exactly. On a Vulkan device once for every variant that one of the nodes has.
     void check(graph::Backend& backend, std::uint32_t runs = 1) const;
 
+    /// Runs every variant on the backend and calls `inspect` with what it made of `result`.
+    void each_variant(graph::Backend& backend, graph::Value result,
+                      const std::function<void(const std::vector<float>&)>& inspect) const;
+
     /// Runs on the backend, returns one result.
     std::vector<float> run(graph::Backend& backend, graph::Value result) const;
     std::vector<double> run_doubles(graph::Backend& backend, graph::Value result) const;
@@ -57,7 +62,7 @@ private:
     std::unique_ptr<graph::Program> execute(graph::Backend& backend, std::uint32_t runs,
                                             const std::string& variant = {}) const;
     void compare(graph::Program& found, graph::Program& expected, const std::string& where) const;
-    double bound() const;
+    static double bound(const graph::Program& program);
 
     std::mt19937 random_;
     std::map<std::uint32_t, Contents> contents_;  // by tensor id

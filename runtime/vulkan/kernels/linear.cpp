@@ -6,6 +6,7 @@
 #include "interface/linear.h"
 #include "vulkan/kernels/half_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/kernels/linear_quantized.hpp"
 #include "vulkan/shader_table.h"
 
 namespace vkformer::vulkan {
@@ -56,6 +57,7 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
 }  // namespace
 
 VariantNames variants(const graph::Linear& op, const KernelContext& context) {
+    if (is_weight_only(context.graph.dtype(op.weight))) return linear_quantized_variants(op, context);
     const Shape& x = context.graph.shape(op.x);
     VariantNames names;
     const bool is_tall = x.row_count() > shaders::kLinearMaxRows;
@@ -74,6 +76,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
 static_assert(sizeof(shaders::LinearPush) == 12);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
+    if (is_weight_only(context.graph.dtype(op.weight))) return plan_linear_quantized(op, context);
     const Shape& x = context.graph.shape(op.x);
     const std::uint64_t out_width = context.graph.shape(op.y).back();
     const DType dtype = context.graph.dtype(op.x);

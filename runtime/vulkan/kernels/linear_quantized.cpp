@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/kernels/linear_quantized.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+#include "interface/linear_quantized.h"
+
+namespace vkformer::vulkan {
+namespace {
+
+/// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
+struct Tiling {
+    std::string_view shader;
+    std::uint32_t workgroup;
+    std::uint64_t rows, columns;
+};
+
+Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
+    const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
+    // Many columns for one row: what is done to x serves all of them, and more loads are in flight.
+    const std::uint64_t row_columns =
+        std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
+    constexpr std::uint32_t kDirectWorkgroup = 8;  // as that of linear_direct
+    if (variant == "direct")
+        return {"linear_quantized_direct", kDirectWorkgroup, few_rows,
+                kDirectWorkgroup * shaders::kQuantizedDirectColumns};
+    if (variant == "row") return {"linear_quantized_row", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
+    if (variant == "row_int8")
+        return {"linear_quantized_row_int8", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
+    return {variant == "int8" ? "linear_quantized_int8" : "linear_quantized", shaders::kQuantizedTileWorkgroup,
+            shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
+}
+
+std::uint32_t format_of(DType dtype) {
+    switch (dtype) {
+    case DType::q8_0: return shaders::kWeightQ8_0;
+    case DType::q4_0: return shaders::kWeightQ4_0;
+    case DType::q4_k: return shaders::kWeightQ4K;
+    case DType::q5_k: return shaders::kWeightQ5K;
+    case DType::q6_k: return shaders::kWeightQ6K;
+    default: return shaders::kWeightBf16;
+    }
+}
+
+}  // namespace
+
+static_assert(sizeof(shaders::LinearPush) == 12);
+
+VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context) {
+    const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
+    const bool has_dot = context.device.integer_dot && context.graph.dtype(op.weight) != DType::bf16;
+    VariantNames names;
+    if (context.device.type == "cpu") names.push_back("direct");
+    if (few_rows) names.push_back("row");
+    names.push_back("plain");
+    if (has_dot && few_rows) names.push_back("row_int8");
+    if (has_dot) names.push_back("int8");
+    return names;
+}
+
+Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context) {
+    const Shape& x = context.graph.shape(op.x);
+    const std::uint64_t out_width = context.graph.shape(op.y).back();
+    const DType dtype = context.graph.dtype(op.x);
+    VKFORMER_TRY(const std::string_view variant,
+                 pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
+    const Tiling tiling = tiling_of(variant, x.row_count());
+    VKFORMER_TRY(
+        const auto groups,
+        folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
+    Dispatch dispatch{
+        .shader = variant_for(tiling.shader, dtype, context.device),
+        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
+        .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
+                      static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows),
+                      format_of(context.graph.dtype(op.weight)), static_cast<std::uint32_t>(tiling.columns)},
+        .groups = groups,
+    };
+    if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
+    dispatch.push.set(shaders::LinearPush{
+        .rows = static_cast<std::uint32_t>(x.row_count()),
+        .in_width = static_cast<std::uint32_t>(x.back()),
+        .out_width = static_cast<std::uint32_t>(out_width),
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan

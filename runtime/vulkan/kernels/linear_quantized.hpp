@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+/// The part of linear whose weight is stored in a format of its own: bf16 or a block format. Called by linear.cpp.
+#pragma once
+
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+/// "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the device has
+/// integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
+/// Requires is_weight_only(dtype of op.weight).
+VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
+Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
+
+}  // namespace vkformer::vulkan

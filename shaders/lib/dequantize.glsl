@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// Weights in GGUF's block formats, and bfloat16, sixteen neighbouring elements at a time:
+//     weight = scale · q + offset,  q an integer of at most 8 bits  (bfloat16: q is the weight, scale 1, offset 0)
+// What a block holds: runtime/core/block_format.hpp; how it lies in memory: runtime/vulkan/block_layout.hpp. Declare
+// WEIGHT_BINDING before the inclusion. The format is a specialization constant: the branches on it are gone when the pipeline is
+// made.
+// A chunk is as many sixteens as share what is loaded: of a chunk's 16-byte vectors every bit is used for it. Loops over the
+// sixteens of a chunk that are unrolled load each vector once.
+#ifndef VKFORMER_DEQUANTIZE_GLSL
+#define VKFORMER_DEQUANTIZE_GLSL
+#include "interface/linear_quantized.h"
+
+layout(constant_id = kLinearWeightFormat) const uint FORMAT = kWeightQ8_0;
+layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { uvec4 weight_vectors[]; };
+layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
+
+const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_Q4 = FORMAT == kWeightQ4_0, IS_BF16 = FORMAT == kWeightBf16;
+const bool IS_Q4K = FORMAT == kWeightQ4K, IS_Q5K = FORMAT == kWeightQ5K, IS_Q6K = FORMAT == kWeightQ6K;
+const bool HAS_OFFSET = !IS_BF16 && !IS_Q8;
+const uint BLOCK_ELEMENTS = IS_Q4K || IS_Q5K || IS_Q6K ? 256 : 32;
+const uint BLOCK_VECTORS = IS_Q8 ? 2 : IS_Q4 ? 1 : IS_Q4K ? 9 : IS_Q5K ? 11 : IS_Q6K ? 13 : 4;
+const uint CHUNK_ELEMENTS = IS_Q4K || IS_Q5K ? 64 : IS_Q6K ? 128 : 32;
+const uint BLOCK_CHUNKS = BLOCK_ELEMENTS / CHUNK_ELEMENTS;
+const uint CHUNK_SIXTEENS = CHUNK_ELEMENTS / 16;
+
+// The numbers of four bytes: signed in q8_0, else not.
+vec4 bytes_to_floats(uint packed) {
+    if (IS_Q8) {
+        const int word = int(packed);
+        return vec4(bitfieldExtract(word, 0, 8), bitfieldExtract(word, 8, 8), bitfieldExtract(word, 16, 8), word >> 24);
+    }
+    return vec4(packed & 0xFFu, (packed >> 8) & 0xFFu, (packed >> 16) & 0xFFu, packed >> 24);
+}
+
+// q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for bfloat16.
+uvec4 quants16(uint block, uint chunk, uint i) {
+    const uint base = block * BLOCK_VECTORS;
+    if (IS_Q8) return weight_vectors[base + i];
+    if (IS_Q4) return (weight_vectors[base] >> (4 * i)) & 0x0F0F0F0Fu;
+    const uint half_group = i & 1u, group = i / 2;  // of the chunk; groups have 32 elements
+    if (IS_Q4K) return (weight_vectors[base + 1 + 2 * chunk + half_group] >> (4 * group)) & 0x0F0F0F0Fu;
+    if (IS_Q5K)
+        return ((weight_vectors[base + 3 + 2 * chunk + half_group] >> (4 * group)) & 0x0F0F0F0Fu) |
+               ((weight_vectors[base + 1 + half_group] >> (2 * chunk + group)) & 0x01010101u) << 4;
+    return ((weight_vectors[base + 4 * chunk + 2 * (group & 1u) + half_group] >> (4 * (group / 2))) & 0x0F0F0F0Fu) |
+           ((weight_vectors[base + 8 + 2 * chunk + half_group] >> (2 * group)) & 0x03030303u) << 4;
+}
+
+// Sixteen elements as they are loaded: quants16 in `a`, or eight bfloat16 each in `a` and `b`.
+struct Sixteen {
+    uvec4 a, b;
+};
+
+Sixteen load16(uint block, uint chunk, uint i) {
+    const uint first = block * BLOCK_VECTORS + 2 * i;
+    if (IS_BF16) return Sixteen(weight_vectors[first], weight_vectors[first + 1]);
+    return Sixteen(quants16(block, chunk, i), uvec4(0));
+}
+
+// q of elements 4 · quad … 4 · quad + 3 of the sixteen; `quad` is a constant once loops are unrolled.
+vec4 quad_of(Sixteen packed, uint quad) {
+    if (IS_BF16) {
+        const uvec4 eight = quad < 2 ? packed.a : packed.b;
+        const uvec2 four = (quad & 1u) == 0 ? eight.xy : eight.zw;
+        return uintBitsToFloat(uvec4(four.x << 16, four.x & 0xFFFF0000u, four.y << 16, four.y & 0xFFFF0000u));
+    }
+    return bytes_to_floats(packed.a[quad]);
+}
+
+// The half that lies behind all vectors; `blocks` is the number of blocks of the tensor.
+float lone_scale(uint block, uint blocks) {
+    return unpackHalf2x16(weight_words[blocks * BLOCK_VECTORS * 4 + block / 2] >> (16 * (block & 1u))).x;
+}
+
+// (d · s, −m · t) of a group of 32 elements of q4_k or q5_k, from the vector that their blocks begin with.
+vec2 group_scale(uvec4 head, uint group) {
+    const vec2 factors = unpackHalf2x16(head.x);  // d, m
+    const uint shift = 8 * (group & 3u);
+    uvec2 numbers = uvec2(head.y >> shift, head.z >> shift);
+    if (group < 4)
+        numbers &= 63u;
+    else
+        numbers = (uvec2(head.w >> shift, head.w >> (shift + 4)) & 15u) | ((numbers >> 6) & 3u) << 4;
+    return vec2(factors.x * float(numbers.x), -factors.y * float(numbers.y));
+}
+
+// (scale, offset) of sixteen `i` of the chunk.
+vec2 scale16(uint block, uint chunk, uint i, uint blocks) {
+    if (IS_BF16) return vec2(1.0, 0.0);
+    if (IS_Q4K || IS_Q5K) return group_scale(weight_vectors[block * BLOCK_VECTORS], 2 * chunk + i / 2);
+    const float d = lone_scale(block, blocks);
+    if (IS_Q8) return vec2(d, 0.0);
+    if (IS_Q4) return vec2(d, -8.0 * d);
+    const int s = bitfieldExtract(int(weight_vectors[block * BLOCK_VECTORS + 12][2 * chunk + i / 4]), int(8 * (i & 3u)), 8);
+    return vec2(d * float(s), -32.0 * d * float(s));
+}
+#endif

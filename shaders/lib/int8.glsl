@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Activations in 8 bits, sixteen at a time, for integer dot products with quantised weights:
+//     x ≈ scale · q,  q = round(x / scale) in −127 … 127,  scale = max |x| / 127
+// A NaN or infinity among them makes the scale one, so that it stays visible.
+#ifndef VKFORMER_INT8_GLSL
+#define VKFORMER_INT8_GLSL
+#extension GL_EXT_integer_dot_product : require
+#include "lib/numbers.glsl"
+
+struct Int8Sixteen {
+    ivec4 q;      // four to a word, the first element lowest
+    float scale;
+    float total;  // scale · Σ q: what an offset of the weights is multiplied by
+};
+
+int pack_int8(vec4 value) {
+    const ivec4 q = ivec4(roundEven(value)) & 0xFF;
+    return q.x | q.y << 8 | q.z << 16 | q.w << 24;
+}
+
+float max_magnitude(vec4 a, float largest) {
+    [[unroll]] for (uint i = 0; i < 4; ++i) largest = max_keeping_nan(abs(a[i]), largest);
+    return largest;
+}
+
+Int8Sixteen to_int8(vec4 value[4]) {
+    float largest = 0.0;
+    [[unroll]] for (uint i = 0; i < 4; ++i) largest = max_magnitude(value[i], largest);
+    const float scale = largest / 127.0, inverse = largest > 0.0 ? 127.0 / largest : 0.0;
+    Int8Sixteen result;
+    int sum = 0;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        result.q[i] = pack_int8(value[i] * inverse);
+        sum = dotPacked4x8AccSatEXT(result.q[i], 0x01010101, sum);
+    }
+    result.scale = scale;
+    result.total = scale * float(sum);
+    return result;
+}
+
+// Σ a · b over sixteen elements: at most 16 · 127 · 128, far from where the sum saturates.
+int dot16(ivec4 a, ivec4 b) {
+    int sum = dotPacked4x8AccSatEXT(a.x, b.x, 0);
+    sum = dotPacked4x8AccSatEXT(a.y, b.y, sum);
+    sum = dotPacked4x8AccSatEXT(a.z, b.z, sum);
+    return dotPacked4x8AccSatEXT(a.w, b.w, sum);
+}
+#endif

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// What the row shaders for quantised weights share: ROWS · COLUMNS sums of a workgroup, of which every invocation has a part.
+#ifndef VKFORMER_QUANTIZED_ROW_GLSL
+#define VKFORMER_QUANTIZED_ROW_GLSL
+layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
+layout(constant_id = kQuantizedRowColumns) const uint COLUMNS = 4;
+
+const uint PARTS_PITCH = kQuantizedRowWorkgroup + 1;  // odd: the sums that neighbours add up then lie in different banks
+shared float parts[kQuantizedRowMaxSums][PARTS_PITCH];
+
+void put_part(uint row, uint column, float sum) { parts[row * COLUMNS + column][gl_LocalInvocationIndex] = sum; }
+
+// Adds up the parts, in two steps of 8 each, and finishes the results.
+void finish_row_sums(uint first_column) {
+    const uint lane = gl_LocalInvocationIndex;
+    barrier();
+    for (uint t = lane; t < ROWS * COLUMNS * 8; t += kQuantizedRowWorkgroup) {
+        float total = 0.0;
+        [[unroll]] for (uint i = 0; i < kQuantizedRowWorkgroup; i += 8) total += parts[t / 8][t % 8 + i];
+        parts[t / 8][t % 8] = total;  // nobody else reads this place before the barrier
+    }
+    barrier();
+    if (lane >= ROWS * COLUMNS) return;
+    float total = 0.0;
+    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[lane][i];
+    const uint column = first_column + lane % COLUMNS;
+    if (column < p.out_width) finish(lane / COLUMNS, column, total);
+}
+#endif

@@ -1,0 +1,81 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual for weights in a format of their own, for many rows.
+// x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out]; sums in float32.
+// Tiles, shared memory and what an invocation owns are those of linear.comp; a slice is sixteen elements of the depth. 64 of the
+// 128 invocations make a column's sixteen weights each, once for all 64 rows, while the others fetch a row's sixteen elements of x.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "lib/linear.glsl"
+#include "lib/storage4.glsl"
+#define WEIGHT_BINDING kLinearWeight
+#include "lib/dequantize.glsl"
+
+layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
+
+const uint LANES_ALONG_COLUMNS = 16;
+const uint COLUMNS = kQuantizedTileColumns / LANES_ALONG_COLUMNS;                   // of an invocation
+const uint ROWS = kQuantizedTileRows * LANES_ALONG_COLUMNS / kQuantizedTileWorkgroup;  // of an invocation
+const uint PITCH = 65;  // odd: what neighbours store, a depth each, lies in different banks, and so does what they load
+shared float x_slice[kQuantizedTileDepth][PITCH];
+shared float weight_slice[kQuantizedTileDepth][PITCH];
+
+void store_x(uint row, uint sixteen, uint place) {
+    [[unroll]] for (uint q = 0; q < 4; ++q) {
+        vec4 value = vec4(0.0);
+        if (row < p.rows) value = LOAD4(x, row * (p.in_width / 4) + sixteen * 4 + q);
+        [[unroll]] for (uint i = 0; i < 4; ++i) x_slice[4 * q + i][place] = value[i];
+    }
+}
+
+void store_weights(uint column, uint sixteen, uint place) {
+    const uint row_blocks = p.in_width / BLOCK_ELEMENTS;
+    const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
+    const uint block = min(column, p.out_width - 1) * row_blocks + chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
+    const Sixteen packed = load16(block, chunk, in_chunk);
+    const vec2 scale = scale16(block, chunk, in_chunk, p.out_width * row_blocks);
+    [[unroll]] for (uint q = 0; q < 4; ++q) {
+        const vec4 w = scale.x * quad_of(packed, q) + scale.y;
+        [[unroll]] for (uint i = 0; i < 4; ++i) weight_slice[4 * q + i][place] = w[i];
+    }
+}
+
+void main() {
+    const uint column_tiles = (p.out_width + kQuantizedTileColumns - 1) / kQuantizedTileColumns;
+    const uint tile = linear_workgroup();
+    const uint tile_row = tile / column_tiles * kQuantizedTileRows;
+    const uint tile_column = tile % column_tiles * kQuantizedTileColumns;
+    if (tile_row >= p.rows) return;  // the whole workgroup leaves
+    const uint lane = gl_LocalInvocationIndex;
+    const uint first_column = lane % LANES_ALONG_COLUMNS;
+    const uint first_row = lane / LANES_ALONG_COLUMNS * ROWS;
+
+    float sum[ROWS][COLUMNS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
+
+    for (uint sixteen = 0; sixteen < p.in_width / kQuantizedTileDepth; ++sixteen) {
+        if (lane < kQuantizedTileColumns)
+            store_weights(tile_column + lane, sixteen, lane);
+        else
+            store_x(tile_row + lane - kQuantizedTileColumns, sixteen, lane - kQuantizedTileColumns);
+        barrier();
+        for (uint k = 0; k < kQuantizedTileDepth; ++k) {
+            float w[COLUMNS];
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+                w[c] = weight_slice[k][first_column + c * LANES_ALONG_COLUMNS];
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                const float value = x_slice[k][first_row + r];
+                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] += value * w[c];
+            }
+        }
+        barrier();  // before the next slices overwrite these
+    }
+
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const uint row = tile_row + first_row + r, column = tile_column + first_column + c * LANES_ALONG_COLUMNS;
+            if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual as linear_quantized_row.comp, with the activations rounded to 8 bits, sixteen with a scale
+// (lib/int8.glsl): four products for one instruction. With weight = s · q + o and x ≈ t · p, over sixteen elements
+//     Σ weight · x ≈ s · t · Σ q · p + o · t · Σ p      q, p integers of 8 bits
+// x: [rows, in], weight: [out, in] as lib/dequantize.glsl says but not bfloat16, bias: [out], residual, y: [rows, out]; rows =
+// ROWS ≤ 8; integer sums over sixteen, float32 beyond. An invocation needs the same depths of x for all its columns, so it rounds
+// just these: nothing is shared but the sums at the end.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "lib/linear.glsl"
+#include "lib/storage4.glsl"
+#define WEIGHT_BINDING kLinearWeight
+#include "lib/dequantize.glsl"
+#include "lib/int8.glsl"
+#include "lib/quantized_row.glsl"
+
+layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
+
+Int8Sixteen load_x(uint row, uint sixteen) {
+    vec4 value[4];
+    [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, row * (p.in_width / 4) + sixteen * 4 + q);
+    return to_int8(value);
+}
+
+void main() {
+    const uint first_column = linear_workgroup() * COLUMNS;
+    if (first_column >= p.out_width) return;  // the whole workgroup leaves
+    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
+
+    float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
+
+    for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.in_width / 16; sixteen += kQuantizedRowWorkgroup) {
+        const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
+        const uint block = chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
+        ivec4 packed[kQuantizedRowMaxColumns];
+        vec2 scale[kQuantizedRowMaxColumns];
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
+            if (c >= COLUMNS) continue;  // decided when the pipeline is made
+            const uint of_column = min(first_column + c, p.out_width - 1) * row_blocks + block;
+            packed[c] = ivec4(quants16(of_column, chunk, in_chunk));
+            scale[c] = scale16(of_column, chunk, in_chunk, blocks);
+        }
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+            if (r >= ROWS) continue;
+            const Int8Sixteen value = load_x(r, sixteen);
+            [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
+                if (c >= COLUMNS) continue;
+                sum[r][c] += scale[c].x * value.scale * float(dot16(packed[c], value.q));
+                if (HAS_OFFSET) sum[r][c] += scale[c].y * value.total;
+            }
+        }
+    }
+
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
+            if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    finish_row_sums(first_column);
+}
