@@ -110,7 +110,8 @@ private:
         VKFORMER_CHECK(program->wait());
         for (std::size_t i = 0; i < trial_.results.size(); ++i) {
             VKFORMER_TRY(const auto found, read(*program, trial_.graph, trial_.results[i]));
-            const double bound = validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i]);
+            const double bound =
+                validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i], trial.variant);
             const double error = error_of(found, expected_[i], bound);
             if (error < trial.error) continue;
             trial.error = error;

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "core/block_format.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::tuning {
@@ -75,6 +76,22 @@ std::vector<float> random_floats(std::uint64_t count, std::uint32_t seed) {
     std::vector<float> values(count);
     for (float& value : values) value = static_cast<float>(random()) * 0x1p-31f - 1.0f;
     return values;
+}
+
+TensorData random_values(const Shape& shape, std::uint32_t seed) {
+    const auto values = std::make_shared<std::vector<float>>(random_floats(shape.element_count(), seed));
+    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+}
+
+/// A few blocks again and again: to make all of them would take longer than the trial. A prime number, so that rows differ.
+TensorData random_blocks(DType dtype, const Shape& shape, std::uint32_t seed) {
+    constexpr std::uint64_t kBlocks = 251;
+    const std::vector<float> values = random_floats(kBlocks * block_elements(dtype), seed);
+    std::vector<std::byte> period(kBlocks * block_bytes(dtype));
+    quantize(dtype, values, period);
+    const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, shape.element_count()));
+    for (std::size_t i = 0; i < blocks->size(); ++i) (*blocks)[i] = period[i % period.size()];
+    return {.dtype = dtype, .shape = shape, .bytes = std::span<const std::byte>(*blocks), .owner = blocks};
 }
 
 /// Integers that mean something wherever they are read: the whole of a sequence, its first position, the first token.
@@ -148,6 +165,7 @@ private:
             made_.results.push_back(y);
             return y;
         }
+        if (is_weight_only(dtype)) return random_weight(unique, dtype, shape);
         VKFORMER_TRY(const Value value, access == Access::read ? made_.graph.input(unique, dtype, shape)
                                                                : made_.graph.state(unique, dtype, shape));
         if (access == Access::read_write) made_.results.push_back(value);
@@ -157,6 +175,12 @@ private:
         else
             made_.contents.emplace_back(value, std::vector<std::int32_t>(count, integer_for(name, op_, graph_)));
         return value;
+    }
+
+    Result<Value> random_weight(const std::string& name, DType dtype, const Shape& shape) {
+        const auto seed = static_cast<std::uint32_t>(copies_.size() + 1);
+        return made_.graph.weight(
+            name, is_quantized(dtype) ? random_blocks(dtype, shape, seed) : random_values(shape, seed), dtype);
     }
 
     const Graph& graph_;

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "core/block_format.hpp"
 #include "graph/builders.hpp"
 #include "support/backends.hpp"
 #include "support/must.hpp"
+#include "support/quantized.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuning/trial_case.hpp"
 #include "vulkan/backend.hpp"
@@ -177,6 +179,50 @@ TEST_CASE("a trial's product is cut to what can be tried in a moment", "[tuning]
     CHECK(trial.graph.shape(op.bias) == Shape{trial.graph.shape(op.weight)[0]});
     CHECK(trial.graph.shape(op.y) == Shape{trial.graph.shape(op.x)[0], trial.graph.shape(op.weight)[0]});
     CHECK(trial.graph.dtype(op.x) == DType::f16);
+}
+
+/// One product with a weight of zeros in the format.
+Graph quantized_product(DType format, const Shape& x, const Shape& weight) {
+    const std::vector<float> values(weight.element_count());
+    const TensorData zeros{
+        .dtype = DType::f32, .shape = weight, .bytes = std::as_bytes(std::span(values)), .owner = {}};
+    Graph graph;
+    const auto w = must(graph.weight("w", must(quantized(zeros, format)), format));
+    graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, x)), w)));
+    return graph;
+}
+
+TEST_CASE("the trial case of a product with blocks has blocks, and not zeros", "[tuning][quantized]") {
+    const DType format = GENERATE(from_range(kBlockFormats));
+    CAPTURE(to_string(format));
+    const Graph graph = quantized_product(format, {4, 100, 512}, {2000, 512});
+    const auto trial = must(tuning::make_trial_case(graph, graph.nodes()[0], 1e7));
+    const auto& op = std::get<graph::Linear>(trial.graph.nodes()[0].op);
+    const TensorData& blocks = trial.graph.tensor(op.weight).data;
+    CHECK(blocks.shape == Shape{250, 512});
+    REQUIRE(blocks.dtype == format);
+    REQUIRE(blocks.bytes.size() == bytes_of(format, blocks.shape.element_count()));
+    std::vector<double> rows(2 * 512);
+    must(convert(format, blocks.bytes, 0, std::span(rows)));
+    const auto first = std::span(rows).first(512), second = std::span(rows).last(512);
+    CHECK(std::ranges::max(first) > 0.5);
+    CHECK_FALSE(std::ranges::equal(first, second));
+}
+
+TEST_CASE("every variant for quantised weights passes its trial", "[tuning][quantized][vulkan]") {
+    const DType format = GENERATE(DType::q4_0, DType::q6_k);
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name(), to_string(format));
+        const graph::Plan plan = graph::make_plan(quantized_product(format, {2, 256}, {40, 256}), {.fuse = false});
+        Ladder ladder{{}};
+        const auto chosen = must(ladder.choose(*backend, plan));
+        CHECK_FALSE(chosen.at(0).empty());
+        for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts())
+            for (const Trial& trial : verdict.trials) {
+                CAPTURE(key, trial.variant);
+                CHECK(trial.fault.empty());
+            }
+    }
 }
 
 }  // namespace
