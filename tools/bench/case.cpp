@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "core/block_format.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::bench {
@@ -46,9 +47,14 @@ Result<Value> CaseBuilder::state(const std::string& name, DType dtype, const Sha
 
 Result<Value> CaseBuilder::weight(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
     const Floats values = floats(name, shape.element_count(), magnitude);
-    return graph.weight(
-        name + suffix_,
-        {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values}, dtype);
+    const TensorData data{
+        .dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+    if (!is_quantized(dtype)) return graph.weight(name + suffix_, data, dtype);
+    TensorData& blocks = blocks_[name];
+    if (blocks.bytes.empty()) {
+        VKFORMER_TRY(blocks, quantized(data, dtype));
+    }
+    return graph.weight(name + suffix_, blocks, dtype);
 }
 
 Result<Value> CaseBuilder::ints(const std::string& name, const Shape& shape, std::vector<std::int32_t> values) {
@@ -97,11 +103,12 @@ Result<void> CaseBuilder::rewind(graph::Program& program) const {
 
 namespace {
 
+/// dtype f32, f16 or bf16.
 std::vector<std::byte> store(DType dtype, std::span<const float> values) {
     std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
     if (dtype == DType::f32) std::memcpy(bytes.data(), values.data(), values.size_bytes());
-    for (std::size_t i = 0; dtype == DType::f16 && i < values.size(); ++i) {
-        const std::uint16_t half = float_to_half(values[i]);
+    for (std::size_t i = 0; dtype != DType::f32 && i < values.size(); ++i) {
+        const std::uint16_t half = dtype == DType::bf16 ? float_to_bfloat(values[i]) : float_to_half(values[i]);
         std::memcpy(bytes.data() + 2 * i, &half, 2);
     }
     return bytes;
@@ -112,6 +119,11 @@ std::vector<std::byte> store(DType dtype, std::span<const float> values) {
 std::optional<CaseBuilder::Stored> CaseBuilder::operand(const std::string& name) const {
     const auto tensor = std::ranges::find(graph.tensors(), name, &graph::Tensor::name);
     if (tensor == graph.tensors().end()) return std::nullopt;
+    if (const auto known = blocks_.find(name); known != blocks_.end()) {
+        std::vector<std::byte> bytes(known->second.bytes.begin(), known->second.bytes.end());
+        bytes.resize((bytes.size() + 3) / 4 * 4);
+        return Stored{tensor->dtype, std::move(bytes)};
+    }
     if (const auto known = floats_.find(name); known != floats_.end())
         return Stored{tensor->dtype, store(tensor->dtype, *known->second)};
     const auto found = contents_.find(static_cast<std::uint32_t>(tensor - graph.tensors().begin()));

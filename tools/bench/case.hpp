@@ -45,7 +45,8 @@ public:
 
     void begin_copy(std::size_t copy) { suffix_ = copy == 0 ? "" : "#" + std::to_string(copy); }
 
-    /// Inputs with values uniform in ±magnitude; weights are constants of the graph. Errors: those of Graph.
+    /// Inputs with values uniform in ±magnitude; weights are constants of the graph, in any dtype that it stores. Errors: those of
+    /// Graph, and InvalidArgument (rows that are no whole blocks).
     Result<graph::Value> input(const std::string& name, DType dtype, const Shape& shape, float magnitude = 1);
     Result<graph::Value> weight(const std::string& name, DType dtype, const Shape& shape, float magnitude = 1);
     Result<graph::Value> state(const std::string& name, DType dtype, const Shape& shape, float magnitude = 1);
@@ -77,7 +78,8 @@ private:
     Floats floats(const std::string& name, std::size_t count, float magnitude);
 
     std::string suffix_;
-    std::map<std::string, Floats> floats_;  // by name without the copy: copies share their contents
+    std::map<std::string, Floats> floats_;      // by name without the copy: copies share their contents
+    std::map<std::string, TensorData> blocks_;  // the same of weights in block formats, which take long to make
     std::map<std::uint32_t, std::variant<Floats, Integers>> contents_;  // by tensor id
     std::vector<graph::Value> results_;
 };

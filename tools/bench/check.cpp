@@ -17,13 +17,16 @@ std::string element_text(std::size_t i, double found, double expected) {
     return "element " + std::to_string(i) + " is " + std::to_string(found) + ", expected " + std::to_string(expected);
 }
 
-/// The sum of the bounds of the nodes: what a chain of them may give.
-double bound_of(const graph::Graph& graph) {
+/// The sum of the bounds of a program's nodes, each with the variant that ran: what a chain of them may give.
+double bound_of(const graph::Program& program) {
+    const graph::Graph& graph = program.plan().graph;
     double sum = 0;
-    for (const graph::Node& node : graph.nodes()) {
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        const graph::Node& node = graph.nodes()[i];
         double worst = 0;
         graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access access) {
-            if (access != graph::Access::read) worst = std::max(worst, validation::error_bound(graph, node, value));
+            if (access == graph::Access::read) return;
+            worst = std::max(worst, validation::error_bound(graph, node, value, program.variant(i)));
         });
         sum += worst;
     }
@@ -87,9 +90,9 @@ Result<Oracle> Oracle::run(const CaseBuilder& builder) {
     return Oracle(builder, std::move(program));
 }
 
-Result<Check> Oracle::compare(Value result, std::span<const double> found) const {
+Result<Check> Oracle::compare(Value result, std::span<const double> found, const graph::Program* found_by) const {
     VKFORMER_TRY(const auto expected, read<double>(*program_, builder_->graph, result));
-    return compare_floats(found, expected, bound_of(builder_->graph));
+    return compare_floats(found, expected, bound_of(found_by ? *found_by : *program_));
 }
 
 Result<Check> Oracle::compare(Value result, std::span<const std::int32_t> found) const {
@@ -105,7 +108,7 @@ Result<Check> check_result(const graph::Graph& graph, Value value, graph::Progra
         return oracle.compare(value, found);
     }
     VKFORMER_TRY(const auto found, read<double>(program, graph, value));
-    return oracle.compare(value, found);
+    return oracle.compare(value, found, &program);
 }
 
 }  // namespace

@@ -23,8 +23,10 @@ public:
     /// `builder` holds the graph before planning and the contents of its operands, and outlives this. Errors: those of the program.
     static Result<Oracle> run(const CaseBuilder& builder);
 
-    /// What was found for one of the builder's results, element by element. Errors: those of Program::read.
-    Result<Check> compare(graph::Value result, std::span<const double> found) const;
+    /// What was found for one of the builder's results, element by element, and by which program: variants that round operands may be
+    /// further off. Errors: those of Program::read.
+    Result<Check> compare(graph::Value result, std::span<const double> found,
+                          const graph::Program* found_by = nullptr) const;
     Result<Check> compare(graph::Value result, std::span<const std::int32_t> found) const;
 
 private:

@@ -71,6 +71,20 @@ Result<void> build_logits(Graph& graph, DType dtype) {
     return o.done();
 }
 
+/// Weights in block formats; their contents do not matter to a compiler.
+template <std::uint64_t rows, DType stored>
+Result<void> build_quantized(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kWidth = 1024;
+    const auto blocks = std::make_shared<const std::vector<std::byte>>(bytes_of(stored, kWidth * kWidth));
+    Operands o(graph, dtype);
+    const Value x = o.floats({rows, kWidth});
+    const Value weight = o.keep(graph.weight(
+        "weight", {.dtype = stored, .shape = {kWidth, kWidth}, .bytes = *blocks, .owner = blocks}, stored));
+    o.output(linear(graph, x, weight));
+    if (dtype == DType::f16) o.output(linear(graph, x, weight, {}, DType::f32));
+    return o.done();
+}
+
 /// Odd widths take other variants where loads of four are used.
 Result<void> build_linear_odd(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
@@ -282,6 +296,16 @@ std::vector<PipelineCase> pipeline_cases() {
         {"linear 512 rows, 333 → 333", build_linear_odd},
         {"logits 1 row, 4096 → 32000", build_logits<1>},
         {"logits 512 rows, 4096 → 32000", build_logits<512>},
+        {"linear 1 row, q8_0", build_quantized<1, DType::q8_0>},
+        {"linear 1 row, q4_0", build_quantized<1, DType::q4_0>},
+        {"linear 1 row, q4_k", build_quantized<1, DType::q4_k>},
+        {"linear 1 row, q5_k", build_quantized<1, DType::q5_k>},
+        {"linear 1 row, q6_k", build_quantized<1, DType::q6_k>},
+        {"linear 1 row, bf16", build_quantized<1, DType::bf16>},
+        {"linear 512 rows, q8_0", build_quantized<512, DType::q8_0>},
+        {"linear 512 rows, q4_0", build_quantized<512, DType::q4_0>},
+        {"linear 512 rows, q4_k", build_quantized<512, DType::q4_k>},
+        {"linear 512 rows, q6_k", build_quantized<512, DType::q6_k>},
         {"attention 512 queries, head size 64, causal", build_attention<512, 64>},
         {"attention 512 queries, head size 128, causal", build_attention<512, 128>},
         {"attention 512 queries, head size 256, causal", build_attention<512, 256>},

@@ -20,10 +20,19 @@ const std::vector<Family>& families() {
     return all;
 }
 
-DType dtype_of(std::string_view name) { return name == "f16" ? DType::f16 : DType::f32; }
+DType dtype_of(std::string_view name) {
+    for (const DType dtype : {DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k})
+        if (name == to_string(dtype)) return dtype;
+    return DType::f32;
+}
 
-Arithmetic arithmetic_of(DType dtype) { return dtype == DType::f32 ? Arithmetic::f32 : Arithmetic::f16; }
+Arithmetic arithmetic_of(DType dtype) {
+    if (is_quantized(dtype)) return Arithmetic::integer;
+    return dtype == DType::f32 || dtype == DType::bf16 ? Arithmetic::f32 : Arithmetic::f16;
+}
 
-double bytes_of(DType dtype, double elements) { return elements * static_cast<double>(element_bytes(dtype)); }
+double bytes_of(DType dtype, double elements) {
+    return elements * static_cast<double>(block_bytes(dtype)) / static_cast<double>(block_elements(dtype));
+}
 
 }  // namespace vkformer::bench

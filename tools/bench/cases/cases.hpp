@@ -16,7 +16,7 @@ void add_selection_cases(std::vector<Family>& families);
 void add_cache_cases(std::vector<Family>& families);
 void add_recurrent_cases(std::vector<Family>& families);
 
-/// "f32" or "f16" of a family's dtypes.
+/// One of a family's dtypes by its name.
 DType dtype_of(std::string_view name);
 Arithmetic arithmetic_of(DType dtype);
 double bytes_of(DType dtype, double elements);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// y = x · weightᵀ. Shapes: the projections of small and large models, one token at a time (decode) and many (prefill), and the
+// y = x · weightᵀ. What only weights are stored as (bf16 and the block formats) meets x and y in float32. Shapes: the projections of small and large models, one token at a time (decode) and many (prefill), and the
 // square products that everybody quotes.
 #include "bench/cases/cases.hpp"
 #include "core/try.hpp"
@@ -8,19 +8,20 @@ namespace vkformer::bench {
 namespace {
 
 Result<Case> linear_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+    const DType stored = dtype_of(dtype_name);
+    const DType dtype = is_weight_only(stored) ? DType::f32 : stored;  // of x and y
     const std::uint64_t rows = shape[0], in = shape[1], out = shape[2];
     const double m = static_cast<double>(rows), k = static_cast<double>(in), n = static_cast<double>(out);
     return Case{.op = "linear",
                 .shape = to_text(shape),
                 .dtype = std::string(dtype_name),
                 .work = {.flops = 2 * m * n * k,
-                         .read = bytes_of(dtype, m * k + n * k),
+                         .read = bytes_of(dtype, m * k) + bytes_of(stored, n * k),
                          .written = bytes_of(dtype, m * n),
-                         .arithmetic = arithmetic_of(dtype)},
+                         .arithmetic = arithmetic_of(stored)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", dtype, {rows, in}));
-                    VKFORMER_TRY(const auto weight, b.weight("weight", dtype, {out, in}));
+                    VKFORMER_TRY(const auto weight, b.weight("weight", stored, {out, in}));
                     VKFORMER_TRY(const auto y, graph::linear(b.graph, x, weight));
                     b.result(y);
                     return {};
@@ -32,7 +33,7 @@ Result<Case> linear_case(const Family::Dims& shape, std::string_view dtype_name)
 void add_linear_cases(std::vector<Family>& families) {
     families.push_back({.op = "linear",
                         .dims = "rows x in x out",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
                         .shapes = {{1, 576, 576},
                                    {1, 576, 1536},
                                    {1, 576, 49152},
