@@ -45,7 +45,7 @@ struct Capabilities {
     bool cooperative_matrix2 = false;    ///< VK_NV_cooperative_matrix2; which parts of it: cooperative_matrix2_parts
     CooperativeMatrix2 cooperative_matrix2_parts{};
     std::vector<CooperativeMatrix>
-        cooperative_matrices{};  ///< of subgroup scope, without saturation, in the driver's order
+        cooperative_matrices{};        ///< of subgroup scope, without saturation, in the driver's order
     bool pipeline_statistics = false;  ///< VK_KHR_pipeline_executable_properties
     std::uint32_t subgroup_size = 0;
     std::uint32_t min_subgroup_size = 0, max_subgroup_size = 0;  ///< what subgroup_size_control can ask for; else 0
