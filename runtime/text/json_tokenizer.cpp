@@ -69,6 +69,41 @@ private:
     TextFinder finder_;
 };
 
+/// How added tokens are found.
+struct Matchers {
+    AddedTokenMatcher in_text;
+    AddedTokenMatcher in_normalized;
+};
+
+/// The spelling of every token.
+class Pieces {
+public:
+    Pieces(const Vocabulary& vocabulary, const std::vector<AddedToken>& added)
+        : vocabulary_(vocabulary), size_(vocabulary.id_limit()) {
+        for (const AddedToken& token : added) {
+            added_.insert_or_assign(token.id, token.content);
+            added_ids_.insert_or_assign(token.content, token.id);
+            size_ = std::max(size_, static_cast<std::size_t>(token.id) + 1);
+        }
+    }
+    /// nullptr where there is none.
+    const std::string* find(std::int32_t id) const {
+        const auto added = added_.find(id);
+        return added != added_.end() ? &added->second : vocabulary_.token_of(id);
+    }
+    std::optional<std::int32_t> find(std::string_view piece) const {
+        const auto added = added_ids_.find(piece);
+        return added != added_ids_.end() ? added->second : vocabulary_.id_of(piece);
+    }
+    std::size_t size() const noexcept { return size_; }
+
+private:
+    const Vocabulary& vocabulary_;
+    std::unordered_map<std::int32_t, std::string> added_;
+    std::unordered_map<std::string, std::int32_t, StringHash, std::equal_to<>> added_ids_;
+    std::size_t size_;
+};
+
 struct Parts {
     Normalizer normalizer;
     PreTokenizer pre_tokenizer;
@@ -76,33 +111,64 @@ struct Parts {
     PostProcessor post_processor;
     std::optional<Decoder> decoder;
     std::vector<AddedToken> added;
-    std::optional<AddedTokenMatcher> in_text;
-    std::optional<AddedTokenMatcher> in_normalized;
+    std::optional<Matchers> matchers;        // of all added tokens
+    std::optional<Matchers> plain_matchers;  // of those that are not special
     bool clean_up = false;
+};
+
+/// Tokens through the stages of a decoder.
+class JsonStream final : public StreamDecoder {
+public:
+    /// `skipped`, where given, are tokens to leave out.
+    JsonStream(const Parts& parts, const Pieces& pieces, const std::unordered_set<std::string>* skipped)
+        : pieces_(pieces), skipped_(skipped) {
+        stages_ = text_collector(text_);
+        if (parts.clean_up) stages_ = space_cleaner(std::move(stages_));
+        stages_ = parts.decoder ? (*parts.decoder)(std::move(stages_)) : space_joiner(std::move(stages_));
+    }
+
+    void feed(std::int32_t id) {
+        const std::string* token = pieces_.find(id);
+        if (!token || (skipped_ && skipped_->contains(*token))) return;
+        stages_->text(*token);
+        stages_->end_token();
+    }
+    std::string push(std::int32_t id) override {
+        feed(id);
+        return std::exchange(text_, {});
+    }
+    std::string finish() override {
+        stages_->finish();
+        return std::exchange(text_, {});
+    }
+
+private:
+    const Pieces& pieces_;
+    const std::unordered_set<std::string>* skipped_;
+    std::string text_;
+    DecoderStages stages_;
 };
 
 class JsonTokenizer final : public Tokenizer {
 public:
-    explicit JsonTokenizer(Parts parts) : parts_(std::move(parts)), size_(parts_.model->vocabulary().id_limit()) {
-        for (const AddedToken& token : parts_.added) {
-            added_.insert_or_assign(token.id, token.content);
+    explicit JsonTokenizer(Parts parts) : parts_(std::move(parts)), pieces_(parts_.model->vocabulary(), parts_.added) {
+        for (const AddedToken& token : parts_.added)
             if (token.special) special_.insert(token.content);
-            size_ = std::max(size_, static_cast<std::size_t>(token.id) + 1);
-        }
     }
 
-    Result<std::vector<std::int32_t>> encode(std::string_view text) const override {
+    Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const override {
         VKFORMER_CHECK(check_utf8(text));
         try {
+            const Matchers& matchers = options.parse_special ? *parts_.matchers : *parts_.plain_matchers;
             std::vector<std::int32_t> ids;
             for (auto& part :
-                 parts_.in_text->cut({std::string(text), text.empty() ? 0 : first_character(text).bytes})) {
+                 matchers.in_text.cut({std::string(text), text.empty() ? 0 : first_character(text).bytes})) {
                 if (part.id) {
                     ids.push_back(*part.id);
                     continue;
                 }
                 VKFORMER_CHECK(parts_.normalizer(part.piece));
-                for (auto& normalized : parts_.in_normalized->cut(std::move(part.piece))) {
+                for (auto& normalized : matchers.in_normalized.cut(std::move(part.piece))) {
                     if (normalized.id) {
                         ids.push_back(*normalized.id);
                     } else {
@@ -110,7 +176,7 @@ public:
                     }
                 }
             }
-            parts_.post_processor(ids);
+            if (options.add_special) parts_.post_processor(ids);
             return ids;
         } catch (const std::bad_alloc&) {
             return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
@@ -118,28 +184,23 @@ public:
     }
 
     std::string decode(std::span<const std::int32_t> ids, bool skip_special) const override {
-        std::vector<std::string> tokens;
-        for (const std::int32_t id : ids) {
-            const std::string* token = find_piece(id);
-            if (token && !(skip_special && special_.contains(*token))) tokens.push_back(*token);
-        }
-        std::string text;
-        if (parts_.decoder) {
-            (*parts_.decoder)(tokens);
-            for (const std::string& token : tokens) text += token;
-        } else {
-            for (std::size_t i = 0; i < tokens.size(); ++i) text += (i ? " " : "") + tokens[i];
-        }
-        if (parts_.clean_up) clean_up_spaces(text);
-        return text;
+        JsonStream stream(parts_, pieces_, skip_special ? &special_ : nullptr);
+        for (const std::int32_t id : ids) stream.feed(id);
+        return stream.finish();
+    }
+
+    std::unique_ptr<StreamDecoder> stream(bool skip_special) const override {
+        return std::make_unique<JsonStream>(parts_, pieces_, skip_special ? &special_ : nullptr);
     }
 
     std::string piece(std::int32_t id) const override {
-        const std::string* piece = find_piece(id);
+        const std::string* piece = pieces_.find(id);
         return piece ? *piece : std::string();
     }
 
-    std::size_t vocab_size() const noexcept override { return size_; }
+    std::optional<std::int32_t> find(std::string_view piece) const override { return pieces_.find(piece); }
+
+    std::size_t vocab_size() const noexcept override { return pieces_.size(); }
 
 private:
     Result<void> encode_piece(Piece piece, std::vector<std::int32_t>& ids) const {
@@ -150,15 +211,9 @@ private:
         return {};
     }
 
-    const std::string* find_piece(std::int32_t id) const {
-        const auto added = added_.find(id);
-        return added != added_.end() ? &added->second : parts_.model->vocabulary().token_of(id);
-    }
-
     Parts parts_;
-    std::unordered_map<std::int32_t, std::string> added_;
+    Pieces pieces_;
     std::unordered_set<std::string> special_;
-    std::size_t size_;
 };
 
 /// The added tokens of tokenizer.json, then those that only tokenizer_config.json knows. Their ids are found as the
@@ -191,14 +246,14 @@ Result<std::vector<AddedToken>> read_added_tokens(const Field& root, const Token
     return tokens;
 }
 
-/// The two matchers. A token that is looked for in the normalised text is normalised itself.
-Result<void> make_matchers(bool split_special, Parts& parts) {
+/// A token that is looked for in the normalised text is normalised itself.
+Result<Matchers> make_matchers(const Parts& parts, bool with_special) {
     std::vector<AddedToken> plain, normalized;
     std::vector<std::string> plain_spellings, normalized_spellings;
     // Special tokens come first, as the tokenizers library has them: it decides between equal spellings.
     for (const bool special : {true, false}) {
         for (const AddedToken& token : parts.added) {
-            if (token.special != special || (special && split_special)) continue;
+            if (token.special != special || (special && !with_special)) continue;
             if (token.normalized) {
                 Piece piece{token.content};
                 VKFORMER_CHECK(parts.normalizer(piece));
@@ -210,9 +265,8 @@ Result<void> make_matchers(bool split_special, Parts& parts) {
             }
         }
     }
-    parts.in_text.emplace(std::move(plain), std::move(plain_spellings));
-    parts.in_normalized.emplace(std::move(normalized), std::move(normalized_spellings));
-    return {};
+    return Matchers{{std::move(plain), std::move(plain_spellings)},
+                    {std::move(normalized), std::move(normalized_spellings)}};
 }
 
 Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
@@ -241,7 +295,8 @@ Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::
     VKFORMER_TRY(const Field model, root.at("model"));
     VKFORMER_TRY(parts.model, read_token_model(model));
     VKFORMER_TRY(parts.added, read_added_tokens(root, config, parts.model->vocabulary()));
-    VKFORMER_CHECK(make_matchers(config.split_special_tokens, parts));
+    VKFORMER_TRY(parts.matchers, make_matchers(parts, !config.split_special_tokens));
+    VKFORMER_TRY(parts.plain_matchers, make_matchers(parts, false));
     return parts;
 }
 

@@ -46,6 +46,22 @@ std::vector<std::string> contents_of(const std::vector<AddedToken>& tokens) {
     return contents;
 }
 
+/// SentencePiece joins pieces of a whole text only.
+class WholeText final : public StreamDecoder {
+public:
+    WholeText(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(tokenizer), skip_special_(skip_special) {}
+    std::string push(std::int32_t id) override {
+        ids_.push_back(id);
+        return {};
+    }
+    std::string finish() override { return tokenizer_.decode(ids_, skip_special_); }
+
+private:
+    const Tokenizer& tokenizer_;
+    bool skip_special_;
+    std::vector<std::int32_t> ids_;
+};
+
 class MarianTokenizer final : public Tokenizer {
 public:
     explicit MarianTokenizer(Parts parts) : parts_(std::move(parts)), finder_(contents_of(parts_.added)) {
@@ -60,18 +76,18 @@ public:
         for (const auto& [id, piece] : added_pieces_) size_ = std::max(size_, static_cast<std::size_t>(id) + 1);
     }
 
-    Result<std::vector<std::int32_t>> encode(std::string_view text) const override {
+    Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const override {
         VKFORMER_CHECK(check_utf8(text));
         try {
             std::vector<std::int32_t> ids;
-            for (const Segment& segment : segments(text)) {
+            for (const Segment& segment : segments(text, options.parse_special && !parts_.split_special)) {
                 if (segment.is_token) {
                     ids.push_back(id_of(segment.text));
                 } else if (!segment.text.empty()) {
                     encode_plain(segment.text, ids);
                 }
             }
-            ids.push_back(id_of(parts_.eos));
+            if (options.add_special) ids.push_back(id_of(parts_.eos));
             return ids;
         } catch (const std::bad_alloc&) {
             return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
@@ -102,9 +118,20 @@ public:
         return text;
     }
 
+    std::unique_ptr<StreamDecoder> stream(bool skip_special) const override {
+        return std::make_unique<WholeText>(*this, skip_special);
+    }
+
     std::string piece(std::int32_t id) const override {
         const std::string* piece = find_piece(id);
         return piece ? *piece : std::string();
+    }
+
+    std::optional<std::int32_t> find(std::string_view piece) const override {
+        const std::string text(piece);
+        if (const auto added = added_ids_.find(text); added != added_ids_.end()) return added->second;
+        const auto found = parts_.source_ids.find(text);
+        return found != parts_.source_ids.end() ? std::optional(found->second) : std::nullopt;
     }
 
     std::size_t vocab_size() const noexcept override { return size_; }
@@ -116,8 +143,8 @@ private:
     };
 
     /// The text cut at the added tokens.
-    std::vector<Segment> segments(std::string_view text) const {
-        if (parts_.split_special) return {{std::string(text), false}};
+    std::vector<Segment> segments(std::string_view text, bool parse_special) const {
+        if (!parse_special) return {{std::string(text), false}};
         std::vector<Segment> result;
         std::vector<const AddedToken*> tokens;  // beside `result`
         std::size_t at = 0;
@@ -169,9 +196,7 @@ private:
     }
 
     std::int32_t id_of(const std::string& token) const {
-        if (const auto added = added_ids_.find(token); added != added_ids_.end()) return added->second;
-        const auto found = parts_.source_ids.find(token);
-        return found != parts_.source_ids.end() ? found->second : parts_.source_ids.at(parts_.unk);
+        return find(token).value_or(parts_.source_ids.at(parts_.unk));
     }
 
     const std::string* find_piece(std::int32_t id) const {

@@ -6,14 +6,26 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/stream_decoder.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::text {
+
+struct EncodeOptions {
+    /// Put the special tokens around the text that the tokenizer's post-processor knows. Not for a text made by a chat
+    /// template: that spells them out.
+    bool add_special = true;
+    /// Special tokens that the text spells out ("<|im_end|>") become their ids. Without, they are text like any other: what
+    /// a user typed cannot end his turn (unless the vocabulary itself, as a Unigram one may, has a piece spelled like the
+    /// token). Added tokens that are not special are found in either case.
+    bool parse_special = true;
+};
 
 /// Immutable once loaded; all members may be called from several threads at once.
 class Tokenizer {
@@ -23,17 +35,24 @@ public:
     Tokenizer& operator=(const Tokenizer&) = delete;
     virtual ~Tokenizer() = default;
 
-    /// The ids of a source text, special tokens included: what Hugging Face's `tokenizer(text).input_ids` is, without
-    /// truncation and padding. Errors: InvalidArgument (the text is not UTF-8, or a character has no token and the
-    /// vocabulary no unknown token), OutOfHostMemory.
-    virtual Result<std::vector<std::int32_t>> encode(std::string_view text) const = 0;
+    /// The ids of a source text: what Hugging Face's `tokenizer(text).input_ids` is, without truncation and padding.
+    /// Errors: InvalidArgument (the text is not UTF-8, or a character has no token and the vocabulary no unknown token),
+    /// OutOfHostMemory.
+    virtual Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const = 0;
+    Result<std::vector<std::int32_t>> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
 
     /// The text of generated ids: what Hugging Face's `tokenizer.decode(ids, skip_special_tokens=...)` is. Ids outside the
     /// vocabulary give what Hugging Face gives: nothing, or the unknown token.
     virtual std::string decode(std::span<const std::int32_t> ids, bool skip_special = true) const = 0;
 
+    /// The same for ids that come one by one. A tokenizer of `source.spm` and `target.spm` gives all its text at the end.
+    virtual std::unique_ptr<StreamDecoder> stream(bool skip_special = true) const = 0;
+
     /// One token as the vocabulary spells it ("▁the", "Ġthe"), to label a picture; empty where there is none.
     virtual std::string piece(std::int32_t id) const = 0;
+
+    /// The token that is spelled like that ("</s>", "▁the").
+    virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
 
     /// All ids are below it.
     virtual std::size_t vocab_size() const noexcept = 0;

@@ -121,17 +121,7 @@ Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folde
 }
 
 void clean_up_spaces(std::string& text) {
-    constexpr std::array<std::pair<const char*, const char*>, 10> kRules = {{{" .", "."},
-                                                                             {" ?", "?"},
-                                                                             {" !", "!"},
-                                                                             {" ,", ","},
-                                                                             {" ' ", "'"},
-                                                                             {" n't", "n't"},
-                                                                             {" 'm", "'m"},
-                                                                             {" 's", "'s"},
-                                                                             {" 've", "'ve"},
-                                                                             {" 're", "'re"}}};
-    for (const auto& [from, to] : kRules) replace_all(text, from, to);
+    for (const auto& [from, to] : kCleanUpRules) replace_all(text, from, to);
 }
 
 }  // namespace vkformer::text

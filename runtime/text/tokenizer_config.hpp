@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/added_tokens.hpp"
@@ -33,7 +35,18 @@ Result<TokenizerConfig> read_tokenizer_config(const std::filesystem::path& folde
 /// {"content": …, "lstrip": …, …}, as tokenizer.json and tokenizer_config.json have it. Errors: CorruptFile.
 Result<AddedToken> read_added_token(const Field& field, std::int32_t id);
 
-/// "Hello , it 's" → "Hello, it's": what Hugging Face calls clean_up_tokenization.
+/// What Hugging Face calls clean_up_tokenization: these replacements, one after the other.
+inline constexpr std::array<std::pair<const char*, const char*>, 10> kCleanUpRules = {{{" .", "."},
+                                                                                       {" ?", "?"},
+                                                                                       {" !", "!"},
+                                                                                       {" ,", ","},
+                                                                                       {" ' ", "'"},
+                                                                                       {" n't", "n't"},
+                                                                                       {" 'm", "'m"},
+                                                                                       {" 's", "'s"},
+                                                                                       {" 've", "'ve"},
+                                                                                       {" 're", "'re"}}};
+/// "Hello , it 's" → "Hello, it's"
 void clean_up_spaces(std::string& text);
 
 }  // namespace vkformer::text

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cassert>
 #include <cstdint>
 
@@ -139,6 +140,15 @@ std::string with_replacements(std::string_view bytes) {
         text += "\uFFFD";
         bytes.remove_prefix(ill_formed_length(bytes));
     }
+}
+
+std::size_t incomplete_end(std::string_view bytes) noexcept {
+    for (std::size_t size = 1; size <= std::min<std::size_t>(3, bytes.size()); ++size) {
+        const std::string_view end = bytes.substr(bytes.size() - size);
+        if (is_continuation(end.front())) continue;
+        return sequence_length(end.front()) > size && ill_formed_length(end) == size ? size : 0;
+    }
+    return 0;
 }
 
 std::optional<unsigned char> byte_of_piece(std::string_view piece) noexcept {

@@ -42,6 +42,9 @@ void replace_all(std::string& text, std::string_view from, std::string_view to);
 /// A text with every byte sequence that is not UTF-8 replaced by U+FFFD, one for each maximal part of a sequence.
 std::string with_replacements(std::string_view bytes);
 
+/// Bytes at the end of a text that begin a character which further bytes may complete: 0 to 3.
+std::size_t incomplete_end(std::string_view bytes) noexcept;
+
 /// "<0x0A>" → 10, as byte-fallback vocabularies spell bytes.
 std::optional<unsigned char> byte_of_piece(std::string_view piece) noexcept;
 
