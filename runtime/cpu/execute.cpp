@@ -22,6 +22,7 @@
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
 #include "cpu/masked_softmax.hpp"
+#include "cpu/pool.hpp"
 #include "cpu/positional_embedding.hpp"
 #include "cpu/recurrent_cell.hpp"
 #include "cpu/recurrent_layer.hpp"
@@ -187,6 +188,16 @@ public:
 
     void operator()(const graph::CacheReorder& op) const {
         cache_reorder<T>(ints(op.parents), ints(op.lengths), op.beams, cache_dims(op.cache), floats(op.cache));
+    }
+
+    void operator()(const graph::Pool& op) const {
+        const std::size_t len = dim(op.x, 1), row_width = width(op.x);
+        for (std::size_t b = 0; b < dim(op.x, 0); ++b) {
+            const auto limit = static_cast<std::int32_t>(len);
+            const auto tokens = op.lengths ? static_cast<std::size_t>(std::clamp(ints(op.lengths)[b], 0, limit)) : len;
+            pool<T>(floats(op.x).subspan(b * len * row_width, tokens * row_width), op.pooling,
+                    row_of(floats(op.y), b, row_width));
+        }
     }
 
     void operator()(const graph::LogSoftmax& op) const {

@@ -161,6 +161,15 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
 inline constexpr std::uint32_t kMaxBeams = 32;
 Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams);
 
+// ---- sequences to vectors -------------------------------------------------------------------------------------------
+
+/// y[b, :] = what `pooling` makes of x[b, 0 … lengths[b] − 1, :]. x float [batch, len, dim], lengths i32 [batch], taken as
+/// 0 … len (absent: len) → f32 [batch, dim]. What lies behind the length is not read; a sequence without tokens gives zeros.
+Result<Value> pool(Graph& graph, Value x, Value lengths, Pooling pooling);
+
+/// y = x / max(‖x‖₂, ~1e-12) over the last dimension: rms_norm with a constant gain. x f32 [… , dim] → the same.
+Result<Value> l2_normalize(Graph& graph, Value x);
+
 // ---- choosing tokens ------------------------------------------------------------------------------------------------
 
 /// y = x − log Σ exp(x) over the last dimension. x float [rows, vocab] → f32.

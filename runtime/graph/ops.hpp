@@ -335,6 +335,27 @@ struct CacheReorder {
     }
 };
 
+/// How the tokens of a sequence become one vector.
+enum class Pooling : std::uint8_t {
+    first,          ///< the first token: BERT's [CLS]
+    last,           ///< the last valid token
+    mean,           ///< Σ x[i] / n
+    root_mean,      ///< Σ x[i] / √n
+    weighted_mean,  ///< Σ (i + 1) · x[i] / Σ (i + 1)
+    max,            ///< the largest of each column
+};
+
+struct Pool {
+    static constexpr std::string_view kName = "pool";
+    Value x, lengths, y;
+    Pooling pooling = Pooling::mean;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("lengths", self.lengths, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct LogSoftmax {
     static constexpr std::string_view kName = "log_softmax";
     Value x, y;
@@ -442,7 +463,7 @@ struct BeamStep {
 using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, RmsNorm, Rope,
                         GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
                         Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend,
-                        CacheReorder, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, GreedyStep, BeamStep>;
+                        CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

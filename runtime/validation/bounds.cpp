@@ -73,6 +73,9 @@ struct Rules {
     }
     // five sigmoids and tanhs of sums of two or three terms, each good to some units of 1
     Rule operator()(const graph::RecurrentCell&) const { return {64, 0, 0}; }
+    Rule operator()(const graph::Pool& op) const {
+        return {8, 8, static_cast<double>(graph.shape(op.x)[1])};  // a sum over the tokens
+    }
     Rule operator()(const graph::LogSoftmax& op) const { return {kExp, 4, back(graph, op.x)}; }
     Rule operator()(const graph::BeamStep&) const { return {16, 0, 0}; }  // of its scores; see error_bound for the rest
     // copies and choices

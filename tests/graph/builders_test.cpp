@@ -40,6 +40,7 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     CHECK(to_string(g.shape(decode.partial)) == "[2, 6, 3, 7]");  // 9 keys in 3 splits; 5 values, m, sum
     CHECK(g.dtype(decode.partial) == f32);
 
+    check(pool(g, in(f16, {3, 5, 11}), in(i32, {3}), graph::Pooling::mean), f32, {3, 11});
     check(log_softmax(g, in(f16, {3, 11})), f32, {3, 11});
     check(arg_max(g, in(f32, {3, 11})), i32, {3});
     const auto top = must(top_k(g, in(f32, {3, 11}), 11));
@@ -232,6 +233,11 @@ TEST_CASE("the choice of tokens refuses what does not fit", "[builders]") {
     Inputs in;
     Graph& g = in.graph;
     const Value x = in(f32, {3, 7}), starts = in(i32, {3});
+    CHECK_REFUSED(in, pool(g, in(f32, {3, 7}), {}, graph::Pooling::max), kShape,
+                  "pool: x has shape [3, 7], expected 3 dimensions [batch, len, dim]");
+    CHECK_REFUSED(in, pool(g, in(f32, {3, 2, 7}), in(i32, {2}), graph::Pooling::max), kShape,
+                  "pool: lengths has shape [2], expected [3] (batch of x)");
+    CHECK_REFUSED(in, l2_normalize(g, in(f16, {3, 7})), kDtype, "l2_normalize: x has dtype f16, expected f32");
     CHECK_REFUSED(in, log_softmax(g, in(f32, {3, 2, 7})), kShape,
                   "log_softmax: x has shape [3, 2, 7], expected 2 dimensions [rows, vocab]");
     CHECK_REFUSED(in, top_k(g, x, 8), kInvalid, "top_k: k is 8, expected 1 to 7");

@@ -204,6 +204,12 @@ Result<void> build_sample(Graph& graph, DType) {
     return o.done();
 }
 
+Result<void> build_pool(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    o.output(pool(graph, o.floats({32, 128, 1024}), o.ints({32}), Pooling::mean));
+    return o.done();
+}
+
 Result<void> build_embedding(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value x = o.keep(embedding(graph, o.ints({1, kRows}), o.floats({kVocab, 1024}), 32));
@@ -328,6 +334,7 @@ std::vector<PipelineCase> pipeline_cases() {
         {"SwiGLU, width 14336", build_gated_activation},
         {"sample, vocabulary 32000", build_sample},
         {"embedding and positions, width 1024", build_embedding},
+        {"pooling 128 tokens, width 1024", build_pool},
         {"elementwise, width 1024", build_elementwise},
         {"LSTM, 512 units", build_recurrent<true>},
         {"GRU, 512 units", build_recurrent<false>},

@@ -56,6 +56,7 @@ Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelCont
 Result<Dispatch> plan_dispatch(const graph::RecurrentCell& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::Pool& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::LogSoftmax& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::TopK& op, const KernelContext& context);

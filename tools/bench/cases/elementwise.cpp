@@ -79,6 +79,23 @@ Result<Case> positions_case(const Family::Dims& shape, std::string_view dtype_na
                 }};
 }
 
+Result<Case> pool_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t batch = shape[0], len = shape[1], dim = shape[2];
+    const double elements = static_cast<double>(batch * len * dim);
+    return Case{
+        .op = "pool",
+        .shape = to_text(shape),
+        .dtype = std::string(dtype_name),
+        .work = {.flops = elements, .read = bytes_of(dtype, elements), .written = 4 * static_cast<double>(batch * dim)},
+        .build = [=](CaseBuilder& b) -> Result<void> {
+            VKFORMER_TRY(const auto x, b.input("x", dtype, {batch, len, dim}));
+            VKFORMER_TRY(const auto y, graph::pool(b.graph, x, {}, graph::Pooling::mean));
+            b.result(y);
+            return {};
+        }};
+}
+
 Result<Case> concat_case(const Family::Dims& shape, std::string_view dtype_name) {
     const DType dtype = dtype_of(dtype_name);
     const std::uint64_t rows = shape[0], left = shape[1], right = shape[2];
@@ -162,6 +179,12 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .shapes = {{512, 576}},
                         .gpu_shapes = {},
                         .make = positions_case});
+    families.push_back({.op = "pool",
+                        .dims = "batch x len x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{32, 128, 384}},
+                        .gpu_shapes = {{64, 512, 1024}},
+                        .make = pool_case});
     families.push_back({.op = "concat",
                         .dims = "rows x left x right",
                         .dtypes = {"f32", "f16"},
