@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -17,13 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-/// A number as messages show it: 0.1, not 0.100000.
-std::string shown(double value) { return json(value).dump(); }
-template <std::integral T>
-std::string shown(T value) {
-    return std::to_string(value);
-}
-
 /// A value from the file as messages show it.
 std::string shown(const json& value) {
     constexpr std::size_t kMaxShown = 100;
@@ -32,23 +24,6 @@ std::string shown(const json& value) {
         return (value.is_array() ? "a list of " : "an object of ") + std::to_string(value.size());
     std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
     if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "…";
-    return text;
-}
-
-/// "a positive integer", "a number from 0 to 1", "an integer of at least 3", …
-template <class T>
-std::string description(std::string_view noun, const Expect<T>& expect) {
-    using Limits = std::numeric_limits<T>;
-    const bool vowel = noun.starts_with('i');
-    const std::string article = vowel ? "an " : "a ";
-    const bool has_max = expect.max != Limits::max();
-    if (std::is_integral_v<T> && !has_max && expect.min == 1) return "a positive " + std::string(noun);
-    if (std::is_integral_v<T> && !has_max && expect.min == 0) return "a non-negative " + std::string(noun);
-    std::string text = article + std::string(noun);
-    const bool has_min = expect.min != Limits::lowest();
-    if (has_min && has_max) return text + " from " + shown(expect.min) + " to " + shown(expect.max);
-    if (has_min) return text + " of at least " + shown(expect.min);
-    if (has_max) return text + " of at most " + shown(expect.max);
     return text;
 }
 
@@ -74,11 +49,6 @@ std::optional<std::vector<std::int32_t>> integer_list(const json& value) {
         list.push_back(*number);
     }
     return list;
-}
-
-template <class T>
-bool in_range(T value, const Expect<T>& expect) {
-    return value >= expect.min && value <= expect.max;
 }
 
 Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::string& file_name) {
@@ -145,7 +115,7 @@ Result<std::uint32_t> Config::unsigned_integer(std::string_view name, const Expe
     const json* value = find(name);
     if (!value && expect.fallback) return *expect.fallback;
     const auto number = value ? integer_value<std::uint32_t>(*value) : std::nullopt;
-    if (!number || !in_range(*number, expect)) return unexpected(name, description("integer", expect));
+    if (!number || !expect.holds(*number)) return unexpected(name, description("integer", expect));
     return *number;
 }
 
@@ -153,7 +123,7 @@ Result<std::int64_t> Config::integer(std::string_view name, const Expect<std::in
     const json* value = find(name);
     if (!value && expect.fallback) return *expect.fallback;
     const auto number = value ? integer_value<std::int64_t>(*value) : std::nullopt;
-    if (!number || !in_range(*number, expect)) return unexpected(name, description("integer", expect));
+    if (!number || !expect.holds(*number)) return unexpected(name, description("integer", expect));
     return *number;
 }
 
@@ -162,7 +132,7 @@ Result<double> Config::real(std::string_view name, const Expect<double>& expect)
     if (!value && expect.fallback) return *expect.fallback;
     if (!value || !value->is_number()) return unexpected(name, description("number", expect));
     const auto number = value->get<double>();
-    if (!std::isfinite(number) || !in_range(number, expect)) return unexpected(name, description("number", expect));
+    if (!std::isfinite(number) || !expect.holds(number)) return unexpected(name, description("number", expect));
     return number;
 }
 

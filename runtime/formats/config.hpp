@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -14,18 +13,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "formats/expect.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::formats {
-
-/// What a getter expects: `config.unsigned_integer("d_model", {.min = 1, .max = 65536})`. Without a fallback the field must
-/// be there. The fallback itself is not checked.
-template <class T>
-struct Expect {
-    std::optional<T> fallback = std::nullopt;
-    T min = std::numeric_limits<T>::lowest();
-    T max = std::numeric_limits<T>::max();
-};
 
 /// One JSON object. `null` counts as absent everywhere, as Hugging Face writes it. A plain value, cheap to copy.
 /// The getters' errors are CorruptFile, and name file, field, what was found and what was expected:

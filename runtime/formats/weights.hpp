@@ -17,15 +17,21 @@ namespace vkformer::formats {
 /// In the order of the names.
 using TensorMap = std::map<std::string, TensorData, std::less<>>;
 
+/// Tensors that are in the file, but whose type vkformer does not compute with: the type by the tensor's name.
+using RefusedTensors = std::map<std::string, std::string, std::less<>>;
+
 /// Tensors by name, with the name of their source for messages. A plain value; the tensors own the mapped files.
 class Weights {
 public:
     /// `source` is what messages call the tensors' file.
-    Weights(std::string source, TensorMap tensors) : source_(std::move(source)), tensors_(std::move(tensors)) {}
+    Weights(std::string source, TensorMap tensors, RefusedTensors refused = {})
+        : source_(std::move(source)), tensors_(std::move(tensors)), refused_(std::move(refused)) {}
 
-    /// nullptr where there is no such tensor; valid as long as this object.
+    /// The file has such a tensor, be it one that get refuses for its type. Ask this before an optional tensor is taken.
+    bool has(std::string_view name) const { return tensors_.contains(name) || refused_.contains(name); }
+    /// nullptr where there is no such tensor or get refuses it; valid as long as this object.
     const TensorData* find(std::string_view name) const;
-    /// Errors: MissingTensor, with a similar name that is there if one is.
+    /// Errors: MissingTensor, with a similar name that is there if one is; UnsupportedDtype.
     Result<TensorData> get(std::string_view name) const;
 
     std::vector<std::string_view> names() const;
@@ -35,6 +41,7 @@ public:
 private:
     std::string source_;
     TensorMap tensors_;
+    RefusedTensors refused_;
 };
 
 /// The weights of a Hugging Face folder: `model.safetensors`, or the shards that `model.safetensors.index.json` lists. The
