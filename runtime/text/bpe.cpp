@@ -126,23 +126,35 @@ private:
     Options options_;
 };
 
+using MergeParts = std::optional<std::pair<std::string, std::string>>;
+
+/// "left right"
+MergeParts merge_parts(std::string_view line) {
+    const auto space = line.find(' ');
+    if (space == line.npos || line.find(' ', space + 1) != line.npos) return std::nullopt;
+    return std::pair(std::string(line.substr(0, space)), std::string(line.substr(space + 1)));
+}
+
 /// A merge is written as "left right" or as ["left", "right"].
-std::optional<std::pair<std::string, std::string>> merge_parts(const nlohmann::json& entry) {
-    if (const auto* line = entry.get_ptr<const std::string*>()) {
-        const auto space = line->find(' ');
-        if (space == line->npos || line->find(' ', space + 1) != line->npos) return std::nullopt;
-        return std::pair(line->substr(0, space), line->substr(space + 1));
-    }
+MergeParts merge_parts(const nlohmann::json& entry) {
+    if (const auto* line = entry.get_ptr<const std::string*>()) return merge_parts(std::string_view(*line));
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_string()) return std::nullopt;
     return std::pair(entry[0].get<std::string>(), entry[1].get<std::string>());
 }
 
-Result<Merges> read_merges(const Field& field, const Vocabulary& vocabulary, std::size_t prefix_bytes) {
-    if (!field.json().is_array()) return field.corrupt("expected a list");
+/// Version lines are not merges.
+bool is_version(const nlohmann::json& entry) {
+    return entry.is_string() && entry.get_ref<const std::string&>().starts_with("#version");
+}
+bool is_version(std::string_view) { return false; }
+
+template <class Entries>
+Result<Merges> read_merges(const Field& field, const Entries& entries, const Vocabulary& vocabulary,
+                           std::size_t prefix_bytes) {
     Merges merges;
     std::uint32_t rank = 0;
-    for (const auto& entry : field.json()) {
-        if (entry.is_string() && entry.get_ref<const std::string&>().starts_with("#version")) continue;
+    for (const auto& entry : entries) {
+        if (is_version(entry)) continue;
         const auto parts = merge_parts(entry);
         if (!parts) return field.corrupt("the merge " + std::to_string(rank) + " is not a pair of tokens");
         const auto& [left, right] = *parts;
@@ -178,9 +190,19 @@ Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field) {
     VKFORMER_TRY(const Field vocab_field, field.at("vocab"));
     VKFORMER_TRY(Vocabulary vocabulary, Vocabulary::read(vocab_field));
     VKFORMER_TRY(const Field merges_field, field.at("merges"));
-    VKFORMER_TRY(Merges merges, read_merges(merges_field, vocabulary, options.prefix.size()));
+    if (!merges_field.json().is_array()) return merges_field.corrupt("expected a list");
+    VKFORMER_TRY(Merges merges, read_merges(merges_field, merges_field.json(), vocabulary, options.prefix.size()));
     return std::unique_ptr<TokenModel>(
         std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options)));
+}
+
+Result<std::unique_ptr<TokenModel>> make_bpe(Vocabulary vocabulary, std::span<const std::string_view> merges,
+                                             bool ignore_merges, const Field& place) {
+    VKFORMER_TRY(Merges read, read_merges(place, merges, vocabulary, 0));
+    Options options;
+    options.ignore_merges = ignore_merges;
+    return std::unique_ptr<TokenModel>(
+        std::make_unique<Bpe>(std::move(vocabulary), std::move(read), std::move(options)));
 }
 
 }  // namespace vkformer::text

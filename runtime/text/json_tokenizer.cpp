@@ -269,17 +269,12 @@ Result<Matchers> make_matchers(const Parts& parts, bool with_special) {
                     {std::move(normalized), std::move(normalized_spellings)}};
 }
 
-Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
-    VKFORMER_CHECK(root.check_members({"version", "truncation", "padding", "added_tokens", "normalizer",
-                                       "pre_tokenizer", "post_processor", "decoder", "model"}));
-    VKFORMER_TRY(const std::string version, root.text("version", "1.0"));
-    if (version != "1.0") return root.unsupported("the version " + formats::quote(version) + " is not supported");
-
+/// What stands around the model.
+Result<Parts> read_components(const Field& root, std::optional<bool> add_prefix_space) {
     Parts parts;
     parts.normalizer = [](Piece&) -> Result<void> { return {}; };
     parts.pre_tokenizer = [](std::vector<Piece>&) -> Result<void> { return {}; };
     parts.post_processor = [](std::vector<std::int32_t>&) {};
-    parts.clean_up = config.clean_up_spaces;
     if (const auto field = root.find("normalizer")) {
         VKFORMER_TRY(parts.normalizer, read_normalizer(*field));
     }
@@ -292,6 +287,17 @@ Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::
     if (const auto field = root.find("decoder")) {
         VKFORMER_TRY(parts.decoder, read_decoder(*field));
     }
+    return parts;
+}
+
+Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
+    VKFORMER_CHECK(root.check_members({"version", "truncation", "padding", "added_tokens", "normalizer",
+                                       "pre_tokenizer", "post_processor", "decoder", "model"}));
+    VKFORMER_TRY(const std::string version, root.text("version", "1.0"));
+    if (version != "1.0") return root.unsupported("the version " + formats::quote(version) + " is not supported");
+
+    VKFORMER_TRY(Parts parts, read_components(root, add_prefix_space));
+    parts.clean_up = config.clean_up_spaces;
     VKFORMER_TRY(const Field model, root.at("model"));
     VKFORMER_TRY(parts.model, read_token_model(model));
     VKFORMER_TRY(parts.added, read_added_tokens(root, config, parts.model->vocabulary()));
@@ -307,6 +313,18 @@ Result<std::unique_ptr<Tokenizer>> load_json_tokenizer(const std::filesystem::pa
     const Field root(value, "tokenizer.json");
     VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
     VKFORMER_TRY(Parts parts, read_parts(root, config, config.add_prefix_space));
+    return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
+}
+
+Result<std::unique_ptr<Tokenizer>> assemble_tokenizer(const Field& components, std::optional<Normalizer> normalizer,
+                                                      std::unique_ptr<TokenModel> model,
+                                                      std::vector<AddedToken> added) {
+    VKFORMER_TRY(Parts parts, read_components(components, {}));
+    if (normalizer) parts.normalizer = *std::move(normalizer);
+    parts.model = std::move(model);
+    parts.added = std::move(added);
+    VKFORMER_TRY(parts.matchers, make_matchers(parts, true));
+    VKFORMER_TRY(parts.plain_matchers, make_matchers(parts, false));
     return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -68,6 +69,17 @@ Result<std::unique_ptr<TokenModel>> read_token_model(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_unigram(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_word_level(const Field& field);
+
+/// Byte-pair encoding from merges "left right". `place` begins the messages. Errors: CorruptFile.
+Result<std::unique_ptr<TokenModel>> make_bpe(Vocabulary vocabulary, std::span<const std::string_view> merges,
+                                             bool ignore_merges, const Field& place);
+/// The tokens' log-probabilities in the order of their ids.
+std::unique_ptr<TokenModel> make_unigram(Vocabulary vocabulary, std::vector<double> scores,
+                                         std::optional<std::int32_t> unknown, bool byte_fallback);
+/// SentencePiece's byte-pair encoding, which has scores in place of merges: the tokens' scores in the order of their ids.
+/// Characters without a token become bytes ("<0x0A>") where all are there, else the unknown token.
+std::unique_ptr<TokenModel> make_scored_bpe(Vocabulary vocabulary, std::vector<float> scores,
+                                            std::optional<std::int32_t> unknown);
 
 /// The error for a text that has no token.
 Error no_token(std::string_view text);

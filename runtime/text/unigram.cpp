@@ -140,8 +140,12 @@ Result<std::unique_ptr<TokenModel>> read_unigram(const Field& field) {
         if (std::cmp_greater_equal(*unknown, tokens.size())) return field.corrupt("unk_id is outside the vocabulary");
     }
     VKFORMER_TRY(const bool byte_fallback, field.boolean("byte_fallback", false));
-    return std::unique_ptr<TokenModel>(
-        std::make_unique<Unigram>(Vocabulary::in_order(std::move(tokens)), std::move(scores), unknown, byte_fallback));
+    return make_unigram(Vocabulary::in_order(std::move(tokens)), std::move(scores), unknown, byte_fallback);
+}
+
+std::unique_ptr<TokenModel> make_unigram(Vocabulary vocabulary, std::vector<double> scores,
+                                         std::optional<std::int32_t> unknown, bool byte_fallback) {
+    return std::make_unique<Unigram>(std::move(vocabulary), std::move(scores), unknown, byte_fallback);
 }
 
 }  // namespace vkformer::text

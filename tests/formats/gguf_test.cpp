@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "formats/gguf.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -393,4 +395,48 @@ TEST_CASE("gguf: split files are joined", "[formats][gguf]") {
     std::filesystem::remove(folder / "m-00002-of-00003.gguf");
     CHECK_THAT(refused_open("m-00001-of-00003.gguf"), ContainsSubstring("m-00002-of-00003.gguf"));
     CHECK_THAT(refused(part(0, 3, 2, "")), ContainsSubstring("one part of a split file"));
+}
+
+TEST_CASE("gguf: files of the gguf package", "[formats][gguf]") {
+    const std::filesystem::path folder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/gguf";
+    const auto file = Gguf::open(folder / "types.gguf");
+    REQUIRE(file);
+    CHECK(file->string("general.architecture").value() == "llama");
+    CHECK(file->unsigned_integer("llama.block_count").value() == 2);
+    CHECK(file->real("test.u64").value() == 0x1p63);
+    CHECK(file->real("test.f64").value() == 0.1);
+    CHECK(file->boolean("test.bool").value());
+    CHECK(file->strings("test.texts").value() == std::vector<std::string_view>{"one", "", "zwölf"});
+    CHECK(file->integers("test.ints").value() == std::vector{1, -2, 3});
+    CHECK(file->floats("test.floats").value() == std::vector{0.5f, -1.5f});
+    CHECK(file->tensors().size() == 11);
+    CHECK(file->weights().get("Q5_0").error().code == ErrorCode::UnsupportedDtype);
+    const auto error_of = [&](const char* name, double bound) {
+        CAPTURE(name);
+        const TensorData* data = file->weights().find(name);
+        REQUIRE(data);
+        CHECK(data->shape == Shape{3, 64});
+        std::vector<float> values(3 * 64);
+        REQUIRE(convert(data->dtype, data->bytes, 0, values));
+        double largest = 0;
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            double expected = (static_cast<double>(i % 64) - 20) * static_cast<double>(i / 64 + 1) / 2;
+            if (!is_float(data->dtype) && !is_quantized(data->dtype)) expected = std::trunc(expected);
+            largest = std::max(largest, std::abs(values[i] - expected));
+        }
+        CHECK(largest <= bound);
+    };
+    for (const char* name : {"float32", "float16", "float64", "int8", "int16", "int32", "int64", "BF16"})
+        error_of(name, 0);
+    error_of("Q8_0", 65.0 / 127 * 0.51);  // half a step of the largest block, the scale rounded to half
+    error_of("Q4_0", 65.0 / 8 * 1.01);    // a whole step at the end that has no level of its own
+
+    const auto split = Gguf::open(folder / "split-00002-of-00003.gguf");
+    REQUIRE(split);
+    CHECK(split->part_count() == 3);
+    CHECK(split->string("general.name").value() == "split");
+    CHECK(split->tensors().size() == 5);
+    float value = 0;
+    REQUIRE(convert(DType::f32, split->weights().get("t4").value().bytes, 5, std::span(&value, 1)));
+    CHECK(value == 4);
 }

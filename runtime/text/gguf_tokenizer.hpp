@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// The tokenizer that a GGUF file carries in its metadata (`tokenizer.ggml.*`).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/gguf.hpp"
+#include "text/tokenizer.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::text {
+
+struct GgufTokenizer {
+    std::unique_ptr<Tokenizer> tokenizer;
+    std::optional<std::int32_t> bos, eos, eot, unknown, separator, padding, mask;
+    /// Every token that ends a generation: eos, eot, eom, and those that are spelled as such ("<|im_end|>"). Sorted.
+    std::vector<std::int32_t> end_ids;
+    bool adds_bos = false;  ///< encode puts bos before the text
+    bool adds_eos = false;
+    std::string chat_template;  ///< `tokenizer.chat_template`, empty where absent
+};
+
+/// tokenizer.ggml.model: "gpt2" (byte-level BPE, its words by tokenizer.ggml.pre), "llama" (SentencePiece BPE), "t5"
+/// (SentencePiece Unigram), "bert" (WordPiece). Errors: CorruptFile, UnsupportedConfig (a model or pre-tokenizer that is not
+/// implemented, by name), OutOfHostMemory.
+Result<GgufTokenizer> load_gguf_tokenizer(const formats::Gguf& file);
+
+}  // namespace vkformer::text
