@@ -107,13 +107,19 @@ Result<PipelineReport> VulkanBackend::report_pipeline(const Dispatch& dispatch) 
     return report;
 }
 
-Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,
-                                                                      std::shared_ptr<graph::TensorStore> weights,
-                                                                      std::shared_ptr<graph::TensorStore> states) {
-    ProgramOptions options{.profile = options_.profile, .check_memory = options_.check_memory};
+Result<ProgramOptions> VulkanBackend::default_options(const graph::Plan& plan) {
+    ProgramOptions options{.timestamps = options_.profile ? Timestamps::nodes : Timestamps::none,
+                           .check_memory = options_.check_memory};
     if (options_.chooser) {
         VKFORMER_TRY(options.variants, options_.chooser->choose(*this, plan));
     }
+    return options;
+}
+
+Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Plan plan,
+                                                                      std::shared_ptr<graph::TensorStore> weights,
+                                                                      std::shared_ptr<graph::TensorStore> states) {
+    VKFORMER_TRY(const ProgramOptions options, default_options(plan));
     return compile_program(std::move(plan), std::move(weights), std::move(states), options);
 }
 

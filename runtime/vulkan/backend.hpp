@@ -55,6 +55,8 @@ public:
     Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan,
                                                            std::shared_ptr<graph::TensorStore> weights,
                                                            std::shared_ptr<graph::TensorStore> states);
+    /// What the above compile with.
+    Result<ProgramOptions> default_options(const graph::Plan& plan);
     /// The same with options of its own, `options.variants` included: the chooser is not asked.
     Result<std::unique_ptr<VulkanProgram>> compile_program(graph::Plan plan,
                                                            std::shared_ptr<graph::TensorStore> weights,

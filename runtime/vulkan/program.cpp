@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "core/try.hpp"
 #include "vulkan/block_layout.hpp"
@@ -251,8 +252,9 @@ Result<void> VulkanProgram::prepare_commands() {
         return vulkan_error(r, "vkAllocateCommandBuffers", "recording a program");
     device_->set_name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkformer program");
 
-    const auto query_count = static_cast<std::uint32_t>(steps_.size() + 1);
-    if (options_.profile && device_->capabilities().timestamp_valid_bits > 0) {
+    const auto query_count =
+        static_cast<std::uint32_t>(steps_.size() + 1);  // with Timestamps::ends, two of them are used
+    if (options_.timestamps != Timestamps::none && device_->capabilities().timestamp_valid_bits > 0) {
         const VkQueryPoolCreateInfo query_info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                                .queryType = VK_QUERY_TYPE_TIMESTAMP,
                                                .queryCount = query_count};
@@ -312,7 +314,7 @@ void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries) 
                                   static_cast<std::uint32_t>(push.size()), push.data());
         vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
         device_->end_label(commands);
-        if (queries)
+        if (queries && (options_.timestamps == Timestamps::nodes || i + 1 == steps_.size()))
             vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
                                    static_cast<std::uint32_t>(i + 1));
     }
@@ -383,27 +385,50 @@ Result<void> VulkanProgram::wait() {
     return {};
 }
 
-Result<std::vector<NodeTime>> VulkanProgram::node_times() {
+/// Between each timestamp and the one before it.
+Result<std::vector<double>> VulkanProgram::intervals_ns() {
     if (!queries_.get())
-        return Error{ErrorCode::MissingFeature, options_.profile ? "the device's queue has no timestamps"
-                                                                 : "the program was not made for profiling"};
+        return Error{ErrorCode::MissingFeature, options_.timestamps != Timestamps::none
+                                                    ? "the device's queue has no timestamps"
+                                                    : "the program was not made for profiling"};
     VKFORMER_CHECK(wait());
-    std::vector<std::uint64_t> ticks(steps_.size() + 1);
-    if (const VkResult r = device_->vk().vkGetQueryPoolResults(
-            device_->handle(), queries_.get(), 0, static_cast<std::uint32_t>(ticks.size()),
-            ticks.size() * sizeof(std::uint64_t), ticks.data(), sizeof(std::uint64_t), VK_QUERY_RESULT_64_BIT);
-        r != VK_SUCCESS)
-        return vulkan_error(r, "vkGetQueryPoolResults", "reading timestamps");
+    const auto last = static_cast<std::uint32_t>(steps_.size());
+    const std::uint32_t stride = options_.timestamps == Timestamps::nodes ? 1 : std::max(last, 1u);
     const std::uint32_t bits = device_->capabilities().timestamp_valid_bits;
     const std::uint64_t mask = bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+    std::vector<double> intervals;
+    std::uint64_t before = 0;
+    for (std::uint32_t query = 0; query <= last; query += stride) {
+        std::uint64_t ticks = 0;
+        if (const VkResult r =
+                device_->vk().vkGetQueryPoolResults(device_->handle(), queries_.get(), query, 1, sizeof ticks, &ticks,
+                                                    sizeof ticks, VK_QUERY_RESULT_64_BIT);
+            r != VK_SUCCESS)
+            return vulkan_error(r, "vkGetQueryPoolResults", "reading timestamps");
+        if (query > 0)
+            intervals.push_back(static_cast<double>((ticks - before) & mask) *
+                                static_cast<double>(device_->capabilities().timestamp_period_ns));
+        before = ticks;
+    }
+    return intervals;
+}
+
+Result<std::vector<NodeTime>> VulkanProgram::node_times() {
+    if (queries_.get() && options_.timestamps != Timestamps::nodes)
+        return Error{ErrorCode::MissingFeature, "the program has no timestamps between its nodes"};
+    VKFORMER_TRY(const auto intervals, intervals_ns());
     std::vector<NodeTime> times;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const graph::Node& node = plan_.graph.nodes()[i];
-        const auto elapsed = static_cast<double>((ticks[i + 1] - ticks[i]) & mask);
-        times.push_back({node.name, std::string(graph::op_name(node.op)), steps_[i].shader, steps_[i].variant,
-                         elapsed * static_cast<double>(device_->capabilities().timestamp_period_ns)});
+        times.push_back(
+            {node.name, std::string(graph::op_name(node.op)), steps_[i].shader, steps_[i].variant, intervals[i]});
     }
     return times;
+}
+
+Result<double> VulkanProgram::device_ns() {
+    VKFORMER_TRY(const auto intervals, intervals_ns());
+    return std::accumulate(intervals.begin(), intervals.end(), 0.0);
 }
 
 namespace {

@@ -14,8 +14,12 @@
 
 namespace vkformer::vulkan {
 
+/// Where a program takes timestamps. With any, nodes never overlap. lavapipe stops and starts its threads for each: 60 to 250 µs,
+/// several times a small node.
+enum class Timestamps : std::uint8_t { none, ends, nodes };
+
 struct ProgramOptions {
-    bool profile = false;  ///< timestamps around every node; nodes then never overlap
+    Timestamps timestamps = Timestamps::none;
     /// For tests: outputs and arena are filled with NaN before each run, and guard bands around every tensor that does not
     /// share its memory are checked after it.
     bool check_memory = false;
@@ -83,9 +87,11 @@ public:
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
     Result<Slice> slice(graph::Value tensor) const;
 
-    /// Device time of each node in the last run, in order of execution. Errors: MissingFeature (not created with `profile`,
-    /// or the queue has no timestamps), Vulkan.
+    /// Device time of each node in the last run, in order of execution. Errors: MissingFeature (not created with
+    /// Timestamps::nodes, or the queue has no timestamps), Vulkan.
     Result<std::vector<NodeTime>> node_times();
+    /// Device time of the last run. Errors: MissingFeature (created without timestamps, or the queue has none), Vulkan.
+    Result<double> device_ns();
 
     VkDeviceSize memory_bytes() const noexcept { return blocks_.total_bytes(); }
 
@@ -110,6 +116,7 @@ private:
     Result<void> prepare_commands();
     Slice locate(graph::Value tensor) const;
     void record_steps(VkCommandBuffer commands, VkQueryPool queries) const;
+    Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
     Result<void> check_host_access(graph::Value tensor, std::size_t count, bool integers, bool reading) const;
     Result<void> write_guards();

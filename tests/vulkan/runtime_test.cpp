@@ -269,11 +269,21 @@ TEST_CASE("a profiled run says how long each node took", "[vulkan][profile]") {
         CHECK(times[0].shader == "activate_f32");
         CHECK(times[0].gpu_ns >= 0);
         CHECK(times[0].gpu_ns < 60e9);
+        CHECK(must(program->device_ns()) == times[0].gpu_ns);
+
+        auto whole = must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store(),
+                                                   {.timestamps = vulkan::Timestamps::ends}));
+        must(whole->submit());
+        const double ns = must(whole->device_ns());
+        CHECK(ns >= 0);
+        CHECK(ns < 60e9);
+        CHECK(whole->node_times().error().code == ErrorCode::MissingFeature);
         CHECK(backend->validation_messages().empty());
 
         auto silent = must(VulkanBackend::create(index, {.cache_folder = {}}));
         auto other = must(silent->compile_program(make_plan(small.graph), silent->make_store(), silent->make_store()));
         CHECK(other->node_times().error().code == ErrorCode::MissingFeature);
+        CHECK(other->device_ns().error().code == ErrorCode::MissingFeature);
     }
 }
 

@@ -43,13 +43,18 @@ Result<vulkan::ChosenVariants> name_variants(const graph::Graph& graph, const vu
 }
 
 Result<std::unique_ptr<graph::Program>> compile(const Target& target, const graph::Graph& graph,
-                                                const std::string& variant) {
+                                                const std::string& variant, vulkan::Timestamps timestamps) {
     graph::Plan plan = graph::make_plan(graph, {.fuse = false});
     graph::Backend& backend = *target.backend;
     auto weights = backend.make_store(), states = backend.make_store();
-    if (!target.vulkan || variant.empty()) return backend.compile(std::move(plan), weights, states);
-    vulkan::ProgramOptions options{.profile = true};
-    VKFORMER_TRY(options.variants, name_variants(plan.graph, *target.vulkan, variant));
+    if (!target.vulkan) return backend.compile(std::move(plan), weights, states);
+    vulkan::ProgramOptions options;
+    if (variant.empty()) {
+        VKFORMER_TRY(options, target.vulkan->default_options(plan));
+    } else {
+        VKFORMER_TRY(options.variants, name_variants(plan.graph, *target.vulkan, variant));
+    }
+    options.timestamps = timestamps;
     VKFORMER_TRY(auto program, target.vulkan->compile_program(std::move(plan), weights, states, options));
     return std::unique_ptr<graph::Program>(std::move(program));
 }
@@ -76,6 +81,7 @@ Result<CaseBuilder> repeated(const Case& c, std::size_t copies, std::size_t runs
 struct Rotation {
     std::size_t copies = 1, runs = 1;
     double run_seconds = 0;  // about what a run takes
+    vulkan::Timestamps timestamps = vulkan::Timestamps::nodes;
 };
 
 /// What the tensors of a graph take.
@@ -88,7 +94,8 @@ double memory_of(const graph::Graph& graph) {
 
 /// `once` is one run of the case, `run_seconds` what it took. Copies that would make a submission take long are left out: a run that takes that long
 /// fills the caches anew many times.
-Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOptions& options, double run_seconds) {
+Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOptions& options, double run_seconds,
+                       vulkan::Timestamps timestamps) {
     const auto at_most = [](double wanted, double most) { return std::max(1.0, std::floor(std::min(wanted, most))); };
     const double longest = options.stopping.max_seconds / 4 / run_seconds;  // runs
     double copies = 1;
@@ -99,13 +106,25 @@ Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOpt
     }
     const double runs = at_most(kSubmitSeconds / run_seconds, static_cast<double>(kMaxNodes));
     const auto rotations = static_cast<std::size_t>(std::ceil(runs / copies));
-    return {static_cast<std::size_t>(copies), rotations * static_cast<std::size_t>(copies), run_seconds};
+    return {static_cast<std::size_t>(copies), rotations * static_cast<std::size_t>(copies), run_seconds, timestamps};
+}
+
+/// On a CPU, a timestamp takes longer than a short run (see vulkan::Timestamps); on a GPU, as good as nothing.
+vulkan::Timestamps timestamps_for(double run_seconds, const Target& target) {
+    constexpr double kLong = 0.02;  // a hundred times what a timestamp takes
+    const bool is_cpu = target.vulkan && target.vulkan->capabilities().type == "cpu";
+    return is_cpu && run_seconds < kLong ? vulkan::Timestamps::ends : vulkan::Timestamps::nodes;
 }
 
 /// Device times of the last submission. Short runs beside each other are disturbed by the same things: the median of them all is one
 /// sample; long ones are a sample each. The nodes of a case with several are ordered by the plan, not by run: then only their
 /// sum is known.
 Result<void> add_device_times(vulkan::VulkanProgram& program, const Rotation& rotation, Sampler& samples) {
+    if (rotation.timestamps == vulkan::Timestamps::ends) {
+        VKFORMER_TRY(const double ns, program.device_ns());
+        samples.add(ns / static_cast<double>(rotation.runs));
+        return {};
+    }
     VKFORMER_TRY(const auto times, program.node_times());
     std::vector<double> runs;
     double sum = 0;
@@ -196,7 +215,7 @@ Result<std::vector<std::string>> variants_of(const Case& c, const Target& target
 Result<Measurement> measure(const Case& c, const Target& target, const MeasureOptions& options) {
     Measurement result;
     VKFORMER_TRY(const CaseBuilder single, repeated(c, 1, 1));
-    VKFORMER_TRY(const auto program, compile(target, single.graph, options.variant));
+    VKFORMER_TRY(const auto program, compile(target, single.graph, options.variant, vulkan::Timestamps::nodes));
     VKFORMER_CHECK(single.feed(*program));
     VKFORMER_CHECK(poison_results(single, *program));
     VKFORMER_CHECK(program->submit());
@@ -213,10 +232,10 @@ Result<Measurement> measure(const Case& c, const Target& target, const MeasureOp
     if (!result.check.right()) return result;
 
     VKFORMER_TRY(const double run_seconds, one_run(*program, target));
-    const Rotation rotation = plan_rotation(c, single.graph, options, run_seconds);
+    const Rotation rotation = plan_rotation(c, single.graph, options, run_seconds, timestamps_for(run_seconds, target));
     result.copies = rotation.copies;
     VKFORMER_TRY(const CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
-    VKFORMER_TRY(const auto timed, compile(target, several.graph, options.variant));
+    VKFORMER_TRY(const auto timed, compile(target, several.graph, options.variant, rotation.timestamps));
     VKFORMER_CHECK(several.feed(*timed));
     VKFORMER_CHECK(sample(*timed, several, target, rotation, options, result));
     return result;
