@@ -1,7 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // y[b, i, h, :] = Σ_j softmax_j(s[i, j]) · value[b, j, g, :] over the keys j that query i sees, zeros if none;
-// s[i, j] = scale · query[b, i, h, :] · key[b, j, g, :] + additive mask, g = h / (heads / kv_heads).
+// s[i, j] = scale · query[b, i, h, :] · key[b, j, g, :] + additive mask, g = h / (heads / kv_heads); with a soft cap, the product is
+// capped as lib/soft_cap.glsl says before the mask is added.
 // query: [batch, query_len, heads, head_dim], key: [batch, key_len, kv_heads, head_dim],
 // value: [batch, key_len, kv_heads, value_dim], y: [batch, query_len, heads, value_dim];
 // storage as lib/storage.glsl says, arithmetic in float32; the mask is described in lib/attention_mask.glsl.
@@ -31,6 +32,7 @@ layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
+#include "lib/soft_cap.glsl"
 
 const uint TILE = kAttentionTile;
 const uint PITCH = TILE + 1;  // not 32: the rows that are read at a time then lie in different banks
@@ -115,8 +117,11 @@ void main() {
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 const uint j = first_key + column + c * LANE_COLUMNS;
                 float score = MINUS_INFINITY;
-                if (j >= seen[r].x && j < seen[r].y)
-                    score = p.scale * scores[r * COLUMN_STEPS + c] + additive_mask(batch, head, i, j);
+                if (j >= seen[r].x && j < seen[r].y) {
+                    score = p.scale * scores[r * COLUMN_STEPS + c];
+                    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+                    score += additive_mask(batch, head, i, j);
+                }
                 weight_tile[(row + r * LANE_ROWS) * PITCH + column + c * LANE_COLUMNS] = score;
             }
         }

@@ -42,6 +42,7 @@ layout(std430, binding = kAttentionY) writeonly buffer Y { float16_t y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
+#include "lib/soft_cap.glsl"
 
 const uint ROWS = M * SUBGROUPS;
 const uint DEPTH_STEPS = (HEAD_DIM + K - 1) / K;
@@ -176,9 +177,11 @@ void main() {
         for (uint k = part; k < TILE_KEYS; k += parts) {
             const uint j = first_key + k;
             float score = MINUS_INFINITY;
-            if (j >= seen.x && j < seen.y && k < keys)
-                score = p.scale * scores[row * SCORE_PITCH + k] +
-                        additive_mask(batch, head_of(row), query_of(row), j);
+            if (j >= seen.x && j < seen.y && k < keys) {
+                score = p.scale * scores[row * SCORE_PITCH + k];
+                if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+                score += additive_mask(batch, head_of(row), query_of(row), j);
+            }
             scores[row * SCORE_PITCH + k] = score;
             largest = max_keeping_nan(largest, score);
         }

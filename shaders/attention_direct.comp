@@ -44,6 +44,7 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
+#include "lib/soft_cap.glsl"
 
 const uint HEAD_QUADS = HEAD_DIM / 4;
 const uint VALUE_QUADS = VALUE_DIM / 4;
@@ -90,6 +91,7 @@ void main() {
         [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
             products = fma(q[d], LOAD4(key, kv_row * HEAD_QUADS + d), products);
         float score = (products.x + products.y) + (products.z + products.w);
+        if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap * LOG2_E);
 
         const bool sees = SAME_KEYS_FOR_ALL || j >= seen.x && j < seen.y;
         score = sees ? score + LOG2_E * additive_mask(batch, head, i, j) : MINUS_INFINITY;

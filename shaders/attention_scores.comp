@@ -1,6 +1,6 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// scores[b, h, i, j] = scale · Σ_d query[b, i, h, d] · key[b, j, h / (heads / kv_heads), d]
+// scores[b, h, i, j] = scale · Σ_d query[b, i, h, d] · key[b, j, h / (heads / kv_heads), d], capped as lib/soft_cap.glsl says
 // query: [batch, query_len, heads, head_dim], key: [batch, key_len, kv_heads, head_dim], storage as lib/storage.glsl
 // says; scores: [batch, heads, query_len, key_len] float32. The product inside Vaswani et al. 2017, eq. 1.
 // A workgroup owns a tile of TILE queries × TILE keys of one head; invocation (row, column) of its 8 × 8 owns the
@@ -11,11 +11,13 @@
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
+layout(constant_id = kAttentionScoresSoftCap) const uint HAS_SOFT_CAP = 0;
 layout(push_constant) uniform Push { AttentionScoresPush p; };
 layout(std430, binding = kAttentionScoresQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kAttentionScoresKey) readonly buffer Key { ELEMENT key[]; };
 layout(std430, binding = kAttentionScoresScores) writeonly buffer Scores { float scores[]; };
 #include "lib/grid.glsl"
+#include "lib/soft_cap.glsl"
 
 // 2 · 32 · 33 · 4 bytes = 8.25 KiB of shared memory, 16 sums and 8 operands per invocation; a tile of 64: 33 KiB.
 const uint TILE = kAttentionScoresTile;
@@ -75,7 +77,8 @@ void main() {
         const uint base = ((batch * p.heads + head) * p.query_len + i) * p.key_len;
         [[unroll]] for (uint c = 0; c < STEPS; ++c) {
             const uint j = first_key + column + c * SIDE;
-            if (j < p.key_len) scores[base + j] = p.scale * sums[r * STEPS + c];
+            const float score = p.scale * sums[r * STEPS + c];
+            if (j < p.key_len) scores[base + j] = HAS_SOFT_CAP == 1 ? soft_capped(score, p.soft_cap) : score;
         }
     }
 }

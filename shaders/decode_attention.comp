@@ -1,8 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // partial[b, h, split, :] = { Σ_j exp(s[j] − m) · value[b, j, g, :],  m,  Σ_j exp(s[j] − m) },  m = max_j s[j],
-// s[j] = scale · query[b, 0, h, :] · key[b, j, g, :] + additive mask, g = h / (heads / kv_heads), over the keys j of
-// the split that the one query sees; zeros, −∞, 0 if none. attention_combine makes the result of the splits.
+// s[j] = scale · query[b, 0, h, :] · key[b, j, g, :] + additive mask, g = h / (heads / kv_heads) (with a soft cap, the product is
+// capped as lib/soft_cap.glsl says before the mask is added), over the keys j of the split that the one query sees; zeros, −∞, 0 if none. attention_combine makes the result of the splits.
 // query: [batch, 1, heads, head_dim], key: [batch, key_len, kv_heads, head_dim],
 // value: [batch, key_len, kv_heads, value_dim], storage as lib/storage.glsl says;
 // partial: [batch, heads, splits, value_dim + 2] float32; the mask is described in lib/attention_mask.glsl.
@@ -30,6 +30,7 @@ layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { flo
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"
+#include "lib/soft_cap.glsl"
 
 // 128 · 17 · 4 + 256 · 4 + 128 · 4 bytes, and 1 KiB of the reductions: 11 KiB of shared memory. Depth 32 would take 19
 // KiB.
@@ -82,7 +83,9 @@ void main() {
             barrier();
             for (uint d = 0; d < count; ++d) score += query_row[depth + d] * key_tile[lane * PITCH + d];
         }
-        score = lane < keys ? p.scale * score + additive_mask(batch, head, 0, first_key + lane) : MINUS_INFINITY;
+        score *= p.scale;
+        if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+        score = lane < keys ? score + additive_mask(batch, head, 0, first_key + lane) : MINUS_INFINITY;
 
         const float largest = max_keeping_nan(running_max, workgroup_max(score));
         const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN

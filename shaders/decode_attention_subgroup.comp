@@ -37,6 +37,7 @@ layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { flo
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
+#include "lib/soft_cap.glsl"
 
 const uint KEYS = 4;  // scores that a subgroup has under way at a time, for each head; their sums do not wait for each other
 
@@ -98,7 +99,8 @@ void main() {
             const uint head = kv_head * group + min(first + h, group - 1);
             float largest = maximum[h];
             [[unroll]] for (uint k = 0; k < KEYS; ++k) {
-                const float product = subgroupAdd(scores[k * HEADS + h]);
+                float product = subgroupAdd(scores[k * HEADS + h]);
+                if ((MASK & kScoreSoftCap) != 0) product = soft_capped(product, p.soft_cap);
                 float score = MINUS_INFINITY;
                 if (first_key + k < end) score = product + additive_mask(batch, head, 0, first_key + k);
                 scores[k * HEADS + h] = score;

@@ -13,7 +13,9 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
 #include "lib/storage4.glsl"
+#include "interface/linear_quantized.h"
 #define WEIGHT_BINDING kLinearWeight
+#define WEIGHT_FORMAT kLinearWeightFormat
 #include "lib/dequantize.glsl"
 #include "lib/int8.glsl"
 

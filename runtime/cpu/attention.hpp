@@ -9,6 +9,7 @@
 
 #include "cpu/attention_mask.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/soft_cap.hpp"
 #include "cpu/softmax.hpp"
 
 namespace vkformer::cpu {
@@ -18,12 +19,12 @@ template <std::floating_point T>
 struct AttentionOperands {
     std::span<const T> query, key, value;
     Mask<T> mask;
-    T scale;
+    T scale, soft_cap;  // soft_cap 0: none
     AttentionDims dims;
 };
 
 /// One query of one head against the keys first … last − 1: sums[v] += Σ_j exp(s_j − m) · value[j, v], with the scores
-/// s_j = scale · query · key_j + additive_j. Keys outside the range are not even read.
+/// s_j = scale · query · key_j, soft-capped, + additive_j. Keys outside the range are not even read.
 template <std::floating_point T>
 SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b, std::size_t h, std::size_t i,
                                     KeyRange keys, std::span<T> sums) {
@@ -35,6 +36,8 @@ SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b
         add_matrix_vector(count, dims.head_dim, o.scale,
                           {&o.key[kv_row * dims.head_dim], dims.kv_heads * dims.head_dim},
                           &o.query[((b * dims.query_len + i) * dims.heads + h) * dims.head_dim], scores.data());
+    if (o.soft_cap != 0)
+        for (T& score : scores) score = soft_capped(score, o.soft_cap);
     for (std::size_t j = 0; j < count; ++j) scores[j] += o.mask.addend(b, h, i, keys.first + j, dims.key_len);
     const SoftmaxTerms<T> terms = exponentiate(std::span(scores));
     if (terms.sum != 0)

@@ -8,13 +8,14 @@
 
 #include "cpu/attention_mask.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/soft_cap.hpp"
 
 namespace vkformer::cpu {
 
-// scores[b, h, i, j] = scale · Σ_d query[b, i, h, d] · key[b, j, kv_head(h), d]     Vaswani et al. 2017, eq. 1.
+// scores[b, h, i, j] = scale · Σ_d query[b, i, h, d] · key[b, j, kv_head(h), d], soft-capped     Vaswani et al. 2017, eq. 1.
 // scores: [batch, heads, query_len, key_len]; dims.value_dim is not used.
 template <std::floating_point T>
-void attention_scores(std::span<const T> query, std::span<const T> key, T scale, const AttentionDims& dims,
+void attention_scores(std::span<const T> query, std::span<const T> key, T scale, T soft_cap, const AttentionDims& dims,
                       std::span<T> scores) {
     std::ranges::fill(scores, T{0});
     for (std::size_t b = 0; b < dims.batch; ++b)
@@ -25,6 +26,8 @@ void attention_scores(std::span<const T> query, std::span<const T> key, T scale,
                 {&key[(b * dims.key_len * dims.kv_heads + dims.kv_head(h)) * dims.head_dim],
                  dims.kv_heads * dims.head_dim},
                 {&scores[(b * dims.heads + h) * dims.query_len * dims.key_len], dims.key_len});
+    if (soft_cap == 0) return;
+    for (T& score : scores) score = soft_capped(score, soft_cap);
 }
 
 }  // namespace vkformer::cpu

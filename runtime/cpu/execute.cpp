@@ -22,6 +22,7 @@
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
 #include "cpu/masked_softmax.hpp"
+#include "cpu/penalize.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/positional_embedding.hpp"
 #include "cpu/recurrent_cell.hpp"
@@ -29,6 +30,7 @@
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
 #include "cpu/sample.hpp"
+#include "cpu/soft_cap.hpp"
 #include "cpu/top_k.hpp"
 #include "cpu/weighted_sum.hpp"
 
@@ -59,6 +61,8 @@ public:
     }
 
     void operator()(const graph::Activate& op) const { activate<T>(floats(op.x), op.activation, floats(op.y)); }
+
+    void operator()(const graph::SoftCap& op) const { soft_cap<T>(floats(op.x), static_cast<T>(op.cap), floats(op.y)); }
 
     void operator()(const graph::Add& op) const { add<T>(floats(op.a), floats(op.b), floats(op.y)); }
 
@@ -108,7 +112,8 @@ public:
                                  .heads = dim(op.query, 2),
                                  .kv_heads = dim(op.key, 2),
                                  .head_dim = dim(op.query, 3)};
-        attention_scores<T>(floats(op.query), floats(op.key), static_cast<T>(op.scale), dims, floats(op.scores));
+        attention_scores<T>(floats(op.query), floats(op.key), static_cast<T>(op.scale), static_cast<T>(op.soft_cap),
+                            dims, floats(op.scores));
     }
 
     void operator()(const graph::AdditiveScores& op) const {
@@ -231,6 +236,23 @@ public:
                            row_of(floats(op.y), row, width(op.x)));
     }
 
+    void operator()(const graph::CountTokens& op) const {
+        const std::size_t tokens = ints(op.tokens).size() / dim(op.tokens, 0);
+        for (std::size_t row = 0; row < dim(op.tokens, 0); ++row) {
+            const auto length = op.lengths ? std::size_t(std::max(ints(op.lengths)[row], 0)) : tokens;
+            count_tokens(row_of(ints(op.tokens), row, tokens).first(std::min(length, tokens)), op.origin,
+                         row_of(ints(op.counts), row, width(op.counts)));
+        }
+    }
+
+    void operator()(const graph::Penalize& op) const {
+        const Penalties penalties{.repetition = op.repetition, .presence = op.presence, .frequency = op.frequency};
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            penalize<T>(row_of(floats(op.x), row, width(op.x)),
+                        op.counts ? row_of(ints(op.counts), row, width(op.x)) : std::span<std::int32_t>(),
+                        floats(op.bias), penalties, row_of(floats(op.y), row, width(op.x)));
+    }
+
     void operator()(const graph::GreedyStep& op) const {
         greedy_step({.next = ints(op.next),
                      .tokens = ints(op.tokens),
@@ -308,6 +330,7 @@ private:
                 .value = floats(op.value),
                 .mask = mask(op.mask),
                 .scale = static_cast<T>(op.scale),
+                .soft_cap = static_cast<T>(op.soft_cap),
                 .dims = {.batch = dim(op.query, 0),
                          .query_len = dim(op.query, 1),
                          .key_len = dim(op.key, 1),

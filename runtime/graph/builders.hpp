@@ -13,9 +13,11 @@ namespace vkformer::graph {
 
 // ---- embeddings -----------------------------------------------------------------------------------------------------
 
-/// y[…, i] = scale · table[tokens[…], i]. tokens i32 [… ≤ 3 dims], table float [vocab, dim] → float [… , dim].
+/// y[…, i] = scale · table[tokens[…], i]. tokens i32 [… ≤ 3 dims], table float [vocab, dim] → [… , dim] of dtype `result`, f32
+/// or f16 (absent: the table's). table may also be bf16, `dim` a multiple of 32, or in a block format, `dim` a multiple of its
+/// block (absent: f32): linear takes the same weight, so tied embeddings are uploaded once. Only the rows asked for are read.
 /// A token outside 0 … vocab−1 gives a row of NaN. Scale √dim: Vaswani et al. 2017, section 3.4.
-Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale = 1);
+Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale = 1, std::optional<DType> result = {});
 
 /// y[b, i, :] = x[b, i, :] + table[starts[b] + i, :]. x float [batch, len, dim], table f32 [positions, dim],
 /// starts i32 [batch] (absent: 0). A position outside the table gives a row of NaN. Serves learned tables and sinusoids.
@@ -56,6 +58,10 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::
 /// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
 Result<Value> activate(Graph& graph, Value x, Activation activation);
 
+/// y = cap · tanh(x / cap), elementwise, any shape: x, bounded smoothly by ±cap. cap > 0. ±∞ give ±cap, NaN stays NaN.
+/// Gemma 2's logits, cap 30: Gemma Team 2024 (arXiv 2408.00118), section 2.
+Result<Value> soft_cap(Graph& graph, Value x, float cap);
+
 /// y = f(gate) · up, elementwise: the gated linear units without their products (Shazeer 2020, eq. 5 and 6). f: silu (SwiGLU),
 /// gelu_erf or gelu_tanh (GeGLU), relu (ReGLU), sigmoid (GLU), none (bilinear). gate and up float, equal shapes → that shape; or,
 /// where up is absent, gate [… , 2 · width] holds both, the gates first → [… , width].
@@ -81,9 +87,11 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256 in attention and
 // decode_attention, ≤ 4096 in the nodes that store the scores.
 // The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
+// soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
+// 2408.00118, section 2); 0: none.
 
-/// scores = scale · query · keyᵀ: f32 [batch, heads, query_len, key_len].
-Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale);
+/// scores = scale · query · keyᵀ, capped: f32 [batch, heads, query_len, key_len].
+Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale, float soft_cap = 0);
 /// scores[b, h, i, j] = Σ_d weight[h, d] · tanh(query[b, i, h, d] + key[b, j, h, d]): f32 [batch, heads, query_len, key_len].
 /// query [batch, query_len, heads, dim] and key [batch, key_len, heads, dim] are what W_q q and W_k k gave (two linears); weight
 /// [heads, dim], all of one dtype; dim ≤ 4096. The [query_len, key_len, dim] sums are never stored. Bahdanau et al. 2015,
@@ -101,12 +109,13 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 
 /// The three above in one node with a one-pass softmax (Milakov and Gimelshein 2018); nothing of size query_len × key_len
 /// is stored. Same operands, same result. Formula: Vaswani et al. 2017, eq. 1.
-Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale);
+Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
+                        float soft_cap = 0);
 
 /// The same for query_len = 1 and a long cache: two nodes, one over slices of `split_keys` keys, one that combines them
 /// (Dao et al. 2023, "Flash-Decoding").
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
-                               float scale, std::uint32_t split_keys = 128);
+                               float scale, std::uint32_t split_keys = 128, float soft_cap = 0);
 
 // ---- recurrent layers -----------------------------------------------------------------------------------------------
 // LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000), σ = sigmoid:
@@ -208,6 +217,27 @@ struct MaskLogitsOptions {
 /// y = x with −∞ for what is forbidden, and 0 for a forced token with −∞ for all others.
 /// x f32 [rows, vocab], starts i32 [rows] (position of the step's input token).
 Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsOptions& options);
+
+/// Adds tokens to what `penalize` reads. tokens i32 [rows] or [rows, len], counts a state i32 [rows, vocab], all 0 before the
+/// first token: an element holds how often its token was generated (origin generated adds 1 for each), and bit kInPrompt where
+/// the prompt has it (origin prompt sets it). lengths i32 [rows], optional: only the first lengths[row] tokens of a row. A token
+/// outside 0 … vocab−1 is passed over.
+Result<void> count_tokens(Graph& graph, Value tokens, Value counts, TokenOrigin origin, Value lengths = {});
+
+struct PenalizeOptions {
+    float repetition =
+        1;  ///< > 0; 1: none. Keskar et al. 2019, section 4.1, as Hugging Face has it: prompt and generated tokens
+    float presence = 0;   ///< 0: none. OpenAI's definition: generated tokens only
+    float frequency = 0;  ///< 0: none. likewise
+    Value counts;         ///< a state of count_tokens; absent: all three must be none
+    Value bias;           ///< f32 [vocab], optional
+};
+/// Changes logits in this order, that of vLLM:
+///   1. x + bias;
+///   2. for a token in the prompt or generated: divided by `repetition` where positive, multiplied with it where not;
+///   3. for a token generated n ≥ 1 times: − presence − frequency · n.
+/// x f32 [rows, vocab] → f32 [rows, vocab]. −∞ and NaN stay.
+Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options);
 
 /// Greedy choice of the next token, for rows of a batch. All are states but `next` (i32 [rows], from arg_max):
 /// tokens i32 [rows, 1] (becomes the next step's input), starts i32 [rows] (incremented), finished i32 [rows] (set when eos

@@ -80,6 +80,17 @@ struct Activate {
     }
 };
 
+/// y = cap · tanh(x / cap)
+struct SoftCap {
+    static constexpr std::string_view kName = "soft_cap";
+    Value x, y;
+    float cap = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct Add {
     static constexpr std::string_view kName = "add";
     Value a, b, y;
@@ -165,6 +176,7 @@ struct AttentionScores {
     static constexpr std::string_view kName = "attention_scores";
     Value query, key, scores;
     float scale = 1;
+    float soft_cap = 0;  ///< 0: none
     static void operands(auto& self, auto&& visit) {
         visit("query", self.query, Access::read);
         visit("key", self.key, Access::read);
@@ -232,6 +244,7 @@ struct Attention {
     Value query, key, value, y;
     AttentionMask mask;
     float scale = 1;
+    float soft_cap = 0;  ///< of the scores, before the mask; 0: none
     static void operands(auto& self, auto&& visit) {
         visit("query", self.query, Access::read);
         visit("key", self.key, Access::read);
@@ -251,6 +264,7 @@ struct DecodeAttention {
     Value query, key, value, partial;
     AttentionMask mask;
     float scale = 1;
+    float soft_cap = 0;            ///< as Attention's
     std::uint32_t split_keys = 0;  ///< keys per split
     static void operands(auto& self, auto&& visit) {
         visit("query", self.query, Access::read);
@@ -414,6 +428,39 @@ struct MaskLogits {
     }
 };
 
+/// Where a token of a row comes from.
+enum class TokenOrigin : std::uint8_t { prompt, generated };
+
+/// What a row has of a token, an element of `counts`: how often it was generated and, in this bit, whether the prompt has it.
+inline constexpr std::int32_t kInPrompt = std::int32_t{1} << 30;
+
+struct CountTokens {
+    static constexpr std::string_view kName = "count_tokens";
+    Value tokens, lengths, counts;
+    TokenOrigin origin = TokenOrigin::generated;
+    static void operands(auto& self, auto&& visit) {
+        visit("tokens", self.tokens, Access::read);
+        visit("lengths", self.lengths, Access::read);
+        visit("counts", self.counts, Access::read_write);
+    }
+};
+
+/// What makes the tokens of a row likelier or less likely; counts and bias are optional.
+struct Penalize {
+    static constexpr std::string_view kName = "penalize";
+    Value x, counts, bias, y;
+    float repetition =
+        1;  ///< of tokens in the prompt or generated: what positive logits are divided by, others multiplied with
+    float presence = 0;   ///< subtracted from the logits of generated tokens
+    float frequency = 0;  ///< subtracted from them as often as they were generated
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("counts", self.counts, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct GreedyStep {
     static constexpr std::string_view kName = "greedy_step";
     Value next, tokens, starts, finished, history;
@@ -460,10 +507,11 @@ struct BeamStep {
     }
 };
 
-using Op = std::variant<Embedding, PositionalEmbedding, Linear, Activate, Add, Concat, LayerNorm, RmsNorm, Rope,
-                        GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
-                        Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend,
-                        CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, GreedyStep, BeamStep>;
+using Op =
+    std::variant<Embedding, PositionalEmbedding, Linear, Activate, SoftCap, Add, Concat, LayerNorm, RmsNorm, Rope,
+                 GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum, Attention,
+                 DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder, Pool,
+                 LogSoftmax, ArgMax, TopK, Sample, MaskLogits, CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -32,20 +32,26 @@ double keys(const Graph& graph, Value key) { return static_cast<double>(graph.sh
 struct Rules {
     const Graph& graph;
 
-    Rule operator()(const graph::Embedding&) const { return {2, 0, 0}; }
+    // of a block format: two products and a sum, whose parts may be some times as large as it
+    Rule operator()(const graph::Embedding& op) const {
+        return {is_quantized(graph.dtype(op.table)) ? 16.0 : 2.0, 0, 0};
+    }
     Rule operator()(const graph::PositionalEmbedding&) const { return {2, 0, 0}; }
     Rule operator()(const graph::Linear& op) const {
         // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
         return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};
     }
     Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
+    Rule operator()(const graph::SoftCap&) const { return {32, 0, 0}; }
     Rule operator()(const graph::Add&) const { return {2, 0, 0}; }
     // float16: a fused sum may be normalised before or after it is rounded
     Rule operator()(const graph::LayerNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
     Rule operator()(const graph::RmsNorm& op) const { return {16, 8, back(graph, op.x), 3}; }
     Rule operator()(const graph::Rope&) const { return {4, 0, 0}; }              // a turn: two products and their sum
     Rule operator()(const graph::GatedActivation&) const { return {34, 0, 0}; }  // an activation and a product
-    Rule operator()(const graph::AttentionScores& op) const { return {8, 8, back(graph, op.query)}; }
+    Rule operator()(const graph::AttentionScores& op) const {
+        return {op.soft_cap == 0 ? 8.0 : 40.0, 8, back(graph, op.query)};
+    }
     // every term has the rounding of its sum and the error of its tanh, a few units of 1
     Rule operator()(const graph::AdditiveScores& op) const { return {32, 16, back(graph, op.query)}; }
     // the Gaussian's exponent, at most 2, moves by its slope at the edge, 4 / half_width, times the rounding of the centre
@@ -86,6 +92,8 @@ struct Rules {
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::Sample&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::MaskLogits&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::CountTokens&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::Penalize&) const { return {8, 0, 0}; }  // four steps, one a quotient of 2.5 units
     Rule operator()(const graph::GreedyStep&) const { return {0, 0, 0, 0}; }
 };
 

@@ -29,6 +29,7 @@ struct AttentionPush {
     uint head_dim;
     uint value_dim;
     float scale;
+    float soft_cap;  // 0: none
     AttentionMaskPush mask;
 };
 SHARED_END

@@ -6,6 +6,7 @@
 SHARED_BEGIN
 // Bits of a specialization constant; an absent operand's binding is not touched.
 const uint kMaskCausal = 1, kMaskWindow = 2, kMaskKeyLengths = 4, kMaskStarts = 8, kMaskAdditive = 16;
+const uint kScoreSoftCap = 32;  // of the same constant: scores are capped before they are masked
 struct AttentionMaskPush {
     uint key_len;
     uint window;

@@ -6,6 +6,7 @@ SHARED_BEGIN
 const uint kAttentionScoresQuery = 0, kAttentionScoresKey = 1, kAttentionScoresScores = 2;
 const uint kAttentionScoresWorkgroup = 64;  // fixed: 8 × 8 invocations with 4 × 4 scores each make the tile
 const uint kAttentionScoresTile = 32;       // queries, keys and depth of a tile
+const uint kAttentionScoresSoftCap = 1;     // specialization constant: 1 where scores are capped
 struct AttentionScoresPush {
     uint batch;
     uint query_len;
@@ -14,6 +15,7 @@ struct AttentionScoresPush {
     uint kv_heads;
     uint head_dim;
     float scale;
+    float soft_cap;
 };
 SHARED_END
 #endif

@@ -30,6 +30,7 @@ struct DecodeAttentionPush {
     uint splits;
     uint split_keys;  // keys per split
     float scale;
+    float soft_cap;  // 0: none
     AttentionMaskPush mask;
 };
 SHARED_END

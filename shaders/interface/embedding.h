@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #ifndef VKFORMER_SHADERS_EMBEDDING_H
 #define VKFORMER_SHADERS_EMBEDDING_H
-#include "types.h"
+#include "weight_format.h"
 SHARED_BEGIN
 const uint kEmbeddingTokens = 0, kEmbeddingTable = 1, kEmbeddingY = 2;
+const uint kEmbeddingFormat = 1;  // specialization constant of embedding_quantized: one of weight_format.h
 struct EmbeddingPush {
     uint rows;   // tokens
     uint vocab;  // rows of the table

@@ -2,15 +2,15 @@
 // Weights in GGUF's block formats, and bfloat16, sixteen neighbouring elements at a time:
 //     weight = scale · q + offset,  q an integer of at most 8 bits  (bfloat16: q is the weight, scale 1, offset 0)
 // What a block holds: runtime/core/block_format.hpp; how it lies in memory: runtime/vulkan/block_layout.hpp. Declare
-// WEIGHT_BINDING before the inclusion. The format is a specialization constant: the branches on it are gone when the pipeline is
-// made.
+// WEIGHT_BINDING before the inclusion, and WEIGHT_FORMAT, the number of the specialization constant that is the format: the branches
+// on it are gone when the pipeline is made.
 // A chunk is as many sixteens as share what is loaded: of a chunk's 16-byte vectors every bit is used for it. Loops over the
 // sixteens of a chunk that are unrolled load each vector once.
 #ifndef VKFORMER_DEQUANTIZE_GLSL
 #define VKFORMER_DEQUANTIZE_GLSL
-#include "interface/linear_quantized.h"
+#include "interface/weight_format.h"
 
-layout(constant_id = kLinearWeightFormat) const uint FORMAT = kWeightQ8_0;
+layout(constant_id = WEIGHT_FORMAT) const uint FORMAT = kWeightQ8_0;
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { uvec4 weight_vectors[]; };
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
 

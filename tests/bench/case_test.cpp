@@ -29,7 +29,9 @@ TEST_CASE("every op of the graph has a benchmark case", "[bench][case]") {
             CAPTURE(family.op, dtype);
             bench::Family::Dims shape = small(family);
             if (family.op == "linear") shape[1] = 256;  // a block of every format
-            if (family.op.find("attention") != std::string_view::npos && family.rank() == 5) shape[3] = 2;
+            if (family.op == "embedding") shape[2] = 256;
+            if (family.op.find("attention") != std::string_view::npos && family.rank() >= 5)
+                shape[family.rank() - 2] = 2;
             const bench::Case c = must(family.make(shape, dtype));
             bench::CaseBuilder builder;
             must(c.build(builder));

@@ -23,10 +23,12 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     };
     check(embedding(g, in(i32, {2, 5}), in(f16, {11, 6})), f16, {2, 5, 6});
     check(embedding(g, in(i32, {}), in(f32, {11, 6})), f32, {6});
+    check(embedding(g, in(i32, {3}), in(f32, {11, 6}), 1, f16), f16, {3, 6});
     check(positional_embedding(g, in(f16, {2, 5, 6}), in(f32, {9, 6}), in(i32, {2})), f16, {2, 5, 6});
     check(linear(g, in(f16, {2, 5, 6}), in(f16, {7, 6}), in(f16, {7})), f16, {2, 5, 7});
     check(linear(g, in(f16, {6}), in(f16, {7, 6}), {}, f32), f32, {7});
     check(activate(g, in(f16, {2, 5}), Activation::silu), f16, {2, 5});
+    check(soft_cap(g, in(f16, {2, 5}), 30), f16, {2, 5});
     check(add(g, in(f32, {2, 5}), in(f32, {2, 5})), f32, {2, 5});
     check(layer_norm(g, in(f32, {2, 5}), in(f32, {5}), {}, 1e-5f), f32, {2, 5});
 
@@ -46,6 +48,8 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     const auto top = must(top_k(g, in(f32, {3, 11}), 11));
     CHECK(to_string(g.shape(top.values)) == "[3, 11]");
     CHECK(g.dtype(top.indices) == i32);
+    check(penalize(g, in(f32, {3, 11}), {.repetition = 2, .counts = in(i32, {3, 11}), .bias = in(f32, {11})}), f32,
+          {3, 11});
     check(mask_logits(g, in(f32, {3, 11}), in(i32, {3}), {.banned = {10}, .forced_last = 0, .last_start = 4}), f32,
           {3, 11});
 }
@@ -74,6 +78,10 @@ TEST_CASE("embeddings refuse what does not fit", "[builders]") {
                   "embedding: table has shape [5], expected 2 dimensions [vocab, dim]");
     CHECK_REFUSED(in, embedding(in.graph, in(i32, {1, 2, 3, 4}), in(f32, {5, 6})), kShape,
                   "embedding: tokens has shape [1, 2, 3, 4], expected at most 3 dimensions");
+    CHECK_REFUSED(in, embedding(in.graph, in(i32, {4}), in(f32, {5, 6}), 1, i32), kDtype,
+                  "embedding: the result has dtype i32, expected f32 or f16");
+    CHECK_REFUSED(in, embedding(in.graph, in(i32, {4}), in(i32, {5, 6})), kDtype,
+                  "embedding: table has dtype i32, expected f32 or f16");
     CHECK_REFUSED(in, embedding(in.graph, {}, in(f32, {5, 6})), kInvalid, "embedding: tokens is absent");
     CHECK_REFUSED(in, embedding(in.graph, Value{1000}, in(f32, {5, 6})), kInvalid,
                   "embedding: tokens is no tensor of this graph");
@@ -253,6 +261,43 @@ TEST_CASE("the choice of tokens refuses what does not fit", "[builders]") {
                   "mask_logits: forced_last needs last_start, which is -1");
     CHECK_REFUSED(in, mask_logits(g, x, in(i32, {2}), {}), kShape,
                   "mask_logits: starts has shape [2], expected [3] (rows of x)");
+}
+
+TEST_CASE("penalize and count_tokens refuse what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value x = in(f32, {3, 7}), counts = in.state(i32, {3, 7}), tokens = in(i32, {3, 4});
+    CHECK_REFUSED(in, penalize(g, x, {.repetition = 0, .counts = counts}), kInvalid,
+                  "penalize: repetition is 0.000000, expected a positive number");
+    CHECK_REFUSED(in, penalize(g, x, {.presence = std::numeric_limits<float>::infinity(), .counts = counts}), kInvalid,
+                  "penalize: presence is inf, expected a finite number");
+    CHECK_REFUSED(in, penalize(g, x, {.frequency = 1}), kInvalid,
+                  "penalize: counts is absent, but there are penalties");
+    CHECK_REFUSED(in, penalize(g, x, {.counts = in(i32, {3, 8})}), kShape,
+                  "penalize: counts has shape [3, 8], expected [3, 7] (as x)");
+    CHECK_REFUSED(in, penalize(g, x, {.bias = in(f32, {3})}), kShape,
+                  "penalize: bias has shape [3], expected [7] (vocab of x)");
+    using graph::TokenOrigin;
+    CHECK_REFUSED(in, count_tokens(g, in(i32, {2, 4}), counts, TokenOrigin::prompt), kShape,
+                  "count_tokens: counts has shape [3, 7], expected [2, 7] (rows of tokens)");
+    CHECK_REFUSED(in, count_tokens(g, in(i32, {1, 3, 4}), counts, TokenOrigin::prompt), kShape,
+                  "count_tokens: tokens has shape [1, 3, 4], expected [rows] or [rows, len]");
+    CHECK_REFUSED(in, count_tokens(g, tokens, in(i32, {3, 7}), TokenOrigin::generated), kInvalid,
+                  "count_tokens: counts (input7) is no state, but the op updates it");
+    CHECK_REFUSED(in, count_tokens(g, tokens, counts, TokenOrigin::prompt, in(i32, {2})), kShape,
+                  "count_tokens: lengths has shape [2], expected [3] (rows of tokens)");
+}
+
+TEST_CASE("soft caps are positive numbers", "[builders]") {
+    Inputs in;
+    const Value query = in(f32, {1, 1, 2, 4}), key = in(f32, {1, 3, 2, 4});
+    CHECK_REFUSED(in, soft_cap(in.graph, query, 0), kInvalid, "soft_cap: cap is 0.000000, expected a positive number");
+    CHECK_REFUSED(in, attention_scores(in.graph, query, key, 1, -1), kInvalid,
+                  "attention_scores: soft_cap is -1.000000, expected a positive number, or 0 for none");
+    CHECK_REFUSED(in, attention(in.graph, query, key, key, {}, 1, std::numeric_limits<float>::quiet_NaN()), kInvalid,
+                  "attention: soft_cap is nan, expected a positive number, or 0 for none");
+    CHECK_REFUSED(in, decode_attention(in.graph, query, key, key, {}, 1, 8, -2), kInvalid,
+                  "decode_attention: soft_cap is -2.000000, expected a positive number, or 0 for none");
 }
 
 TEST_CASE("two lists of banned tokens are two weights, one list is one", "[builders]") {

@@ -27,6 +27,16 @@ TEST_CASE("attention_scores agrees with double precision", "[op][attention_score
     c.check(backend);
 }
 
+TEST_CASE("attention_scores caps scores", "[op][attention_scores][soft_cap]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {2, 33, 31, 4, 2, 33, 1}, dtype);
+    c.expect(attention_scores(c.graph, o.query, o.key, 0.3f, 2));
+    c.check(backend);
+}
+
 TEST_CASE("attention_scores shows a NaN where it belongs", "[op][attention_scores]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -4,6 +4,7 @@
 
 #include "support/attention_case.hpp"
 #include "support/backends.hpp"
+#include "support/must.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -52,6 +53,53 @@ TEST_CASE("attention in float16 agrees with double precision under every mask", 
     OpCase c;
     const AttentionOperands o = attention_operands(c, sizes, DType::f16);
     c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), attention_scale(sizes)));
+    c.check(backend);
+}
+
+TEST_CASE("attention caps its scores before the mask", "[op][attention][soft_cap]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    // Scores reach ±30 here: a cap of 50 bends them, one of 3 flattens most, and 1e30 keeps them.
+    const float soft_cap = GENERATE(50.0f, 3.0f, 1e30f);
+    const AttentionSizes sizes{2, 21, 77, 6, 2, 12, 16};
+    const MaskKind kind = GENERATE(MaskKind{}, kMasks[std::size(kMasks) - 1]);
+    CAPTURE(backend.name(), to_string(dtype), soft_cap, kind.name);
+
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, dtype);
+    c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), 2, soft_cap));
+    c.check(backend);
+}
+
+TEST_CASE("capped attention in one node and in three is the same", "[op][attention][soft_cap]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const AttentionSizes sizes{2, 1, 40, 4, 2, 8, 8};
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, DType::f32);
+    const graph::AttentionMask mask = make_mask(c, kMasks[std::size(kMasks) - 1], sizes);
+    const graph::Value scores = must(attention_scores(c.graph, o.query, o.key, 3, 4));
+    const graph::Value weights = must(masked_softmax(c.graph, scores, mask));
+    const graph::Value in_three = c.expect(weighted_sum(c.graph, weights, o.value));
+    const graph::Value in_one = c.expect(attention(c.graph, o.query, o.key, o.value, mask, 3, 4));
+    const graph::Value split = c.expect(decode_attention(c.graph, o.query, o.key, o.value, mask, 3, 16, 4));
+    const std::vector<float> expected = c.run(backend, in_three);
+    for (const graph::Value y : {in_one, split})
+        c.each_variant(backend, y, [&](const std::vector<float>& found) {
+            for (std::size_t i = 0; i < found.size(); ++i)
+                REQUIRE_THAT(found[i], Catch::Matchers::WithinAbs(expected[i], 1e-5));
+        });
+}
+
+TEST_CASE("huge scores are capped, not lost", "[op][attention][soft_cap]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    std::vector<float> query = c.random_floats(9 * 8, 1e6f), key = c.random_floats(50 * 8, 1e6f);
+    const graph::Value q = c.floats("query", DType::f32, {1, 9, 1, 8}, query);
+    const graph::Value k = c.floats("key", DType::f32, {1, 50, 1, 8}, key);
+    const graph::Value v = c.floats("value", DType::f32, {1, 50, 1, 8});
+    c.expect(attention(c.graph, q, k, v, {}, 1, 50));
     c.check(backend);
 }
 
@@ -107,6 +155,61 @@ TEST_CASE("large scores do not overflow the softmax", "[op][attention]") {
     const graph::Value k = c.floats("key", DType::f32, {1, 200, 1, 1}, key);
     const graph::Value v = c.floats("value", DType::f32, {1, 200, 1, 3});
     c.expect(attention(c.graph, q, k, v, {}, 1));
+    c.check(backend);
+}
+
+/// A prompt of 70 tokens in a cache with room for 200, NaN behind them, its queries in one go or in pieces.
+struct ChunkedPrompt {
+    static constexpr std::uint64_t kLen = 70, kCapacity = 200, kHeads = 6, kHeadDim = 8;
+
+    ChunkedPrompt(OpCase& c, DType dtype) : case_(c), dtype_(dtype), queries_(c.random_floats(kLen * kRow, 3)) {
+        const Shape shape{1, kCapacity, 2, kHeadDim};
+        std::vector<float> keys = c.random_floats(shape.element_count(), 3), values = c.random_floats(keys.size());
+        for (std::size_t i = kLen * 2 * kHeadDim; i < keys.size(); ++i)
+            keys[i] = values[i] = std::numeric_limits<float>::quiet_NaN();
+        key_ = c.floats("key", dtype, shape, keys);
+        value_ = c.floats("value", dtype, shape, values);
+    }
+
+    graph::Value attend(std::uint64_t first, std::uint64_t count, std::uint32_t window) {
+        const std::string name = std::to_string(first) + "+" + std::to_string(count);
+        const auto begin = queries_.begin() + static_cast<std::ptrdiff_t>(first * kRow);
+        const graph::Value query = case_.floats("query " + name, dtype_, {1, count, kHeads, kHeadDim},
+                                                {begin, begin + static_cast<std::ptrdiff_t>(count * kRow)});
+        const graph::Value starts = case_.ints("starts " + name, {1}, {static_cast<std::int32_t>(first)});
+        const graph::AttentionMask mask{.causal = true, .window = window, .starts = starts};
+        return case_.expect(attention(case_.graph, query, key_, value_, mask, 0.4f));
+    }
+
+    static constexpr std::uint64_t kRow = kHeads * kHeadDim;
+
+private:
+    OpCase& case_;
+    DType dtype_;
+    std::vector<float> queries_;
+    graph::Value key_, value_;
+};
+
+TEST_CASE("attention in chunks is attention in one go", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const std::uint32_t window = GENERATE(0u, 9u, 45u);
+    CAPTURE(backend.name(), to_string(dtype), window);
+    OpCase c;
+    ChunkedPrompt prompt(c, dtype);
+    const std::vector<float> whole = c.run(backend, prompt.attend(0, ChunkedPrompt::kLen, window));
+    std::uint64_t first = 0;
+    for (const std::uint64_t count : {32u, 33u, 4u, 1u}) {
+        const graph::Value chunk = prompt.attend(first, count, window);
+        c.each_variant(backend, chunk, [&](const std::vector<float>& found) {
+            // of values up to 1: sums in another order, and in float16 rounded weights (coopmat) and results
+            for (std::size_t i = 0; i < found.size(); ++i)
+                REQUIRE_THAT(found[i], Catch::Matchers::WithinAbs(whole[first * ChunkedPrompt::kRow + i],
+                                                                  dtype == DType::f16 ? 3e-3 : 1e-5));
+        });
+        first += count;
+    }
+    CHECK(first == ChunkedPrompt::kLen);
     c.check(backend);
 }
 

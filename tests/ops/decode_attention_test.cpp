@@ -36,6 +36,21 @@ TEST_CASE("decode_attention and attention_combine agree with double precision", 
     c.check(backend);
 }
 
+TEST_CASE("decode_attention caps its scores before the mask", "[op][decode_attention][soft_cap]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const float soft_cap = GENERATE(50.0f, 3.0f, 1e30f);
+    const AttentionSizes sizes{2, 1, 77, 6, 2, 12, 16};
+    const MaskKind kind = GENERATE(MaskKind{}, kMasks[std::size(kMasks) - 1]);
+    CAPTURE(backend.name(), to_string(dtype), soft_cap, kind.name);
+
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, dtype);
+    c.expect(decode_attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), 2, 32, soft_cap));
+    c.expect(partial_of(c));
+    c.check(backend);
+}
+
 TEST_CASE("decode_attention agrees with double precision under every mask", "[op][decode_attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));

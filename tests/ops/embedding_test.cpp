@@ -4,6 +4,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/quantized.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -20,6 +21,43 @@ TEST_CASE("embedding agrees with double precision", "[op][embedding]") {
         c.ints("tokens", {1, tokens}, c.random_ints(tokens, 0, static_cast<std::int32_t>(vocab) - 1));
     const graph::Value table = c.floats("table", dtype, {vocab, dim});
     c.expect(embedding(c.graph, ids, table, 1.75f));
+    c.check(backend);
+}
+
+TEST_CASE("embedding gives the dtype that is asked for", "[op][embedding]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType stored = GENERATE(DType::f32, DType::f16), result = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(stored), to_string(result));
+    OpCase c;
+    const graph::Value ids = c.ints("tokens", {6}, {3, 0, -1, 4, 4, 5});
+    const graph::Value y = c.expect(embedding(c.graph, ids, c.floats("table", stored, {5, 37}), 3, result));
+    CHECK(c.graph.dtype(y) == result);
+    c.check(backend);
+}
+
+// The shader has 64 invocations of 16 elements.
+TEST_CASE("embedding dequantises the rows that are asked for", "[op][embedding][quantized]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
+    const DType result = GENERATE(DType::f32, DType::f16);
+    const std::uint64_t dim = width_of(format, GENERATE(1u, 5u));
+    CAPTURE(backend.name(), to_string(format), to_string(result), dim);
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    OpCase c;
+    const graph::Value ids = c.ints("tokens", {1, 7}, {2, 0, 6, -1, 7, kLowest, 1});
+    const graph::Value table = random_weight(c, format, 7, dim);
+    c.expect(embedding(c.graph, ids, table, 1.5f, result));
+    c.check(backend);
+}
+
+TEST_CASE("one quantised table serves embedding and linear", "[op][embedding][quantized]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k);
+    CAPTURE(backend.name(), to_string(format));
+    OpCase c;
+    const graph::Value table = random_weight(c, format, 37, width_of(format, 2));
+    const graph::Value x = must(embedding(c.graph, c.ints("tokens", {3}, {36, 1, 8}), table));
+    c.expect(linear(c.graph, x, table));
     c.check(backend);
 }
 

@@ -17,20 +17,6 @@ namespace {
 using graph::Activation;
 using graph::Value;
 
-TensorData owned(std::vector<float> values, const Shape& shape) {
-    const auto kept = std::make_shared<std::vector<float>>(std::move(values));
-    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*kept)), .owner = kept};
-}
-
-/// Random weights in the format, with scales that differ from row to row.
-Value random_weight(OpCase& c, DType format, std::uint64_t out, std::uint64_t in) {
-    std::vector<float> values = c.random_floats(out * in);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= 1 + static_cast<float>(i / in % 7);
-    TensorData data = owned(std::move(values), {out, in});
-    if (is_quantized(format)) data = must(quantized(data, format));
-    return must(c.graph.weight("weight", std::move(data), format));
-}
-
 struct LinearCase {
     DType format;
     std::uint64_t rows, in, out;
@@ -47,11 +33,6 @@ void add_linear(OpCase& c, const LinearCase& s) {
     const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.out}));
     c.graph.add_node(graph::Linear{
         .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = s.activation});
-}
-
-/// A width of some blocks that is no multiple of 512 elements.
-std::uint64_t width_of(DType format, std::uint64_t blocks) {
-    return blocks * std::max<std::uint64_t>(32, block_elements(format));
 }
 
 // linear_quantized.comp has tiles of 64 × 64; linear_quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a

@@ -85,6 +85,19 @@ Result<void> build_quantized(Graph& graph, DType dtype) {
     return o.done();
 }
 
+template <DType stored>
+Result<void> build_embedding_of(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kWidth = 1024;
+    const auto blocks = std::make_shared<const std::vector<std::byte>>(bytes_of(stored, kWidth * kWidth));
+    Operands o(graph, dtype);
+    const Value table = o.keep(
+        graph.weight("table", {.dtype = stored, .shape = {kWidth, kWidth}, .bytes = *blocks, .owner = blocks}, stored));
+    o.output(embedding(graph, o.ints({1, kRows}), table, 32, dtype));
+    if (dtype != stored) return o.done();
+    o.output(embedding(graph, o.ints({1, kRows}), table, 32, dtype == DType::f16 ? DType::f32 : DType::f16));
+    return o.done();
+}
+
 /// Odd widths take other variants where loads of four are used.
 Result<void> build_linear_odd(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
@@ -116,6 +129,18 @@ Result<void> build_decode_attention(Graph& graph, DType dtype) {
     const Value query = o.floats({1, 1, 32, head_dim});
     const Value key = o.floats({1, kContext, 8, head_dim}), value = o.floats({1, kContext, 8, head_dim});
     o.output(decode_attention(graph, query, key, value, {.causal = true, .starts = o.ints({1})}, 0.125f));
+    return o.done();
+}
+
+/// Gemma 2's, whose scores are capped.
+Result<void> build_capped_attention(Graph& graph, DType dtype) {
+    constexpr float kCap = 50;
+    Operands o(graph, dtype);
+    const Value query = o.floats({1, kRows, 16, 64}), last = o.floats({1, 1, 16, 64});
+    const Value key = o.floats({1, kRows, 8, 64}), value = o.floats({1, kRows, 8, 64});
+    o.output(attention(graph, query, key, value, {.causal = true}, 0.125f, kCap));
+    o.output(decode_attention(graph, last, key, value, {.causal = true, .starts = o.ints({1})}, 0.125f, 128, kCap));
+    o.output(attention_scores(graph, last, key, 0.125f, kCap));
     return o.done();
 }
 
@@ -200,7 +225,13 @@ Result<void> build_gated_activation(Graph& graph, DType dtype) {
 
 Result<void> build_sample(Graph& graph, DType) {
     Operands o(graph, DType::f32);
-    o.output(sample(graph, o.singles({1, kVocab}), o.int_state({1, 3}), {.top_k = 40, .top_p = 0.9f}));
+    const Value counts = o.int_state({1, kVocab});
+    const Value logits = o.keep(penalize(
+        graph, o.keep(soft_cap(graph, o.singles({1, kVocab}), 30)),
+        {.repetition = 1.1f, .presence = 0.5f, .frequency = 0.5f, .counts = counts, .bias = o.singles({kVocab})}));
+    const Value next = o.keep(sample(graph, logits, o.int_state({1, 3}), {.top_k = 40, .top_p = 0.9f}));
+    o.keep(count_tokens(graph, next, counts, TokenOrigin::generated));
+    o.output(next);
     return o.done();
 }
 
@@ -321,6 +352,7 @@ std::vector<PipelineCase> pipeline_cases() {
         {"attention 512 queries, head size 64, padding", build_attention_padded},
         {"decode attention 4096 keys, head size 64", build_decode_attention<64>},
         {"decode attention 4096 keys, head size 128", build_decode_attention<128>},
+        {"attention and decode attention, capped scores", build_capped_attention},
         {"attention in three nodes, head size 64", build_attention_in_three},
         {"additive attention, width 512", build_additive_attention},
         {"local attention, window 17", build_local_attention},
@@ -332,9 +364,15 @@ std::vector<PipelineCase> pipeline_cases() {
         {"rotary embedding 512 tokens, head size 128", build_rope<512>},
         {"rotary embedding 1 token, head size 128", build_rope<1>},
         {"SwiGLU, width 14336", build_gated_activation},
-        {"sample, vocabulary 32000", build_sample},
+        {"penalties and sample, vocabulary 32000", build_sample},
         {"embedding and positions, width 1024", build_embedding},
         {"pooling 128 tokens, width 1024", build_pool},
+        {"embedding of f32, width 1024", build_embedding_of<DType::f32>},
+        {"embedding of f16, width 1024", build_embedding_of<DType::f16>},
+        {"embedding of bf16, width 1024", build_embedding_of<DType::bf16>},
+        {"embedding of q8_0, width 1024", build_embedding_of<DType::q8_0>},
+        {"embedding of q4_k, width 1024", build_embedding_of<DType::q4_k>},
+        {"embedding of q6_k, width 1024", build_embedding_of<DType::q6_k>},
         {"elementwise, width 1024", build_elementwise},
         {"LSTM, 512 units", build_recurrent<true>},
         {"GRU, 512 units", build_recurrent<false>},

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <cmath>
+
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
 
@@ -70,20 +72,27 @@ Result<Shape> check_attention(const OperandCheck& check, const Graph& graph, Val
     return scores;
 }
 
+Result<void> check_soft_cap(const OperandCheck& check, float soft_cap) {
+    if (soft_cap >= 0 && std::isfinite(soft_cap)) return {};
+    return check.error(ErrorCode::InvalidArgument,
+                       "soft_cap is " + std::to_string(soft_cap) + ", expected a positive number, or 0 for none");
+}
+
 Shape attention_result(const Graph& graph, Value query, Value value) {
     return graph.shape(query).with_back(graph.shape(value).back());
 }
 
 }  // namespace
 
-Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale) {
+Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale, float soft_cap) {
     const OperandCheck check(graph, AttentionScores::kName);
     VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxTiledDim));
+    VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     const Shape& q = graph.shape(query);
     const Shape shape{q[0], q[2], q[1], graph.shape(key)[1]};
     VKFORMER_TRY(const Value scores, graph.activation(AttentionScores::kName, DType::f32, shape));
-    graph.add_node(AttentionScores{.query = query, .key = key, .scores = scores, .scale = scale});
+    graph.add_node(AttentionScores{.query = query, .key = key, .scores = scores, .scale = scale, .soft_cap = soft_cap});
     return scores;
 }
 
@@ -162,18 +171,21 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value) {
     return y;
 }
 
-Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale) {
+Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
+                        float soft_cap) {
     const OperandCheck check(graph, Attention::kName);
     VKFORMER_CHECK(check_attention(check, graph, query, key, value, mask));
+    VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     const Shape shape = attention_result(graph, query, value);
     VKFORMER_TRY(const Value y, graph.activation(Attention::kName, graph.dtype(value), shape));
-    graph.add_node(Attention{.query = query, .key = key, .value = value, .y = y, .mask = mask, .scale = scale});
+    graph.add_node(Attention{
+        .query = query, .key = key, .value = value, .y = y, .mask = mask, .scale = scale, .soft_cap = soft_cap});
     return y;
 }
 
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
-                               float scale, std::uint32_t split_keys) {
+                               float scale, std::uint32_t split_keys, float soft_cap) {
     const OperandCheck check(graph, DecodeAttention::kName);
     VKFORMER_TRY(const Shape scores, check_attention(check, graph, query, key, value, mask));
     const Shape shape = attention_result(graph, query, value);
@@ -182,6 +194,7 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
                            "query has shape " + to_string(graph.shape(query)) + ", expected " +
                                to_string({shape[0], 1, shape[2], graph.shape(query)[3]}) + " (one query per sequence)");
     VKFORMER_CHECK(check.range("split_keys", split_keys, 1, Graph::kMaxElements));
+    VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     // partial is at least as large as the result, so that where it fits, the result does too
     const std::uint64_t splits = (scores[3] + split_keys - 1) / split_keys;
@@ -195,6 +208,7 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
                                    .partial = partial,
                                    .mask = mask,
                                    .scale = scale,
+                                   .soft_cap = soft_cap,
                                    .split_keys = split_keys});
     graph.add_node(AttentionCombine{.partial = partial, .y = y});
     return y;

@@ -58,6 +58,16 @@ public:
                                                    (dims == 1 ? " dimension " : " dimensions ") + std::string(layout));
     }
 
+    /// For dtypes that only weights are stored as: rows are whole groups of the shaders, 32 elements, or blocks.
+    Result<void> whole_blocks(std::string_view name, Value value) const {
+        const DType dtype = graph_.dtype(value);
+        const std::uint64_t width = graph_.shape(value).back(), unit = std::max<std::size_t>(32, block_elements(dtype));
+        if (width % unit == 0) return {};
+        return error(ErrorCode::ShapeMismatch, std::string(name) + " is " + std::string(to_string(dtype)) +
+                                                   " and has rows of " + std::to_string(width) +
+                                                   " elements, expected a multiple of " + std::to_string(unit));
+    }
+
     /// At least one dimension.
     Result<void> rows(std::string_view name, Value value) const {
         VKFORMER_CHECK(present(name, value));

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <cmath>
+
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
 
@@ -13,6 +15,19 @@ Result<Value> activate(Graph& graph, Value x, Activation activation) {
     const Shape shape = graph.shape(x);
     VKFORMER_TRY(const Value y, graph.activation(Activate::kName, graph.dtype(x), shape));
     graph.add_node(Activate{.x = x, .y = y, .activation = activation});
+    return y;
+}
+
+Result<Value> soft_cap(Graph& graph, Value x, float cap) {
+    const OperandCheck check(graph, SoftCap::kName);
+    VKFORMER_CHECK(check.floats("x", x));
+    if (!(cap > 0) || !std::isfinite(cap))
+        return check.error(ErrorCode::InvalidArgument,
+                           "cap is " + std::to_string(cap) + ", expected a positive number");
+
+    const Shape shape = graph.shape(x);
+    VKFORMER_TRY(const Value y, graph.activation(SoftCap::kName, graph.dtype(x), shape));
+    graph.add_node(SoftCap{.x = x, .y = y, .cap = cap});
     return y;
 }
 

@@ -5,12 +5,28 @@
 #include "graph/builders/check.hpp"
 
 namespace vkformer::graph {
+namespace {
 
-Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale) {
+Result<void> check_table(const OperandCheck& check, const Graph& graph, Value table) {
+    VKFORMER_CHECK(check.present("table", table));
+    const bool is_stored = is_weight_only(graph.dtype(table));
+    if (!is_stored) VKFORMER_CHECK(check.floats("table", table));
+    VKFORMER_CHECK(check.rank("table", table, "[vocab, dim]"));
+    if (is_stored) return check.whole_blocks("table", table);
+    return {};
+}
+
+}  // namespace
+
+Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale, std::optional<DType> result) {
     const OperandCheck check(graph, Embedding::kName);
     VKFORMER_CHECK(check.dtype("tokens", tokens, DType::i32));
-    VKFORMER_CHECK(check.floats("table", table));
-    VKFORMER_CHECK(check.rank("table", table, "[vocab, dim]"));
+    VKFORMER_CHECK(check_table(check, graph, table));
+    const DType stored = graph.dtype(table);
+    const DType dtype = result.value_or(is_weight_only(stored) ? DType::f32 : stored);
+    if (dtype != DType::f32 && dtype != DType::f16)
+        return check.error(ErrorCode::UnsupportedDtype,
+                           "the result has dtype " + std::string(to_string(dtype)) + ", expected f32 or f16");
     const Shape& shape = graph.shape(tokens);
     if (shape.rank() > 3)
         return check.error(ErrorCode::ShapeMismatch,
@@ -18,7 +34,7 @@ Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale) {
 
     std::vector<std::uint64_t> dims(shape.dims().begin(), shape.dims().end());
     dims.push_back(graph.shape(table).back());
-    VKFORMER_TRY(const Value y, graph.activation(Embedding::kName, graph.dtype(table), Shape(dims)));
+    VKFORMER_TRY(const Value y, graph.activation(Embedding::kName, dtype, Shape(dims)));
     graph.add_node(Embedding{.tokens = tokens, .table = table, .y = y, .scale = scale});
     return y;
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
-
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
 
@@ -8,17 +6,12 @@ namespace vkformer::graph {
 
 namespace {
 
-/// The dtype of x, or what only weights are stored as: then rows are whole groups of the shaders, 32 elements, or blocks.
+/// The dtype of x, or what only weights are stored as.
 Result<void> check_weight_dtype(const OperandCheck& check, const Graph& graph, Value weight, Value x) {
     VKFORMER_CHECK(check.present("weight", weight));
-    const DType dtype = graph.dtype(weight);
-    if (!is_weight_only(dtype)) return check_like(check, graph, "weight", weight, "x", x);
+    if (!is_weight_only(graph.dtype(weight))) return check_like(check, graph, "weight", weight, "x", x);
     VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
-    const std::uint64_t width = graph.shape(weight).back(), unit = std::max<std::size_t>(32, block_elements(dtype));
-    if (width % unit == 0) return {};
-    return check.error(ErrorCode::ShapeMismatch, "weight is " + std::string(to_string(dtype)) + " and has rows of " +
-                                                     std::to_string(width) + " elements, expected a multiple of " +
-                                                     std::to_string(unit));
+    return check.whole_blocks("weight", weight);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <cmath>
 #include <cstdio>
 
 #include "graph/builders.hpp"
@@ -31,6 +32,21 @@ std::string banned_name(std::span<const std::int32_t> banned) {
     char text[17];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
     return "mask_logits.banned." + std::to_string(banned.size()) + "." + text;
+}
+
+Result<void> check_penalties(const OperandCheck& check, const PenalizeOptions& options) {
+    if (!(options.repetition > 0) || !std::isfinite(options.repetition))
+        return check.error(ErrorCode::InvalidArgument,
+                           "repetition is " + std::to_string(options.repetition) + ", expected a positive number");
+    for (const auto& [name, penalty] :
+         {std::pair{"presence", options.presence}, std::pair{"frequency", options.frequency}})
+        if (!std::isfinite(penalty))
+            return check.error(ErrorCode::InvalidArgument,
+                               std::string(name) + " is " + std::to_string(penalty) + ", expected a finite number");
+    const bool counts = options.repetition != 1 || options.presence != 0 || options.frequency != 0;
+    if (counts && !options.counts)
+        return check.error(ErrorCode::InvalidArgument, "counts is absent, but there are penalties");
+    return {};
 }
 
 }  // namespace
@@ -99,6 +115,50 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
                               .forced_first = options.forced_first,
                               .forced_last = options.forced_last,
                               .last_start = options.last_start});
+    return y;
+}
+
+Result<void> count_tokens(Graph& graph, Value tokens, Value counts, TokenOrigin origin, Value lengths) {
+    const OperandCheck check(graph, CountTokens::kName);
+    VKFORMER_CHECK(check.dtype("tokens", tokens, DType::i32));
+    const Shape& shape = graph.shape(tokens);
+    if (shape.rank() != 1 && shape.rank() != 2)
+        return check.error(ErrorCode::ShapeMismatch,
+                           "tokens has shape " + to_string(shape) + ", expected [rows] or [rows, len]");
+    VKFORMER_CHECK(check.present("counts", counts));
+    VKFORMER_CHECK(check.rank("counts", counts, kLogitsLayout));
+    VKFORMER_CHECK(check.i32_state("counts", counts, {shape[0], graph.shape(counts)[1]}, "rows of tokens"));
+    VKFORMER_CHECK(check.distinct({{"tokens", tokens}, {"counts", counts}}));
+    if (lengths) {
+        VKFORMER_CHECK(check.dtype("lengths", lengths, DType::i32));
+        VKFORMER_CHECK(check.shape("lengths", lengths, {shape[0]}, "rows of tokens"));
+        VKFORMER_CHECK(check.distinct({{"lengths", lengths}, {"counts", counts}}));
+    }
+    graph.add_node(CountTokens{.tokens = tokens, .lengths = lengths, .counts = counts, .origin = origin});
+    return {};
+}
+
+Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options) {
+    const OperandCheck check(graph, Penalize::kName);
+    VKFORMER_CHECK(check_logits(check, x));
+    VKFORMER_CHECK(check_penalties(check, options));
+    const Shape shape = graph.shape(x);
+    if (options.counts) {
+        VKFORMER_CHECK(check.dtype("counts", options.counts, DType::i32));
+        VKFORMER_CHECK(check.shape("counts", options.counts, shape, "as x"));
+    }
+    if (options.bias) {
+        VKFORMER_CHECK(check.dtype("bias", options.bias, DType::f32));
+        VKFORMER_CHECK(check.shape("bias", options.bias, {shape[1]}, "vocab of x"));
+    }
+    VKFORMER_TRY(const Value y, graph.activation(Penalize::kName, DType::f32, shape));
+    graph.add_node(Penalize{.x = x,
+                            .counts = options.counts,
+                            .bias = options.bias,
+                            .y = y,
+                            .repetition = options.repetition,
+                            .presence = options.presence,
+                            .frequency = options.frequency});
     return y;
 }
 

@@ -13,7 +13,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::AttentionPush) == 48);
+static_assert(sizeof(shaders::AttentionPush) == 52);
 
 namespace {
 
@@ -142,7 +142,8 @@ Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& 
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
                      or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.y},
         .constants = {tiling.workgroup, static_cast<std::uint32_t>(tiling.first_constant),
-                      static_cast<std::uint32_t>(tiling.second_constant), mask_bits(op.mask)},
+                      static_cast<std::uint32_t>(tiling.second_constant),
+                      mask_bits(op.mask) | (op.soft_cap == 0 ? 0 : shaders::kScoreSoftCap)},
         .groups = groups,
     };
     dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
@@ -154,6 +155,7 @@ Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& 
         .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
         .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
         .scale = op.scale,
+        .soft_cap = op.soft_cap,
         .mask = mask_push(op.mask, context.graph.shape(op.key)[1], context.graph),
     });
     return dispatch;

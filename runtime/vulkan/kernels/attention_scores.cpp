@@ -6,7 +6,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::AttentionScoresPush) == 28);
+static_assert(sizeof(shaders::AttentionScoresPush) == 32);
 
 Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelContext& context) {
     const Shape& query = context.graph.shape(op.query);
@@ -18,7 +18,7 @@ Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelCon
     Dispatch dispatch{
         .shader = variant_for("attention_scores", context.graph.dtype(op.query), context.device),
         .bindings = {op.query, op.key, op.scores},
-        .constants = {shaders::kAttentionScoresWorkgroup},
+        .constants = {shaders::kAttentionScoresWorkgroup, op.soft_cap == 0 ? 0u : 1u},
         .groups = groups,
     };
     dispatch.push.set(shaders::AttentionScoresPush{
@@ -29,6 +29,7 @@ Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelCon
         .kv_heads = static_cast<std::uint32_t>(key[2]),
         .head_dim = static_cast<std::uint32_t>(query[3]),
         .scale = op.scale,
+        .soft_cap = op.soft_cap,
     });
     return dispatch;
 }

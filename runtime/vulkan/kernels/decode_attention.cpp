@@ -12,7 +12,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::DecodeAttentionPush) == 52);
+static_assert(sizeof(shaders::DecodeAttentionPush) == 56);
 
 namespace {
 
@@ -120,7 +120,8 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
         .shader = tiling.shader,
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
                      or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.partial},
-        .constants = {tiling.workgroup, tiling.first_constant, tiling.second_constant, mask_bits(op.mask)},
+        .constants = {tiling.workgroup, tiling.first_constant, tiling.second_constant,
+                      mask_bits(op.mask) | (op.soft_cap == 0 ? 0 : shaders::kScoreSoftCap)},
         .groups = groups,
     };
     dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
@@ -133,6 +134,7 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
         .splits = static_cast<std::uint32_t>(sizes.splits()),
         .split_keys = static_cast<std::uint32_t>(std::min(sizes.split_keys, sizes.key_len)),
         .scale = op.scale,
+        .soft_cap = op.soft_cap,
         .mask = mask_push(op.mask, sizes.key_len, context.graph),
     });
     return dispatch;

@@ -38,6 +38,7 @@ Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& 
 Result<Dispatch> plan_dispatch(const graph::PositionalEmbedding& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::SoftCap& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context);
@@ -62,6 +63,8 @@ Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& con
 Result<Dispatch> plan_dispatch(const graph::TopK& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::CountTokens& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::Penalize& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& context);
 

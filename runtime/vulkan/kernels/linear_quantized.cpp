@@ -5,6 +5,7 @@
 
 #include "core/try.hpp"
 #include "interface/linear_quantized.h"
+#include "vulkan/kernels/weight_format.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -30,17 +31,6 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
         return {"linear_quantized_row_int8", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
     return {variant == "int8" ? "linear_quantized_int8" : "linear_quantized", shaders::kQuantizedTileWorkgroup,
             shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
-}
-
-std::uint32_t format_of(DType dtype) {
-    switch (dtype) {
-    case DType::q8_0: return shaders::kWeightQ8_0;
-    case DType::q4_0: return shaders::kWeightQ4_0;
-    case DType::q4_k: return shaders::kWeightQ4K;
-    case DType::q5_k: return shaders::kWeightQ5K;
-    case DType::q6_k: return shaders::kWeightQ6K;
-    default: return shaders::kWeightBf16;
-    }
 }
 
 }  // namespace
@@ -74,7 +64,7 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
         .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
                       static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows),
-                      format_of(context.graph.dtype(op.weight)), static_cast<std::uint32_t>(tiling.columns)},
+                      weight_format(context.graph.dtype(op.weight)), static_cast<std::uint32_t>(tiling.columns)},
         .groups = groups,
     };
     if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";

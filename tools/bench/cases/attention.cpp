@@ -97,6 +97,41 @@ Result<Case> decode_case(const Family::Dims& shape, std::string_view dtype_name)
                 }};
 }
 
+/// A cache that is larger than what it holds: the last `queries` of `keys` positions, of `capacity`.
+Result<Case> cached_case(std::string_view op, const Family::Dims& shape, std::string_view dtype_name, bool split) {
+    const DType dtype = dtype_of(dtype_name);
+    const Sizes s{1, shape[0], shape[1], shape[3], shape[4], shape[5]};
+    const std::uint64_t capacity = shape[2];
+    VKFORMER_CHECK(check_heads(op, s));
+    if (s.queries > s.keys || s.keys > capacity)
+        return Error{ErrorCode::InvalidArgument, std::string(op) + ": more queries than keys, or keys than capacity"};
+    return Case{.op = std::string(op),
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = work_of(s, dtype, true),
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    Sizes allocated = s;
+                    allocated.keys = capacity;
+                    VKFORMER_TRY(const Operands o, make_operands(b, allocated, dtype));
+                    graph::AttentionMask mask{.causal = true};
+                    const auto start = static_cast<std::int32_t>(s.keys - s.queries);
+                    VKFORMER_TRY(mask.starts, b.ints("starts", {1}, {start}));
+                    const auto y = split ? graph::decode_attention(b.graph, o.query, o.key, o.value, mask, scale_of(s))
+                                         : graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s));
+                    if (!y) return y.error();
+                    b.result(*y);
+                    return {};
+                }};
+}
+
+Result<Case> chunk_case(const Family::Dims& shape, std::string_view dtype) {
+    return cached_case("attention_chunk", shape, dtype, false);
+}
+
+Result<Case> cached_decode_case(const Family::Dims& shape, std::string_view dtype) {
+    return cached_case("decode_attention_cache", shape, dtype, true);
+}
+
 }  // namespace
 
 void add_attention_cases(std::vector<Family>& families) {
@@ -118,6 +153,18 @@ void add_attention_cases(std::vector<Family>& families) {
                         .shapes = {{1, 512, 9, 3, 64}, {1, 2048, 9, 3, 64}, {1, 4096, 32, 8, 128}},
                         .gpu_shapes = {{1, 32768, 32, 8, 128}},
                         .make = decode_case});
+    families.push_back({.op = "attention_chunk",
+                        .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{64, 128, 128, 9, 3, 64}, {64, 128, 8192, 9, 3, 64}},
+                        .gpu_shapes = {{512, 1024, 32768, 32, 8, 128}},
+                        .make = chunk_case});
+    families.push_back({.op = "decode_attention_cache",
+                        .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 128, 128, 9, 3, 64}, {1, 128, 8192, 9, 3, 64}},
+                        .gpu_shapes = {{1, 1024, 32768, 32, 8, 128}},
+                        .make = cached_decode_case});
 }
 
 }  // namespace vkformer::bench

@@ -23,6 +23,23 @@ Result<Case> activate_case(const Family::Dims& shape, std::string_view dtype_nam
                 }};
 }
 
+Result<Case> soft_cap_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "soft_cap",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 3 * elements,  // quotient, tanh, product
+                         .read = bytes_of(dtype, elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {shape[0], shape[1]}, 40));
+                    VKFORMER_TRY(const auto y, graph::soft_cap(b.graph, x, 30));
+                    b.result(y);
+                    return {};
+                }};
+}
+
 Result<Case> add_case(const Family::Dims& shape, std::string_view dtype_name) {
     const DType dtype = dtype_of(dtype_name);
     const double elements = static_cast<double>(shape[0] * shape[1]);
@@ -41,19 +58,20 @@ Result<Case> add_case(const Family::Dims& shape, std::string_view dtype_name) {
 }
 
 Result<Case> embedding_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+    const DType stored = dtype_of(dtype_name);
+    const DType dtype = is_weight_only(stored) ? DType::f32 : stored;  // of y
     const std::uint64_t tokens = shape[0], vocab = shape[1], dim = shape[2];
     const double elements = static_cast<double>(tokens * dim);
     return Case{.op = "embedding",
                 .shape = to_text(shape),
                 .dtype = std::string(dtype_name),
                 .work = {.flops = elements,
-                         .read = bytes_of(dtype, elements) + 4 * static_cast<double>(tokens),
+                         .read = bytes_of(stored, elements) + 4 * static_cast<double>(tokens),
                          .written = bytes_of(dtype, elements)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto ids,
                                  b.random_ints("tokens", {tokens}, 0, static_cast<std::int32_t>(vocab) - 1));
-                    VKFORMER_TRY(const auto table, b.weight("table", dtype, {vocab, dim}));
+                    VKFORMER_TRY(const auto table, b.weight("table", stored, {vocab, dim}));
                     VKFORMER_TRY(const auto y, graph::embedding(b.graph, ids, table));
                     b.result(y);
                     return {};
@@ -161,6 +179,12 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .shapes = {{1, 1536}, {512, 1536}},
                         .gpu_shapes = {{4096, 14336}},
                         .make = activate_case});
+    families.push_back({.op = "soft_cap",
+                        .dims = "rows x width",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 256000}},
+                        .gpu_shapes = {{512, 256000}},
+                        .make = soft_cap_case});
     families.push_back({.op = "add",
                         .dims = "rows x width",
                         .dtypes = {"f32", "f16"},
@@ -169,8 +193,8 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .make = add_case});
     families.push_back({.op = "embedding",
                         .dims = "tokens x vocab x dim",
-                        .dtypes = {"f32", "f16"},
-                        .shapes = {{512, 16384, 576}},
+                        .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
+                        .shapes = {{1, 16384, 576}, {512, 16384, 576}},
                         .gpu_shapes = {},
                         .make = embedding_case});
     families.push_back({.op = "positional_embedding",

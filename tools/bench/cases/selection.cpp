@@ -68,6 +68,41 @@ Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype)
                 }};
 }
 
+Result<Case> penalize_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "penalize",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 2 * elements, .read = 8 * elements, .written = 4 * elements},
+                .build = [shape](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
+                    VKFORMER_TRY(const auto counts, b.random_ints("counts", {shape[0], shape[1]}, 0, 2));
+                    VKFORMER_TRY(
+                        const auto y,
+                        graph::penalize(b.graph, x,
+                                        {.repetition = 1.1f, .presence = 0.5f, .frequency = 0.5f, .counts = counts}));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> count_tokens_case(const Family::Dims& shape, std::string_view dtype) {
+    const std::uint64_t rows = shape[0], len = shape[1], vocab = shape[2];
+    const double tokens = static_cast<double>(rows * len);
+    return Case{.op = "count_tokens",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = tokens, .read = 8 * tokens, .written = 4 * tokens},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto next,
+                                 b.random_ints("tokens", {rows, len}, 0, static_cast<std::int32_t>(vocab) - 1));
+                    VKFORMER_TRY(const auto counts, b.int_state("counts", {rows, vocab}));
+                    VKFORMER_CHECK(graph::count_tokens(b.graph, next, counts, graph::TokenOrigin::generated));
+                    b.result(counts);
+                    return {};
+                }};
+}
+
 // Steps that the histories have room for: more than a submission runs, since a full one ends the generation.
 constexpr std::uint64_t kSteps = 512;
 
@@ -155,6 +190,18 @@ void add_selection_cases(std::vector<Family>& families) {
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {},
                         .make = mask_logits_case});
+    families.push_back({.op = "penalize",
+                        .dims = "rows x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 49152}},
+                        .gpu_shapes = {{1, 128256}},
+                        .make = penalize_case});
+    families.push_back({.op = "count_tokens",
+                        .dims = "rows x len x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 1, 49152}},
+                        .gpu_shapes = {},
+                        .make = count_tokens_case});
     families.push_back({.op = "sample",
                         .dims = "rows x vocab",
                         .dtypes = {"f32"},

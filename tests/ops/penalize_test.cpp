@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include <limits>
+
+#include "support/backends.hpp"
+#include "support/must.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::kInPrompt;
+using graph::PenalizeOptions;
+using graph::TokenOrigin;
+using graph::Value;
+
+/// Some tokens never seen, some in the prompt, some generated, some both.
+std::vector<std::int32_t> random_counts(OpCase& c, std::size_t count) {
+    std::vector<std::int32_t> counts = c.random_ints(count, -2, 3);
+    for (std::size_t i = 0; i < count; ++i) counts[i] = std::max(counts[i], 0) | (i % 3 == 1 ? kInPrompt : 0);
+    return counts;
+}
+
+// The shader's workgroup has 512 elements.
+TEST_CASE("penalize agrees with double precision", "[op][penalize]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto vocab = GENERATE(values<std::uint64_t>({1, 170, 171, 5003}));
+    const bool has_bias = GENERATE(false, true);
+    const auto options = GENERATE(values<PenalizeOptions>({
+        {},
+        {.repetition = 1.3f},
+        {.repetition = 0.5f},
+        {.presence = 0.7f},
+        {.frequency = 0.25f},
+        {.repetition = 1.1f, .presence = -0.5f, .frequency = 0.125f},
+    }));
+    CAPTURE(backend.name(), vocab, has_bias, options.repetition, options.presence, options.frequency);
+
+    OpCase c;
+    constexpr std::uint64_t kRows = 3;
+    PenalizeOptions o = options;
+    const Value x = c.floats("x", DType::f32, {kRows, vocab}, 8);
+    o.counts = c.ints("counts", {kRows, vocab}, random_counts(c, kRows * vocab));
+    if (has_bias) o.bias = c.floats("bias", DType::f32, {vocab}, 3);
+    c.expect(penalize(c.graph, x, o));
+    c.check(backend);
+}
+
+TEST_CASE("penalize takes its steps in order", "[op][penalize]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    // By hand: bias, then repetition by the sign of the sum, then presence and frequency of generated tokens.
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {1, 6}, {2, 2, -2, 1, 1, 0});
+    const Value y =
+        c.expect(penalize(c.graph, x,
+                          {.repetition = 2,
+                           .presence = 0.5f,
+                           .frequency = 0.25f,
+                           .counts = c.ints("counts", {1, 6}, {0, kInPrompt, kInPrompt, 3, kInPrompt | 1, 2}),
+                           .bias = c.floats("bias", DType::f32, {6}, {1, 0, 0, -2, 3, 0})}));
+    CHECK(c.run(backend, y) == std::vector<float>{3, 1, -4, -2 - 0.5f - 0.75f, 2 - 0.75f, -1});
+}
+
+TEST_CASE("penalize leaves infinities and NaN", "[op][penalize]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {1, 5}, {-kInfinity, -kInfinity, kNaN, kNaN, 1});
+    const Value counts = c.ints("counts", {1, 5}, {1, kInPrompt, 0, 4, 0});
+    c.expect(penalize(c.graph, x,
+                      {.repetition = 1.5f,
+                       .frequency = 2,
+                       .counts = counts,
+                       .bias = c.floats("bias", DType::f32, {5}, {0, 0, 0, 0, -kInfinity})}));
+    c.check(backend);
+}
+
+TEST_CASE("count_tokens counts what was generated and marks the prompt", "[op][count_tokens]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
+    OpCase c;
+    const Value prompt = c.ints("prompt", {2, 4}, {4, 0, 4, 1, 2, -1, 5, kHighest});
+    const Value next = c.ints("next", {2}, {0, 3});
+    const Value counts = c.state("counts", {2, 5}, {0, 0, 0, 7, 0, 0, 0, 0, 0, 0});
+    SECTION("whole prompts") { must(count_tokens(c.graph, prompt, counts, TokenOrigin::prompt)); }
+    SECTION("as far as they go") {
+        const Value lengths = c.ints("lengths", {2}, {3, -4});
+        must(count_tokens(c.graph, prompt, counts, TokenOrigin::prompt, lengths));
+    }
+    SECTION("one token each") { must(count_tokens(c.graph, next, counts, TokenOrigin::generated)); }
+    SECTION("both") {
+        must(count_tokens(c.graph, prompt, counts, TokenOrigin::prompt, c.ints("lengths", {2}, {2, 9})));
+        must(count_tokens(c.graph, prompt, counts, TokenOrigin::generated));
+        must(count_tokens(c.graph, next, counts, TokenOrigin::generated));
+        const std::vector<std::int32_t> found = c.run_ints(backend, c.expect(counts));
+        CHECK(found == std::vector<std::int32_t>{2 | kInPrompt, 1, 0, 7, 2 | kInPrompt, 0, 0, 1 | kInPrompt, 1, 0});
+    }
+    c.check(backend, 2);
+}
+
+TEST_CASE("many tokens are counted at once", "[op][count_tokens]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value tokens = c.ints("tokens", {3, 700}, c.random_ints(3 * 700, -1, 11));
+    const Value counts = c.state("counts", {3, 11}, std::vector<std::int32_t>(33));
+    must(count_tokens(c.graph, tokens, counts, TokenOrigin::generated));
+    c.check(backend);
+}
+
+}  // namespace
+}  // namespace vkformer::tests
