@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT
+#include "text/chat_template.hpp"
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <new>
+#include <system_error>
+
+#include <nlohmann/json.hpp>
+
+#include "core/try.hpp"
+#include "formats/json.hpp"
+#include "text/jinja/interpreter.hpp"
+#include "text/jinja/parser.hpp"
+#include "text/json_field.hpp"
+#include "text/unicode.hpp"
+
+namespace vkformer::text {
+
+using namespace jinja;
+
+struct ChatTemplate::Parsed {
+    std::string name;
+    Body body;
+    std::vector<std::pair<std::string, std::string>> tokens;
+};
+
+namespace {
+
+constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
+
+Error located(const Failure& failure, const std::string& name, std::size_t line) {
+    return {failure.code, name + ": line " + std::to_string(line) + ": " + failure.message};
+}
+
+Value from_json(const nlohmann::ordered_json& json, Budget& budget) {
+    const Budget::Depth depth(budget);
+    if (json.is_string()) return json.get<std::string>();
+    if (json.is_boolean()) return json.get<bool>();
+    if (json.is_number_unsigned() && json.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+        fail("a variable is a number beyond 64 bits");
+    if (json.is_number_integer()) return json.get<std::int64_t>();
+    if (json.is_number_float()) return json.get<double>();
+    if (json.is_array()) {
+        std::vector<Value> items;
+        for (const auto& item : json) items.push_back(from_json(item, budget));
+        return Value::list(std::move(items), budget);
+    }
+    if (json.is_object()) {
+        std::vector<std::pair<Value, Value>> items;
+        for (const auto& [key, item] : json.items()) items.emplace_back(key, from_json(item, budget));
+        return Value::dict(std::move(items), budget);
+    }
+    return None();
+}
+
+Value function(const char* name, std::function<Value(const Arguments&)> body) {
+    return std::make_shared<const Callable>(Callable{name, std::move(body)});
+}
+
+Value make_namespace(const Arguments& arguments, Budget& budget) {
+    auto space = std::make_shared<Namespace>();
+    for (const Value& value : arguments.positional) {
+        if (!value.dict()) fail(std::string("a namespace is made of names and values, not of a ") + value.type_name());
+        for (const auto& [key, item] : value.dict()->items) space->items.emplace_back(to_text(key, budget), item);
+    }
+    for (const auto& [name, value] : arguments.named) {
+        Value::list({value}, budget);  // what a list cannot hold, a namespace cannot either
+        space->items.emplace_back(name, value);
+    }
+    return space;
+}
+
+Value range(const Arguments& arguments, Budget& budget) {
+    constexpr std::int64_t kMaxElements = 100'000;  // as in Jinja's sandbox
+    const auto number = [&](std::size_t i) {
+        const auto whole = arguments.positional[i].integer();
+        if (!whole) fail(std::string("range: a ") + arguments.positional[i].type_name() + " is no whole number");
+        return *whole;
+    };
+    const std::size_t count = arguments.positional.size();
+    if (count < 1 || count > 3 || !arguments.named.empty()) fail("range takes one to three numbers");
+    const std::int64_t begin = count > 1 ? number(0) : 0, end = number(count > 1 ? 1 : 0),
+                       step = count > 2 ? number(2) : 1;
+    if (step == 0) fail("range: the step is zero");
+    std::vector<Value> numbers;
+    for (std::int64_t i = begin; step > 0 ? i < end : i > end;) {
+        if (std::ssize(numbers) >= kMaxElements)
+            fail("a range of more than " + std::to_string(kMaxElements) + " numbers");
+        numbers.emplace_back(i);
+        if (__builtin_add_overflow(i, step, &i)) break;
+    }
+    return Value::list(std::move(numbers), budget);
+}
+
+std::tm local_time() {
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    std::tm time{};
+    localtime_r(&now, &time);
+    return time;
+}
+
+Value formatted_time(const Arguments& arguments, const std::tm& now) {
+    const auto bound = arguments.bind("strftime_now", {"format"}, 1);
+    if (!bound[0]->text()) fail("strftime_now: the format is no string");
+    if (bound[0]->text()->empty()) return "";
+    std::array<char, 1024> buffer{};
+    const std::size_t size = std::strftime(buffer.data(), buffer.size(), bound[0]->text()->c_str(), &now);
+    if (size == 0) fail("strftime_now: the format is empty or too long");
+    return std::string(buffer.data(), size);
+}
+
+Scope globals(const RenderOptions& options, Budget& budget) {
+    Scope scope;
+    scope.names["raise_exception"] = function("raise_exception", [&budget](const Arguments& arguments) -> Value {
+        const auto bound = arguments.bind("raise_exception", {"message"}, 1);
+        fail("the template refuses the conversation: " + to_text(*bound[0], budget));
+    });
+    scope.names["strftime_now"] =
+        function("strftime_now", [now = options.now ? *options.now : local_time()](const Arguments& arguments) {
+            return formatted_time(arguments, now);
+        });
+    scope.names["namespace"] =
+        function("namespace", [&budget](const Arguments& arguments) { return make_namespace(arguments, budget); });
+    scope.names["range"] =
+        function("range", [&budget](const Arguments& arguments) { return range(arguments, budget); });
+    scope.names["dict"] = function("dict", [&budget](const Arguments& arguments) {
+        std::vector<std::pair<Value, Value>> items;
+        for (const Value& value : arguments.positional) {
+            if (!value.dict()) refuse(std::string("dict() of a ") + value.type_name());
+            items.insert(items.end(), value.dict()->items.begin(), value.dict()->items.end());
+        }
+        for (const auto& [name, value] : arguments.named) items.emplace_back(name, value);
+        return Value::dict(std::move(items), budget);
+    });
+    return scope;
+}
+
+Value conversation(std::span<const ChatMessage> messages, Budget& budget) {
+    std::vector<Value> list;
+    for (const ChatMessage& message : messages) {
+        if (!is_utf8(message.role) || !is_utf8(message.content)) fail("a message is not UTF-8");
+        list.push_back(Value::dict({{"role", message.role}, {"content", message.content}}, budget));
+    }
+    return Value::list(std::move(list), budget);
+}
+
+void set_variables(std::string_view text, Scope& scope, Budget& budget) {
+    if (text.empty()) return;
+    const auto json = nlohmann::ordered_json::parse(
+        text,
+        [](int depth, auto, auto&) {
+            if (depth > 100) fail("the variables are nested deeper than 100 levels");
+            return true;
+        },
+        false);
+    if (!json.is_object()) fail("the variables are no JSON object");
+    for (const auto& [name, value] : json.items()) scope.names[name] = from_json(value, budget);
+}
+
+}  // namespace
+
+ChatTemplate::ChatTemplate(std::unique_ptr<Parsed> parsed) : parsed_(std::move(parsed)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string name) {
+    if (!is_utf8(source)) return Error{ErrorCode::CorruptFile, name + ": the chat template is not UTF-8"};
+    if (source.size() > kMaxTemplateBytes)
+        return Error{ErrorCode::CorruptFile, name + ": a chat template of more than a mebibyte"};
+    std::size_t line = 1;
+    try {
+        auto parsed = std::make_unique<Parsed>();
+        parsed->name = name;
+        parsed->body = jinja::parse(source, line);
+        return ChatTemplate(std::move(parsed));
+    } catch (const Failure& failure) {
+        return located(failure, name, line);
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::OutOfHostMemory, name + ": out of memory while reading the chat template"};
+    }
+}
+
+void ChatTemplate::set_token(std::string role, std::string token) {
+    parsed_->tokens.emplace_back(std::move(role), std::move(token));
+}
+
+Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages, const RenderOptions& options) const {
+    std::size_t line = 1;
+    try {
+        Budget budget;
+        Scope scope = globals(options, budget);
+        scope.names["messages"] = conversation(messages, budget);
+        scope.names["tools"] = None();
+        scope.names["documents"] = None();
+        scope.names["add_generation_prompt"] = options.add_generation_prompt;
+        for (const auto& [role, token] : parsed_->tokens) scope.names[role] = token;
+        if (!options.bos_token.empty()) scope.names["bos_token"] = options.bos_token;
+        if (!options.eos_token.empty()) scope.names["eos_token"] = options.eos_token;
+        set_variables(options.variables, scope, budget);
+        return Interpreter(scope, budget, line).run(parsed_->body);
+    } catch (const Failure& failure) {
+        return located(failure, parsed_->name, line);
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::OutOfHostMemory, parsed_->name + ": out of memory while writing the conversation"};
+    }
+}
+
+namespace {
+
+Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(path, ignored)) return std::optional<std::string>();
+    std::ifstream file(path, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (!file) return Error{ErrorCode::FileNotFound, path.string() + ": cannot be read"};
+    return std::optional(std::move(text));
+}
+
+/// One of [{"name": …, "template": …}, …].
+Result<std::string> named_template(const Field& list, std::string_view variant) {
+    VKFORMER_TRY(const auto entries, list.elements());
+    std::string names;
+    for (const Field& entry : entries) {
+        VKFORMER_TRY(const std::string name, entry.text("name"));
+        if (name == variant) return entry.text("template");
+        names += (names.empty() ? "" : ", ") + formats::quote(name);
+    }
+    return Error{ErrorCode::InvalidArgument,
+                 list.path() + ": has no template " + formats::quote(variant) + ", only " + names};
+}
+
+Result<void> set_tokens(const Field& config, ChatTemplate& chat) {
+    for (const char* role :
+         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+        const auto field = config.find(role);
+        if (!field || field->json() == false) continue;
+        VKFORMER_TRY(std::string token, field->json().is_object() ? field->text("content") : field->text());
+        chat.set_token(role, std::move(token));
+    }
+    return {};
+}
+
+}  // namespace
+
+Result<ChatTemplate> load_chat_template(const std::filesystem::path& folder, std::string_view variant) try {
+    constexpr const char* kConfig = "tokenizer_config.json";
+    std::error_code ignored;
+    const bool has_config = std::filesystem::exists(folder / kConfig, ignored);
+    nlohmann::json json = nlohmann::json::object();
+    if (has_config) {
+        VKFORMER_TRY(json, formats::read_json(folder / kConfig));
+    }
+    const Field config(json, kConfig);
+    VKFORMER_TRY(auto source, read_if_there(folder / "chat_template.jinja"));
+    std::string name = "chat_template.jinja";
+    if (const auto field = config.find("chat_template"); !source && field) {
+        name = "tokenizer_config.json: chat_template";
+        VKFORMER_TRY(source, field->json().is_array() ? named_template(*field, variant) : field->text());
+    }
+    if (!source)
+        return Error{
+            ErrorCode::FileNotFound,
+            folder.string() + " has no chat template: neither chat_template.jinja nor \"chat_template\" in " +
+                "tokenizer_config.json. Is this a base model, not tuned for conversations? It continues a plain " +
+                "text; or put the template of the tuned model beside it as chat_template.jinja"};
+    VKFORMER_TRY(ChatTemplate chat, ChatTemplate::parse(*source, name));
+    VKFORMER_CHECK(set_tokens(config, chat));
+    return chat;
+} catch (const std::bad_alloc&) {
+    return Error{ErrorCode::OutOfHostMemory, folder.string() + ": out of memory while reading the chat template"};
+}
+
+}  // namespace vkformer::text

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/// Chat templates against transformers' rendering, and against hostile ones.
+#include "text/chat_template.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "support/catch.h"
+
+using namespace vkformer;
+using namespace vkformer::text;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json golden() {
+    std::ifstream file(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/chat_templates.json");
+    REQUIRE(file);
+    return json::parse(file);
+}
+
+/// When the goldens were made.
+std::tm golden_time() {
+    std::tm time{};
+    time.tm_year = 124;
+    time.tm_mon = 6;
+    time.tm_mday = 26;
+    time.tm_hour = 9;
+    time.tm_min = 5;
+    time.tm_sec = 3;
+    time.tm_wday = 5;
+    time.tm_yday = 207;
+    return time;
+}
+
+Result<std::string> render(const std::string& source, const std::vector<ChatMessage>& messages, bool prompt,
+                           const std::string& variables) {
+    auto chat = ChatTemplate::parse(source, "test");
+    if (!chat) return chat.error();
+    return chat->render(messages, {.add_generation_prompt = prompt,
+                                   .bos_token = "<s>",
+                                   .eos_token = "</s>",
+                                   .variables = variables,
+                                   .now = golden_time()});
+}
+
+std::string message_of(const std::string& source, ErrorCode code) {
+    const auto text = render(source, {{"user", "Hi"}}, true, "{}");
+    CAPTURE(source);
+    if (text) FAIL("no error, but " << text->substr(0, 1000));
+    CHECK(text.error().code == code);
+    return text.error().message;
+}
+
+class Folder {
+public:
+    Folder()
+        : path_(std::filesystem::temp_directory_path() / ("vkformer_chat_" + std::to_string(std::random_device{}()))) {
+        std::filesystem::create_directories(path_);
+    }
+    ~Folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    void write(const char* name, const std::string& text) const {
+        std::ofstream(path_ / name, std::ios::binary) << text;
+    }
+    const std::filesystem::path& path() const { return path_; }
+
+private:
+    std::filesystem::path path_;
+};
+
+}  // namespace
+
+TEST_CASE("templates of the families say what transformers says", "[text][chat][golden]") {
+    const json all = golden();
+    std::size_t count = 0;
+    for (const json& family : all["families"]) {
+        const auto chat = ChatTemplate::parse(family["template"].get<std::string>(), family["name"]);
+        if (!chat) FAIL(chat.error().message);
+        for (const json& entry : family["cases"]) {
+            CAPTURE(family["name"].get<std::string>(), entry.dump());
+            std::vector<ChatMessage> messages;
+            for (const json& message : all["conversations"][entry[0].get<std::size_t>()])
+                messages.push_back({message[0], message[1]});
+            const std::string variables = all["extras"][entry[2].get<std::size_t>()].dump();
+            const auto text = chat->render(messages, {.add_generation_prompt = entry[1].get<bool>(),
+                                                      .bos_token = "<s>",
+                                                      .eos_token = "</s>",
+                                                      .variables = variables,
+                                                      .now = golden_time()});
+            ++count;
+            if (entry[3].is_null()) {
+                CHECK_FALSE(text);
+                continue;
+            }
+            if (!text) FAIL_CHECK(text.error().message);
+            if (text) CHECK(*text == entry[3].get<std::string>());
+        }
+    }
+    CHECK(count > 200);
+}
+
+TEST_CASE("features of templates, one by one", "[text][chat][golden]") {
+    const json all = golden();
+    std::vector<ChatMessage> messages;
+    for (const json& message : all["messages"]) messages.push_back({message["role"], message["content"]});
+    const std::string variables = all["variables"].dump();
+    REQUIRE(all["features"].size() > 80);
+    for (const json& feature : all["features"]) {
+        const std::string source = feature[0];
+        CAPTURE(source);
+        const auto text = render(source, messages, true, variables);
+        if (!text) FAIL_CHECK(text.error().message);
+        if (text) CHECK(*text == feature[1].get<std::string>());
+    }
+    REQUIRE(all["errors"].size() > 50);
+    for (const std::string source : all["errors"]) {
+        CAPTURE(source);
+        const auto text = render(source, messages, true, variables);
+        if (text) FAIL_CHECK("no error, but " << *text);
+        if (!text) CHECK_THAT(text.error().message, Contains("test: line "));
+    }
+}
+
+TEST_CASE("what templates may not use is refused by name and line", "[text][chat]") {
+    const auto refused = [](const std::string& source) { return message_of(source, ErrorCode::UnsupportedConfig); };
+    CHECK(refused("a\nb\n{% include 'x' %}") == "test: line 3: the tag {% include %} is not supported");
+    CHECK_THAT(refused("{% call m() %}{% endcall %}"), Contains("{% call %}"));
+    CHECK_THAT(refused("{{ x | urlize }}"), Contains("the filter urlize"));
+    CHECK_THAT(refused("{{ [1] | map('urlize') | list }}"), Contains("the filter urlize"));
+    CHECK_THAT(refused("{{ x is weird }}"), Contains("the test weird"));
+    CHECK_THAT(refused("{{ 'x'.format(1) }}"), Contains("the method format"));
+    CHECK_THAT(refused("{{ [].append(1) }}"), Contains("the method append"));
+    CHECK_THAT(refused("{{ '%d' % 1 }}"), Contains("formatting with %"));
+    CHECK_THAT(refused("{% for x in [1] recursive %}{% endfor %}"), Contains("recursive"));
+    CHECK_THAT(refused("{{ f(*x) }}"), Contains("* or **"));
+    CHECK_THAT(refused("{{ cycler(1) }}"), Contains("the name cycler"));
+    CHECK_THAT(refused("{{ [raise_exception] }}"), Contains("a function inside a list"));
+    CHECK_THAT(message_of("{{ 1 +\n\n }}", ErrorCode::CorruptFile),
+               Contains("line 3: expected an expression, found }}"));
+    CHECK_THAT(message_of("\n{% if x %}", ErrorCode::CorruptFile), Contains("{% endif %} is missing"));
+    CHECK_THAT(message_of("\n{{ x", ErrorCode::CorruptFile), Contains("line 2: a tag has no end"));
+    CHECK_THAT(message_of("\xFF", ErrorCode::CorruptFile), Contains("not UTF-8"));
+    CHECK_THAT(message_of("\n{{ raise_exception('no system role') }}", ErrorCode::InvalidArgument),
+               Contains("line 2: the template refuses the conversation: no system role"));
+    CHECK_THAT(message_of("{{ nothing.at.all }}", ErrorCode::InvalidArgument), Contains("\"nothing\" is undefined"));
+    CHECK_THAT(message_of("{{ messages[0].tool_calls[0] }}", ErrorCode::InvalidArgument),
+               Contains("the member tool_calls of a mapping is undefined"));
+}
+
+TEST_CASE("hostile templates end in an error", "[text][chat]") {
+    const auto stopped = [](const std::string& source) { return message_of(source, ErrorCode::InvalidArgument); };
+    CHECK_THAT(stopped("{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}"),
+               Contains("steps"));
+    CHECK_THAT(stopped("{{ 'x' * 10 ** 12 }}"), Contains("MiB"));
+    CHECK_THAT(stopped("{{ [1, 2] * 10 ** 12 }}"), Contains("MiB"));
+    CHECK_THAT(
+        stopped("{% set n = namespace(x='xxxxxxxx') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}"),
+        Contains("MiB"));
+    CHECK_THAT(stopped("{% set n = namespace(x='x' * 1000000) %}{{ n.x.replace('x', n.x) }}"), Contains("MiB"));
+    CHECK_THAT(stopped("{% set s = 'x' * 1000000 %}{{ range(100000) | join(s) }}"), Contains("MiB"));
+    CHECK_THAT(stopped("{{ [[1]] | tojson(indent=10 ** 12) }}"), Contains("MiB"));
+    CHECK_THAT(stopped("{{ 'a\nb' | indent(10 ** 12) }}"), Contains("MiB"));
+    CHECK_THAT(
+        stopped("{% set n = namespace(x=[]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}"),
+        Contains("more than"));
+    CHECK_THAT(stopped("{% set n = namespace(x=[]) %}{% for i in range(60) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
+                       "{% set m = namespace(x=[]) %}{% for i in range(60) %}{% set m.x = [m.x, m.x] %}{% endfor %}"
+                       "{{ n.x == m.x }}"),
+               Contains("steps"));
+    CHECK_THAT(stopped("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x] %}{% endfor %}"),
+               Contains("nested deeper than 100"));
+    CHECK_THAT(stopped("{% macro m(x) %}{{ m(x + 1) }}{% endmacro %}{{ m(0) }}"), Contains("calls itself"));
+    std::string maps;
+    for (int i = 0; i < 2000; ++i) maps += "'map', ";
+    CHECK_THAT(stopped("{{ 'a' | map(" + maps + "'upper') }}"), Contains("nested"));
+    CHECK_THAT(stopped("{{ 9223372036854775807 + 1 }}"), Contains("64 bits"));
+    CHECK_THAT(stopped("{{ 10 ** 19 }}"), Contains("64 bits"));
+    CHECK_THAT(message_of("{% set n = namespace() %}{% set n.n = n %}", ErrorCode::UnsupportedConfig),
+               Contains("a namespace inside"));
+}
+
+TEST_CASE("deeply nested templates end in an error", "[text][chat]") {
+    const auto broken = [](const std::string& source) { return message_of(source, ErrorCode::CorruptFile); };
+    const auto repeated = [](const char* text, int count) {
+        std::string result;
+        for (int i = 0; i < count; ++i) result += text;
+        return result;
+    };
+    CHECK_THAT(broken("{{ " + repeated("(", 50'000) + repeated(")", 50'000) + "}}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ " + repeated("[", 50'000) + repeated("]", 50'000) + "}}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ " + repeated("not ", 50'000) + "x }}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ " + repeated("-", 50'000) + "x }}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ x" + repeated(" + x", 50'000) + " }}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ x" + repeated("|trim", 50'000) + " }}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ x" + repeated(".x", 50'000) + " }}"), Contains("nested deeper"));
+    CHECK_THAT(broken("{{ x" + repeated(" if x else x", 50'000) + " }}"), Contains("nested deeper"));
+    CHECK_THAT(broken(repeated("{% if x %}", 50'000)), Contains("nested deeper"));
+    CHECK_THAT(broken("{% if x %}" + repeated("{% elif x %}", 20'000)), Contains("is missing"));
+    const auto variables = repeated("[", 5000) + repeated("]", 5000);
+    CHECK_FALSE(render("x", {}, true, "{\"a\": " + variables + "}"));
+    CHECK_FALSE(render("x", {}, true, "[]"));
+    CHECK_FALSE(render("x", {}, true, "{"));
+    CHECK_FALSE(render("x", {{"user", "\xFF"}}, true, "{}"));
+}
+
+TEST_CASE("mutated templates never crash", "[text][chat]") {
+    const json all = golden();
+    std::mt19937 random(5);
+    std::size_t rendered = 0;
+    for (const json& family : all["families"]) {
+        const std::string whole = family["template"];
+        for (int round = 0; round < 150; ++round) {
+            std::string source = whole;
+            for (auto edits = 1 + random() % 3; edits > 0; --edits) {
+                const std::size_t at = random() % source.size(), size = random() % 12;
+                switch (random() % 3) {
+                case 0: source.erase(at, size); break;
+                case 1: source.insert(at, whole, random() % whole.size(), size); break;
+                default: source[at] = static_cast<char>(random() % 128); break;
+                }
+            }
+            const auto text =
+                render(source, {{"system", "S"}, {"user", "Hi"}, {"assistant", "Yes"}}, true, all["extras"][1].dump());
+            rendered += static_cast<bool>(text);
+            if (!text) REQUIRE_FALSE(text.error().message.empty());
+        }
+    }
+    CHECK(rendered > 100);
+}
+
+TEST_CASE("templates of model folders", "[text][chat]") {
+    const Folder folder;
+    const auto load = [&](std::string_view variant = "default") { return load_chat_template(folder.path(), variant); };
+    const std::vector<ChatMessage> messages = {{"user", "Hi"}};
+    REQUIRE_FALSE(load());
+    CHECK(load().error().code == ErrorCode::FileNotFound);
+    CHECK_THAT(load().error().message, Contains("chat_template.jinja"));
+
+    folder.write("tokenizer_config.json", R"({"bos_token": "<b>", "eos_token": {"content": "<e>"}, "pad_token": null,
+        "chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token }}"})");
+    CHECK(load()->render(messages).value() == "<b>Hi<e>");
+    CHECK(load()->render(messages, {.eos_token = "!"}).value() == "<b>Hi!");
+
+    folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "D{{ eos_token }}"},
+        {"name": "tool_use", "template": "T"}]})");
+    CHECK(load()->render(messages).value() == "D");
+    CHECK(load("tool_use")->render(messages).value() == "T");
+    CHECK_THAT(load("rag").error().message, Contains("no template \"rag\", only \"default\", \"tool_use\""));
+
+    folder.write("chat_template.jinja", "J{% if add_generation_prompt %}p{% endif %}\n");
+    CHECK(load()->render(messages).value() == "Jp");
+    CHECK(load()->render(messages, {.add_generation_prompt = false}).value() == "J");
+    folder.write("chat_template.jinja", "\n{% nonsense %}");
+    CHECK(load().error().message == "chat_template.jinja: line 2: the tag {% nonsense %} is not supported");
+    folder.write("chat_template.jinja", "");
+    CHECK(load()->render(messages).value().empty());
+    folder.write("tokenizer_config.json", R"({"chat_template": 5})");
+    std::filesystem::remove(folder.path() / "chat_template.jinja");
+    CHECK(load().error().code == ErrorCode::CorruptFile);
+}
