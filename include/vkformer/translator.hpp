@@ -15,14 +15,10 @@
 
 #include "vkformer/attention_weights.hpp"
 #include "vkformer/export.h"
+#include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer {
-
-enum class Precision : std::uint8_t {
-    f32,  ///< weights, activations and caches stored as float32
-    f16,  ///< stored as float16; every sum is still formed in float32
-};
 
 struct TranslatorOptions {
     /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
