@@ -44,14 +44,19 @@ std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, s
 template <std::floating_point T>
 Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor) {
     auto result = make_tensor<T>(tensor, 0, 0);
-    if (tensor.dtype == DType::i32) {
-        VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(result->ints)));
-        return result;
+    std::size_t first = 0;
+    for (const TensorData& part : tensor.data) {
+        const std::size_t count = part.shape.element_count();
+        if (tensor.dtype == DType::i32) {
+            VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span(result->ints).subspan(first, count)));
+        } else {
+            std::vector<float> values(count);  // float: a device has no more than f32 either
+            VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span(values)));
+            std::ranges::transform(values, result->floats.begin() + static_cast<std::ptrdiff_t>(first),
+                                   [&](float value) { return static_cast<T>(rounded_to(tensor.dtype, value)); });
+        }
+        first += count;
     }
-    std::vector<float> values(tensor.shape.element_count());  // float: a device has no more than f32 either
-    VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, 0, std::span(values)));
-    std::ranges::transform(values, result->floats.begin(),
-                           [&](float value) { return static_cast<T>(rounded_to(tensor.dtype, value)); });
     return result;
 }
 

@@ -31,7 +31,34 @@ Result<void> check_data(const std::string& name, const TensorData& data) {
     return {};
 }
 
+/// The shape of the parts, row after row. Where there are several, each must fill whole words of the device's memory.
+Result<Shape> stacked_shape(const std::string& name, const std::vector<TensorData>& parts, DType stored_as) {
+    if (parts.empty()) return Error{ErrorCode::InvalidArgument, name + " has no parts"};
+    if (parts.size() == 1) return parts[0].shape;
+    std::uint64_t rows = 0;
+    for (const TensorData& part : parts) {
+        const auto dims = part.shape.dims(), first = parts[0].shape.dims();
+        if (dims.empty() || dims.size() != first.size() || !std::ranges::equal(dims.subspan(1), first.subspan(1)))
+            return Error{ErrorCode::ShapeMismatch, name + ": parts of shape " + to_string(parts[0].shape) + " and " +
+                                                       to_string(part.shape) + " cannot be stacked"};
+        if (!fills_words(stored_as, part.shape.element_count()))
+            return Error{ErrorCode::ShapeMismatch, name + ": a part of shape " + to_string(part.shape) +
+                                                       " does not fill whole words as " +
+                                                       std::string(to_string(stored_as))};
+        rows += dims[0];
+    }
+    std::vector<std::uint64_t> dims(parts[0].shape.dims().begin(), parts[0].shape.dims().end());
+    dims[0] = rows;
+    return Shape(dims);
+}
+
 }  // namespace
+
+bool fills_words(DType stored_as, std::uint64_t elements) noexcept {
+    // The scales of blocks lie together, two bytes each.
+    const std::uint64_t unit = is_quantized(stored_as) ? 2 * block_elements(stored_as) : 4 / element_bytes(stored_as);
+    return elements % unit == 0;
+}
 
 Result<Value> Graph::add_tensor(Tensor tensor) {
     const bool computes = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::i32;
@@ -60,21 +87,27 @@ Result<Value> Graph::state(std::string name, DType dtype, Shape shape) {
 }
 
 Result<Value> Graph::weight(std::string name, TensorData data, DType stored_as) {
+    return weight(std::move(name), std::vector{std::move(data)}, stored_as);
+}
+
+Result<Value> Graph::weight(std::string name, std::vector<TensorData> parts, DType stored_as) {
     if (const auto known = find(name)) {
         if (tensor(*known).kind == TensorKind::weight && tensor(*known).dtype == stored_as) return *known;
         return Error{ErrorCode::InvalidArgument, "the graph already has another tensor named " + name};
     }
-    VKFORMER_CHECK(check_data(name, data));
-    const bool holds_reals = is_float(data.dtype) || is_quantized(data.dtype);
-    if (is_quantized(stored_as) ? data.dtype != stored_as : holds_reals != is_float(stored_as))
-        return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(data.dtype)) +
-                                                      " as " + std::string(to_string(stored_as))};
-    const Shape shape = data.shape;
+    for (const TensorData& part : parts) {
+        VKFORMER_CHECK(check_data(name, part));
+        const bool holds_reals = is_float(part.dtype) || is_quantized(part.dtype);
+        if (is_quantized(stored_as) ? part.dtype != stored_as : holds_reals != is_float(stored_as))
+            return Error{ErrorCode::UnsupportedDtype, name + ": cannot store " + std::string(to_string(part.dtype)) +
+                                                          " as " + std::string(to_string(stored_as))};
+    }
+    VKFORMER_TRY(const Shape shape, stacked_shape(name, parts, stored_as));
     return add_tensor({.name = std::move(name),
                        .dtype = stored_as,
                        .shape = shape,
                        .kind = TensorKind::weight,
-                       .data = std::move(data)});
+                       .data = std::move(parts)});
 }
 
 Result<Value> Graph::reshape(Value value, Shape shape) {

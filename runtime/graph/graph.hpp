@@ -29,13 +29,16 @@ struct Tensor {
     TensorKind kind = TensorKind::activation;
     bool is_output = false;  ///< the host may read it after a run
     Value alias_of{};        ///< present: a reshaped view of that tensor, which is itself no view
-    TensorData data{};       ///< of a weight: the values, in any float dtype or block format
+    std::vector<TensorData> data{};  ///< of a weight: the values, in any float dtype or block format; of several, row after row
 };
 
 struct Node {
     Op op;
     std::string name;  ///< "encoder.0.attention.scores": debug labels and validation reports show it
 };
+
+/// Whether so many elements, stored as that dtype, end at a 32-bit word: what a part of a weight must do.
+bool fills_words(DType stored_as, std::uint64_t elements) noexcept;
 
 /// A forward pass as a list of typed nodes. The order of the nodes is a valid order of execution and gives nodes that
 /// update a state their meaning. Built by the functions in graph/builders.hpp. A plain value; not thread-safe while built.
@@ -53,6 +56,9 @@ public:
     /// name give one Value. Errors also: InvalidArgument where the data is not as long as its shape says, or its rows are no
     /// whole blocks.
     Result<Value> weight(std::string name, TensorData data, DType stored_as);
+    /// The same for one weight made of the rows of several, one after the other; nothing is copied. Errors also: ShapeMismatch
+    /// where they differ in more than their first dimension, or one of several does not fill whole words (fills_words).
+    Result<Value> weight(std::string name, std::vector<TensorData> parts, DType stored_as);
     /// The same elements under another shape; costs nothing at run time. Errors: ShapeMismatch.
     Result<Value> reshape(Value value, Shape shape);
     /// Lets the host read the tensor after a run.

@@ -115,14 +115,21 @@ void find_worst(NodeCheck& check, std::span<const double> found, std::span<const
 }
 
 /// A weight as the device sees it: rounded to float16 where it is stored so.
-Result<TensorData> as_stored(const Tensor& weight) {
-    if (weight.dtype != DType::f16 || weight.data.dtype == DType::f16) return weight.data;
-    std::vector<float> values(weight.shape.element_count());
-    VKFORMER_CHECK(convert(weight.data.dtype, weight.data.bytes, 0, std::span<float>(values)));
-    auto halves = std::make_shared<std::vector<std::uint16_t>>(values.size());
-    std::ranges::transform(values, halves->begin(), float_to_half);
-    return TensorData{
-        .dtype = DType::f16, .shape = weight.shape, .bytes = std::as_bytes(std::span(*halves)), .owner = halves};
+Result<std::vector<TensorData>> as_stored(const Tensor& weight) {
+    std::vector<TensorData> parts;
+    for (const TensorData& part : weight.data) {
+        if (weight.dtype != DType::f16 || part.dtype == DType::f16) {
+            parts.push_back(part);
+            continue;
+        }
+        std::vector<float> values(part.shape.element_count());
+        VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span<float>(values)));
+        auto halves = std::make_shared<std::vector<std::uint16_t>>(values.size());
+        std::ranges::transform(values, halves->begin(), float_to_half);
+        parts.push_back(
+            {.dtype = DType::f16, .shape = part.shape, .bytes = std::as_bytes(std::span(*halves)), .owner = halves});
+    }
+    return parts;
 }
 
 /// A graph of one node, its operands as inputs and states; `tensors` maps what it uses of the original to the copy.
@@ -136,9 +143,9 @@ Result<Value> copy_tensor(SingleNode& single, const Tensor& tensor, Access acces
     const DType dtype = tensor.dtype == DType::f16 ? DType::f32 : tensor.dtype;
     if (tensor.kind == TensorKind::state) return single.graph.state(tensor.name, dtype, tensor.shape);
     if (tensor.kind == TensorKind::weight) {
-        VKFORMER_TRY(TensorData data, as_stored(tensor));
-        data.shape = tensor.shape;
-        return single.graph.weight(tensor.name, std::move(data), tensor.dtype);
+        VKFORMER_TRY(auto parts, as_stored(tensor));
+        if (parts.size() == 1) parts[0].shape = tensor.shape;
+        return single.graph.weight(tensor.name, std::move(parts), tensor.dtype);
     }
     if (access == Access::read) return single.graph.input(tensor.name, dtype, tensor.shape);
     VKFORMER_TRY(const Value written, single.graph.activation(tensor.name, dtype, tensor.shape));

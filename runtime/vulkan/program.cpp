@@ -33,38 +33,56 @@ std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
     return bytes;
 }
 
-/// Blocks, arranged as the shaders read them.
-Result<void> upload_blocks(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
+/// A part of a weight, whose first element is number `at` of the whole: blocks, arranged as the shaders read them.
+Result<void> upload_blocks(Transfer& transfer, const Slice& slice, const Tensor& tensor, const TensorData& part,
+                           std::uint64_t at) {
     constexpr std::uint64_t kChunk =
         1 << 22;  // elements: an even number of blocks, so that their halves are whole words
-    const std::uint64_t count = tensor.shape.element_count();
+    const std::uint64_t count = part.shape.element_count(), scales_at = tensor.shape.element_count();
     const std::uint64_t block = block_elements(tensor.dtype), vectors = vector_bytes(tensor.dtype);
     for (std::uint64_t first = 0; first < count; first += kChunk) {
         const std::uint64_t bytes = bytes_of(tensor.dtype, std::min(kChunk, count - first));
-        const ArrangedBlocks part =
-            arrange_blocks(tensor.dtype, tensor.data.bytes.subspan(bytes_of(tensor.dtype, first), bytes));
-        VKFORMER_CHECK(transfer.upload(slice, first / block * vectors, part.vectors));
-        VKFORMER_CHECK(transfer.upload(slice, count / block * vectors + first / block * 2, part.scales));
+        const ArrangedBlocks arranged =
+            arrange_blocks(tensor.dtype, part.bytes.subspan(bytes_of(tensor.dtype, first), bytes));
+        const std::uint64_t index = (at + first) / block;
+        VKFORMER_CHECK(transfer.upload(slice, index * vectors, arranged.vectors));
+        VKFORMER_CHECK(transfer.upload(slice, scales_at / block * vectors + index * 2, arranged.scales));
     }
     return {};
 }
 
-Result<void> upload_weight(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
-    if (is_quantized(tensor.dtype)) return upload_blocks(transfer, slice, tensor);
+/// The same of numbers, converted to what the device stores.
+Result<void> upload_numbers(Transfer& transfer, const Slice& slice, const Tensor& tensor, const TensorData& part,
+                            std::uint64_t at) {
     constexpr std::size_t kChunk = 1 << 20;  // elements; even, so that a chunk of halves is whole words
-    const std::size_t count = tensor.shape.element_count();
+    const std::size_t count = part.shape.element_count(), size = element_bytes(tensor.dtype);
+    if (part.dtype == tensor.dtype) return transfer.upload(slice, at * size, part.bytes);
     std::vector<float> floats(tensor.dtype == DType::i32 ? 0 : std::min(kChunk, count));
     std::vector<std::int32_t> integers(tensor.dtype == DType::i32 ? std::min(kChunk, count) : 0);
     for (std::size_t first = 0; first < count; first += kChunk) {
         const std::size_t n = std::min(kChunk, count - first);
         if (tensor.dtype == DType::i32) {
-            VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, first, std::span(integers).first(n)));
-            VKFORMER_CHECK(transfer.upload(slice, first * 4, std::as_bytes(std::span(integers).first(n))));
+            VKFORMER_CHECK(convert(part.dtype, part.bytes, first, std::span(integers).first(n)));
+            VKFORMER_CHECK(
+                transfer.upload(slice, (at + first) * size, std::as_bytes(std::span(integers).first(n))));
         } else {
-            VKFORMER_CHECK(convert(tensor.data.dtype, tensor.data.bytes, first, std::span(floats).first(n)));
-            VKFORMER_CHECK(transfer.upload(slice, first * element_bytes(tensor.dtype),
-                                           encode(tensor.dtype, std::span(floats).first(n))));
+            VKFORMER_CHECK(convert(part.dtype, part.bytes, first, std::span(floats).first(n)));
+            VKFORMER_CHECK(
+                transfer.upload(slice, (at + first) * size, encode(tensor.dtype, std::span(floats).first(n))));
         }
+    }
+    return {};
+}
+
+Result<void> upload_weight(Transfer& transfer, const Slice& slice, const Tensor& tensor) {
+    std::uint64_t at = 0;
+    for (const TensorData& part : tensor.data) {
+        if (is_quantized(tensor.dtype)) {
+            VKFORMER_CHECK(upload_blocks(transfer, slice, tensor, part, at));
+        } else {
+            VKFORMER_CHECK(upload_numbers(transfer, slice, tensor, part, at));
+        }
+        at += part.shape.element_count();
     }
     return {};
 }

@@ -138,7 +138,7 @@ TEST_CASE("positions that the file stores win over computed ones", "[models][mar
     const auto f = must(stored->forward({}));
     const auto table = f.graph.find("model.encoder.embed_positions.weight");
     REQUIRE(table);
-    CHECK(f.graph.tensor(*table).data.bytes.data() == std::as_bytes(std::span(*values)).data());
+    CHECK(f.graph.tensor(*table).data[0].bytes.data() == std::as_bytes(std::span(*values)).data());
     CHECK(f.graph.find("sinusoidal_positions"));  // the decoder's are still computed
 
     values->resize(7);

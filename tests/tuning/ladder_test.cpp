@@ -198,7 +198,7 @@ TEST_CASE("the trial case of a product with blocks has blocks, and not zeros", "
     const Graph graph = quantized_product(format, {4, 100, 512}, {2000, 512});
     const auto trial = must(tuning::make_trial_case(graph, graph.nodes()[0], 1e7));
     const auto& op = std::get<graph::Linear>(trial.graph.nodes()[0].op);
-    const TensorData& blocks = trial.graph.tensor(op.weight).data;
+    const TensorData& blocks = trial.graph.tensor(op.weight).data[0];
     CHECK(blocks.shape == Shape{250, 512});
     REQUIRE(blocks.dtype == format);
     REQUIRE(blocks.bytes.size() == bytes_of(format, blocks.shape.element_count()));
