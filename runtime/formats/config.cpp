@@ -162,6 +162,18 @@ Result<std::vector<std::string>> Config::strings(std::string_view name) const {
     return texts;
 }
 
+Result<std::vector<double>> Config::reals(std::string_view name) const {
+    std::vector<double> numbers;
+    const json* value = find(name);
+    if (!value) return numbers;
+    if (!value->is_array()) return unexpected(name, "a list of numbers");
+    for (const json& element : *value) {
+        if (!element.is_number() || !std::isfinite(element.get<double>())) return unexpected(name, "a list of numbers");
+        numbers.push_back(element.get<double>());
+    }
+    return numbers;
+}
+
 Result<std::vector<std::int32_t>> Config::token_ids(std::string_view name) const {
     const json* value = find(name);
     if (!value) return std::vector<std::int32_t>();

@@ -44,6 +44,8 @@ public:
     Result<std::string> string(std::string_view name, std::optional<std::string> fallback = {}) const;
     /// A list of texts; empty where absent.
     Result<std::vector<std::string>> strings(std::string_view name) const;
+    /// A list of numbers; empty where absent.
+    Result<std::vector<double>> reals(std::string_view name) const;
     /// A list of token ids, or one (`eos_token_id` is written both ways); empty where absent.
     Result<std::vector<std::int32_t>> token_ids(std::string_view name) const;
     /// A list of lists (`bad_words_ids`, `forced_decoder_ids`); empty where absent.

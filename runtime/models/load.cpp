@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "models/load.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "core/try.hpp"
+#include "models/decoder_loading.hpp"
 #include "models/marian.hpp"
 #include "models/recurrent_seq2seq.hpp"
 
@@ -27,6 +30,24 @@ constexpr std::array<Architecture, 2> kArchitectures = {{
     {"recurrent_seq2seq", &load<RecurrentSeq2Seq>},
 }};
 
+struct DecoderArchitecture {
+    std::string_view model_type;
+    Result<DecoderParts> (*load)(const formats::Config&, const formats::Weights&);
+};
+constexpr std::array<DecoderArchitecture, 11> kDecoders = {{
+    {"llama", &load_llama},
+    {"mistral", &load_llama},
+    {"smollm3", &load_llama},
+    {"qwen2", &load_qwen},
+    {"qwen3", &load_qwen},
+    {"gemma", &load_gemma},
+    {"gemma2", &load_gemma},
+    {"gemma3_text", &load_gemma},
+    {"gemma3", &load_gemma},
+    {"phi3", &load_phi3},
+    {"gpt2", &load_gpt2},
+}};
+
 }  // namespace
 
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesystem::path& folder) {
@@ -39,6 +60,42 @@ Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesyst
         supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
     }
     return config.unsupported("model_type", supported);
+}
+
+namespace {
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+}  // namespace
+
+Result<Decoder> load_decoder(const std::filesystem::path& path) {
+    if (is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file));
+        return Decoder(std::move(parts.config), std::move(parts.weights));
+    }
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(path / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    std::string supported;
+    for (const DecoderArchitecture& architecture : kDecoders) {
+        if (architecture.model_type == type) {
+            VKFORMER_TRY(const formats::Weights weights, formats::open_weights(path));
+            VKFORMER_TRY(DecoderParts parts, architecture.load(config, weights));
+            return Decoder(std::move(parts.config), std::move(parts.weights));
+        }
+        supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
+    }
+    return config.unsupported("model_type", supported);
+}
+
+Result<bool> is_decoder(const std::filesystem::path& path) {
+    if (is_file(path)) return true;
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(path / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
+    return std::ranges::find(kDecoders, type, &DecoderArchitecture::model_type) != kDecoders.end();
 }
 
 }  // namespace vkformer::models

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+#include "models/decoder.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "core/try.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using graph::Graph;
+using graph::Value;
+
+/// linear reads these only with rows of whole words of its block loads.
+constexpr std::uint64_t kWeightOnlyMultiple = 32;
+constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
+
+}  // namespace
+
+/// The pieces of the network for one graph. Scopes, and so the names of nodes and tensors, are "layers.3.attention" and the like.
+class Decoder::Builder {
+public:
+    Builder(const Decoder& model, Graph& graph, const DecoderLayout& layout)
+        : config_(model.config_),
+          weights_(model.weights_),
+          graph_(graph),
+          layout_(layout),
+          rope_tables_(model.config_.ropes.size()) {}
+
+    Result<Value> embed(Value tokens, Value starts) {
+        graph_.set_scope("embedding");
+        VKFORMER_TRY(const Value table,
+                     graph_.weight("embedding.table", weights_.embedding, storage_of(weights_.embedding)));
+        VKFORMER_TRY(const Value x, graph::embedding(graph_, tokens, table, config_.embedding_scale, layout_.dtype));
+        if (weights_.positions.bytes.empty()) return x;
+        VKFORMER_TRY(const Value positions, graph_.weight("embedding.positions", weights_.positions, DType::f32));
+        return graph::positional_embedding(graph_, x, positions, starts);
+    }
+
+    Result<Value> layer(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        name_ = "layers." + std::to_string(index);
+        VKFORMER_TRY(const Value normed, norm("attention_norm", w.attention_norm, x));
+        VKFORMER_TRY(Value y, attention(index, normed, starts));
+        if (w.attention_post_norm) {
+            VKFORMER_TRY(y, norm("attention_post_norm", w.attention_post_norm, y));
+        }
+        graph_.set_scope(name_ + ".attention");
+        VKFORMER_TRY(const Value middle, graph::add(graph_, x, y));
+        VKFORMER_TRY(const Value inner, norm("feed_forward_norm", w.feed_forward_norm, middle));
+        VKFORMER_TRY(y, feed_forward(w, inner));
+        if (w.feed_forward_post_norm) {
+            VKFORMER_TRY(y, norm("feed_forward_post_norm", w.feed_forward_post_norm, y));
+        }
+        graph_.set_scope(name_ + ".feed_forward");
+        return graph::add(graph_, middle, y);
+    }
+
+    Result<Value> final_norm(Value x) {
+        name_ = "final";
+        return norm("norm", weights_.final_norm, x);
+    }
+
+    Result<Value> logits(Value hidden) {
+        name_ = "lm_head";
+        const std::uint64_t tokens = std::uint64_t{layout_.rows} * layout_.len;
+        VKFORMER_TRY(const Value rows, graph_.reshape(hidden, {tokens, config_.hidden_size}));
+        graph_.set_scope(name_);
+        // A tied table is one tensor on the device.
+        const bool is_tied = weights_.lm_head.weight.bytes.empty();
+        const TensorData& data = is_tied ? weights_.embedding : weights_.lm_head.weight;
+        VKFORMER_TRY(const Value weight,
+                     graph_.weight(is_tied ? "embedding.table" : "lm_head.weight", data, storage_of(data)));
+        VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
+        VKFORMER_TRY(const Value x, graph::linear(graph_, rows, weight, bias, DType::f32));
+        return config_.logit_soft_cap == 0 ? Result<Value>(x) : graph::soft_cap(graph_, x, config_.logit_soft_cap);
+    }
+
+private:
+    DType storage_of(const TensorData& data) const {
+        const bool stays = layout_.weights == WeightFormat::as_filed && is_weight_only(data.dtype) &&
+                           data.shape.back() % kWeightOnlyMultiple == 0;
+        return stays ? data.dtype : layout_.dtype;
+    }
+
+    /// Absent where there is no data.
+    Result<Value> optional_weight(const std::string& name, const TensorData& data) {
+        if (data.bytes.empty()) return Value{};
+        return graph_.weight(name, data, layout_.dtype);
+    }
+
+    Result<Value> norm(std::string_view what, const NormWeights& w, Value x) {
+        const std::string scope = name_ + "." + std::string(what);
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value gain, graph_.weight(scope + ".gain", w.gain, layout_.dtype));
+        if (config_.norm == DecoderConfig::Norm::rms)
+            return graph::rms_norm(graph_, x, gain, config_.norm_eps, config_.norm_gain_offset);
+        VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
+        return graph::layer_norm(graph_, x, gain, bias, config_.norm_eps);
+    }
+
+    Result<Value> project(std::string_view what, const Projection& w, Value x) {
+        const std::string scope = name_ + "." + std::string(what);
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", w.weight, storage_of(w.weight)));
+        VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
+        return graph::linear(graph_, x, weight, bias);
+    }
+
+    /// Whether several projections of one input can be one product on the device: a launch costs more than a row there.
+    bool can_join(std::initializer_list<const Projection*> parts) const {
+        const Projection& first = **parts.begin();
+        return std::ranges::all_of(parts, [&](const Projection* part) {
+            const DType stored = storage_of(part->weight);
+            return stored == storage_of(first.weight) && part->bias.bytes.empty() == first.bias.bytes.empty() &&
+                   graph::fills_words(stored, part->weight.shape.element_count()) &&
+                   graph::fills_words(layout_.dtype, part->weight.shape[0]);
+        });
+    }
+
+    Result<Value> project_joined(std::string_view what, std::initializer_list<const Projection*> parts, Value x) {
+        const std::string scope = name_ + "." + std::string(what);
+        std::vector<TensorData> weights, biases;
+        for (const Projection* part : parts) {
+            weights.push_back(part->weight);
+            if (!part->bias.bytes.empty()) biases.push_back(part->bias);
+        }
+        graph_.set_scope(scope);
+        const DType stored = storage_of(weights.front());
+        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", std::move(weights), stored));
+        Value bias;
+        if (!biases.empty()) {
+            VKFORMER_TRY(bias, graph_.weight(scope + ".bias", std::move(biases), layout_.dtype));
+        }
+        return graph::linear(graph_, x, weight, bias);
+    }
+
+    /// One projection split into heads: [rows, len, count, head_dim].
+    Result<Value> heads(std::string_view what, const Projection& w, std::uint32_t count, Value x) {
+        VKFORMER_TRY(const Value y, project(what, w, x));
+        return graph_.reshape(y, {layout_.rows, layout_.len, count, config_.head_dim});
+    }
+
+    Result<Value> place(std::string_view what, const NormWeights& w, const DecoderConfig::Layer& layer, Value x,
+                        Value starts) {
+        if (w) {
+            VKFORMER_TRY(x, norm(std::string(what) + "_norm", w, x));
+        }
+        if (!layer.rope) return x;
+        VKFORMER_TRY(const Value table, rope_table(*layer.rope));
+        graph_.set_scope(name_ + "." + std::string(what));
+        return graph::rope(graph_, x, table, starts, config_.ropes[*layer.rope].pairing);
+    }
+
+    /// The angles of all positions that the caches hold.
+    Result<Value> rope_table(std::size_t index) {
+        if (rope_tables_[index]) return rope_tables_[index];
+        const Rope& rope = config_.ropes[index];
+        const std::string name = "rope." + std::to_string(index) + ".positions_" + std::to_string(layout_.capacity);
+        VKFORMER_TRY(
+            rope_tables_[index],
+            graph_.weight(name, graph::rope_table(layout_.capacity, rope.frequencies, rope.scale), DType::f32));
+        return rope_tables_[index];
+    }
+
+    /// Appends x to the layer's cache of that name.
+    Result<Value> append(std::string_view what, std::size_t index, Value x, Value starts) {
+        const Shape shape = {layout_.rows, layout_.capacity, config_.kv_heads, config_.head_dim};
+        VKFORMER_TRY(const Value cache,
+                     graph_.state(std::string(what) + "_cache." + std::to_string(index), layout_.dtype, shape));
+        graph_.set_scope(name_ + "." + std::string(what));
+        VKFORMER_CHECK(graph::cache_append(graph_, x, starts, cache));
+        return cache;
+    }
+
+    Result<Value> attention(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        const DecoderConfig::Layer& layer = config_.layers[index];
+        VKFORMER_TRY(Value query, heads("query", w.query, config_.heads, x));
+        VKFORMER_TRY(Value key, heads("key", w.key, config_.kv_heads, x));
+        VKFORMER_TRY(const Value value, heads("value", w.value, config_.kv_heads, x));
+        VKFORMER_TRY(query, place("query", w.query_norm, layer, query, starts));
+        VKFORMER_TRY(key, place("key", w.key_norm, layer, key, starts));
+        VKFORMER_TRY(const Value keys, append("key", index, key, starts));
+        VKFORMER_TRY(const Value values, append("value", index, value, starts));
+
+        graph_.set_scope(name_ + ".attention");
+        const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts};
+        VKFORMER_TRY(const Value seen,
+                     layout_.len == 1
+                         ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
+                                                   kSplitKeys, config_.attention_soft_cap)
+                         : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
+                                            config_.attention_soft_cap));
+        const std::uint64_t width = std::uint64_t{config_.heads} * config_.head_dim;
+        VKFORMER_TRY(const Value joined, graph_.reshape(seen, {layout_.rows, layout_.len, width}));
+        return project("output", w.output, joined);
+    }
+
+    Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x) {
+        Value inner;
+        if (w.gate.weight.bytes.empty()) {
+            VKFORMER_TRY(const Value up, project("up", w.up, x));
+            VKFORMER_TRY(inner, graph::activate(graph_, up, config_.activation));
+        } else {
+            VKFORMER_TRY(inner, gated(w, x));
+        }
+        return project("down", w.down, inner);
+    }
+
+    Result<Value> gated(const DecoderWeights::Layer& w, Value x) {
+        if (can_join({&w.gate, &w.up})) {
+            VKFORMER_TRY(const Value both, project_joined("gate_up", {&w.gate, &w.up}, x));
+            graph_.set_scope(name_ + ".feed_forward");
+            return graph::gated_activation(graph_, both, {}, config_.activation);
+        }
+        VKFORMER_TRY(const Value up, project("up", w.up, x));
+        VKFORMER_TRY(const Value gate, project("gate", w.gate, x));
+        graph_.set_scope(name_ + ".feed_forward");
+        return graph::gated_activation(graph_, gate, up, config_.activation);
+    }
+
+    const DecoderConfig& config_;
+    const DecoderWeights& weights_;
+    Graph& graph_;
+    const DecoderLayout layout_;
+    std::vector<Value> rope_tables_;  // absent until a layer needs them
+    std::string name_;                // of the layer at hand
+};
+
+Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout, Value tokens, Value starts,
+                                      Logits logits) const {
+    if (layout.capacity == 0 || layout.capacity > config_.max_positions)
+        return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
+                                                     " tokens was asked for, the model takes 1 to " +
+                                                     std::to_string(config_.max_positions)};
+    Builder build(*this, graph, layout);
+    VKFORMER_TRY(Value x, build.embed(tokens, starts));
+    for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
+        VKFORMER_TRY(x, build.layer(layer, x, starts));
+    }
+    DecoderPass pass;
+    VKFORMER_TRY(pass.hidden, build.final_norm(x));
+    if (logits == Logits::all) {
+        VKFORMER_TRY(pass.logits, build.logits(pass.hidden));
+    }
+    return pass;
+}
+
+}  // namespace vkformer::models

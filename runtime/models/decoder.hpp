@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+/// Decoder-only language models: one Transformer whose parts a config switches on and off. The files beside this one (llama.cpp,
+/// gemma.cpp, …) turn the config and the tensors of an architecture into a DecoderConfig and DecoderWeights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/builders.hpp"
+
+namespace vkformer::models {
+
+/// Rotary positions: frequencies θ_k (see graph::rope) and what queries and keys are multiplied with besides.
+struct Rope {
+    std::vector<double> frequencies;  ///< rotary_dim / 2 of them; elements of a head behind rotary_dim are not turned
+    double scale = 1;
+    graph::RopePairing pairing = graph::RopePairing::halves;
+};
+
+struct DecoderConfig {
+    enum class Norm : std::uint8_t { rms, layer };
+
+    struct Layer {
+        std::uint32_t window = 0;         ///< keys further back than this are not seen; 0: all are
+        std::optional<std::size_t> rope;  ///< index into ropes; none: the layer's attention knows no positions
+    };
+
+    std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
+    std::uint32_t heads = 0, kv_heads = 0, head_dim = 0;
+    std::uint32_t max_positions = 0;  ///< longest sequence that the model was made for
+    std::vector<Layer> layers;
+    std::vector<Rope> ropes;
+
+    Norm norm = Norm::rms;
+    float norm_eps = 1e-5f;
+    float norm_gain_offset = 0;                        ///< added to the gains of RMS norms
+    float embedding_scale = 1;                         ///< of the tokens' embeddings
+    float attention_scale = 1;                         ///< of the scores
+    float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
+    graph::Activation activation = graph::Activation::silu;
+};
+
+/// A product's weight [out, in] and bias [out]; bias.bytes is empty where there is none.
+struct Projection {
+    TensorData weight, bias;
+};
+/// A norm's gain and bias [dim]; empty bytes where there is none, and where there is no such norm at all.
+struct NormWeights {
+    TensorData gain, bias;
+    explicit operator bool() const noexcept { return !gain.bytes.empty(); }
+};
+
+struct DecoderWeights {
+    struct Layer {
+        NormWeights attention_norm;            ///< before attention
+        Projection query, key, value, output;  ///< heads one after the other
+        NormWeights query_norm, key_norm;      ///< of every head, [head_dim]; optional
+        NormWeights attention_post_norm;       ///< of the attention's result, before the residual; optional
+        NormWeights feed_forward_norm;         ///< before the feed-forward layers
+        Projection gate;                       ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
+        Projection up, down;
+        NormWeights feed_forward_post_norm;  ///< optional
+    };
+    TensorData embedding;  ///< [vocab_size, hidden_size]
+    TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
+    std::vector<Layer> layers;
+    NormWeights final_norm;
+    Projection lm_head;  ///< weight's bytes empty: the embedding
+};
+
+/// How weights are stored on the device.
+enum class WeightFormat : std::uint8_t {
+    as_computed,  ///< in the dtype of the activations
+    as_filed,  ///< bfloat16 and GGUF's block formats stay what they are where a product can read them; others as computed
+};
+
+struct DecoderLayout {
+    std::uint32_t rows = 1;      ///< sequences
+    std::uint32_t len = 1;       ///< tokens of each in one run
+    std::uint32_t capacity = 1;  ///< positions that the key/value caches hold; at most max_positions
+    DType dtype = DType::f32;    ///< of activations and caches: f32 or f16
+    WeightFormat weights = WeightFormat::as_computed;
+};
+
+enum class Logits : std::uint8_t { none, all };
+
+/// What one run adds to a graph.
+struct DecoderPass {
+    graph::Value hidden;  ///< [rows, len, hidden_size] behind the last norm
+    graph::Value logits;  ///< f32 [rows · len, vocab_size]; absent with Logits::none
+};
+
+/// The model: weights in files and how they are put together. Immutable and thread-safe.
+class Decoder {
+public:
+    /// Requires what the loading functions give: weights of the shapes that the config says.
+    Decoder(DecoderConfig config, DecoderWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
+
+    const DecoderConfig& config() const noexcept { return config_; }
+    const DecoderWeights& weights() const noexcept { return weights_; }
+
+    /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
+    /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], and every token
+    /// attends to those before it there. Positions at or above the capacity are not kept. Errors: the builders', and
+    /// InvalidArgument (a capacity above max_positions).
+    Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
+                                 graph::Value starts, Logits logits) const;
+
+private:
+    class Builder;
+
+    DecoderConfig config_;
+    DecoderWeights weights_;
+};
+
+}  // namespace vkformer::models

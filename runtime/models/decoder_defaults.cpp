@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#include "models/decoder_defaults.hpp"
+
+#include "core/try.hpp"
+#include "formats/config.hpp"
+
+namespace vkformer::models {
+
+Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder) {
+    using formats::Config;
+    VKFORMER_TRY(const Config generation, Config::open_if_present(folder / "generation_config.json"));
+    VKFORMER_TRY(const Config model, Config::open_if_present(folder / "config.json"));
+    DecoderDefaults defaults;
+    VKFORMER_TRY(defaults.end_tokens, generation.token_ids("eos_token_id"));
+    if (defaults.end_tokens.empty()) {
+        VKFORMER_TRY(defaults.end_tokens, model.token_ids("eos_token_id"));
+    }
+    VKFORMER_TRY(const bool draws, generation.boolean("do_sample", false));
+    if (!draws) return defaults;
+    VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));
+    VKFORMER_TRY(const auto top_k, generation.unsigned_integer("top_k", {.fallback = 50}));
+    VKFORMER_TRY(const double top_p, generation.real("top_p", {.fallback = 1, .min = 0, .max = 1}));
+    VKFORMER_TRY(const double min_p, generation.real("min_p", {.fallback = 0, .min = 0, .max = 1}));
+    defaults.sample = {.temperature = static_cast<float>(temperature),
+                       .top_k = top_k,
+                       .top_p = static_cast<float>(top_p),
+                       .min_p = static_cast<float>(min_p)};
+    return defaults;
+}
+
+}  // namespace vkformer::models

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "graph/builders.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::models {
+
+/// How the makers of a decoder-only model want it to be run.
+struct DecoderDefaults {
+    std::vector<std::int32_t> end_tokens;              ///< each ends a generation
+    graph::SampleOptions sample = {.temperature = 0};  ///< greedy where nothing is said
+};
+
+/// generation_config.json of the folder, and config.json for what it does not say; transformers' own defaults (top_k 50) hold
+/// where "do_sample" is on and a field is not there. Penalties are not part of it. Errors: CorruptFile.
+Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder);
+
+}  // namespace vkformer::models

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+#include "models/decoder_loading.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "core/try.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+struct NamedActivation {
+    std::string_view name;
+    graph::Activation activation;
+};
+constexpr std::array<NamedActivation, 9> kActivations = {{
+    {"silu", graph::Activation::silu},
+    {"swish", graph::Activation::silu},
+    {"gelu", graph::Activation::gelu_erf},
+    {"gelu_new", graph::Activation::gelu_tanh},
+    {"gelu_pytorch_tanh", graph::Activation::gelu_tanh},
+    {"gelu_fast", graph::Activation::gelu_tanh},
+    {"relu", graph::Activation::relu},
+    {"tanh", graph::Activation::tanh},
+    {"sigmoid", graph::Activation::sigmoid},
+}};
+
+}  // namespace
+
+// ---- tensors --------------------------------------------------------------------------------------------------------
+
+Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& shape) const {
+    VKFORMER_TRY(TensorData data, weights_.get(prefix_ + name));
+    if (data.shape != shape)
+        return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + prefix_ + name + " has shape " +
+                                                   to_string(data.shape) + ", the model's configuration asks for " +
+                                                   to_string(shape)};
+    if (!is_float(data.dtype) && !is_quantized(data.dtype))
+        return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
+                                                      std::string(to_string(data.dtype)) + ", expected floats"};
+    return data;
+}
+
+Result<Projection> WeightReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in,
+                                            bool bias) const {
+    Projection p;
+    VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
+    if (bias) {
+        VKFORMER_TRY(p.bias, tensor(name + ".bias", {out}));
+    }
+    return p;
+}
+
+Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t dim, bool bias) const {
+    NormWeights n;
+    VKFORMER_TRY(n.gain, tensor(name + ".weight", {dim}));
+    if (bias) {
+        VKFORMER_TRY(n.bias, tensor(name + ".bias", {dim}));
+    }
+    return n;
+}
+
+TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count) {
+    std::vector<std::uint64_t> dims(matrix.shape.dims().begin(), matrix.shape.dims().end());
+    const std::uint64_t row_bytes = bytes_of(matrix.dtype, matrix.shape.element_count() / dims[0]);
+    dims[0] = count;
+    TensorData rows = matrix;
+    rows.shape = Shape(dims);
+    rows.bytes = matrix.bytes.subspan(first * row_bytes, count * row_bytes);
+    return rows;
+}
+
+Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count) {
+    Projection rows;
+    rows.weight = rows_of(projection.weight, first, count);
+    if (!projection.bias.bytes.empty()) rows.bias = rows_of(projection.bias, first, count);
+    return rows;
+}
+
+std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe) {
+    return !weights.find(usual + probe) && weights.find(probe) ? "" : usual;
+}
+
+Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
+                                          const LlamaLayout& layout, const std::string& prefix) {
+    const WeightReader read(weights, prefix);
+    const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size;
+    const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim, kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+    DecoderWeights w;
+    VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, d}));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        const std::string layer = "layers." + std::to_string(i) + ".", self = layer + "self_attn.",
+                          mlp = layer + "mlp.";
+        DecoderWeights::Layer l;
+        VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d));
+        VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
+        VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
+        VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
+        VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
+        if (layout.head_norms) {
+            VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
+            VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
+        }
+        if (layout.gemma_norms) {
+            VKFORMER_TRY(l.attention_post_norm, read.norm(layer + "post_attention_layernorm", d));
+            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "pre_feedforward_layernorm", d));
+            VKFORMER_TRY(l.feed_forward_post_norm, read.norm(layer + "post_feedforward_layernorm", d));
+        } else {
+            VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "post_attention_layernorm", d));
+        }
+        VKFORMER_TRY(l.gate, read.projection(mlp + "gate_proj", ffn, d, layout.feed_forward_bias));
+        VKFORMER_TRY(l.up, read.projection(mlp + "up_proj", ffn, d, layout.feed_forward_bias));
+        VKFORMER_TRY(l.down, read.projection(mlp + "down_proj", d, ffn, layout.feed_forward_bias));
+        w.layers.push_back(std::move(l));
+    }
+    VKFORMER_TRY(w.final_norm, read.norm("norm", d));
+    if (!layout.tied) {
+        VKFORMER_TRY(w.lm_head, WeightReader(weights, "").projection("lm_head", c.vocab_size, d, false));
+    }
+    return w;
+}
+
+// ---- config ---------------------------------------------------------------------------------------------------------
+
+Result<graph::Activation> read_activation(const Config& config, std::string_view name, std::string fallback) {
+    VKFORMER_TRY(const std::string value, config.string(name, std::move(fallback)));
+    std::string supported;
+    for (const auto& known : kActivations) {
+        if (known.name == value) return known.activation;
+        supported += (supported.empty() ? "" : ", ") + std::string(known.name);
+    }
+    return config.unsupported(name, supported);
+}
+
+Result<DecoderConfig> read_sizes(const Config& config) {
+    const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
+    DecoderConfig c;
+    VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
+    VKFORMER_TRY(c.hidden_size, config.unsigned_integer("hidden_size", count));
+    VKFORMER_TRY(c.intermediate_size, config.unsigned_integer("intermediate_size", count));
+    VKFORMER_TRY(c.heads, config.unsigned_integer("num_attention_heads", count));
+    VKFORMER_TRY(c.kv_heads,
+                 config.unsigned_integer("num_key_value_heads", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
+    VKFORMER_TRY(c.head_dim,
+                 config.unsigned_integer("head_dim", {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
+    VKFORMER_TRY(c.max_positions,
+                 config.unsigned_integer("max_position_embeddings", {.fallback = 2048, .min = 1, .max = 1u << 28}));
+    VKFORMER_TRY(const std::uint32_t layers, config.unsigned_integer("num_hidden_layers", {.min = 1, .max = 4096}));
+    VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = 1e-6, .min = 0, .max = 1}));
+    if (!config.has("head_dim") && c.hidden_size % c.heads != 0)
+        return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));
+    if (c.heads % c.kv_heads != 0)
+        return config.unsupported("num_key_value_heads",
+                                  "a divisor of num_attention_heads = " + std::to_string(c.heads));
+    c.norm_eps = static_cast<float>(eps);
+    c.layers.assign(layers, {});
+    c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+    return c;
+}
+
+Result<std::vector<bool>> read_sliding_layers(const Config& config, std::size_t layers) {
+    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    std::vector<bool> slides(layers, false);
+    if (types.empty()) return slides;
+    if (types.size() != layers)
+        return Error{ErrorCode::CorruptFile, config.file_name() + ": \"layer_types\" has " +
+                                                 std::to_string(types.size()) + " entries, the model has " +
+                                                 std::to_string(layers) + " layers"};
+    for (std::size_t i = 0; i < layers; ++i) {
+        slides[i] = types[i] == "sliding_attention";
+        if (!slides[i] && types[i] != "full_attention")
+            return config.unsupported("layer_types", "full_attention, sliding_attention");
+    }
+    return slides;
+}
+
+// ---- rotary positions -----------------------------------------------------------------------------------------------
+
+void stretch_linear(Rope& rope, double factor) {
+    for (double& theta : rope.frequencies) theta /= factor;
+}
+
+void stretch_yarn(Rope& rope, const Yarn& yarn) {
+    const double dim = 2 * static_cast<double>(rope.frequencies.size());
+    const auto dim_that_turns = [&](double turns) {
+        return dim * std::log(yarn.context / (turns * 2 * std::numbers::pi)) / (2 * std::log(yarn.theta));
+    };
+    double first = dim_that_turns(yarn.fast), last = dim_that_turns(yarn.slow);
+    if (yarn.truncates) {
+        first = std::floor(first);
+        last = std::ceil(last);
+    }
+    first = std::max(first, 0.0);
+    last = std::min(last, dim - 1);
+    if (first == last) last += 0.001;
+    for (std::size_t k = 0; k < rope.frequencies.size(); ++k) {
+        const double stretch = std::clamp((static_cast<double>(k) - first) / (last - first), 0.0, 1.0);
+        rope.frequencies[k] *= (1 - stretch) + stretch / yarn.factor;
+    }
+    rope.scale = yarn.factor > 1 ? 0.1 * std::log(yarn.factor) + 1 : 1;
+}
+
+namespace {
+
+/// What the scaling functions read; `names` is for messages.
+struct RopeFields {
+    Config scaling;  // rope_scaling, or the newer rope_parameters
+    double theta;
+    std::uint64_t rotary_dim;
+};
+
+Result<double> positive(const Config& config, std::string_view name, std::optional<double> fallback = {}) {
+    return config.real(name, {.fallback = fallback, .min = 1e-6, .max = 1e9});
+}
+
+/// Llama 3.1 (Meta 2024): long waves are stretched, short ones kept, those between blended.
+Result<void> scale_llama3(const RopeFields& fields, const DecoderConfig& decoder, Rope& rope) {
+    VKFORMER_TRY(const double factor, positive(fields.scaling, "factor"));
+    VKFORMER_TRY(const double low, positive(fields.scaling, "low_freq_factor"));
+    VKFORMER_TRY(const double high, positive(fields.scaling, "high_freq_factor"));
+    VKFORMER_TRY(const double context, positive(fields.scaling, "original_max_position_embeddings",
+                                                static_cast<double>(decoder.max_positions)));
+    for (double& theta : rope.frequencies) {
+        const double turns = context * theta / (2 * std::numbers::pi);  // within the original context
+        if (turns > high) continue;
+        const double keep = turns < low ? 0 : (turns - low) / (high - low);
+        theta = (1 - keep) * theta / factor + keep * theta;
+    }
+    return {};
+}
+
+Result<void> scale_yarn(const RopeFields& fields, const DecoderConfig& decoder, Rope& rope) {
+    const Config& scaling = fields.scaling;
+    Yarn yarn{.theta = fields.theta, .factor = 1, .context = 1};
+    VKFORMER_TRY(yarn.factor, positive(scaling, "factor"));
+    VKFORMER_TRY(yarn.context,
+                 positive(scaling, "original_max_position_embeddings", static_cast<double>(decoder.max_positions)));
+    VKFORMER_TRY(yarn.fast, positive(scaling, "beta_fast", 32));
+    VKFORMER_TRY(yarn.slow, positive(scaling, "beta_slow", 1));
+    VKFORMER_TRY(yarn.truncates, scaling.boolean("truncate", true));
+    for (const char* const name : {"mscale", "mscale_all_dim"})
+        if (scaling.has(name)) return scaling.unsupported(name, "null");
+    stretch_yarn(rope, yarn);
+    VKFORMER_TRY(rope.scale, positive(scaling, "attention_factor", rope.scale));
+    return {};
+}
+
+/// LongRoPE (Ding et al. 2024) within the original context: a factor for each frequency.
+Result<void> scale_longrope(const RopeFields& fields, const Config& config, DecoderConfig& decoder, Rope& rope) {
+    const Config& scaling = fields.scaling;
+    VKFORMER_TRY(const auto factors, scaling.reals("short_factor"));
+    if (factors.size() != rope.frequencies.size())
+        return scaling.unsupported("short_factor", std::to_string(rope.frequencies.size()) + " numbers");
+    const Config& holder = config.has("original_max_position_embeddings") ? config : scaling;
+    VKFORMER_TRY(const auto context,
+                 holder.unsigned_integer("original_max_position_embeddings",
+                                         {.fallback = decoder.max_positions, .min = 2, .max = 1u << 28}));
+    double factor = static_cast<double>(decoder.max_positions) / context;
+    if (!holder.has("original_max_position_embeddings")) {
+        VKFORMER_TRY(factor, positive(scaling, "factor"));
+    }
+    const double usual = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(context)));
+    VKFORMER_TRY(rope.scale, positive(scaling, "attention_factor", usual));
+    for (std::size_t k = 0; k < factors.size(); ++k) {
+        if (!(factors[k] > 0)) return scaling.unsupported("short_factor", "positive numbers");
+        rope.frequencies[k] /= factors[k];
+    }
+    decoder.max_positions = std::min(decoder.max_positions, context);
+    return {};
+}
+
+Result<RopeFields> rope_fields(const Config& config, double theta, std::string_view field) {
+    VKFORMER_TRY(const Config parameters, config.object("rope_parameters"));
+    if (!parameters.names().empty()) {
+        VKFORMER_TRY(Config own, field.empty() ? Result<Config>(parameters) : parameters.object(field));
+        VKFORMER_TRY(const double base, positive(own, "rope_theta", theta));
+        return RopeFields{std::move(own), base, 0};
+    }
+    VKFORMER_TRY(Config scaling, config.object("rope_scaling"));
+    VKFORMER_TRY(const double base, positive(config, "rope_theta", theta));
+    return RopeFields{std::move(scaling), base, 0};
+}
+
+}  // namespace
+
+Result<Rope> read_rope(const Config& config, DecoderConfig& decoder, double theta, std::string_view field) {
+    VKFORMER_TRY(RopeFields fields, rope_fields(config, theta, field));
+    const Config& partial_holder = fields.scaling.has("partial_rotary_factor") ? fields.scaling : config;
+    VKFORMER_TRY(const double share, partial_holder.real("partial_rotary_factor", {.fallback = 1, .min = 0, .max = 1}));
+    fields.rotary_dim = static_cast<std::uint64_t>(share * decoder.head_dim);
+    if (fields.rotary_dim == 0 || fields.rotary_dim % 2 != 0)
+        return config.unsupported("head_dim",
+                                  "an even number of elements to turn, here " + std::to_string(fields.rotary_dim));
+
+    Rope rope;
+    rope.frequencies = graph::rope_frequencies(fields.rotary_dim, fields.theta);
+    const std::string_view type_name = fields.scaling.has("rope_type") ? "rope_type" : "type";
+    VKFORMER_TRY(const std::string type, fields.scaling.string(type_name, "default"));
+    if (type == "default") return rope;
+    if (type == "linear") {
+        VKFORMER_TRY(const double factor, positive(fields.scaling, "factor"));
+        stretch_linear(rope, factor);
+    } else if (type == "llama3") {
+        VKFORMER_CHECK(scale_llama3(fields, decoder, rope));
+    } else if (type == "yarn") {
+        VKFORMER_CHECK(scale_yarn(fields, decoder, rope));
+    } else if (type == "longrope" || type == "su") {
+        VKFORMER_CHECK(scale_longrope(fields, config, decoder, rope));
+    } else {
+        return fields.scaling.unsupported(type_name, "default, linear, llama3, yarn, longrope");
+    }
+    return rope;
+}
+
+}  // namespace vkformer::models

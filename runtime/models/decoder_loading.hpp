@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// What the loading functions of the decoder architectures share: typed access to their tensors, and the fields that most of
+/// their config.json have in common.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/config.hpp"
+#include "formats/gguf.hpp"
+#include "formats/weights.hpp"
+#include "models/decoder.hpp"
+
+namespace vkformer::models {
+
+struct DecoderParts {
+    DecoderConfig config;
+    DecoderWeights weights;
+};
+
+// One loading function per architecture: the fields of config.json that change the arithmetic are honoured or refused by name,
+// every weight is there with the shape that the config gives it. Errors: CorruptFile, UnsupportedConfig, UnsupportedDtype,
+// MissingTensor, ShapeMismatch.
+Result<DecoderParts> load_llama(const formats::Config& config,
+                                const formats::Weights& weights);  // Llama, Mistral, SmolLM 2, 3
+Result<DecoderParts> load_qwen(const formats::Config& config, const formats::Weights& weights);  // Qwen 2, 2.5, 3
+Result<DecoderParts> load_gemma(const formats::Config& config,
+                                const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
+Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
+
+/// Any of them from a GGUF file, by its general.architecture. Errors likewise.
+Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file);
+
+/// Reads tensors by name and checks them. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
+class WeightReader {
+public:
+    /// `prefix` precedes every name; "model." and the like. Borrows the weights.
+    WeightReader(const formats::Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
+
+    bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
+    Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
+    /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out].
+    Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
+    /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim].
+    Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
+
+private:
+    const formats::Weights& weights_;
+    std::string prefix_;
+};
+
+/// Rows first … first + count − 1 of a matrix, without a copy.
+TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
+/// The same rows of weight and bias.
+Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
+
+/// The prefix of the tensors' names: some files have the bare model's, without "model." or "transformer.". `probe` is a tensor
+/// that every file has.
+std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe);
+
+/// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
+/// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
+Result<DecoderConfig> read_sizes(const formats::Config& config);
+
+/// The activation under `name`: silu, gelu, gelu_pytorch_tanh, …
+Result<graph::Activation> read_activation(const formats::Config& config, std::string_view name, std::string fallback);
+
+/// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn and
+/// longrope (whose long factors are not used: max_positions shrinks to the original context). `theta` where the config says none.
+/// `field` names the object of a newer config's rope_parameters that holds this rope ("full_attention"); empty: it is the object.
+Result<Rope> read_rope(const formats::Config& config, DecoderConfig& decoder, double theta = 10000,
+                       std::string_view field = {});
+
+/// Position interpolation (Chen et al. 2023): positions are divided by the factor.
+void stretch_linear(Rope& rope, double factor);
+
+/// YaRN (Peng et al. 2023, section 3.2): waves that turn at most `slow` times within the original context are stretched, those
+/// that turn `fast` times or more are not, those between partly. Sets the scale of eq. 15 too.
+struct Yarn {
+    double theta, factor, context;
+    double fast = 32, slow = 1;
+    bool truncates = true;  ///< the borders are whole dimensions
+};
+void stretch_yarn(Rope& rope, const Yarn& yarn);
+
+/// Sliding windows by layer_types ("full_attention", "sliding_attention"); none where there is no such list.
+/// Errors: also where the list is not as long as there are layers.
+Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers);
+
+/// The weights under Llama's names, with which options.
+struct LlamaLayout {
+    bool attention_bias = false;  ///< of query, key and value
+    bool output_bias = false;
+    bool feed_forward_bias = false;
+    bool head_norms = false;   ///< q_norm, k_norm
+    bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
+    bool tied = false;         ///< lm_head is the embedding
+};
+Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& config,
+                                          const LlamaLayout& layout, const std::string& prefix);
+
+}  // namespace vkformer::models

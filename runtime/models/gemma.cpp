@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Gemma 1, 2 and 3 (Gemma Team 2024, 2024, 2025; of Gemma 3 the text part): embeddings scaled by √hidden_size, gains stored minus
+// one, GeGLU; from 2 on norms before and behind attention and feed-forward layers, windows on some layers; 2 has soft caps, 3 norms
+// on the heads of query and key and a rotary base of its own for the layers with windows.
+#include <cmath>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+enum class Generation : std::uint8_t { first, second, third };
+
+/// `pattern` (layers from one without a window to the next) holds where the config has no layer_types.
+Result<std::vector<bool>> sliding_layers(const Config& config, std::size_t layers, std::uint32_t pattern) {
+    if (config.has("layer_types")) return read_sliding_layers(config, layers);
+    VKFORMER_TRY(pattern, config.unsigned_integer("sliding_window_pattern", {.fallback = pattern, .min = 1}));
+    std::vector<bool> slides(layers);
+    for (std::size_t i = 0; i < layers; ++i) slides[i] = (i + 1) % pattern != 0;
+    return slides;
+}
+
+Result<void> read_attention(const Config& config, Generation generation, DecoderConfig& c) {
+    if (generation == Generation::first) return {};
+    VKFORMER_TRY(const double scalar, config.real("query_pre_attn_scalar", {.fallback = 256, .min = 1e-3, .max = 1e9}));
+    c.attention_scale = static_cast<float>(1 / std::sqrt(scalar));
+    const bool caps = generation == Generation::second;
+    VKFORMER_TRY(const double scores,
+                 config.real("attn_logit_softcapping", {.fallback = caps ? 50 : 0, .min = 0, .max = 1e6}));
+    VKFORMER_TRY(const double logits,
+                 config.real("final_logit_softcapping", {.fallback = caps ? 30 : 0, .min = 0, .max = 1e6}));
+    c.attention_soft_cap = config.has("attn_logit_softcapping") ? static_cast<float>(scores) : 0;
+    c.logit_soft_cap = config.has("final_logit_softcapping") ? static_cast<float>(logits) : 0;
+    VKFORMER_TRY(const auto window,
+                 config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
+    VKFORMER_TRY(const auto slides, sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
+    VKFORMER_TRY(const bool bidirectional, config.boolean("use_bidirectional_attention", false));
+    if (bidirectional) return config.unsupported("use_bidirectional_attention", "false");
+    return {};
+}
+
+Result<void> read_ropes(const Config& config, Generation generation, DecoderConfig& c) {
+    if (generation != Generation::third) {
+        VKFORMER_TRY(const Rope rope, read_rope(config, c));
+        c.ropes = {rope};
+        for (auto& layer : c.layers) layer.rope = 0;
+        return {};
+    }
+    VKFORMER_TRY(const Rope global, read_rope(config, c, 1'000'000, "full_attention"));
+    Rope local;
+    if (config.has("rope_parameters")) {
+        VKFORMER_TRY(local, read_rope(config, c, 10'000, "sliding_attention"));
+    } else {
+        VKFORMER_TRY(const double base,
+                     config.real("rope_local_base_freq", {.fallback = 10'000, .min = 1, .max = 1e12}));
+        local.frequencies = graph::rope_frequencies(c.head_dim, base);
+    }
+    c.ropes = {global, local};
+    for (auto& layer : c.layers) layer.rope = layer.window == 0 ? 0 : 1;
+    return {};
+}
+
+Result<DecoderParts> load(const Config& config, const formats::Weights& weights, Generation generation,
+                          const std::string& prefix) {
+    DecoderParts parts;
+    DecoderConfig& c = parts.config;
+    VKFORMER_TRY(c, read_sizes(config));
+    if (!config.has("head_dim")) return config.unsupported("head_dim", "a number");
+    c.norm_gain_offset = 1;
+    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
+    // Gemma 1 was released with "hidden_act": "gelu", which its code has always read as the tanh approximation.
+    const bool is_renamed = config.has("hidden_activation") || generation != Generation::first;
+    c.activation = graph::Activation::gelu_tanh;
+    if (is_renamed) {
+        VKFORMER_TRY(c.activation, read_activation(config, "hidden_activation", "gelu_pytorch_tanh"));
+    }
+    VKFORMER_CHECK(read_attention(config, generation, c));
+    VKFORMER_CHECK(read_ropes(config, generation, c));
+
+    LlamaLayout layout = {.head_norms = generation == Generation::third,
+                          .gemma_norms = generation != Generation::first};
+    VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
+    layout.output_bias = layout.attention_bias;
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", true));
+    VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
+    return parts;
+}
+
+}  // namespace
+
+Result<DecoderParts> load_gemma(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const std::string probe = "embed_tokens.weight";
+    if (type == "gemma3") {  // with a vision tower, which is not read
+        VKFORMER_TRY(const Config text, config.object("text_config"));
+        for (const std::string prefix : {"language_model.model.", "model.language_model."})
+            if (weights.find(prefix + probe)) return load(text, weights, Generation::third, prefix);
+        return load(text, weights, Generation::third, "language_model.model.");
+    }
+    const Generation generation = type == "gemma"    ? Generation::first
+                                  : type == "gemma2" ? Generation::second
+                                                     : Generation::third;
+    return load(config, weights, generation, find_prefix(weights, "model.", probe));
+}
+
+}  // namespace vkformer::models

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Qwen 2 and 2.5 (biases on query, key and value) and Qwen 3 (norms on the heads of query and key, a head size of its own).
+#include <cmath>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+/// With use_sliding_window, layers from max_window_layers on have the window, or those that layer_types names.
+Result<void> read_windows(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
+    if (!uses_window) return {};
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
+    VKFORMER_TRY(auto slides, read_sliding_layers(config, c.layers.size()));
+    if (!config.has("layer_types")) {
+        VKFORMER_TRY(const auto first, config.unsigned_integer("max_window_layers", {.fallback = 28}));
+        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = i >= first;
+    }
+    for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
+    return {};
+}
+
+}  // namespace
+
+Result<DecoderParts> load_qwen(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const bool is_third = type == "qwen3";
+    DecoderParts parts;
+    DecoderConfig& c = parts.config;
+    VKFORMER_TRY(c, read_sizes(config));
+    if (is_third && !config.has("head_dim")) {
+        c.head_dim = 128;  // what transformers takes
+        c.attention_scale = 1.0f / std::sqrt(128.0f);
+    }
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c));
+    c.ropes = {rope};
+    for (auto& layer : c.layers) layer.rope = 0;
+    VKFORMER_CHECK(read_windows(config, c));
+
+    LlamaLayout layout = {.attention_bias = !is_third, .head_norms = is_third};
+    if (is_third) {
+        VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
+        layout.output_bias = layout.attention_bias;
+    }
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
+    VKFORMER_TRY(parts.weights,
+                 read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
+    return parts;
+}
+
+}  // namespace vkformer::models
