@@ -23,7 +23,11 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
     const auto [rows, in, out] = dims;
     assert(x.size() == rows * in && weight.size() == out * in && y.size() == rows * out);
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias.empty() ? T{0} : bias[i % out];
-    add_product_transposed(rows, out, in, T{1}, {x.data(), in}, {weight.data(), in}, {y.data(), out});
+    if (rows == 1)
+        add_matrix_vector(out, in, T{1}, {weight.data(), in}, x.data(),
+                          y.data());  // BLAS's own road for one row is slower
+    else
+        add_product_transposed(rows, out, in, T{1}, {x.data(), in}, {weight.data(), in}, {y.data(), out});
     for (std::size_t i = 0; i < y.size(); ++i)
         y[i] = activation_of(activation, y[i]) + (residual.empty() ? T{0} : residual[i]);
 }

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/decoder_session.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "core/try.hpp"
+#include "decoding/decoder_steps.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+using graph::Program;
+using graph::Value;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint32_t kSmallestChunk = 16;
+/// Steps are queued so that a submit takes about this long: short enough for tokens to flow, long enough that the host's part
+/// (a submit, a read) is nothing beside it.
+constexpr double kSubmitSeconds = 0.05;
+constexpr std::uint32_t kMostSteps = 16;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
+
+Result<void> write(Program& program, Value tensor, const std::vector<std::int32_t>& values) {
+    return program.write(tensor, std::span<const std::int32_t>(values));
+}
+
+Result<std::vector<std::int32_t>> read(Program& program, Value tensor) {
+    std::vector<std::int32_t> values(program.plan().graph.shape(tensor).element_count());
+    VKFORMER_CHECK(program.read(tensor, std::span<std::int32_t>(values)));
+    return values;
+}
+
+std::size_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
+    return static_cast<std::size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+std::string_view to_string(FinishReason reason) noexcept {
+    switch (reason) {
+    case FinishReason::none: return "none";
+    case FinishReason::stop: return "stop";
+    case FinishReason::caller: return "caller";
+    case FinishReason::length: return "length";
+    case FinishReason::context: return "context";
+    }
+    return "unknown";
+}
+
+/// Computes keys and values of `len` tokens per row.
+struct DecoderSession::Chunk {
+    ChunkGraph graph;  // the program owns the plan; the names of the tensors are kept here
+    std::unique_ptr<Program> program;
+};
+
+struct DecoderSession::Step {
+    DecoderStepGraph graph;
+    std::unique_ptr<Program> program;
+};
+
+DecoderSession::DecoderSession(graph::Backend& backend, const models::Decoder& model,
+                               const DecoderSessionOptions& options)
+    : backend_(&backend),
+      model_(&model),
+      options_(options),
+      weights_(backend.make_store()),
+      states_(backend.make_store()),
+      rows_(options.rows) {}
+
+Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const models::Decoder& model,
+                                              const DecoderSessionOptions& options) {
+    DecoderSessionOptions chosen = options;
+    const std::uint32_t most = model.config().max_positions;
+    if (chosen.context == 0) chosen.context = std::min(most, DecoderSessionOptions::kDefaultContext);
+    if (chosen.context > most)
+        return invalid("a context of " + std::to_string(chosen.context) +
+                       " tokens was asked for, the model takes at most " + std::to_string(most));
+    if (chosen.rows == 0) return invalid("a session needs at least one row");
+    chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
+    return DecoderSession(backend, model, chosen);
+}
+
+void DecoderSession::set_sampling(const graph::SampleOptions& sample) {
+    const graph::SampleOptions& now = options_.sample;
+    if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
+        sample.min_p == now.min_p)
+        return;
+    options_.sample = sample;
+    step_.reset();
+}
+
+void DecoderSession::clear() noexcept {
+    for (Row& row : rows_) row.cached.clear();
+}
+
+Result<void> DecoderSession::check(std::span<const Request> requests) const {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::string name = "prompt " + std::to_string(i + 1);
+        const auto& prompt = requests[i].prompt;
+        if (prompt.empty()) return invalid(name + " has no tokens");
+        if (prompt.size() > options_.context)
+            return invalid(name + " has " + std::to_string(prompt.size()) + " tokens, the context holds " +
+                           std::to_string(options_.context));
+        const std::uint32_t vocab = model_->config().vocab_size;
+        for (const std::int32_t token : prompt)
+            if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
+                return invalid(name + " has token " + std::to_string(token) + ", the model knows 0 to " +
+                               std::to_string(vocab - 1) + "; is the tokenizer the model's?");
+    }
+    return {};
+}
+
+Result<DecoderSession::Chunk*> DecoderSession::chunk(std::uint32_t len) {
+    std::shared_ptr<Chunk>& known = chunks_[len];
+    if (known) return known.get();
+    auto made = std::make_shared<Chunk>();
+    VKFORMER_TRY(made->graph, chunk_graph(*model_, options_, len));
+    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+    known = std::move(made);
+    return known.get();
+}
+
+Result<DecoderSession::Step*> DecoderSession::step() {
+    if (step_) return step_.get();
+    auto made = std::make_shared<Step>();
+    VKFORMER_TRY(made->graph, step_graph(*model_, options_));
+    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+    step_ = std::move(made);
+    return step_.get();
+}
+
+/// Fills the caches of `fresh` rows with all but the last token of their prompts. The other rows go along with tokens that
+/// nobody asked for: their keys lie behind what the rows have, where nothing looks before it is written again.
+Result<void> DecoderSession::prefill(std::span<const Request> requests, std::span<const std::size_t> fresh,
+                                     std::span<SequenceResult> results) {
+    const Clock::time_point start = Clock::now();
+    std::size_t longest = 0;  // tokens left to compute, of any row
+    for (const std::size_t r : fresh) {
+        Row& row = rows_[r];
+        const auto prompt = std::span(requests[row.request].prompt);
+        const auto context = prompt.first(prompt.size() - 1);
+        row.cached.resize(common_prefix(row.cached, context));
+        row.pending = prompt.back();
+        results[row.request].reused = static_cast<std::uint32_t>(row.cached.size());
+        longest = std::max(longest, context.size() - row.cached.size());
+        timings_.prompt_tokens += context.size() - row.cached.size();
+    }
+    while (longest > 0) {
+        std::uint32_t len = kSmallestChunk;
+        while (len < longest && len < options_.chunk) len = std::min(len * 4, options_.chunk);
+        VKFORMER_TRY(Chunk* const made, chunk(len));
+        std::vector<std::int32_t> tokens(rows_.size() * len, 0), starts(rows_.size());
+        for (std::size_t r = 0; r < rows_.size(); ++r) starts[r] = static_cast<std::int32_t>(rows_[r].cached.size());
+        for (const std::size_t r : fresh) {
+            Row& row = rows_[r];
+            const auto prompt = std::span(requests[row.request].prompt);
+            const auto rest = prompt.first(prompt.size() - 1).subspan(row.cached.size());
+            const auto part = rest.first(std::min<std::size_t>(rest.size(), len));
+            std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
+            row.cached.insert(row.cached.end(), part.begin(), part.end());
+        }
+        VKFORMER_CHECK(write(*made->program, made->graph.tokens, tokens));
+        VKFORMER_CHECK(write(*made->program, made->graph.starts, starts));
+        VKFORMER_CHECK(made->program->submit());
+        VKFORMER_CHECK(made->program->wait());
+        longest -= std::min<std::size_t>(longest, len);
+    }
+    timings_.prompt_seconds += seconds_since(start);
+    return {};
+}
+
+/// What the next step reads: every row's token and position, and a fresh row's seed.
+Result<void> DecoderSession::write_states(std::span<const Request> requests, std::span<const std::size_t> fresh) {
+    VKFORMER_TRY(Step* const made, step());
+    std::vector<std::int32_t> tokens, starts;
+    for (const Row& row : rows_) {
+        tokens.push_back(row.pending);
+        starts.push_back(static_cast<std::int32_t>(row.cached.size()));
+    }
+    VKFORMER_CHECK(write(*made->program, made->graph.states.tokens, tokens));
+    VKFORMER_CHECK(write(*made->program, made->graph.states.starts, starts));
+    if (!made->graph.random) return {};
+    VKFORMER_TRY(auto random, read(*made->program, made->graph.random));
+    for (const std::size_t r : fresh) {
+        const std::uint64_t seed = requests[rows_[r].request].seed;
+        random[3 * r] = static_cast<std::int32_t>(seed & 0xFFFFFFFFu);
+        random[3 * r + 1] = static_cast<std::int32_t>(seed >> 32);
+        random[3 * r + 2] = 0;
+    }
+    return write(*made->program, made->graph.random, random);
+}
+
+/// No row may run past its context, and no step be queued that every row's limit makes useless.
+std::uint32_t DecoderSession::steps_to_queue(std::span<const Request> requests,
+                                             std::span<const SequenceResult> results) const {
+    std::size_t useful = 0;
+    for (const Row& row : rows_) {
+        if (row.request == kFree) continue;
+        std::size_t left = options_.context - row.cached.size();
+        const std::uint32_t limit = requests[row.request].max_tokens;
+        if (limit > 0) left = std::min<std::size_t>(left, limit - results[row.request].tokens.size());
+        useful = std::max(useful, left);
+    }
+    return static_cast<std::uint32_t>(std::min<std::size_t>(useful, queue_));
+}
+
+/// Queues some steps and hands out their tokens; frees the rows that end.
+Result<void> DecoderSession::decode(std::span<const Request> requests, std::span<SequenceResult> results,
+                                    const OnToken& on_token) {
+    VKFORMER_TRY(Step* const made, step());
+    const Clock::time_point start = Clock::now();
+    const std::uint32_t count = steps_to_queue(requests, results);
+    VKFORMER_CHECK(made->program->submit(count));
+    VKFORMER_TRY(const auto history, read(*made->program, made->graph.states.history));
+    const double seconds = seconds_since(start);
+    timings_.decode_seconds += seconds;
+    timings_.decode_steps += count;
+    queue_ = static_cast<std::uint32_t>(
+        std::clamp(kSubmitSeconds * count / std::max(seconds, 1e-6), 1.0, double{kMostSteps}));
+
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        Row& row = rows_[r];
+        if (row.request == kFree) continue;
+        const Request& request = requests[row.request];
+        SequenceResult& result = results[row.request];
+        for (std::uint32_t i = 0; i < count && result.finish == FinishReason::none; ++i) {
+            const std::int32_t token = history[row.cached.size() * rows_.size() + r];
+            row.cached.push_back(row.pending);
+            row.pending = token;
+            result.tokens.push_back(token);
+            const bool goes_on = !on_token || on_token(row.request, token);
+            if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end())
+                result.finish = FinishReason::stop;
+            else if (!goes_on)
+                result.finish = FinishReason::caller;
+            else if (request.max_tokens > 0 && result.tokens.size() == request.max_tokens)
+                result.finish = FinishReason::length;
+            else if (row.cached.size() == options_.context)
+                result.finish = FinishReason::context;
+        }
+        if (result.finish != FinishReason::none) row.request = kFree;
+    }
+    return {};
+}
+
+Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request> requests, const OnToken& on_token) {
+    VKFORMER_CHECK(check(requests));
+    timings_ = {};
+    queue_ = 1;
+    for (Row& row : rows_) row.request = kFree;
+    std::vector<SequenceResult> results(requests.size());
+    std::size_t next = 0;
+    while (true) {
+        std::vector<std::size_t> fresh;
+        for (std::size_t r = 0; r < rows_.size() && next < requests.size(); ++r) {
+            if (rows_[r].request != kFree) continue;
+            rows_[r].request = next++;
+            fresh.push_back(r);
+        }
+        const bool is_busy = std::ranges::any_of(rows_, [](const Row& row) { return row.request != kFree; });
+        if (!is_busy) return results;
+        VKFORMER_CHECK(prefill(requests, fresh, results));
+        VKFORMER_CHECK(write_states(requests, fresh));
+        VKFORMER_CHECK(decode(requests, results, on_token));
+    }
+}
+
+}  // namespace vkformer::decoding

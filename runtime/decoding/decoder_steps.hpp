@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+/// The graphs of a DecoderSession: a chunk of a prompt, and one step with the choice of the next token.
+#pragma once
+
+#include "decoding/decoder_session.hpp"
+
+namespace vkformer::decoding {
+
+struct ChunkGraph {
+    graph::Graph graph;
+    graph::Value tokens;  ///< input i32 [rows, len]
+    graph::Value starts;  ///< input i32 [rows]
+};
+/// Appends the keys and values of `len` tokens per row to the caches; computes nothing else.
+Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len);
+
+struct DecoderStepGraph {
+    graph::Graph graph;
+    graph::GreedyStates states;
+    graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
+};
+Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options);
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/decoder_session.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "models/decoder_case.hpp"
+#include "support/backends.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using decoding::DecoderSession;
+using decoding::FinishReason;
+using decoding::Request;
+
+namespace {
+
+struct Greedy {
+    std::vector<std::int32_t> prompt, continuation;
+};
+
+Greedy greedy_case(const std::string& name) {
+    std::ifstream file(goldens_dir() / "decoders" / name / "greedy.json");
+    const auto json = nlohmann::json::parse(file);
+    return {json["prompt"].get<std::vector<std::int32_t>>(), json["continuation"].get<std::vector<std::int32_t>>()};
+}
+
+/// All on the CPU; on a device the beginning, or all with VKFORMER_TEST_THOROUGH=1.
+std::size_t tokens_to_check(const graph::Backend& backend, const Greedy& greedy) {
+    constexpr std::size_t kOnDevices = 24;
+    const bool is_cpu = dynamic_cast<const vulkan::VulkanBackend*>(&backend) == nullptr;
+    return is_cpu || std::getenv("VKFORMER_TEST_THOROUGH") ? greedy.continuation.size() : kOnDevices;
+}
+
+Request request_of(const Greedy& greedy, std::size_t tokens) {
+    return {.prompt = greedy.prompt, .max_tokens = static_cast<std::uint32_t>(tokens)};
+}
+
+}  // namespace
+
+TEST_CASE("greedy continuations are those of Hugging Face, token for token", "[decoding][decoder][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE(from_range(decoder_cases()));
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    const Greedy greedy = greedy_case(name);
+    auto session = must(DecoderSession::create(backend, model, {.context = 80}));
+    const std::size_t count = tokens_to_check(backend, greedy);
+    const Request request = request_of(greedy, count);
+    const auto results = must(session.run({&request, 1}));
+    CHECK(results[0].tokens ==
+          std::vector(greedy.continuation.begin(), greedy.continuation.begin() + static_cast<std::ptrdiff_t>(count)));
+    CHECK(results[0].finish == FinishReason::length);
+}
+
+TEST_CASE("sequences that run together continue as they do alone", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = load_decoder_case("qwen3");
+    const Greedy greedy = greedy_case("qwen3");
+    // Prompts that are the golden's, cut within its continuation: what follows is known for each.
+    std::vector<Request> requests;
+    std::vector<std::vector<std::int32_t>> expected;
+    for (const std::size_t given : {0u, 1u, 30u, 7u, 20u}) {
+        Request request = request_of(greedy, 5 + given % 4);
+        request.prompt.insert(request.prompt.end(), greedy.continuation.begin(),
+                              greedy.continuation.begin() + static_cast<std::ptrdiff_t>(given));
+        requests.push_back(request);
+        expected.emplace_back(greedy.continuation.begin() + static_cast<std::ptrdiff_t>(given),
+                              greedy.continuation.begin() + static_cast<std::ptrdiff_t>(given + request.max_tokens));
+    }
+    for (const std::uint32_t rows : {1u, 2u, 3u}) {
+        CAPTURE(rows);
+        auto session = must(DecoderSession::create(backend, model, {.rows = rows, .context = 64}));
+        const auto results = must(session.run(requests));
+        for (std::size_t i = 0; i < requests.size(); ++i) {
+            CAPTURE(i);
+            CHECK(results[i].tokens == expected[i]);
+        }
+    }
+}
+
+TEST_CASE("what the caches hold of a prompt is not computed again", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = load_decoder_case("gpt2");
+    const Greedy greedy = greedy_case("gpt2");
+    auto session = must(DecoderSession::create(backend, model, {.context = 80}));
+    const Request first = request_of(greedy, 20);
+    CHECK(must(session.run({&first, 1}))[0].reused == 0);
+
+    Request second = first;
+    second.prompt.insert(second.prompt.end(), greedy.continuation.begin(), greedy.continuation.begin() + 30);
+    const auto results = must(session.run({&second, 1}));
+    CHECK(results[0].reused == first.prompt.size() + 19);  // the token chosen last was not read
+    CHECK(session.timings().prompt_tokens == 10);
+    CHECK(std::equal(results[0].tokens.begin(), results[0].tokens.end(), greedy.continuation.begin() + 30));
+
+    Request third = first;  // another beginning
+    third.prompt.front() = (third.prompt.front() + 1) % static_cast<std::int32_t>(model.config().vocab_size);
+    CHECK(must(session.run({&third, 1}))[0].reused == 0);
+    const auto again = must(session.run({&first, 1}));
+    CHECK(again[0].reused == 0);
+    CHECK(std::equal(again[0].tokens.begin(), again[0].tokens.end(), greedy.continuation.begin()));
+}
+
+TEST_CASE("a sequence ends where it is told to", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = load_decoder_case("phi3");
+    const Greedy greedy = greedy_case("phi3");
+    auto session = must(DecoderSession::create(backend, model, {.context = 24}));
+    Request request = request_of(greedy, 0);
+
+    SECTION("when the context is full") {
+        const auto result = must(session.run({&request, 1}))[0];
+        CHECK(result.finish == FinishReason::context);
+        CHECK(result.tokens.size() == 24 - request.prompt.size() + 1);
+        CHECK(std::equal(result.tokens.begin(), result.tokens.end(), greedy.continuation.begin()));
+    }
+    SECTION("with a stop token, which is delivered") {
+        request.stop_tokens = {greedy.continuation[5], greedy.continuation[9]};
+        const auto result = must(session.run({&request, 1}))[0];
+        const auto first =
+            std::ranges::find_first_of(greedy.continuation, request.stop_tokens) - greedy.continuation.begin();
+        CHECK(result.finish == FinishReason::stop);
+        CHECK(result.tokens.size() == static_cast<std::size_t>(first) + 1);
+    }
+    SECTION("when the caller says so") {
+        std::vector<std::int32_t> seen;
+        const auto result = must(session.run({&request, 1}, [&](std::size_t, std::int32_t token) {
+            seen.push_back(token);
+            return seen.size() < 3;
+        }))[0];
+        CHECK(result.finish == FinishReason::caller);
+        CHECK(seen == result.tokens);
+        CHECK(seen.size() == 3);
+    }
+    SECTION("a prompt as long as the context gives one token") {
+        request.prompt.assign(24, 1);
+        const auto result = must(session.run({&request, 1}))[0];
+        CHECK(result.tokens.size() == 1);
+        CHECK(result.finish == FinishReason::context);
+    }
+    SECTION("and what cannot run is refused") {
+        request.prompt.assign(25, 1);
+        CHECK(session.run({&request, 1}).error().message == "prompt 1 has 25 tokens, the context holds 24");
+        request.prompt = {-1};
+        CHECK(session.run({&request, 1}).error().code == ErrorCode::InvalidArgument);
+        request.prompt = {static_cast<std::int32_t>(model.config().vocab_size)};
+        CHECK(session.run({&request, 1}).error().code == ErrorCode::InvalidArgument);
+        request.prompt.clear();
+        CHECK(session.run({&request, 1}).error().code == ErrorCode::InvalidArgument);
+        CHECK(DecoderSession::create(backend, model, {.context = 1u << 20}).error().code == ErrorCode::InvalidArgument);
+        CHECK(DecoderSession::create(backend, model, {.rows = 0}).error().code == ErrorCode::InvalidArgument);
+    }
+}
+
+TEST_CASE("draws depend on the seed and on nothing else", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = load_decoder_case("llama_gqa_odd");
+    const Greedy greedy = greedy_case("llama_gqa_odd");
+    const graph::SampleOptions sample = {.temperature = 1.5f, .top_k = 30, .top_p = 0.95f};
+    std::vector<Request> requests(3, request_of(greedy, 12));
+    requests[1].seed = 7;
+    auto alone = must(DecoderSession::create(backend, model, {.context = 40, .sample = sample}));
+    auto together = must(DecoderSession::create(backend, model, {.rows = 2, .context = 40, .sample = sample}));
+    const auto a = must(alone.run(requests)), b = must(together.run(requests));
+    CHECK(a[0].tokens == a[2].tokens);
+    CHECK(a[0].tokens != a[1].tokens);
+    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(a[i].tokens == b[i].tokens);
+}
