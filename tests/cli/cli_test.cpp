@@ -227,6 +227,74 @@ TEST_CASE("recurrent models go through the same commands", "[cli][recurrent]") {
     CHECK_THAT(blind.err, ContainsSubstring("without attention"));
 }
 
+TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
+    const std::string model = "--device cpu --model " + (goldens_dir() / "decoder_text").string();
+    std::ifstream file(goldens_dir() / "decoder_text" / "expected.json");
+    const auto entry = nlohmann::json::parse(file)["prompts"][0];
+    const std::string text = entry["text"].get<std::string>();
+
+    const Outcome plain = run("generate -n 48 Hello " + model);
+    CHECK(plain.exit_code == 0);
+    CHECK(plain.out == text + "\n");
+    CHECK(plain.err.find("tokens/s") != plain.err.npos);
+    const Outcome quiet = run("generate -q -n 48 --echo Hello " + model);
+    CHECK(quiet.out == "Hello" + text + "\n");
+    CHECK(quiet.err.empty());
+    CHECK(run("generate -q -n 48 " + model, "Hello").out == text + "\n");
+
+    const Outcome json = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);
+    std::istringstream lines(json.out);
+    std::string line, streamed;
+    std::vector<std::int32_t> ids;
+    nlohmann::json last;
+    while (std::getline(lines, line)) {
+        last = nlohmann::json::parse(line);
+        if (last["event"] == "token") ids.push_back(last["token"].get<std::int32_t>());
+        if (last["event"] != "end") streamed += last["text"].get<std::string>();
+    }
+    CHECK(ids == entry["ids"].get<std::vector<std::int32_t>>());
+    CHECK(last["event"] == "end");
+    CHECK(last["finish"] == "length");
+    CHECK(last["text"] == text);
+    CHECK(streamed == text);
+
+    CHECK(run("generate -q -n 2 --prompt-tokens 1,x " + model).exit_code == 2);
+    CHECK(run("generate -q -n 2 Hello").exit_code == 2);
+    CHECK(run("generate -q -n 2 --temperature -1 Hello " + model).exit_code == 2);
+    CHECK(run("generate -q -n 2 --context 100000 Hello " + model).exit_code == 2);
+}
+
+TEST_CASE("chat: turns from arguments and from lines", "[cli][chat]") {
+    const std::string model = "--device cpu --model " + (goldens_dir() / "decoder_text").string();
+    std::ifstream file(goldens_dir() / "decoder_text" / "expected.json");
+    const auto entry = nlohmann::json::parse(file)["conversations"][1];
+    const Outcome chat = run("chat -q -n 48 --system 'Be brief.' '  What is a frog? ' " + model);
+    CHECK(chat.exit_code == 0);
+    CHECK(chat.out == entry["text"].get<std::string>() + "\n");
+
+    const Outcome lines = run("chat -q -n 4 --json " + model, "Hello\n\nand now?\n");
+    CHECK(lines.exit_code == 0);
+    std::istringstream out(lines.out);
+    std::string line;
+    std::vector<nlohmann::json> ends;
+    while (std::getline(out, line))
+        if (auto event = nlohmann::json::parse(line); event["event"] == "end") ends.push_back(event);
+    REQUIRE(ends.size() == 2);
+    CHECK(ends[0]["reused_tokens"] == 0);
+    CHECK(ends[1]["reused_tokens"] > 0);
+    CHECK(ends[1]["prompt_tokens"] > ends[0]["prompt_tokens"]);
+}
+
+TEST_CASE("bench model: a decoder's rates", "[cli][bench]") {
+    const Outcome bench = run("bench model -q --json --device cpu --length 8 --steps 4 --runs 2 --model " +
+                              (goldens_dir() / "decoder_text").string());
+    REQUIRE(bench.exit_code == 0);
+    const auto report = nlohmann::json::parse(bench.out);
+    CHECK(report["decode_tokens_per_second"]["median"] > 0);
+    CHECK(report["prompt_tokens_per_second"]["median"] > 0);
+    CHECK(report["weight_bytes_per_step"] > 300 * 32 * 4);
+}
+
 TEST_CASE("info: devices as text and JSON", "[cli][info]") {
     const Outcome text = run("info");
     CHECK(text.exit_code == 0);

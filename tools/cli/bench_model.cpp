@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// vkformer bench model: what a generation costs on a device: wall and host time per program, device time per node.
-#include <time.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "api/open_backend.hpp"
 #include "bench.hpp"
-#include "bench/statistics.hpp"
+#include "bench_model.hpp"
+#include "bench_program.hpp"
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
@@ -23,29 +20,6 @@ namespace vkformer::cli {
 namespace {
 
 using nlohmann::json;
-
-struct BenchModelCommand {
-    DeviceOptions device;
-    ModelOption model;
-    std::uint32_t batch = 1, beams = 0, length = 32, steps = 16, runs = 15, top = 12;
-    bool json = false;
-};
-
-/// CPU time of this thread: what recording, submitting and waiting cost the caller, without what a driver's threads do.
-double thread_cpu_us() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-struct ProgramCost {
-    std::string name;
-    std::size_t nodes = 0, barriers = 0;
-    std::uint64_t arena_bytes = 0, unshared_bytes = 0;
-    std::uint32_t runs_per_submit = 1;
-    bench::Summary wall_us, host_us;         // per run of the program
-    std::vector<vulkan::NodeTime> nodes_ns;  // medians over the runs; empty without timestamps
-};
 
 /// Tokens, lengths and states as a generation starts with them.
 Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
@@ -67,102 +41,13 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
     return {};
 }
 
-Result<ProgramCost> measure(const std::string& name, const graph::Graph& graph, const models::DecodeLayout& layout,
-                            std::uint32_t runs_per_submit, const BenchModelCommand& command, graph::Backend& backend,
-                            vulkan::VulkanBackend* profiler) {
-    const graph::Plan plan = graph::make_plan(graph);
-    ProgramCost cost{.name = name,
-                     .nodes = plan.graph.nodes().size(),
-                     .barriers = plan.barrier_count(),
-                     .arena_bytes = plan.arena_bytes,
-                     .unshared_bytes = plan.unshared_bytes,
-                     .runs_per_submit = runs_per_submit};
-    VKFORMER_TRY(const auto program, backend.compile(plan, backend.make_store(), backend.make_store()));
-    std::vector<double> wall, host;
-    for (std::uint32_t run = 0; run < command.runs + 2; ++run) {
-        VKFORMER_CHECK(feed(*program, layout));
-        const double cpu = thread_cpu_us();
-        const auto start = std::chrono::steady_clock::now();
-        VKFORMER_CHECK(program->submit(runs_per_submit));
-        VKFORMER_CHECK(program->wait());
-        const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
-        if (run < 2) continue;  // warm-up
-        wall.push_back(elapsed.count() / runs_per_submit);
-        host.push_back((thread_cpu_us() - cpu) / runs_per_submit);
-    }
-    cost.wall_us = bench::summarise(std::move(wall));
-    cost.host_us = bench::summarise(std::move(host));
-    if (!profiler || profiler->capabilities().timestamp_valid_bits == 0) return cost;
+constexpr std::uint32_t kDefaultLength = 32, kDefaultSteps = 16, kDefaultRuns = 15;
 
-    VKFORMER_TRY(const auto profiled, profiler->compile_program(plan, profiler->make_store(), profiler->make_store()));
-    std::vector<std::vector<double>> samples(cost.nodes);
-    for (std::uint32_t run = 0; run < command.runs + 2; ++run) {
-        VKFORMER_CHECK(feed(*profiled, layout));
-        VKFORMER_CHECK(profiled->submit());
-        VKFORMER_TRY(cost.nodes_ns, profiled->node_times());
-        for (std::size_t i = 0; i < cost.nodes && run >= 2; ++i) samples[i].push_back(cost.nodes_ns[i].gpu_ns);
-    }
-    for (std::size_t i = 0; i < cost.nodes; ++i) cost.nodes_ns[i].gpu_ns = bench::median_of(samples[i]);
-    return cost;
-}
-
-json as_json(const ProgramCost& cost) {
-    json nodes = json::array();
-    for (const vulkan::NodeTime& node : cost.nodes_ns)
-        nodes.push_back(
-            {{"node", node.node}, {"op", node.op}, {"shader", node.shader}, {"device_us", node.gpu_ns / 1e3}});
-    return {{"program", cost.name},
-            {"nodes", cost.nodes},
-            {"barriers", cost.barriers},
-            {"arena_bytes", cost.arena_bytes},
-            {"unshared_bytes", cost.unshared_bytes},
-            {"runs_per_submit", cost.runs_per_submit},
-            {"wall_us", {{"median", cost.wall_us.median}, {"mad", cost.wall_us.mad}}},
-            {"host_cpu_us", {{"median", cost.host_us.median}, {"mad", cost.host_us.mad}}},
-            {"device_us", nodes}};
-}
-
-std::string line(const char* format, auto... values) {
-    char text[256];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
-
-std::string as_text(const ProgramCost& cost, std::size_t top) {
-    std::string out = line("%s: %zu nodes, %zu barriers, arena %.1f KiB (%.1f KiB without reuse)\n", cost.name.c_str(),
-                           cost.nodes, cost.barriers, static_cast<double>(cost.arena_bytes) / 1024,
-                           static_cast<double>(cost.unshared_bytes) / 1024);
-    out += line("  wall %.1f us (MAD %.1f), caller's CPU %.1f us (MAD %.1f) per run, %u runs per submit\n",
-                cost.wall_us.median, cost.wall_us.mad, cost.host_us.median, cost.host_us.mad, cost.runs_per_submit);
-    if (cost.nodes_ns.empty()) return out + "\n";
-    struct OpTime {
-        double ns = 0;
-        std::size_t nodes = 0;
-    };
-    std::map<std::string, OpTime> by_op;
-    double total = 0;
-    for (const vulkan::NodeTime& node : cost.nodes_ns) {
-        by_op[node.op].ns += node.gpu_ns;
-        by_op[node.op].nodes += 1;
-        total += node.gpu_ns;
-    }
-    out += line("  device %.1f us in all, by op:\n", total / 1e3);
-    std::vector<std::pair<std::string, OpTime>> ops(by_op.begin(), by_op.end());
-    std::ranges::sort(ops, std::greater<>(), [](const auto& op) { return op.second.ns; });
-    for (const auto& [op, time] : ops)
-        out += line("    %-22s %3zu nodes %10.1f us %5.1f %%\n", op.c_str(), time.nodes, time.ns / 1e3,
-                    100 * time.ns / std::max(total, 1.0));
-    std::vector<vulkan::NodeTime> nodes = cost.nodes_ns;
-    std::ranges::sort(nodes, std::greater<>(), &vulkan::NodeTime::gpu_ns);
-    out += "  longest nodes:\n";
-    for (std::size_t i = 0; i < std::min(top, nodes.size()); ++i)
-        out +=
-            line("    %-44s %-26s %10.1f us\n", nodes[i].node.c_str(), nodes[i].shader.c_str(), nodes[i].gpu_ns / 1e3);
-    return out + "\n";
-}
-
-Result<int> run(const BenchModelCommand& command) {
-    VKFORMER_TRY(const auto folder, command.model.find());
+Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::filesystem::path& folder) {
+    BenchModelCommand command = given;
+    if (command.length == 0) command.length = kDefaultLength;
+    if (command.steps == 0) command.steps = kDefaultSteps;
+    if (command.runs == 0) command.runs = kDefaultRuns;
     VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
     VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
     if (command.beams > 0) generation.beams = command.beams;
@@ -194,7 +79,12 @@ Result<int> run(const BenchModelCommand& command) {
     for (const auto& [name, graph, per_submit] :
          {std::tuple("encoder", &encoder.graph, 1u), std::tuple("decode step", &step.graph, command.steps)}) {
         VKFORMER_TRY(const auto cost,
-                     measure(name, *graph, layout, per_submit, command, *device.backend, profiler.get()));
+                     measure({.name = name,
+                              .graph = graph,
+                              .runs_per_submit = per_submit,
+                              .runs = command.runs,
+                              .prepare = [&](graph::Program& program) { return feed(program, layout); }},
+                             *device.backend, profiler.get()));
         if (command.json) {
             programs.push_back(as_json(cost));
         } else {
@@ -216,24 +106,32 @@ Result<int> run(const BenchModelCommand& command) {
     return kOk;
 }
 
+Result<int> run(const BenchModelCommand& command) {
+    VKFORMER_TRY(const auto path, command.model.find());
+    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
+    return is_decoder ? bench_decoder(command, path) : bench_encoder_decoder(command, path);
+}
+
 }  // namespace
 
 void add_bench_model(CLI::App& bench, Action& action) {
     auto options = std::make_shared<BenchModelCommand>();
-    CLI::App& command = *bench.add_subcommand("model", "The programs of a generation: wall, host and device time");
+    CLI::App& command =
+        *bench.add_subcommand("model", "A model: tokens per second, and wall, host and device time of its programs");
     options->model.add(command);
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
     command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
-    command.add_option("--length", options->length, "Source tokens")
-        ->check(CLI::Range(1u, 65536u))
+    command.add_option("--length", options->length, "Tokens of the source or the prompt (default: 32 or 256)")
+        ->check(CLI::Range(1u, 1u << 20));
+    command.add_option("--steps", options->steps, "Decode steps (default: 16; 32 of a decoder-only model)")
+        ->check(CLI::Range(1u, 1u << 16));
+    command.add_option("--runs", options->runs, "Measured repetitions (default: 15, or 5)")
+        ->check(CLI::Range(1u, 10000u));
+    command.add_option("--weights", options->weights, "Of a decoder-only model: as in its file, or as --dtype says")
+        ->check(CLI::IsMember({"model", "dtype"}))
         ->capture_default_str();
-    command.add_option("--steps", options->steps, "Decode steps, queued in one submit")
-        ->check(CLI::Range(1u, 4096u))
-        ->capture_default_str();
-    command.add_option("--runs", options->runs, "Measured repetitions")
-        ->check(CLI::Range(1u, 10000u))
-        ->capture_default_str();
+    command.add_flag("--nodes", options->nodes, "Of a decoder-only model: the times of its nodes too");
     command.add_option("--top", options->top, "Nodes to list")->capture_default_str();
     command.add_flag("--json", options->json, "Print everything as JSON");
     options->device.add_device(command);

@@ -52,8 +52,8 @@ Result<std::filesystem::path> ModelOption::find() const {
     namespace fs = std::filesystem;
     std::error_code ignored;
     if (!folder.empty()) {
-        if (fs::is_directory(folder, ignored)) return fs::path(folder);
-        return Error{ErrorCode::FileNotFound, "there is no model folder " + folder};
+        if (fs::exists(folder, ignored)) return fs::path(folder);
+        return Error{ErrorCode::FileNotFound, "there is no model " + folder};
     }
     std::vector<fs::path> places;
     if (const fs::path program = fs::read_symlink("/proc/self/exe", ignored); !program.empty())

@@ -51,6 +51,8 @@ void add_translate(CLI::App& app, Action& action);
 void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_attention(CLI::App& app, Action& action);
+void add_generate(CLI::App& app, Action& action);
+void add_chat(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 

@@ -28,6 +28,8 @@ int run(int argc, char** argv) {
     cli::add_forward(app, action);
     cli::add_validate(app, action);
     cli::add_attention(app, action);
+    cli::add_generate(app, action);
+    cli::add_chat(app, action);
     cli::add_tune(app, action);
     cli::add_bench(app, action);
     try {

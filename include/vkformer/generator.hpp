@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+/// Text continued by a decoder-only language model from a Hugging Face folder or a GGUF file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vkformer/export.h"
+#include "vkformer/precision.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer {
+
+enum class WeightStorage : std::uint8_t {
+    model,  ///< as the file has them where shaders read that: bfloat16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; else `precision`
+    precision,  ///< converted to the precision of the activations
+};
+
+/// How the next token is chosen. Rules apply in the order of the fields.
+struct Sampling {
+    float temperature = 0;    ///< logits are divided by it, 1e-4 to 1e4; 0: the likeliest token, always
+    std::uint32_t top_k = 0;  ///< only the k likeliest; 0: all
+    float top_p = 1;          ///< only the likeliest that make up this share of the probability
+    float min_p = 0;          ///< only those at least this share as probable as the likeliest
+
+    friend bool operator==(const Sampling&, const Sampling&) = default;
+};
+
+struct GeneratorOptions {
+    /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
+    /// backend and a CPU-type Vulkan device was measured faster for this model.
+    std::string device = "auto";
+    Precision precision = Precision::f32;  ///< of activations and caches
+    WeightStorage weights = WeightStorage::model;
+    std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
+    std::uint32_t batch = 1;    ///< sequences that are generated together
+    /// Which variant of its shader each op takes; see TranslatorOptions.
+    bool plain_shaders = false;
+    std::map<std::string, std::string> shader_variants;
+    std::function<void(const std::string&)> on_progress;  ///< told what is being done; empty: all done
+};
+
+struct GenerateOptions {
+    std::uint32_t max_tokens = 0;  ///< to generate at most; 0: until the model ends or the context is full
+    std::optional<Sampling>
+        sampling;  ///< none: what the model folder's generation_config.json says, else the likeliest token
+    std::uint64_t seed = 0;
+    std::vector<std::string> stop;  ///< texts that end a generation; not part of its text
+    bool ignore_end = false;        ///< the model's end token ends nothing
+};
+
+enum class Finish : std::uint8_t {
+    end_token,    ///< the model said so
+    stop_string,  ///< a text of GenerateOptions::stop
+    length,       ///< GenerateOptions::max_tokens
+    context,      ///< the context is full
+    caller,       ///< the callback returned false
+};
+/// "end_token", "stop_string", …
+VKFORMER_API std::string_view to_string(Finish finish) noexcept;
+
+struct Generation {
+    std::string text;                  ///< UTF-8, what follows the prompt
+    std::vector<std::int32_t> tokens;  ///< generated ones, the end token included
+    Finish finish = Finish::length;
+    std::uint32_t prompt_tokens = 0;
+    std::uint32_t reused_tokens = 0;  ///< of the prompt: they were in the caches from the generation before
+};
+
+/// What a call took. Seconds of wall time.
+struct GenerationTimings {
+    double prompt_seconds = 0, decode_seconds = 0;
+    std::uint64_t prompt_tokens = 0;  ///< computed, those reused not counted
+    std::uint64_t decode_steps = 0;   ///< each gives a token of every sequence in the batch
+};
+
+struct Message {
+    std::string role;  ///< "system", "user", "assistant", …: what the model's template knows
+    std::string content;
+};
+
+/// A language model on a device. Not thread-safe; distinct generators are independent of each other.
+class VKFORMER_API Generator {
+public:
+    /// `path`: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file.
+    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the model); NoVulkanLoader,
+    /// NoDevice, MissingFeature, OutOfDeviceMemory (of the device). Never falls back to another device.
+    static Result<Generator> load(const std::filesystem::path& path, const GeneratorOptions& options = {});
+
+    Generator(Generator&&) noexcept;
+    Generator& operator=(Generator&&) noexcept;
+    ~Generator();
+
+    /// Told what can be printed after each token: whole characters that no later token changes; may be empty. What was held back
+    /// until the end comes once more, with token −1. `index` is that of the prompt. Returns false to end that generation.
+    using OnText = std::function<bool(std::size_t index, std::string_view text, std::int32_t token)>;
+
+    /// Continues the prompts, in order. A prompt's beginning that the generation before it in the same row has computed is not
+    /// computed again. Errors: InvalidArgument (an empty prompt, one longer than the context; nothing has run then), DeviceLost,
+    /// Vulkan, out of memory.
+    Result<std::vector<Generation>> generate(std::span<const std::string> prompts, const GenerateOptions& options = {},
+                                             const OnText& on_text = {});
+    Result<std::vector<Generation>> generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
+                                                    const GenerateOptions& options = {}, const OnText& on_text = {});
+    /// Answers a conversation, put into words by the chat template that the model carries. What the conversation shares with the
+    /// one before is not computed again. Special tokens that a message spells out are read as such. Errors: as of generate;
+    /// InvalidArgument (the template refuses the conversation), FileNotFound (the model has no template), CorruptFile and
+    /// UnsupportedConfig (of the template).
+    Result<Generation> chat(std::span<const Message> messages, const GenerateOptions& options = {},
+                            const OnText& on_text = {});
+
+    /// Text to ids, the tokenizer's special tokens included.
+    Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;
+
+    std::uint32_t context() const noexcept;
+    const GenerationTimings& timings() const noexcept;  ///< of the last call
+    const std::string& device() const noexcept;
+
+private:
+    struct Impl;
+    explicit Generator(std::unique_ptr<Impl> impl) noexcept;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vkformer

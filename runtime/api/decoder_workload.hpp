@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vector>
+
+#include "decoding/decoder_session.hpp"
+#include "tuning/workload.hpp"
+
+namespace vkformer::api {
+
+/// A short generation, 16 tokens from 16: what the choice between two backends is measured with. Errors: the model's.
+Result<std::vector<tuning::Workload>> decoder_workload(const models::Decoder& model,
+                                                       const decoding::DecoderSessionOptions& options);
+
+}  // namespace vkformer::api

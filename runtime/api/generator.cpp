@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/generator.hpp"
+
+#include <algorithm>
+#include <system_error>
+
+#include "api/decoder_workload.hpp"
+#include "api/open_backend.hpp"
+#include "core/try.hpp"
+#include "decoding/decoder_session.hpp"
+#include "models/decoder_defaults.hpp"
+#include "models/load.hpp"
+#include "text/chat_template.hpp"
+#include "text/gguf_tokenizer.hpp"
+#include "text/tokenizer.hpp"
+
+namespace vkformer {
+namespace {
+
+using decoding::FinishReason;
+
+constexpr std::int32_t kNoToken = -1;
+
+decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample) {
+    return {.rows = options.batch,
+            .context = options.context,
+            .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
+            .weights = options.weights == WeightStorage::model ? models::WeightFormat::as_filed
+                                                               : models::WeightFormat::as_computed,
+            .sample = sample};
+}
+
+api::OpenOptions open_options(const GeneratorOptions& options, const models::Decoder& model) {
+    api::OpenOptions open{.device = options.device,
+                          .plain = options.plain_shaders,
+                          .variants = options.shader_variants,
+                          .workload = [&options, &model] {
+                              return api::decoder_workload(model, session_options(options, {.temperature = 0}));
+                          }};
+    if (options.on_progress)
+        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
+    return open;
+}
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+/// What a model's files say besides its weights.
+struct Text {
+    std::unique_ptr<text::Tokenizer> tokenizer;
+    models::DecoderDefaults defaults;
+    Result<text::ChatTemplate> chat_template = Error{};  // its error is told when a conversation is to be answered
+};
+
+std::string piece_of(const text::Tokenizer& tokenizer, std::optional<std::int32_t> token) {
+    return token ? tokenizer.piece(*token) : std::string();
+}
+
+Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const std::string& name) {
+    if (found.chat_template.empty())
+        return Error{ErrorCode::FileNotFound,
+                     name + " has no tokenizer.chat_template: it was not made for conversations"};
+    VKFORMER_TRY(auto parsed, text::ChatTemplate::parse(found.chat_template, name));
+    parsed.set_token("bos_token", piece_of(*found.tokenizer, found.bos));
+    parsed.set_token("eos_token", piece_of(*found.tokenizer, found.eos));
+    return parsed;
+}
+
+Result<Text> load_text(const std::filesystem::path& path) {
+    Text loaded;
+    if (is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        VKFORMER_TRY(auto found, text::load_gguf_tokenizer(file));
+        loaded.chat_template = template_of(found, path.filename().string());
+        loaded.tokenizer = std::move(found.tokenizer);
+        loaded.defaults.end_tokens = std::move(found.end_ids);
+        return loaded;
+    }
+    VKFORMER_TRY(loaded.tokenizer, text::load_tokenizer(path));
+    VKFORMER_TRY(loaded.defaults, models::load_decoder_defaults(path));
+    loaded.chat_template = text::load_chat_template(path);
+    return loaded;
+}
+
+/// What one generation prints: tokens become text, and a stop string ends it.
+struct Output {
+    Output(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop)
+        : stream(tokenizer.stream()), stops(stop) {}
+
+    std::unique_ptr<text::StreamDecoder> stream;
+    text::StopStrings stops;
+    std::string text;
+    bool is_stopped = false;
+
+    std::string take(std::string_view part) {
+        auto output = stops.push(part);
+        is_stopped = is_stopped || output.stop.has_value();
+        text += output.text;
+        return std::move(output.text);
+    }
+    /// What was held back for tokens that did not come.
+    void finish() {
+        take(stream->finish());
+        text += stops.finish();
+    }
+};
+
+Finish finish_of(FinishReason reason, bool is_stopped) {
+    if (is_stopped) return Finish::stop_string;
+    switch (reason) {
+    case FinishReason::stop: return Finish::end_token;
+    case FinishReason::caller: return Finish::caller;
+    case FinishReason::context: return Finish::context;
+    default: return Finish::length;
+    }
+}
+
+}  // namespace
+
+std::string_view to_string(Finish finish) noexcept {
+    switch (finish) {
+    case Finish::end_token: return "end_token";
+    case Finish::stop_string: return "stop_string";
+    case Finish::length: return "length";
+    case Finish::context: return "context";
+    case Finish::caller: return "caller";
+    }
+    return "unknown";
+}
+
+struct Generator::Impl {
+    GeneratorOptions options;
+    std::unique_ptr<models::Decoder> model;  // the session points to it
+    Text text;
+    api::OpenedBackend device;
+    decoding::DecoderSession session;
+    GenerationTimings timings;
+
+    bool is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
+};
+
+Generator::Generator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Generator::Generator(Generator&&) noexcept = default;
+Generator& Generator::operator=(Generator&&) noexcept = default;
+Generator::~Generator() = default;
+
+const std::string& Generator::device() const noexcept { return impl_->device.description; }
+const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
+std::uint32_t Generator::context() const noexcept { return impl_->session.options().context; }
+
+Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
+    VKFORMER_TRY(auto loaded, models::load_decoder(path));
+    auto model = std::make_unique<models::Decoder>(std::move(loaded));
+    VKFORMER_TRY(auto text, load_text(path));
+    if (text.tokenizer->vocab_size() > model->config().vocab_size)
+        return Error{ErrorCode::ShapeMismatch,
+                     path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +
+                         " tokens, the model only " + std::to_string(model->config().vocab_size)};
+    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model)));
+    VKFORMER_TRY(auto session, decoding::DecoderSession::create(*device.backend, *model,
+                                                                session_options(options, text.defaults.sample)));
+    return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
+                                                    .model = std::move(model),
+                                                    .text = std::move(text),
+                                                    .device = std::move(device),
+                                                    .session = std::move(session),
+                                                    .timings = {}}));
+}
+
+Result<std::vector<std::int32_t>> Generator::tokenize(std::string_view text) const {
+    return impl_->text.tokenizer->encode(text);
+}
+
+Result<std::vector<Generation>> Generator::generate(std::span<const std::string> prompts,
+                                                    const GenerateOptions& options, const OnText& on_text) {
+    std::vector<std::vector<std::int32_t>> tokens;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+        auto ids = tokenize(prompts[i]);
+        if (!ids) {
+            Error error = std::move(ids).error();
+            error.message = "prompt " + std::to_string(i + 1) + ": " + error.message;
+            return error;
+        }
+        tokens.push_back(*std::move(ids));
+    }
+    return generate_tokens(tokens, options, on_text);
+}
+
+Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
+                                                           const GenerateOptions& options, const OnText& on_text) {
+    const graph::SampleOptions sample = options.sampling
+                                            ? graph::SampleOptions{.temperature = options.sampling->temperature,
+                                                                   .top_k = options.sampling->top_k,
+                                                                   .top_p = options.sampling->top_p,
+                                                                   .min_p = options.sampling->min_p}
+                                            : impl_->text.defaults.sample;
+    impl_->session.set_sampling(sample);
+    std::vector<decoding::Request> requests;
+    std::vector<Output> outputs;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+        requests.push_back({.prompt = prompts[i], .max_tokens = options.max_tokens, .seed = options.seed + i});
+        if (!options.ignore_end) requests.back().stop_tokens = impl_->text.defaults.end_tokens;
+        outputs.emplace_back(*impl_->text.tokenizer, options.stop);
+    }
+    const auto on_token = [&](std::size_t index, std::int32_t token) {
+        Output& output = outputs[index];
+        const bool is_end = !options.ignore_end && impl_->is_end(token);
+        const std::string part = is_end ? std::string() : output.take(output.stream->push(token));
+        const bool goes_on = !on_text || on_text(index, part, token);
+        return goes_on && !output.is_stopped;
+    };
+    VKFORMER_TRY(auto results, impl_->session.run(requests, on_token));
+    const decoding::DecoderTimings& timings = impl_->session.timings();
+    impl_->timings = {.prompt_seconds = timings.prompt_seconds,
+                      .decode_seconds = timings.decode_seconds,
+                      .prompt_tokens = timings.prompt_tokens,
+                      .decode_steps = timings.decode_steps};
+
+    std::vector<Generation> generations;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        Output& output = outputs[i];
+        const std::size_t told = output.text.size();
+        output.finish();
+        if (on_text && output.text.size() > told) on_text(i, std::string_view(output.text).substr(told), kNoToken);
+        generations.push_back({.text = std::move(output.text),
+                               .tokens = std::move(results[i].tokens),
+                               .finish = finish_of(results[i].finish, output.is_stopped),
+                               .prompt_tokens = static_cast<std::uint32_t>(prompts[i].size()),
+                               .reused_tokens = results[i].reused});
+    }
+    return generations;
+}
+
+Result<Generation> Generator::chat(std::span<const Message> messages, const GenerateOptions& options,
+                                   const OnText& on_text) {
+    const Result<text::ChatTemplate>& chat_template = impl_->text.chat_template;
+    if (!chat_template) return chat_template.error();
+    std::vector<text::ChatMessage> conversation;
+    for (const Message& message : messages) conversation.push_back({message.role, message.content});
+    VKFORMER_TRY(const std::string prompt, chat_template->render(conversation));
+    VKFORMER_TRY(const auto tokens, impl_->text.tokenizer->encode(prompt, {.add_special = false}));
+    VKFORMER_TRY(auto generations, generate_tokens({&tokens, 1}, options, on_text));
+    return std::move(generations.front());
+}
+
+}  // namespace vkformer

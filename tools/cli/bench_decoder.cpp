@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+/// vkformer bench model for decoder-only models: tokens per second of prompt and answer, and what limits them.
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/decoder_workload.hpp"
+#include "api/open_backend.hpp"
+#include "bench/limits.hpp"
+#include "bench_model.hpp"
+#include "bench_program.hpp"
+#include "core/try.hpp"
+#include "decoding/decoder_steps.hpp"
+#include "device.hpp"
+#include "models/load.hpp"
+#include "vulkan/backend.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using decoding::DecoderSession;
+using decoding::DecoderSessionOptions;
+using nlohmann::json;
+
+constexpr std::uint32_t kDefaultPrompt = 256, kDefaultTokens = 32, kDefaultRuns = 5;
+
+/// Since the system started this process, loading of libraries included.
+double process_seconds() {
+    std::ifstream file("/proc/self/stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    std::istringstream fields(text.substr(std::min(text.rfind(')') + 2, text.size())));
+    std::string skipped;
+    for (int i = 3; i < 22; ++i) fields >> skipped;
+    double start_ticks = 0;
+    fields >> start_ticks;
+    timespec now{};
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+           start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+std::uint64_t peak_host_bytes() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+/// What one run of the graph reads of its weights; of an embedding only the rows that are asked for.
+std::uint64_t weight_bytes_read(const graph::Graph& graph) {
+    std::set<std::uint32_t> looked_up, read;
+    for (const graph::Node& node : graph.nodes())
+        graph::for_each_operand(node.op, [&](std::string_view name, graph::Value value, graph::Access) {
+            const bool is_table = std::holds_alternative<graph::Embedding>(node.op) && name == "table";
+            (is_table ? looked_up : read).insert(graph.storage(value).id);
+        });
+    std::uint64_t bytes = 0;
+    for (const std::uint32_t id : read)
+        if (graph.tensor(graph::Value{id}).kind == graph::TensorKind::weight)
+            bytes += graph::storage_bytes(graph.tensor(graph::Value{id}));
+    return bytes;
+}
+
+std::uint64_t device_bytes(const graph::Plan& plan) {
+    std::uint64_t bytes = plan.arena_bytes;
+    for (const graph::Tensor& tensor : plan.graph.tensors())
+        if (!tensor.alias_of && tensor.kind != graph::TensorKind::activation) bytes += graph::storage_bytes(tensor);
+    return bytes;
+}
+
+struct DecoderCost {
+    double first_token_seconds = 0;           ///< since the start of the process, the first time
+    bench::Summary prompt_rate, decode_rate;  ///< tokens per second
+    bench::Summary host_us;                   ///< caller's CPU time per generated token
+    std::uint64_t bytes_per_token = 0, device_bytes = 0, host_bytes = 0;
+};
+
+decoding::Request request_of(const models::Decoder& model, std::uint32_t prompt, std::uint32_t tokens,
+                             std::uint32_t salt) {
+    decoding::Request request{.prompt = std::vector<std::int32_t>(prompt + 1), .max_tokens = tokens};
+    const std::uint32_t vocab = model.config().vocab_size;
+    for (std::uint32_t i = 0; i < request.prompt.size(); ++i)
+        request.prompt[i] = static_cast<std::int32_t>((7919u * (i + salt) + 13u) % vocab);
+    return request;
+}
+
+Result<DecoderCost> measure_rates(const models::Decoder& model, const DecoderSessionOptions& options,
+                                  const BenchModelCommand& command, graph::Backend& backend) {
+    DecoderCost cost;
+    VKFORMER_TRY(auto session, DecoderSession::create(backend, model, options));
+    std::vector<double> prompt, decode, host;
+    for (std::uint32_t run = 0; run < command.runs + 1; ++run) {
+        std::vector<decoding::Request> requests;
+        for (std::uint32_t b = 0; b < command.batch; ++b)
+            requests.push_back(request_of(model, command.length, command.steps, run * 1000 + b));
+        session.clear();
+        const double cpu = thread_cpu_us();
+        VKFORMER_CHECK(session.run(requests, [&](std::size_t, std::int32_t) {
+            if (cost.first_token_seconds == 0) cost.first_token_seconds = process_seconds();
+            return true;
+        }));
+        const double cpu_us = thread_cpu_us() - cpu;
+        if (run == 0) continue;  // compiles, uploads, warms up
+        const auto& t = session.timings();
+        const double generated = static_cast<double>(t.decode_steps) * command.batch;
+        if (t.prompt_tokens > 0) prompt.push_back(static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
+        decode.push_back(generated / t.decode_seconds);
+        host.push_back(cpu_us / generated);
+    }
+    if (!prompt.empty()) cost.prompt_rate = bench::summarise(std::move(prompt));
+    cost.decode_rate = bench::summarise(std::move(decode));
+    cost.host_us = bench::summarise(std::move(host));
+    return cost;
+}
+
+/// Positions of the middle of the generation, so that attention reads as much as it does on average.
+Result<void> feed(graph::Program& program, std::uint32_t start) {
+    const graph::Graph& graph = program.plan().graph;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const graph::Tensor& tensor = graph.tensor(graph::Value{id});
+        if (tensor.alias_of || (tensor.name != "starts" && tensor.name != "chunk_starts" && tensor.name != "tokens"))
+            continue;
+        const std::int32_t value = tensor.name == "starts" ? static_cast<std::int32_t>(start) : 0;
+        VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<std::int32_t>(tensor.shape.element_count(), value)));
+    }
+    return {};
+}
+
+std::string line(const char* format, auto... values) {
+    char text[256];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+json as_json(const bench::Summary& summary) {
+    return {{"median", summary.median},
+            {"mad", summary.mad},
+            {"low", summary.interval.low},
+            {"high", summary.interval.high},
+            {"runs", summary.runs}};
+}
+
+}  // namespace
+
+Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem::path& path) {
+    BenchModelCommand command = given;
+    if (command.length == 0) command.length = kDefaultPrompt;
+    if (command.steps == 0) command.steps = kDefaultTokens;
+    if (command.runs == 0) command.runs = kDefaultRuns;
+    VKFORMER_TRY(const models::Decoder model, models::load_decoder(path));
+    const DecoderSessionOptions options = {
+        .rows = command.batch,
+        .context = std::min(command.length + 1 + command.steps, model.config().max_positions),
+        .dtype = command.device.dtype_value(),
+        .weights = command.weights == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed};
+    VKFORMER_TRY(auto open, open_options(command.device));
+    open.workload = [&] { return api::decoder_workload(model, options); };
+    VKFORMER_TRY(const auto device, api::open_backend(open));
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
+
+    VKFORMER_TRY(DecoderCost cost, measure_rates(model, options, command, *device.backend));
+    VKFORMER_TRY(const auto step, decoding::step_graph(model, options));
+    const graph::Plan step_plan = graph::make_plan(step.graph);
+    cost.bytes_per_token = weight_bytes_read(step_plan.graph);
+    cost.device_bytes = device_bytes(step_plan);
+    cost.host_bytes = peak_host_bytes();
+
+    auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
+    std::vector<bench::Limit> limits;
+    if (vulkan_backend) {
+        VKFORMER_TRY(limits, bench::measure_limits(vulkan_backend->device(), {}));
+    }
+    const bench::Limit* const bandwidth = bench::find_limit(limits, bench::kReadBandwidth);
+    const double read_rate = static_cast<double>(cost.bytes_per_token) * cost.decode_rate.median / command.batch / 1e9;
+
+    json programs = json::array();
+    std::string nodes;
+    if (command.nodes && vulkan_backend) {
+        VKFORMER_TRY(auto chooser, api::make_chooser(open));
+        VKFORMER_TRY(const auto profiler, vulkan::VulkanBackend::create(
+                                              command.device.device, {.profile = true, .chooser = std::move(chooser)}));
+        VKFORMER_TRY(const auto chunk, decoding::chunk_graph(model, options, std::min(options.chunk, command.length)));
+        for (const auto& [name, graph] :
+             {std::pair("prompt chunk", &chunk.graph), std::pair("decode step", &step.graph)}) {
+            VKFORMER_TRY(const auto program,
+                         measure({.name = name,
+                                  .graph = graph,
+                                  .runs = command.runs,
+                                  .prepare = [&](graph::Program& p) { return feed(p, command.length); }},
+                                 *device.backend, profiler.get()));
+            if (command.json)
+                programs.push_back(as_json(program));
+            else
+                nodes += as_text(program, command.top);
+        }
+    }
+    if (command.json) {
+        json report = {{"model", path.string()},
+                       {"device", device.description},
+                       {"dtype", command.device.dtype},
+                       {"weights", command.weights},
+                       {"batch", command.batch},
+                       {"prompt_tokens", command.length},
+                       {"generated_tokens", command.steps},
+                       {"prompt_tokens_per_second", as_json(cost.prompt_rate)},
+                       {"decode_tokens_per_second", as_json(cost.decode_rate)},
+                       {"host_cpu_us_per_token", as_json(cost.host_us)},
+                       {"weight_bytes_per_step", cost.bytes_per_token},
+                       {"weight_gb_per_second", read_rate},
+                       {"first_token_seconds", cost.first_token_seconds},
+                       {"device_bytes", cost.device_bytes},
+                       {"peak_host_bytes", cost.host_bytes},
+                       {"programs", programs}};
+        if (bandwidth) report["read_bandwidth_gb_per_second"] = bandwidth->value;
+        VKFORMER_CHECK(print(report.dump(2) + "\n"));
+        return kOk;
+    }
+    std::string out =
+        line("prompt of %u: %.1f tokens/s (MAD %.1f)   %u generated: %.1f tokens/s (MAD %.1f)   batch %u\n",
+             command.length, cost.prompt_rate.median, cost.prompt_rate.mad, command.steps, cost.decode_rate.median,
+             cost.decode_rate.mad, command.batch);
+    out += line("caller's CPU %.1f us per token; a step reads %.1f MiB of weights: %.2f GB/s", cost.host_us.median,
+                mebibytes(cost.bytes_per_token), read_rate);
+    out += bandwidth ? line(", %.0f %% of the device's %.1f\n", 100 * read_rate / bandwidth->value, bandwidth->value)
+                     : "\n";
+    out += line(
+        "first token %.2f s after the start of the process; device memory %.1f MiB, peak of the process %.1f MiB\n",
+        cost.first_token_seconds, mebibytes(cost.device_bytes), mebibytes(cost.host_bytes));
+    VKFORMER_CHECK(print(out + (nodes.empty() ? "" : "\n" + nodes)));
+    return kOk;
+}
+
+}  // namespace vkformer::cli

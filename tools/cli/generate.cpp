@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/// vkformer generate: prompts continued, the text printed as it comes.
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli.hpp"
+#include "core/try.hpp"
+#include "generator.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+using nlohmann::json;
+
+struct GenerateCommand {
+    GeneratorCommand generator;
+    std::vector<std::string> prompts;
+    std::vector<std::string> tokens;  ///< prompts as "1,2,3"
+    bool echo = false, json = false;
+};
+
+std::string dump(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+Result<std::vector<std::int32_t>> parse_tokens(const std::string& list) {
+    std::vector<std::int32_t> tokens;
+    const auto bad = [&] {
+        return Error{ErrorCode::InvalidArgument,
+                     "--prompt-tokens \"" + list + "\": expected numbers with commas between them"};
+    };
+    std::size_t at = 0;
+    while (at < list.size()) {
+        std::size_t end = list.find(',', at);
+        if (end == list.npos) end = list.size();
+        std::int32_t token = 0;
+        const auto [last, error] = std::from_chars(list.data() + at, list.data() + end, token);
+        if (error != std::errc{} || last != list.data() + end) return bad();
+        tokens.push_back(token);
+        at = end + 1;
+    }
+    if (tokens.empty()) return bad();
+    return tokens;
+}
+
+Result<std::vector<std::vector<std::int32_t>>> prompts_of(const Generator& generator, const GenerateCommand& command) {
+    std::vector<std::vector<std::int32_t>> prompts;
+    for (const std::string& list : command.tokens) {
+        VKFORMER_TRY(auto tokens, parse_tokens(list));
+        prompts.push_back(std::move(tokens));
+    }
+    std::vector<std::string> texts = command.prompts;
+    if (texts.empty() && prompts.empty())
+        texts.emplace_back(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    for (const std::string& text : texts) {
+        VKFORMER_TRY(auto tokens, generator.tokenize(text));
+        prompts.push_back(std::move(tokens));
+    }
+    return prompts;
+}
+
+/// What was held back until the end is text without a token.
+json as_json(std::size_t index, std::string_view text, std::int32_t token) {
+    json event = {{"event", token < 0 ? "text" : "token"}, {"prompt", index}, {"text", text}};
+    if (token >= 0) event["token"] = token;
+    return event;
+}
+
+json as_json(std::size_t index, const Generation& generation) {
+    return {{"event", "end"},
+            {"prompt", index},
+            {"finish", to_string(generation.finish)},
+            {"text", generation.text},
+            {"tokens", generation.tokens},
+            {"prompt_tokens", generation.prompt_tokens},
+            {"reused_tokens", generation.reused_tokens}};
+}
+
+Result<int> run(const GenerateCommand& command) {
+    VKFORMER_TRY(Generator generator, load_generator(command.generator));
+    VKFORMER_TRY(const auto prompts, prompts_of(generator, command));
+    const bool streams = prompts.size() == 1;
+    if (command.echo && streams && !command.json && !command.prompts.empty()) VKFORMER_CHECK(print(command.prompts[0]));
+    std::optional<Error> broken;  // standard output, say a closed pipe
+    const auto on_text = [&](std::size_t index, std::string_view text, std::int32_t token) {
+        Result<void> printed = {};
+        if (command.json)
+            printed = print(dump(as_json(index, text, token)));
+        else if (streams)
+            printed = print(std::string(text));
+        if (!printed) broken = printed.error();
+        return !broken;
+    };
+    VKFORMER_TRY(const auto generations,
+                 generator.generate_tokens(prompts, command.generator.generate_options(), on_text));
+    if (broken) return *broken;
+    for (std::size_t i = 0; i < generations.size(); ++i) {
+        if (command.json) {
+            VKFORMER_CHECK(print(dump(as_json(i, generations[i]))));
+        } else {
+            const std::string echoed = command.echo && !streams && i < command.prompts.size() ? command.prompts[i] : "";
+            VKFORMER_CHECK(print((streams ? "" : echoed + generations[i].text) + "\n"));
+        }
+    }
+    if (!command.generator.device.quiet) show_timings(generator, generations);
+    return kOk;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Action& action) {
+    auto options = std::make_shared<GenerateCommand>();
+    CLI::App& command = *app.add_subcommand("generate", "Continue prompts with a language model");
+    command.add_option("prompt", options->prompts, "Prompts; none: all of standard input is one");
+    command.add_option("--prompt-tokens", options->tokens, "A prompt as token ids: 1,15043,3186")->take_all();
+    options->generator.add(command);
+    command.add_flag("--echo", options->echo, "Print the prompt before its continuation");
+    command.add_flag("--json", options->json, "One JSON object per token, then one per prompt");
+    command.footer(
+        "One prompt: its text is printed as it comes. Several: one after the other at the end.\n"
+        "Examples:\n"
+        "  vkformer generate --model SmolLM2-135M \"Once upon a time\" -n 64\n"
+        "  vkformer generate --model model-Q4_K.gguf --temperature 0.8 --top-p 0.95 < prompt.txt\n"
+        "  vkformer generate --model gpt2 --json --stop \"\\n\" \"The capital of France is\"");
+    command.callback([options, &action] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli

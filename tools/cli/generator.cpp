@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "generator.hpp"
+
+#include <cstdio>
+
+#include "core/try.hpp"
+
+namespace vkformer::cli {
+
+void GeneratorCommand::add(CLI::App& command) {
+    command.add_option("-m,--model", model, "Model folder (config.json, safetensors, tokenizer.json) or GGUF file")
+        ->required();
+    command
+        .add_option("-n,--max-tokens", max_tokens,
+                    "Tokens to generate at most; 0: until the model ends or the context is full")
+        ->capture_default_str();
+    command.add_option("--context", context,
+                       "Tokens of prompt and answer at most (default: the model's, at most 4096)");
+    command.add_option("--batch", batch, "Prompts that are continued together")
+        ->check(CLI::Range(1u, 1024u))
+        ->capture_default_str();
+    command.add_option("--weights", weights, "How weights are stored: as in the model's file, or as --dtype says")
+        ->check(CLI::IsMember({"model", "dtype"}))
+        ->capture_default_str();
+    const std::string group = "Sampling (default: what the model says, else --temperature 0)";
+    command.add_option("-t,--temperature", temperature, "Divides the logits; 0: the likeliest token, always")
+        ->check(CLI::Range(0.0, 1e4))
+        ->group(group);
+    command.add_option("--top-k", top_k, "Only the k likeliest tokens; 0: all")->group(group);
+    command.add_option("--top-p", top_p, "Only the likeliest that make up this share of the probability")
+        ->check(CLI::Range(0.0, 1.0))
+        ->group(group);
+    command.add_option("--min-p", min_p, "Only those at least this share as probable as the likeliest")
+        ->check(CLI::Range(0.0, 1.0))
+        ->group(group);
+    command.add_option("--seed", seed, "Of the draws: the same seed, the same text")
+        ->capture_default_str()
+        ->group(group);
+    command.add_option("--stop", stop, "A text that ends the generation; may be given several times")->take_all();
+    command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
+    device.add_device(command);
+    device.add_dtype(command);
+    parsed_ = &command;
+}
+
+GenerateOptions GeneratorCommand::generate_options() const {
+    GenerateOptions options{.max_tokens = max_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
+    const auto is_given = [&](const char* name) { return parsed_->count(name) > 0; };
+    if (is_given("--temperature") || is_given("--top-k") || is_given("--top-p") || is_given("--min-p")) {
+        const float by_rules =
+            is_given("--temperature") ? temperature : 1.0f;  // rules without a temperature mean drawing
+        options.sampling = Sampling{.temperature = by_rules, .top_k = top_k, .top_p = top_p, .min_p = min_p};
+    }
+    return options;
+}
+
+Result<Generator> load_generator(const GeneratorCommand& command) {
+    GeneratorOptions options{.device = command.device.device,
+                             .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
+                             .weights = command.weights == "dtype" ? WeightStorage::precision : WeightStorage::model,
+                             .context = command.context,
+                             .batch = command.batch,
+                             .plain_shaders = command.device.plain};
+    VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    if (!command.device.quiet) options.on_progress = show_progress;
+    VKFORMER_TRY(Generator generator, Generator::load(command.model, options));
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", generator.device().c_str());
+    return generator;
+}
+
+void show_timings(const Generator& generator, std::span<const Generation> generations) {
+    const GenerationTimings& t = generator.timings();
+    std::size_t tokens = 0;
+    for (const Generation& generation : generations) tokens += generation.tokens.size();
+    const auto rate = [](std::size_t count, double seconds) {
+        return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+    };
+    std::fprintf(stderr, "vkformer: prompt: %llu tokens, %.1f tokens/s; generated: %zu tokens, %.1f tokens/s\n",
+                 static_cast<unsigned long long>(t.prompt_tokens), rate(t.prompt_tokens, t.prompt_seconds), tokens,
+                 rate(tokens, t.decode_seconds));
+}
+
+}  // namespace vkformer::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+/// What generate and chat share.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli.hpp"
+#include "vkformer/generator.hpp"
+
+namespace vkformer::cli {
+
+struct GeneratorCommand {
+    DeviceOptions device;
+    std::string model;
+    std::string weights = "model";
+    std::uint32_t max_tokens = 0, context = 0, batch = 1;
+    std::uint64_t seed = 0;
+    float temperature = 0, top_p = 1, min_p = 0;
+    std::uint32_t top_k = 0;
+    std::vector<std::string> stop;
+    bool ignore_end = false;
+
+    void add(CLI::App& command);
+    GenerateOptions generate_options() const;
+
+private:
+    CLI::App* parsed_ = nullptr;  // knows which of the sampling options were given
+};
+
+/// Loads the model, with progress on standard error. Errors: those of Generator::load.
+Result<Generator> load_generator(const GeneratorCommand& command);
+
+/// Tokens and tokens per second on standard error.
+void show_timings(const Generator& generator, std::span<const Generation> generations);
+
+}  // namespace vkformer::cli
