@@ -53,7 +53,7 @@ def llama_like(kind, heads, kv_heads, head_dim, hidden, ffn, layers, vocab=61, *
 def cases():
     t = transformers
     yield Case("llama_gqa_odd", 1, llama_like(t.LlamaConfig, 3, 1, 10, 21, 37, 3, rms_norm_eps=1e-5, tie_word_embeddings=False),
-               torch.float32)  # fmt: skip
+               torch.float32, std=0.2)  # fmt: skip
     yield Case(
         "llama3_scaled_bf16",
         2,
@@ -91,6 +91,7 @@ def cases():
         llama_like(t.Qwen2Config, 2, 1, 16, 32, 64, 3, tie_word_embeddings=True, use_sliding_window=True, sliding_window=4,
                    max_window_layers=1),
         torch.bfloat16,
+        std=0.2,
     )  # fmt: skip
     yield Case("qwen3", 11, llama_like(t.Qwen3Config, 4, 2, 12, 26, 50, 3, tie_word_embeddings=False, rope_theta=1000000.0))
     yield Case("qwen3_tied_biased", 12, llama_like(t.Qwen3Config, 3, 1, 16, 20, 33, 2, tie_word_embeddings=True, attention_bias=True))
@@ -103,7 +104,7 @@ def cases():
     gemma3 = dict(hidden_activation="gelu_pytorch_tanh", sliding_window=5, rope_theta=1000000.0, rope_local_base_freq=10000.0)
     yield Case("gemma3", 16, llama_like(t.Gemma3TextConfig, 4, 1, 12, 30, 44, 7, query_pre_attn_scalar=20, **gemma3), torch.float32)
     yield Case("gemma3_scaled", 17, llama_like(t.Gemma3TextConfig, 2, 2, 8, 16, 33, 6, query_pre_attn_scalar=8,
-                                               rope_scaling=dict(rope_type="linear", factor=8.0), **gemma3))  # fmt: skip
+                                               rope_scaling=dict(rope_type="linear", factor=8.0), **gemma3), std=0.2)  # fmt: skip
     yield Case("phi3", 18, llama_like(t.Phi3Config, 4, 2, 8, 32, 42, 2, sliding_window=7))
     yield Case(
         "phi3_longrope",
