@@ -14,15 +14,6 @@
 
 namespace vkformer::decoding {
 
-/// What is done to the logits before a token is chosen; graph::penalize says how.
-struct Penalties {
-    float repetition = 1, presence = 0, frequency = 0;
-    std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
-
-    bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
-    friend bool operator==(const Penalties&, const Penalties&) = default;
-};
-
 struct DecoderSessionOptions {
     std::uint32_t rows = 1;  ///< sequences that are decoded together
     std::uint32_t context =
@@ -31,7 +22,6 @@ struct DecoderSessionOptions {
     DType dtype = DType::f32;   ///< of activations and caches
     models::WeightFormat weights = models::WeightFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
-    Penalties penalties;
     static constexpr std::uint32_t kDefaultContext = 4096;
 };
 
@@ -69,7 +59,7 @@ struct DecoderTimings {
 /// Not thread-safe. The backend and the model outlive the session.
 class DecoderSession {
 public:
-    /// Errors: InvalidArgument (a context beyond the model's, no rows, a bias of an unknown token), and those of the backend.
+    /// Errors: InvalidArgument (a context beyond the model's, no rows), and those of the backend.
     static Result<DecoderSession> create(graph::Backend& backend, const models::Decoder& model,
                                          const DecoderSessionOptions& options);
 
@@ -86,8 +76,7 @@ public:
     /// Of the last run.
     const DecoderTimings& timings() const noexcept { return timings_; }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay.
-    /// Errors: InvalidArgument (a bias of an unknown token).
-    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties);
+    void set_sampling(const graph::SampleOptions& sample);
     /// Forgets what the caches hold.
     void clear() noexcept;
 
@@ -108,7 +97,6 @@ private:
     Result<void> prefill(std::span<const Request> requests, std::span<const std::size_t> rows,
                          std::span<SequenceResult> results);
     Result<void> write_states(std::span<const Request> requests, std::span<const std::size_t> fresh);
-    Result<void> write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh);
     std::uint32_t steps_to_queue(std::span<const Request> requests, std::span<const SequenceResult> results) const;
     Result<void> decode(std::span<const Request> requests, std::span<SequenceResult> results, const OnToken& on_token);
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "formats/safetensors.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -19,6 +14,7 @@
 
 #include "core/mapped_file.hpp"
 #include "core/try.hpp"
+#include "formats/atomic_file.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -247,69 +243,17 @@ std::string coverage_mistake(const TensorMap& tensors, std::span<const std::byte
     return {};
 }
 
-Error write_error(const std::filesystem::path& path, int error_number) {
-    return {ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + std::strerror(error_number)};
-}
-
-/// A file that appears under its name only when `commit` succeeds.
-class AtomicFile {
-public:
-    static Result<AtomicFile> create(const std::filesystem::path& path) {
-        static std::atomic<unsigned> counter = 0;
-        std::filesystem::path temporary = path;
-        temporary += "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
-        const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file < 0) return write_error(path, errno);
-        return AtomicFile(file, path, std::move(temporary));
-    }
-    AtomicFile(AtomicFile&& other) noexcept
-        : file_(std::exchange(other.file_, -1)),
-          path_(std::move(other.path_)),
-          temporary_(std::move(other.temporary_)) {}
-    AtomicFile& operator=(AtomicFile&&) = delete;
-    ~AtomicFile() {
-        if (file_ < 0) return;
-        ::close(file_);
-        ::unlink(temporary_.c_str());
-    }
-
-    Result<void> write(std::span<const std::byte> bytes) {
-        while (!bytes.empty()) {
-            const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-            if (written < 0 && errno == EINTR) continue;
-            if (written < 0) return write_error(path_, errno);
-            bytes = bytes.subspan(static_cast<std::size_t>(written));
-        }
-        return {};
-    }
-    Result<void> commit() {
-        const int closed = ::close(std::exchange(file_, -1));
-        if (closed == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0) return {};
-        const int error_number = errno;
-        ::unlink(temporary_.c_str());
-        return write_error(path_, error_number);
-    }
-
-private:
-    AtomicFile(int file, std::filesystem::path path, std::filesystem::path temporary)
-        : file_(file), path_(std::move(path)), temporary_(std::move(temporary)) {}
-
-    int file_;
-    std::filesystem::path path_;
-    std::filesystem::path temporary_;
-};
-
 /// The header's text for tensors in file order, padded with spaces so that the data begins at a multiple of 8.
-std::string header_text(std::span<const NamedTensor* const> tensors, const Metadata& metadata) {
+std::string header_text(std::span<const OutputTensor* const> tensors, const Metadata& metadata) {
     std::string text = "{";
     if (!metadata.empty()) text += "\"" + std::string(kMetadataKey) + "\":" + json(metadata).dump() + ",";
     std::uint64_t offset = 0;
-    for (const NamedTensor* tensor : tensors) {
-        const std::uint64_t end = offset + tensor->data.bytes.size();
+    for (const OutputTensor* tensor : tensors) {
+        const std::uint64_t end = offset + tensor->bytes();
+        const Shape& shape = tensor->source.shape;
         text += json(tensor->name).dump() + ":{\"dtype\":\"" +
-                std::string(kDTypeNames[layout_order(tensor->data.dtype)].name) + "\",\"shape\":[";
-        for (std::size_t i = 0; i < tensor->data.shape.rank(); ++i)
-            text += (i ? "," : "") + std::to_string(tensor->data.shape[i]);
+                std::string(kDTypeNames[layout_order(tensor->dtype)].name) + "\",\"shape\":[";
+        for (std::size_t i = 0; i < shape.rank(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
         text += "],\"data_offsets\":[" + std::to_string(offset) + "," + std::to_string(end) + "]},";
         offset = end;
     }
@@ -319,18 +263,17 @@ std::string header_text(std::span<const NamedTensor* const> tensors, const Metad
     return text;
 }
 
-Result<void> check_for_writing(std::span<const NamedTensor* const> tensors) {
-    for (const NamedTensor* tensor : tensors) {
-        const auto& [name, data] = *tensor;
-        if (name == kMetadataKey) return Error{ErrorCode::InvalidArgument, "__metadata__ cannot be a tensor's name"};
-        if (byte_count(data.dtype, data.shape) != data.bytes.size())
-            return Error{ErrorCode::InvalidArgument, "tensor " + quote(name) + ": " +
-                                                         std::to_string(data.bytes.size()) +
-                                                         " bytes do not fit the shape " + to_string(data.shape) +
-                                                         " of " + std::string(to_string(data.dtype))};
+Result<void> check_for_writing(std::span<const OutputTensor* const> tensors) {
+    for (const OutputTensor* tensor : tensors) {
+        if (tensor->name == kMetadataKey)
+            return Error{ErrorCode::InvalidArgument, "__metadata__ cannot be a tensor's name"};
+        if (layout_order(tensor->dtype) == kDTypeNames.size())
+            return Error{ErrorCode::UnsupportedDtype, "tensor " + quote(tensor->name) + ": safetensors have no dtype " +
+                                                          std::string(to_string(tensor->dtype))};
+        VKFORMER_CHECK(check_output(*tensor));
     }
     std::vector<std::string_view> names;
-    for (const NamedTensor* tensor : tensors) names.push_back(tensor->name);
+    for (const OutputTensor* tensor : tensors) names.push_back(tensor->name);
     std::ranges::sort(names);
     if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
         return Error{ErrorCode::InvalidArgument, "tensor " + quote(*twice) + " is given twice"};
@@ -393,11 +336,19 @@ const TensorData* Safetensors::find(std::string_view name) const {
 
 Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                                const Metadata& metadata) {
-    std::vector<const NamedTensor*> ordered;
-    for (const NamedTensor& tensor : tensors) ordered.push_back(&tensor);
+    std::vector<OutputTensor> output;
+    output.reserve(tensors.size());
+    for (const auto& [name, data] : tensors) output.push_back({.name = name, .dtype = data.dtype, .source = data});
+    return write_safetensors(path, output, metadata);
+}
+
+Result<void> write_safetensors(const std::filesystem::path& path, std::span<const OutputTensor> tensors,
+                               const Metadata& metadata, const WriteProgress& progress) {
+    std::vector<const OutputTensor*> ordered;
+    for (const OutputTensor& tensor : tensors) ordered.push_back(&tensor);
     VKFORMER_CHECK(check_for_writing(ordered));
-    std::ranges::sort(ordered, [](const NamedTensor* a, const NamedTensor* b) {
-        const std::size_t order_a = layout_order(a->data.dtype), order_b = layout_order(b->data.dtype);
+    std::ranges::sort(ordered, [](const OutputTensor* a, const OutputTensor* b) {
+        const std::size_t order_a = layout_order(a->dtype), order_b = layout_order(b->dtype);
         return order_a != order_b ? order_a < order_b : a->name < b->name;
     });
     std::string header;
@@ -412,7 +363,14 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
     const std::uint64_t header_bytes = header.size();
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(&header_bytes, 1))));
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(header))));
-    for (const NamedTensor* tensor : ordered) VKFORMER_CHECK(file.write(tensor->data.bytes));
+    std::uint64_t done = 0, total = 0;
+    for (const OutputTensor* tensor : ordered) total += tensor->bytes();
+    for (const OutputTensor* tensor : ordered)
+        VKFORMER_CHECK(each_piece(*tensor, [&](std::span<const std::byte> bytes) {
+            done += bytes.size();
+            if (progress) progress(done, total);
+            return file.write(bytes);
+        }));
     return file.commit();
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/tensor_data.hpp"
+#include "formats/output_tensor.hpp"
 #include "formats/weights.hpp"
 #include "vkformer/result.hpp"
 
@@ -61,5 +62,10 @@ struct NamedTensor {
 /// (cannot create or write), OutOfHostMemory.
 Result<void> write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                                const Metadata& metadata = {});
+
+/// The same for tensors that are converted while they are written. Errors: UnsupportedDtype besides (a block format, which
+/// safetensors do not have).
+Result<void> write_safetensors(const std::filesystem::path& path, std::span<const OutputTensor> tensors,
+                               const Metadata& metadata = {}, const WriteProgress& progress = {});
 
 }  // namespace vkformer::formats

@@ -358,8 +358,7 @@ Result<void> read_special_ids(const Gguf& file, const Tokens& tokens, const Kind
         if (!out.eot) out.eot = static_cast<std::int32_t>(id);
     }
     std::ranges::sort(out.end_ids);
-    const auto repeated = std::ranges::unique(out.end_ids);
-    out.end_ids.erase(repeated.begin(), repeated.end());
+    out.end_ids.erase(std::unique(out.end_ids.begin(), out.end_ids.end()), out.end_ids.end());
     return {};
 }
 
@@ -401,7 +400,36 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Kind& 
                 {"special_tokens", std::move(special)}};
 }
 
+/// The expressions that a pre-tokenizer of tokenizer.json stands for; false where it is no sequence of such.
+bool append_words(const json& step, std::vector<std::string>& words) {
+    const auto is = [&](const char* name, const json& value) { return step.contains(name) && step[name] == value; };
+    if (!step.is_object()) return false;
+    if (is("type", "Sequence") && step.contains("pretokenizers") && step["pretokenizers"].is_array())
+        return std::ranges::all_of(step["pretokenizers"], [&](const json& each) { return append_words(each, words); });
+    if (is("type", "ByteLevel")) {
+        if (!is("use_regex", false)) words.emplace_back(kGpt2Words);
+        return !is("add_prefix_space", true);
+    }
+    if (is("type", "Digits") && is("individual_digits", true)) {
+        words.emplace_back(R"(\p{N})");
+        return true;
+    }
+    const bool splits = is("type", "Split") && is("behavior", "Isolated") && !is("invert", true) &&
+                        step.contains("pattern") && step["pattern"].is_object() && step["pattern"].contains("Regex") &&
+                        step["pattern"]["Regex"].is_string();
+    if (splits) words.push_back(step["pattern"]["Regex"].get<std::string>());
+    return splits;
+}
+
 }  // namespace
+
+std::optional<std::string> gguf_pre_name(const json& pre_tokenizer) {
+    std::vector<std::string> words;
+    if (!append_words(pre_tokenizer, words)) return std::nullopt;
+    for (const char* name : {"gpt-2", "llama-bpe", "qwen2", "qwen35", "smollm", "tekken", "gpt-4o"})
+        if (std::ranges::equal(pre_type(name)->words, words)) return name;
+    return std::nullopt;
+}
 
 Result<GgufTokenizer> load_gguf_tokenizer(const Gguf& file) try {
     const json nothing;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "formats/gguf.hpp"
 #include "text/tokenizer.hpp"
 #include "vkformer/result.hpp"
@@ -28,5 +30,9 @@ struct GgufTokenizer {
 /// (SentencePiece Unigram), "bert" (WordPiece). Errors: CorruptFile, UnsupportedConfig (a model or pre-tokenizer that is not
 /// implemented, by name), OutOfHostMemory.
 Result<GgufTokenizer> load_gguf_tokenizer(const formats::Gguf& file);
+
+/// llama.cpp's name (tokenizer.ggml.pre) for the `pre_tokenizer` of a tokenizer.json; nothing where none of those that
+/// load_gguf_tokenizer knows cuts text like it.
+std::optional<std::string> gguf_pre_name(const nlohmann::json& pre_tokenizer);
 
 }  // namespace vkformer::text

@@ -55,6 +55,8 @@ void add_generate(CLI::App& app, Action& action);
 void add_chat(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_convert(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);

@@ -32,6 +32,8 @@ int run(int argc, char** argv) {
     cli::add_chat(app, action);
     cli::add_tune(app, action);
     cli::add_bench(app, action);
+    cli::add_inspect(app, action);
+    cli::add_convert(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "formats/output_tensor.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "core/block_format.hpp"
+#include "core/try.hpp"
+#include "formats/json.hpp"
+
+namespace vkformer::formats {
+namespace {
+
+bool holds_reals(DType dtype) { return is_float(dtype) || is_quantized(dtype); }
+
+/// Rows of a matrix, elements of a vector.
+struct Rows {
+    std::uint64_t count;
+    std::uint64_t elements;  // of each
+
+    explicit Rows(const Shape& shape)
+        : count(shape.rank() > 1 ? shape.row_count() : shape.element_count()),
+          elements(shape.rank() > 1 ? shape.back() : 1) {}
+};
+
+template <class T, class Round>
+void store(std::span<const float> values, std::span<std::byte> out, Round round) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const T stored = round(values[i]);
+        std::memcpy(out.data() + i * sizeof stored, &stored, sizeof stored);
+    }
+}
+
+void encode(DType dtype, std::span<const float> values, std::span<std::byte> out) {
+    switch (dtype) {
+    case DType::f64: return store<double>(values, out, [](float value) { return static_cast<double>(value); });
+    case DType::f32: return store<float>(values, out, [](float value) { return value; });
+    case DType::f16: return store<std::uint16_t>(values, out, float_to_half);
+    case DType::bf16: return store<std::uint16_t>(values, out, float_to_bfloat);
+    default: return quantize(dtype, values, out);
+    }
+}
+
+/// Converts `rows` rows of the source from `first` on, in the wanted order.
+Result<void> read_rows(const OutputTensor& tensor, std::uint64_t first, std::uint64_t rows, std::span<float> out) {
+    const Rows all(tensor.source.shape);
+    const auto read = [&](std::uint64_t row, std::span<float> to) {
+        return convert(tensor.source.dtype, tensor.source.bytes, static_cast<std::size_t>(row * all.elements), to);
+    };
+    if (tensor.row_order.empty()) return read(first, out);
+    for (std::uint64_t i = 0; i < rows; ++i)
+        VKFORMER_CHECK(read(tensor.row_order[first + i], out.subspan(i * all.elements, all.elements)));
+    return {};
+}
+
+}  // namespace
+
+Result<void> check_output(const OutputTensor& tensor) {
+    const auto invalid = [&](const std::string& what, ErrorCode code = ErrorCode::InvalidArgument) {
+        return Error{code, "tensor " + quote(tensor.name) + ": " + what};
+    };
+    const Shape& shape = tensor.source.shape;
+    const auto count = shape.checked_element_count();
+    const auto whole_blocks = [&](DType dtype) {
+        return block_elements(dtype) == 1 || (shape.rank() > 0 && shape.back() % block_elements(dtype) == 0);
+    };
+    if (!count || *count > UINT64_MAX / 8 || !whole_blocks(tensor.source.dtype) ||
+        bytes_of(tensor.source.dtype, *count) != tensor.source.bytes.size())
+        return invalid(std::to_string(tensor.source.bytes.size()) + " bytes do not fit the shape " + to_string(shape) +
+                       " of " + std::string(to_string(tensor.source.dtype)));
+    const auto fits = [&] {
+        const std::uint64_t rows = Rows(shape).count;
+        return tensor.row_order.size() == rows &&
+               std::ranges::all_of(tensor.row_order, [&](std::uint64_t row) { return row < rows; });
+    };
+    if (!tensor.row_order.empty() && !fits())
+        return invalid("a row order of " + std::to_string(tensor.row_order.size()) + " for the shape " +
+                       to_string(shape));
+    const bool same = tensor.dtype == tensor.source.dtype && tensor.row_order.empty();
+    if (!same && (!holds_reals(tensor.dtype) || !holds_reals(tensor.source.dtype)))
+        return invalid("cannot store " + std::string(to_string(tensor.source.dtype)) + " as " +
+                           std::string(to_string(tensor.dtype)),
+                       ErrorCode::UnsupportedDtype);
+    if (!whole_blocks(tensor.dtype))
+        return invalid("the rows of " + to_string(shape) + " are no multiple of a " +
+                       std::string(to_string(tensor.dtype)) + " block");
+    return {};
+}
+
+Result<void> each_piece(const OutputTensor& tensor,
+                        const std::function<Result<void>(std::span<const std::byte>)>& write) {
+    constexpr std::uint64_t kPieceElements = 1 << 20;
+    if (tensor.dtype == tensor.source.dtype && tensor.row_order.empty()) {
+        for (auto rest = tensor.source.bytes; !rest.empty();) {
+            const auto piece = rest.first(std::min<std::size_t>(rest.size(), kPieceElements * 4));
+            VKFORMER_CHECK(write(piece));
+            rest = rest.subspan(piece.size());
+        }
+        return {};
+    }
+    if (tensor.source.shape.element_count() == 0) return {};
+    const Rows all(tensor.source.shape);
+    const std::uint64_t step = std::max<std::uint64_t>(1, kPieceElements / std::max<std::uint64_t>(1, all.elements));
+    std::vector<float> values;
+    std::vector<std::byte> encoded;
+    for (std::uint64_t first = 0; first < all.count; first += step) {
+        const std::uint64_t rows = std::min(step, all.count - first);
+        values.resize(rows * all.elements);
+        encoded.resize(bytes_of(tensor.dtype, values.size()));
+        VKFORMER_CHECK(read_rows(tensor, first, rows, values));
+        encode(tensor.dtype, values, encoded);
+        VKFORMER_CHECK(write(encoded));
+    }
+    return {};
+}
+
+}  // namespace vkformer::formats

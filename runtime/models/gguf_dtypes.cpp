@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include "models/gguf_dtypes.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace vkformer::models {
+namespace {
+
+using formats::OutputTensor;
+
+/// What llama.cpp's converter and llama-quantize leave in float32.
+bool stays_float32(const OutputTensor& tensor) {
+    const std::string_view name = tensor.name;
+    constexpr std::array<std::string_view, 3> kTables = {"position_embd.weight", "token_types.weight",
+                                                         "rope_freqs.weight"};
+    return tensor.source.shape.rank() < 2 || !name.ends_with(".weight") || name.ends_with("_norm.weight") ||
+           name.ends_with("ffn_gate_inp.weight") || std::ranges::find(kTables, name) != kTables.end();
+}
+
+/// The output matrix decides between tokens: fewer than six bits cost more there than they save.
+DType wanted_for_output(DType wanted) {
+    return wanted == DType::q4_0 || wanted == DType::q4_k || wanted == DType::q5_k ? DType::q6_k : wanted;
+}
+
+DType fitting(DType wanted, std::uint64_t row) {
+    for (const DType dtype : {wanted, DType::q8_0})
+        if (row % block_elements(dtype) == 0) return dtype;
+    return DType::f16;
+}
+
+}  // namespace
+
+void choose_gguf_dtypes(std::vector<OutputTensor>& tensors, DType wanted, std::vector<std::string>& notes) {
+    const bool has_output =
+        std::ranges::find(tensors, std::string_view("output.weight"), &OutputTensor::name) != tensors.end();
+    for (OutputTensor& tensor : tensors) {
+        tensor.dtype = tensor.source.dtype;
+        if (!is_float(tensor.source.dtype) && !is_quantized(tensor.source.dtype)) continue;
+        if (stays_float32(tensor)) {
+            tensor.dtype = DType::f32;
+            continue;
+        }
+        const bool is_output = tensor.name == (has_output ? "output.weight" : "token_embd.weight");
+        const DType best = is_output ? wanted_for_output(wanted) : wanted;
+        tensor.dtype = fitting(best, tensor.source.shape.back());
+        if (tensor.dtype != best)
+            notes.push_back(tensor.name + " is stored as " + std::string(to_string(tensor.dtype)) + ": its rows of " +
+                            std::to_string(tensor.source.shape.back()) + " are no multiple of the " +
+                            std::to_string(block_elements(best)) + " elements of a " + std::string(to_string(best)) +
+                            " block");
+    }
+}
+
+std::uint32_t gguf_file_type(DType dtype) {
+    switch (dtype) {
+    case DType::f16: return 1;
+    case DType::q4_0: return 2;
+    case DType::q8_0: return 7;
+    case DType::q4_k: return 14;
+    case DType::q5_k: return 16;
+    case DType::q6_k: return 18;
+    case DType::bf16: return 32;
+    default: return 0;
+    }
+}
+
+}  // namespace vkformer::models

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+/// vkformer inspect and convert.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.hpp"
+#include "formats/gguf.hpp"
+#include "formats/safetensors.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+#ifdef VKFORMER_CLI
+
+namespace {
+
+const fs::path kGoldens = fs::path(VKFORMER_SOURCE_DIR) / "tests/goldens";
+
+std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
+
+void refuses(const std::string& arguments, const std::string& what) {
+    CAPTURE(arguments);
+    const Outcome outcome = run(arguments);
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: "));
+    CHECK_THAT(outcome.err, ContainsSubstring(what));
+    CHECK(outcome.out.empty());
+}
+
+}  // namespace
+
+TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
+    const Outcome text = run("inspect " + quoted(kGoldens / "gguf/types.gguf"));
+    CHECK(text.exit_code == 0);
+    CHECK_THAT(text.out, ContainsSubstring("GGUF version 3, alignment 32"));
+    CHECK_THAT(text.out, ContainsSubstring(R"(["one", "", "zwölf"])"));
+    CHECK_THAT(text.out, ContainsSubstring("Q5_0"));
+    CHECK_THAT(text.out, ContainsSubstring("all      11 tensors, 2112 elements"));
+    CHECK_THAT(run("inspect " + quoted(kGoldens / "gguf/llama.gguf")).out, ContainsSubstring(", … ("));
+
+    const Outcome split = run("inspect --json " + quoted(kGoldens / "gguf/split-00002-of-00003.gguf"));
+    CHECK(split.exit_code == 0);
+    const json document = json::parse(split.out);
+    CHECK(document["metadata"]["general.name"] == "split");
+    CHECK(document["tensors"].size() == 5);
+    CHECK(document["tensors"][1] == json{{"name", "t1"}, {"type", "F32"}, {"shape", {2, 3}}, {"bytes", 24}});
+    CHECK(document["types"]["F32"]["elements"] == 30);
+
+    const json cut = json::parse(run("inspect --json " + quoted(kGoldens / "gguf/llama.gguf")).out);
+    CHECK(cut["metadata"]["tokenizer.ggml.tokens"]["first"].size() == 8);
+    const json full = json::parse(run("inspect --json --full " + quoted(kGoldens / "gguf/llama.gguf")).out);
+    CHECK(full["metadata"]["tokenizer.ggml.tokens"].size() == cut["metadata"]["tokenizer.ggml.tokens"]["length"]);
+
+    const fs::path folder = kGoldens / "marian/relu_d30_h5_h3";
+    CHECK_THAT(run("inspect " + quoted(folder)).out, ContainsSubstring("model_type"));
+    CHECK_THAT(run("inspect " + quoted(folder / "model.safetensors")).out, ContainsSubstring("f32"));
+    refuses("inspect /nonexistent.gguf", "/nonexistent.gguf");
+    refuses("inspect " + quoted(folder / "config.json"), "is this a GGUF file?");
+}
+
+TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
+    const TemporaryFolder folder;
+    const fs::path marian = kGoldens / "marian/relu_d30_h5_h3";
+    const Outcome half = run("convert --dtype f16 " + quoted(marian) + " " + quoted(folder / "half"));
+    CHECK(half.exit_code == 0);
+    const auto before = formats::Safetensors::open(marian / "model.safetensors");
+    const auto after = formats::Safetensors::open(folder / "half/model.safetensors");
+    REQUIRE((before && after));
+    CHECK(before->names() == after->names());
+    for (const auto& [name, tensor] : after->tensors()) CHECK(tensor.dtype == DType::f16);
+    std::ifstream file(folder / "half/config.json");
+    const json config = json::parse(file);
+    CHECK((config.contains("dtype") ? config["dtype"] : config["torch_dtype"]) == "float16");
+    CHECK(fs::exists(folder / "half/generation_config.json"));
+
+    // A file of all kinds of tensors cannot be rewritten: Q5_0 is not read. One part of it can.
+    const fs::path types = kGoldens / "gguf/types.gguf";
+    refuses("convert --dtype q8_0 " + quoted(types) + " " + quoted(folder / "x.gguf"), "of the type Q5_0");
+    CHECK_FALSE(fs::exists(folder / "x.gguf"));
+    const fs::path split = kGoldens / "gguf/split-00001-of-00003.gguf";
+    CHECK(run("convert --dtype f16 " + quoted(split) + " " + quoted(folder / "joined.gguf")).exit_code == 0);
+    const auto joined = formats::Gguf::open(folder / "joined.gguf");
+    REQUIRE(joined);
+    CHECK(joined->part_count() == 1);
+    CHECK_FALSE(joined->has("split.count"));
+    CHECK(joined->tensors().size() == 5);
+
+    refuses("convert --dtype q4_0 " + quoted(marian) + " " + quoted(folder / "y"), "safetensors hold no q4_0 blocks");
+    refuses("convert --dtype f16 " + quoted(marian) + " " + quoted(folder / "y.gguf"), "\"marian\", supported: llama");
+    refuses("convert --dtype f16 " + quoted(types) + " " + quoted(folder / "y"), "ends in .gguf");
+    refuses("convert --dtype f17 a b", "f17");
+    refuses("convert --dtype f16 /nonexistent " + quoted(folder / "y"), "/nonexistent");
+    refuses("convert --dtype f16 " + quoted(types) + " " + quoted(types), "the same");
+    refuses("convert " + quoted(types) + " " + quoted(folder / "y.gguf"), "--dtype");
+}
+
+#endif

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+#include "formats/gguf_writer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/block_format.hpp"
+#include "formats/safetensors.hpp"
+#include "support/catch.h"
+#include "support/temporary_folder.hpp"
+
+using namespace vkformer;
+using namespace vkformer::formats;
+using Catch::Matchers::ContainsSubstring;
+using vkformer::tests::TemporaryFolder;
+
+namespace {
+
+const std::filesystem::path kGoldens = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/gguf";
+
+std::string contents(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TensorData floats(Shape shape, unsigned seed) {
+    auto values = std::make_shared<std::vector<float>>(shape.element_count());
+    std::mt19937 random(seed);
+    for (float& value : *values) value = std::normal_distribution<float>()(random);
+    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+}
+
+std::vector<float> values_of(const TensorData& data) {
+    std::vector<float> values(data.shape.element_count());
+    REQUIRE(convert(data.dtype, data.bytes, 0, std::span(values)));
+    return values;
+}
+
+std::string refused(const std::vector<OutputTensor>& tensors, ErrorCode code = ErrorCode::InvalidArgument,
+                    const GgufMetadata& metadata = {}) {
+    const TemporaryFolder folder;
+    const auto written = write_gguf(folder / "x.gguf", metadata, tensors);
+    REQUIRE_FALSE(written);
+    CHECK(written.error().code == code);
+    CHECK(std::filesystem::is_empty(folder.path()));
+    return written.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("gguf writer: the bytes are those of the gguf package", "[formats][gguf]") {
+    const TemporaryFolder folder;
+    for (const char* name : {"types.gguf", "llama.gguf", "t5.gguf", "bert.gguf"}) {
+        CAPTURE(name);
+        const std::string golden = contents(kGoldens / name);
+        const auto file = Gguf::open(kGoldens / name);
+        REQUIRE(file);
+        GgufMetadata metadata;
+        for (const GgufValue& value : file->values()) metadata.set(value);
+        std::vector<OutputTensor> tensors;
+        for (const GgufTensor& tensor : file->tensors()) {
+            const TensorData* data = file->weights().find(tensor.name);
+            if (data) tensors.push_back({.name = std::string(tensor.name), .dtype = data->dtype, .source = *data});
+        }
+        REQUIRE(write_gguf(folder / "x.gguf", metadata, tensors));
+        if (tensors.size() == file->tensors().size()) CHECK(contents(folder / "x.gguf") == golden);
+        const auto again = Gguf::open(folder / "x.gguf");
+        REQUIRE(again);
+        CHECK(again->values().size() == file->values().size());
+        for (const OutputTensor& tensor : tensors)
+            CHECK(std::ranges::equal(again->weights().find(tensor.name)->bytes, tensor.source.bytes));
+    }
+}
+
+TEST_CASE("gguf writer: values of each kind", "[formats][gguf]") {
+    const TemporaryFolder folder;
+    GgufMetadata metadata;
+    metadata.set("u", std::uint32_t{7});
+    metadata.set("i", std::int32_t{-7});
+    metadata.set("f", 0.5f);
+    metadata.set("b", true);
+    metadata.set("t", "text");
+    metadata.set("ts", std::span<const std::string>(std::array<std::string, 2>{"a", ""}));
+    metadata.set("is", std::span<const std::int32_t>(std::array<std::int32_t, 2>{1, -2}));
+    metadata.set("fs", std::span<const float>(std::array<float, 1>{0.25f}));
+    metadata.set("u", std::uint32_t{8});
+    REQUIRE(write_gguf(folder / "x.gguf", metadata, {}));
+    const auto file = Gguf::open(folder / "x.gguf");
+    REQUIRE(file);
+    CHECK(file->values()[0].key == "u");
+    CHECK(file->unsigned_integer("u").value() == 8);
+    CHECK(file->integer("i").value() == -7);
+    CHECK(file->real("f").value() == 0.5);
+    CHECK(file->boolean("b").value());
+    CHECK(file->string("t").value() == "text");
+    CHECK(file->strings("ts").value() == std::vector<std::string_view>{"a", ""});
+    CHECK(file->integers("is").value() == std::vector{1, -2});
+    CHECK(file->floats("fs").value() == std::vector{0.25f});
+}
+
+TEST_CASE("gguf writer: tensors are converted as they are written", "[formats][gguf]") {
+    const TemporaryFolder folder;
+    const TensorData source = floats({5, 512}, 1);
+    const std::vector<float> expected = values_of(source);
+    std::vector<OutputTensor> tensors;
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k,
+                              DType::q5_k, DType::q6_k})
+        tensors.push_back({.name = std::string(to_string(dtype)), .dtype = dtype, .source = source});
+    std::uint64_t last = 0, all = 0;
+    REQUIRE(write_gguf(folder / "x.gguf", {}, tensors, [&](std::uint64_t done, std::uint64_t total) {
+        CHECK(done > last);
+        last = done, all = total;
+    }));
+    CHECK(last == all);
+    const auto file = Gguf::open(folder / "x.gguf");
+    REQUIRE(file);
+    for (const OutputTensor& tensor : tensors) {
+        CAPTURE(tensor.name);
+        const TensorData* data = file->weights().find(tensor.name);
+        REQUIRE(data);
+        CHECK(data->dtype == tensor.dtype);
+        CHECK(data->shape == source.shape);
+        if (is_quantized(tensor.dtype)) {
+            CHECK(std::ranges::equal(data->bytes, quantized(source, tensor.dtype).value().bytes));
+            continue;
+        }
+        const std::vector<float> values = values_of(*data);
+        const double bound = tensor.dtype == DType::f16 ? 0x1p-11 : tensor.dtype == DType::bf16 ? 0x1p-8 : 0;
+        for (std::size_t i = 0; i < values.size(); ++i)
+            REQUIRE(std::abs(values[i] - expected[i]) <= bound * std::abs(expected[i]));
+    }
+}
+
+TEST_CASE("gguf writer: rows in another order, in pieces", "[formats][gguf]") {
+    const TemporaryFolder folder;
+    const TensorData matrix = floats({700, 2048}, 2), vector = floats({6}, 3);  // the matrix takes two pieces
+    OutputTensor reversed{.name = "m", .dtype = DType::f32, .source = matrix};
+    for (std::uint64_t row = 700; row > 0; --row) reversed.row_order.push_back(row - 1);
+    const OutputTensor swapped{.name = "v", .dtype = DType::f32, .source = vector, .row_order = {5, 4, 3, 2, 1, 0}};
+    REQUIRE(write_gguf(folder / "x.gguf", {}, std::vector{reversed, swapped}));
+    const auto file = Gguf::open(folder / "x.gguf");
+    REQUIRE(file);
+    const std::vector<float> before = values_of(matrix), after = values_of(*file->weights().find("m"));
+    for (std::size_t row = 0; row < 700; ++row)
+        REQUIRE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * 2048),
+                           after.begin() + static_cast<std::ptrdiff_t>((row + 1) * 2048),
+                           before.begin() + static_cast<std::ptrdiff_t>((699 - row) * 2048)));
+    std::vector<float> backwards = values_of(vector);
+    std::ranges::reverse(backwards);
+    CHECK(values_of(*file->weights().find("v")) == backwards);
+}
+
+TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
+    const OutputTensor good{.name = "a", .dtype = DType::f32, .source = floats({2, 32}, 1)};
+    const auto changed = [&](auto change) {
+        OutputTensor tensor = good;
+        change(tensor);
+        return std::vector{tensor};
+    };
+    CHECK_THAT(refused({good, good}), ContainsSubstring("\"a\" is given twice"));
+    CHECK_THAT(refused(changed([](auto& t) { t.name = ""; })), ContainsSubstring("is empty"));
+    CHECK_THAT(refused(changed([](auto& t) { t.name = std::string("a\0", 2); })), ContainsSubstring("zero byte"));
+    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {3, 32}; })), ContainsSubstring("do not fit the shape"));
+    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {1, 1, 1, 2, 32}; })), ContainsSubstring("no place"));
+    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {0}, t.source.bytes = {}; })),
+               ContainsSubstring("no place"));
+    CHECK_THAT(refused(changed([](auto& t) { t.dtype = DType::q4_k; })),
+               ContainsSubstring("no multiple of a q4_k block"));
+    CHECK_THAT(refused(changed([](auto& t) { t.dtype = DType::u8; }), ErrorCode::UnsupportedDtype),
+               ContainsSubstring("cannot store f32 as u8"));
+    CHECK_THAT(refused(changed([](auto& t) { t.row_order = {0}; })), ContainsSubstring("row order"));
+    CHECK_THAT(refused(changed([](auto& t) { t.row_order = {0, 2}; })), ContainsSubstring("row order"));
+    GgufMetadata metadata;
+    metadata.set("general.alignment", std::uint32_t{24});
+    CHECK_THAT(refused({good}, ErrorCode::InvalidArgument, metadata), ContainsSubstring("power of two"));
+    const auto nowhere = write_gguf("/nonexistent/folder/x.gguf", {}, std::vector{good});
+    REQUIRE_FALSE(nowhere);
+    CHECK(nowhere.error().code == ErrorCode::FileNotFound);
+}
+
+TEST_CASE("safetensors: tensors are converted as they are written", "[formats][safetensors]") {
+    const TemporaryFolder folder;
+    const TensorData source = floats({3, 64}, 4);
+    const auto blocks = quantized(source, DType::q8_0).value();
+    const std::vector<OutputTensor> tensors = {{.name = "half", .dtype = DType::f16, .source = source},
+                                               {.name = "blocks", .dtype = DType::f32, .source = blocks}};
+    REQUIRE(write_safetensors(folder / "x.safetensors", tensors));
+    const auto file = Safetensors::open(folder / "x.safetensors");
+    REQUIRE(file);
+    CHECK(file->find("half")->dtype == DType::f16);
+    CHECK(values_of(*file->find("blocks")) == values_of(blocks));
+    const std::vector<OutputTensor> wrong = {{.name = "blocks", .dtype = DType::q8_0, .source = blocks}};
+    CHECK(write_safetensors(folder / "y.safetensors", wrong).error().code == ErrorCode::UnsupportedDtype);
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+/// vkformer convert: a model at another dtype or in another format.
+#include <cstdio>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "cli.hpp"
+#include "core/try.hpp"
+#include "formats/gguf.hpp"
+#include "formats/gguf_writer.hpp"
+#include "formats/json.hpp"
+#include "formats/safetensors.hpp"
+#include "formats/weights.hpp"
+#include "models/gguf_export.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::OutputTensor;
+
+struct ConvertCommand {
+    std::string source, destination;
+    std::string dtype;
+    bool quiet = false;
+};
+
+constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
+                             DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
+
+DType dtype_of(const std::string& name) {
+    return *std::ranges::find(kDTypes, std::string_view(name), [](DType dtype) { return to_string(dtype); });
+}
+
+formats::WriteProgress progress(const std::string& destination) {
+    return [destination](std::uint64_t done, std::uint64_t total) {
+        show_progress("writing " + destination + ", " + std::to_string(done * 100 / std::max<std::uint64_t>(total, 1)) +
+                      " %");
+    };
+}
+
+void say(const ConvertCommand& command, const std::string& text) {
+    if (!command.quiet) std::fprintf(stderr, "vkformer: %s\n", text.c_str());
+}
+
+Result<int> write(const ConvertCommand& command, const models::GgufContents& contents) {
+    for (const std::string& note : contents.notes) say(command, note);
+    auto written =
+        formats::write_gguf(command.destination, contents.metadata, contents.tensors, progress(command.destination));
+    show_progress("");
+    if (!written) return std::move(written).error();
+    return kOk;
+}
+
+// ---- safetensors
+
+Result<std::vector<OutputTensor>> converted(const formats::TensorMap& tensors, DType dtype) {
+    std::vector<OutputTensor> output;
+    for (const auto& [name, data] : tensors)
+        output.push_back({.name = name, .dtype = is_float(data.dtype) ? dtype : data.dtype, .source = data});
+    return output;
+}
+
+Result<void> write_safetensors(const fs::path& path, const formats::TensorMap& tensors, DType dtype) {
+    VKFORMER_TRY(const auto output, converted(tensors, dtype));
+    auto written = formats::write_safetensors(path, output, {{"format", "pt"}}, progress(path.string()));
+    show_progress("");
+    return written;
+}
+
+/// What belongs to the weights themselves, in the old form.
+bool is_weights_file(const fs::path& path) {
+    const std::string name = path.filename().string();
+    return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") || name.ends_with(".bin") ||
+           name.ends_with(".bin.index.json") || name.ends_with(".gguf");
+}
+
+Error cannot_write(const fs::path& path, const std::error_code& error) {
+    return {ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + error.message()};
+}
+
+/// config.json names the dtype that the weights have now.
+Result<void> write_config(const fs::path& source, const fs::path& destination, DType dtype) {
+    VKFORMER_TRY(nlohmann::json config, formats::read_json(source));
+    const char* name = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
+    config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
+    std::ofstream file(destination, std::ios::binary);
+    file << config.dump(2) << '\n';
+    if (!file.flush()) return cannot_write(destination, std::make_error_code(std::errc::io_error));
+    return {};
+}
+
+Result<void> copy_other_files(const fs::path& source, const fs::path& destination, DType dtype) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(source, error)) {
+        if (!entry.is_regular_file() || is_weights_file(entry.path())) continue;
+        const fs::path to = destination / entry.path().filename();
+        if (entry.path().filename() == "config.json") {
+            VKFORMER_CHECK(write_config(entry.path(), to, dtype));
+        } else if (!fs::copy_file(entry.path(), to, fs::copy_options::overwrite_existing, error)) {
+            return cannot_write(to, error);
+        }
+    }
+    return {};
+}
+
+Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source) {
+    const DType dtype = dtype_of(command.dtype);
+    if (is_quantized(dtype))
+        return Error{ErrorCode::InvalidArgument, "safetensors hold no " + command.dtype +
+                                                     " blocks; name a .gguf file to write, or say f32, f16 or bf16"};
+    if (!fs::is_directory(source)) {
+        VKFORMER_TRY(const auto file, formats::Safetensors::open(source));
+        VKFORMER_CHECK(write_safetensors(command.destination, file.tensors(), dtype));
+        return kOk;
+    }
+    VKFORMER_TRY(const auto weights, formats::open_weights(source));
+    if (command.destination.ends_with(".safetensors")) {
+        VKFORMER_CHECK(write_safetensors(command.destination, weights.tensors(), dtype));
+        return kOk;
+    }
+    std::error_code error;
+    fs::create_directories(command.destination, error);
+    if (error) return cannot_write(command.destination, error);
+    VKFORMER_CHECK(write_safetensors(fs::path(command.destination) / "model.safetensors", weights.tensors(), dtype));
+    VKFORMER_CHECK(copy_other_files(source, command.destination, dtype));
+    return kOk;
+}
+
+Result<int> run(const ConvertCommand& command) {
+    const fs::path source = command.source;
+    std::error_code ignored;
+    if (!fs::exists(source, ignored)) return Error{ErrorCode::FileNotFound, "there is no " + command.source};
+    // The weights are read while the new file is written.
+    if (fs::equivalent(source, command.destination, ignored))
+        return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
+    const bool to_gguf = command.destination.ends_with(".gguf");
+    const bool is_folder = fs::is_directory(source, ignored);
+    if (!is_folder && !command.source.ends_with(".safetensors")) {
+        if (!to_gguf)
+            return Error{ErrorCode::InvalidArgument,
+                         "a GGUF file becomes another GGUF file: name one that ends in .gguf"};
+        VKFORMER_TRY(const auto file, formats::Gguf::open(source));
+        VKFORMER_TRY(const auto contents, models::requantized(file, dtype_of(command.dtype)));
+        return write(command, contents);
+    }
+    if (!to_gguf) return to_safetensors(command, source);
+    if (!is_folder)
+        return Error{ErrorCode::InvalidArgument,
+                     "a GGUF file needs the configuration and the tokenizer: name the model's folder"};
+    VKFORMER_TRY(const auto contents, models::exported_to_gguf(source, dtype_of(command.dtype)));
+    return write(command, contents);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Action& action) {
+    auto options = std::make_shared<ConvertCommand>();
+    CLI::App* command = app.add_subcommand("convert", "Write a model at another dtype or quantisation, or as GGUF");
+    command->add_option("source", options->source, "A Hugging Face folder, a .safetensors file or a .gguf file")
+        ->required();
+    command
+        ->add_option("destination", options->destination,
+                     "A .gguf file, a .safetensors file, or (from a folder) a folder; written when it is complete")
+        ->required();
+    std::vector<std::string> names;
+    for (const DType dtype : kDTypes) names.emplace_back(to_string(dtype));
+    command->add_option("--dtype", options->dtype, "What matrices are stored as; vectors and norms in GGUF stay f32")
+        ->check(CLI::IsMember(names))
+        ->required();
+    command->add_flag("-q,--quiet", options->quiet, "Do not say on standard error what is stored otherwise");
+    command->footer(
+        "Examples:\n"
+        "  vkformer convert ./smollm2 smollm2-q8_0.gguf --dtype q8_0\n"
+        "  vkformer convert smollm2-f16.gguf smollm2-q4_k.gguf --dtype q4_k\n"
+        "  vkformer convert ./smollm2 ./smollm2-f16 --dtype f16");
+    command->callback([&action, options] { action = [options] { return run(*options); }; });
+}
+
+}  // namespace vkformer::cli
