@@ -40,8 +40,9 @@ void refuses(const std::string& arguments, const std::string& what, const std::s
 }  // namespace
 
 TEST_CASE("the program explains itself", "[cli]") {
-    for (const std::string command : {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune ", "inspect ", "convert ",
-                                      "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
+    for (const std::string command :
+         {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune ", "inspect ", "convert ",
+          "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
         CAPTURE(command);
         const Outcome outcome = run(command + "--help");
         CHECK(outcome.exit_code == 0);
