@@ -33,9 +33,11 @@ void main() {
         float total = 0.0;
         for (uint s = 0; s < p.splits; ++s) {
             const uint at = base + s * width;
+            const float split_total = partial[at + p.value_dim + kPartialSum];
+            if (split_total == 0.0) continue;  // no key: for a short sequence in a long cache, most of them
             const float factor = exp(partial[at + p.value_dim + kPartialMaximum] - shift);
             sum += factor * partial[at + v];
-            total += factor * partial[at + p.value_dim + kPartialSum];
+            total += factor * split_total;
         }
         STORE(y, row * p.value_dim + v, total == 0.0 ? 0.0 : sum / total);
     }

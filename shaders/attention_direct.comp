@@ -45,12 +45,19 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+#ifdef SPLIT_KEYS
+#include "lib/split.glsl"
+#endif
 
 const uint HEAD_QUADS = HEAD_DIM / 4;
 const uint VALUE_QUADS = VALUE_DIM / 4;
 
 const float LOG2_E = 1.44269504;  // scores are kept times log2(e), in the scaled query: one product less per key for exp2()
+#ifdef SPLIT_KEYS
+const bool SAME_KEYS_FOR_ALL = true;  // there is one query
+#else
 const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // all queries of a sequence see the same
+#endif
 
 void main() {
     const uint group = p.heads / p.kv_heads;
@@ -69,6 +76,25 @@ void main() {
     const uint i = row / group;
     const uint head = kv_head * group + row % group;
     const uint query_row = (batch * QUERY_LEN + i) * p.heads + head;
+#ifdef SPLIT_KEYS
+    const uvec2 seen = visible_keys(batch, 0);
+    const uvec2 keys = keys_of_split(seen, split, p.splits);
+    const uint first_key = keys.x, end_key = keys.y;
+#else
+    const uvec2 seen = visible_keys(batch, i);
+    const uint first_key = visible_keys(batch, first_row / group).x, end_key = visible_keys(batch, last_row / group).y;
+#endif
+#ifdef SPLIT_KEYS
+    if (first_key == end_key) {  // the whole workgroup leaves
+        const uint width = VALUE_DIM + kPartialExtra;
+        for (uint e = gl_LocalInvocationIndex; e < (last_row - first_row + 1) * width; e += gl_WorkGroupSize.x) {
+            const uint empty_row = batch * p.heads + kv_head * group + first_row + e / width;
+            partial[(empty_row * p.splits + split) * width + e % width] =
+                e % width == VALUE_DIM + kPartialMaximum ? MINUS_INFINITY : 0.0;
+        }
+        return;
+    }
+#endif
     vec4 q[HEAD_QUADS];
     [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
         q[d] = p.scale * LOG2_E * LOAD4(query, query_row * HEAD_QUADS + d);
@@ -77,14 +103,6 @@ void main() {
     float maximum = MINUS_INFINITY;
     float total = 0.0;
 
-    const uvec2 seen = visible_keys(batch, i);
-    uint first_key = visible_keys(batch, first_row / group).x;
-    uint end_key = visible_keys(batch, last_row / group).y;
-#ifdef SPLIT_KEYS
-    const uint split_begin = split * p.split_keys;
-    first_key = max(first_key, split_begin);
-    end_key = min(end_key, split_begin + min(p.split_keys, p.mask.key_len - split_begin));
-#endif
     for (uint j = first_key; j < end_key; ++j) {
         const uint kv_row = (batch * p.mask.key_len + j) * p.kv_heads + kv_head;
         vec4 products = vec4(0.0);  // four chains of additions, not one that waits for itself

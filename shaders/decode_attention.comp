@@ -31,6 +31,7 @@ layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { flo
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 #include "lib/soft_cap.glsl"
+#include "lib/split.glsl"
 
 // 128 · 17 · 4 + 256 · 4 + 128 · 4 bytes, and 1 KiB of the reductions: 11 KiB of shared memory. Depth 32 would take 19
 // KiB.
@@ -55,13 +56,20 @@ void main() {
     const uint groups = gl_WorkGroupSize.x / COLUMNS;
     const uint group = lane / COLUMNS;
 
+    const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
+    const uint begin = keys_of_this.x;
+    const uint end = keys_of_this.y;
+    const uint base = workgroup * (p.value_dim + kPartialExtra);
+    if (begin == end) {  // the whole workgroup leaves
+        for (uint v = lane; v < p.value_dim; v += tile) partial[base + v] = 0.0;
+        if (lane == 0) {
+            partial[base + p.value_dim + kPartialMaximum] = MINUS_INFINITY;
+            partial[base + p.value_dim + kPartialSum] = 0.0;
+        }
+        return;
+    }
+
     for (uint d = lane; d < p.head_dim; d += tile) query_row[d] = LOAD(query, batch_head * p.head_dim + d);
-
-    const uvec2 seen = visible_keys(batch, 0);
-    const uint split_begin = split * p.split_keys;
-    const uint begin = max(seen.x, split_begin);
-    const uint end = min(seen.y, split_begin + min(p.split_keys, p.mask.key_len - split_begin));
-
     float running_max = MINUS_INFINITY;
     float running_sum = 0.0;
     float sums[COLUMN_STEPS];
@@ -97,16 +105,15 @@ void main() {
 
         [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) sums[c] *= correction;
         for (uint j = group; j < keys; j += groups) {
-            const uint base = ((batch * p.mask.key_len + first_key + j) * p.kv_heads + kv_head) * p.value_dim;
+            const uint value_row = ((batch * p.mask.key_len + first_key + j) * p.kv_heads + kv_head) * p.value_dim;
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 const uint v = column + c * COLUMNS;
-                if (v < p.value_dim) sums[c] += weights[j] * LOAD(value, base + v);
+                if (v < p.value_dim) sums[c] += weights[j] * LOAD(value, value_row + v);
             }
         }
     }
 
     // The groups' sums are added up through shared memory, in rising order.
-    const uint base = workgroup * (p.value_dim + kPartialExtra);
     [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
         const uint v = column + c * COLUMNS;
         barrier();  // the weights may still be read

@@ -38,6 +38,7 @@ layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { flo
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+#include "lib/split.glsl"
 
 const uint KEYS = 4;  // scores that a subgroup has under way at a time, for each head; their sums do not wait for each other
 
@@ -56,6 +57,20 @@ void main() {
     const uint kv_head = workgroup / chunks % p.kv_heads;
     const uint batch = workgroup / chunks / p.kv_heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
+
+    const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
+    const uint begin = keys_of_this.x;
+    const uint end = keys_of_this.y;
+    if (begin == end) {  // the whole workgroup leaves
+        for (uint e = gl_LocalInvocationIndex; e < min(HEADS, group - first) * (p.value_dim + kPartialExtra);
+             e += gl_WorkGroupSize.x) {
+            const uint head = kv_head * group + first + e / (p.value_dim + kPartialExtra);
+            const uint at = e % (p.value_dim + kPartialExtra);
+            const uint base = ((batch * p.heads + head) * p.splits + split) * (p.value_dim + kPartialExtra);
+            partial[base + at] = at == p.value_dim + kPartialMaximum ? MINUS_INFINITY : 0.0;
+        }
+        return;
+    }
 
     const uint lane = gl_SubgroupInvocationID;
     const uint head_pairs = p.head_dim / 2;
@@ -77,11 +92,7 @@ void main() {
         total[h] = 0.0;
     }
 
-    const uvec2 seen = visible_keys(batch, 0);
-    const uint split_begin = split * p.split_keys;
-    const uint begin = max(seen.x, split_begin);
-    const uint end = min(seen.y, split_begin + min(p.split_keys, p.mask.key_len - split_begin));
-    for (uint turn = gl_SubgroupID * KEYS; turn < end - min(begin, end); turn += gl_NumSubgroups * KEYS) {
+    for (uint turn = gl_SubgroupID * KEYS; turn < end - begin; turn += gl_NumSubgroups * KEYS) {
         const uint first_key = begin + turn;
         float scores[KEYS * HEADS];
         [[unroll]] for (uint k = 0; k < KEYS; ++k) {

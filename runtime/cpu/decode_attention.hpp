@@ -9,24 +9,32 @@
 #include <span>
 
 #include "cpu/attention.hpp"
+#include "graph/splits.hpp"
 
 namespace vkformer::cpu {
+
+/// The seen keys are shared out evenly: graph/splits.hpp.
+inline KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
+    const std::size_t count = seen.last - seen.first, each = graph::keys_per_split(count, splits);
+    const std::size_t used = (count + each - 1) / each;
+    if (!graph::split_is_used(split, splits, used)) return {0, 0};
+    const std::size_t first = seen.first + split * used / splits * each;
+    return {first, std::min(first + each, seen.last)};
+}
 
 // partial[b, h, split, :]: over the seen keys j of the split, Σ exp(s_j − m) · value[j, :], then m = max s_j, then Σ exp(s_j − m);
 // zeros and m = −∞ where the split has no seen key. partial: [batch, heads, splits, value_dim + 2], query_len = 1.
 // Dao et al. 2023, "Flash-Decoding for long-context inference".
 template <std::floating_point T>
-void decode_attention(const AttentionOperands<T>& o, std::size_t split_keys, std::span<T> partial) {
+void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::span<T> partial) {
     const AttentionDims& dims = o.dims;
-    const std::size_t splits = (dims.key_len + split_keys - 1) / split_keys;
     const std::size_t width = dims.value_dim + 2;
     std::ranges::fill(partial, T{0});
     for (std::size_t b = 0; b < dims.batch; ++b)
         for (std::size_t h = 0; h < dims.heads; ++h)
             for (std::size_t split = 0; split < splits; ++split) {
                 const KeyRange seen = o.mask.seen_keys(b, 0, dims.key_len);
-                KeyRange keys{std::max(seen.first, split * split_keys), std::min(seen.last, (split + 1) * split_keys)};
-                if (keys.first >= keys.last) keys = {0, 0};
+                const KeyRange keys = keys_of_split(seen, split, splits);
                 const std::span<T> row = partial.subspan(((b * dims.heads + h) * splits + split) * width, width);
                 const SoftmaxTerms<T> terms = add_weighted_values(o, b, h, 0, keys, row.first(dims.value_dim));
                 row[dims.value_dim] = terms.max;

@@ -159,7 +159,7 @@ public:
     void operator()(const graph::Attention& op) const { attention<T>(attention_operands(op), floats(op.y)); }
 
     void operator()(const graph::DecodeAttention& op) const {
-        decode_attention<T>(attention_operands(op), op.split_keys, floats(op.partial));
+        decode_attention<T>(attention_operands(op), dim(op.partial, 2), floats(op.partial));
     }
 
     void operator()(const graph::AttentionCombine& op) const {

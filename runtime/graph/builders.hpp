@@ -112,7 +112,7 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
                         float soft_cap = 0);
 
-/// The same for query_len = 1 and a long cache: two nodes, one over slices of `split_keys` keys, one that combines them
+/// The same for query_len = 1 and a long cache: two nodes, one over splits (`split_keys` keys if all are seen), one that combines them
 /// (Dao et al. 2023, "Flash-Decoding").
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
                                float scale, std::uint32_t split_keys = 128, float soft_cap = 0);

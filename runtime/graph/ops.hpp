@@ -256,7 +256,7 @@ struct Attention {
     }
 };
 
-/// One query per sequence against a slice of the keys; `partial` keeps what AttentionCombine needs: f32 [batch, heads,
+/// One query per sequence against a share of the keys; `partial` keeps what AttentionCombine needs: f32 [batch, heads,
 /// splits, value_dim + 2], per split the value_dim sums Σ exp(s − m) · value, then m, the largest score s of the split, then
 /// Σ exp(s − m). A split without a key that the query sees has zeros and m = −∞.
 struct DecodeAttention {
@@ -265,7 +265,7 @@ struct DecodeAttention {
     AttentionMask mask;
     float scale = 1;
     float soft_cap = 0;            ///< as Attention's
-    std::uint32_t split_keys = 0;  ///< keys per split
+    std::uint32_t split_keys = 0;  ///< keys per split of a full cache: graph/splits.hpp
     static void operands(auto& self, auto&& visit) {
         visit("query", self.query, Access::read);
         visit("key", self.key, Access::read);

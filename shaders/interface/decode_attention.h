@@ -8,6 +8,7 @@ const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionV
            kDecodeAttentionPartial = 6;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
 const uint kDecodeAttentionMaxHeadDim = 256;
+const uint kLeastSplitKeys = 32;  // of a split that has any
 // Specialization constants:
 const uint kDecodeAttentionColumns = 1;      // invocations that share a key in the sum of values: a power of two
 const uint kDecodeAttentionColumnSteps = 2;  // value columns per invocation: Columns · ColumnSteps ≥ value_dim
@@ -28,7 +29,6 @@ struct DecodeAttentionPush {
     uint head_dim;
     uint value_dim;
     uint splits;
-    uint split_keys;  // keys per split
     float scale;
     float soft_cap;  // 0: none
     AttentionMaskPush mask;

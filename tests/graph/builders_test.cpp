@@ -201,9 +201,9 @@ TEST_CASE("decode_attention refuses what does not fit", "[builders]") {
                   "decode_attention: split_keys is 0, expected 1 to 2147483647");
     // the partial results are too large, the result is not
     CHECK_REFUSED(in,
-                  decode_attention(in.graph, in(f32, {1, 1, 4096, 1}), in(f32, {1, 1 << 18, 1, 1}),
-                                   in(f32, {1, 1 << 18, 1, 1}), {}, 1, 1),
-                  kInvalid, "decode_attention: shape [1, 4096, 262144, 3] must have 1 to 2147483647 elements");
+                  decode_attention(in.graph, in(f32, {1, 1, 1 << 24, 1}), in(f32, {1, 1 << 10, 1, 1}),
+                                   in(f32, {1, 1 << 10, 1, 2}), {}, 1, 1),
+                  kInvalid, "decode_attention: shape [1, 16777216, 32, 4] must have 1 to 2147483647 elements");
 }
 
 TEST_CASE("caches refuse what does not fit", "[builders]") {

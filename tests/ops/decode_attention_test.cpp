@@ -66,23 +66,51 @@ TEST_CASE("decode_attention agrees with double precision under every mask", "[op
     }
 }
 
+TEST_CASE("decode_attention shares out the keys that are seen", "[op][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const AttentionSizes sizes{1, 1, 200, 3, 1, 8, 8};
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, DType::f32);
+    const graph::AttentionMask mask{.causal = true, .starts = c.ints("starts", {1}, {60})};
+    c.expect(decode_attention(c.graph, o.query, o.key, o.value, mask, 1, 25));
+    const graph::Value partial = c.expect(partial_of(c));
+    c.check(backend);
+    // Of 8 splits, two have the 61 keys, 32 and 29; a split's sum of weights is at least 1, that of its largest score.
+    const std::vector<float> found = c.run(backend, partial);
+    for (std::size_t split = 0; split < 8; ++split) CHECK((found[split * 10 + 9] >= 1) == (split == 0 || split == 4));
+}
+
+TEST_CASE("decode_attention does not cut a cache into any number of splits", "[op][decode_attention]") {
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, {1, 1, 100'000, 1, 1, 1, 1}, DType::f32);
+    c.expect(decode_attention(c.graph, o.query, o.key, o.value, {}, 1, 128));
+    CHECK(c.graph.shape(partial_of(c))[2] == 32);
+}
+
 TEST_CASE("decode_attention reads nothing of the cache that the query does not see", "[op][decode_attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    constexpr std::uint64_t kCapacity = 90;
+    constexpr std::uint64_t kCapacity = 90;  // 5 splits, of which 23 keys need one
     OpCase c;
     std::vector<float> key = c.random_floats(2 * kCapacity * 8), value = c.random_floats(2 * kCapacity * 8);
     for (std::size_t i = 23 * 8; i < kCapacity * 8; ++i) key[i] = value[i] = std::numeric_limits<float>::quiet_NaN();
-    const graph::Value q = c.floats("query", DType::f32, {2, 1, 1, 8});
-    const graph::Value k = c.floats("key", DType::f32, {2, kCapacity, 1, 8}, key);
-    const graph::Value v = c.floats("value", DType::f32, {2, kCapacity, 1, 8}, value);
     graph::AttentionMask mask;
     SECTION("behind the length") { mask.key_lengths = c.ints("key_lengths", {2}, {23, 90}); }
     SECTION("after the query") {
         mask = {.causal = true};
         mask.starts = c.ints("starts", {2}, {22, 89});
     }
+    SECTION("before the window") {
+        for (std::size_t i = 0; i < 11 * 8; ++i) key[i] = value[i] = std::numeric_limits<float>::quiet_NaN();
+        mask = {.causal = true, .window = 12};
+        mask.starts = c.ints("starts", {2}, {22, 89});
+    }
+    const graph::Value q = c.floats("query", DType::f32, {2, 1, 1, 8});
+    const graph::Value k = c.floats("key", DType::f32, {2, kCapacity, 1, 8}, key);
+    const graph::Value v = c.floats("value", DType::f32, {2, kCapacity, 1, 8}, value);
     c.expect(decode_attention(c.graph, q, k, v, mask, 1, 20));
+    c.expect(partial_of(c));
     c.check(backend);
 }
 

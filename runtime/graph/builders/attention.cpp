@@ -3,6 +3,7 @@
 
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
+#include "graph/splits.hpp"
 
 namespace vkformer::graph {
 namespace {
@@ -197,7 +198,7 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
     VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     // partial is at least as large as the result, so that where it fits, the result does too
-    const std::uint64_t splits = (scores[3] + split_keys - 1) / split_keys;
+    const std::uint64_t splits = split_count(scores[3], split_keys);
     const DType dtype = graph.dtype(value);
     VKFORMER_TRY(const Value partial,
                  graph.activation(DecodeAttention::kName, DType::f32, {shape[0], shape[2], splits, shape[3] + 2}));

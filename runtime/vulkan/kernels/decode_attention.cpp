@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/try.hpp"
+#include "graph/splits.hpp"
 #include "interface/attention.h"
 #include "vulkan/kernels/attention.hpp"
 #include "vulkan/kernels/attention_mask.hpp"
@@ -12,13 +13,13 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::DecodeAttentionPush) == 56);
+static_assert(graph::kLeastSplitKeys == shaders::kLeastSplitKeys);
+static_assert(sizeof(shaders::DecodeAttentionPush) == 52);
 
 namespace {
 
 struct Sizes {
-    std::uint64_t batch, heads, kv_heads, head_dim, value_dim, key_len, split_keys;
-    std::uint64_t splits() const { return ceil_div(key_len, split_keys); }
+    std::uint64_t batch, heads, kv_heads, head_dim, value_dim, key_len, splits;
 };
 
 /// A variant's shader, its first three specialization constants, its workgroups per sequence and split, and its other constants.
@@ -37,9 +38,10 @@ Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
 
 Tiling plain_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
     // One key per invocation; a short cache takes a smaller workgroup.
-    const auto split_keys = static_cast<std::uint32_t>(std::min(s.split_keys, s.key_len));
+    const auto split_keys = static_cast<std::uint32_t>(graph::keys_per_split(s.key_len, s.splits));
     const std::uint32_t workgroup =
-        std::clamp(std::bit_ceil(split_keys), 32u, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
+        std::clamp(std::bit_ceil(std::min(split_keys, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup})), 32u,
+                   std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
     const std::uint32_t columns = std::min(workgroup, std::bit_ceil(static_cast<std::uint32_t>(s.value_dim)));
     return {variant_for("decode_attention", dtype, device), workgroup, columns,
             static_cast<std::uint32_t>(ceil_div(s.value_dim, columns)), s.heads};
@@ -97,7 +99,7 @@ Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Ca
 Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);
     const Shape& key = graph.shape(op.key);
-    return {query[0], query[2], key[2], query[3], graph.shape(op.value)[3], key[1], op.split_keys};
+    return {query[0], query[2], key[2], query[3], graph.shape(op.value)[3], key[1], graph.shape(op.partial)[2]};
 }
 
 }  // namespace
@@ -115,7 +117,7 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
     const Sizes sizes = sizes_of(op, context.graph);
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
     const Tiling tiling = tiling_of(variant, sizes, context.graph.dtype(op.query), context.device);
-    VKFORMER_TRY(const auto groups, folded_grid(sizes.batch * tiling.groups * sizes.splits(), context.device));
+    VKFORMER_TRY(const auto groups, folded_grid(sizes.batch * tiling.groups * sizes.splits, context.device));
     Dispatch dispatch{
         .shader = tiling.shader,
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
@@ -131,8 +133,7 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
         .kv_heads = static_cast<std::uint32_t>(sizes.kv_heads),
         .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
         .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
-        .splits = static_cast<std::uint32_t>(sizes.splits()),
-        .split_keys = static_cast<std::uint32_t>(std::min(sizes.split_keys, sizes.key_len)),
+        .splits = static_cast<std::uint32_t>(sizes.splits),
         .scale = op.scale,
         .soft_cap = op.soft_cap,
         .mask = mask_push(op.mask, sizes.key_len, context.graph),

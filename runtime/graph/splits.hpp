@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// How decode_attention shares out the keys that its query sees: evenly, whatever the cache could hold, so that a long cache costs no
+/// more than what is in it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace vkformer::graph {
+
+/// With 8 key heads they are 256 workgroups; more would only be more sums to combine.
+inline constexpr std::uint64_t kMaxSplits = 32;
+/// Of a split that has any: on lavapipe, reading the query and storing the sums take as long as 8 keys.
+inline constexpr std::uint64_t kLeastSplitKeys = 32;
+
+/// As many as give `split_keys` keys each where the cache is full.
+constexpr std::uint64_t split_count(std::uint64_t key_len, std::uint64_t split_keys) noexcept {
+    return std::min((key_len + split_keys - 1) / split_keys, kMaxSplits);
+}
+
+/// Keys per split that has any, where the query sees `seen`; the last may have fewer.
+constexpr std::uint64_t keys_per_split(std::uint64_t seen, std::uint64_t splits) noexcept {
+    return std::max(kLeastSplitKeys, (seen + splits - 1) / splits);
+}
+
+/// The splits that have keys are spread over all of them, since lavapipe gives each thread neighbouring workgroups: share i of `used`
+/// belongs to the first split s with s · used / splits = i.
+constexpr bool split_is_used(std::uint64_t split, std::uint64_t splits, std::uint64_t used) noexcept {
+    return used > 0 && (split == 0 || split * used / splits != (split - 1) * used / splits);
+}
+
+}  // namespace vkformer::graph
