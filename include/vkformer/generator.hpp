@@ -25,12 +25,18 @@ enum class WeightStorage : std::uint8_t {
     precision,  ///< converted to the precision of the activations
 };
 
-/// How the next token is chosen. Rules apply in the order of the fields.
+/// How the next token is chosen. Penalties come first, then the rules in the order of the fields.
 struct Sampling {
     float temperature = 0;    ///< logits are divided by it, 1e-4 to 1e4; 0: the likeliest token, always
     std::uint32_t top_k = 0;  ///< only the k likeliest; 0: all
     float top_p = 1;          ///< only the likeliest that make up this share of the probability
     float min_p = 0;          ///< only those at least this share as probable as the likeliest
+
+    float repetition_penalty =
+        1;  ///< logits of tokens in prompt or answer are divided (positive ones) or multiplied by it
+    float presence_penalty = 0;                ///< taken off the logits of tokens in the answer
+    float frequency_penalty = 0;               ///< taken off likewise, for each time that they are in it
+    std::map<std::int32_t, float> logit_bias;  ///< added to a token's logit, before all else; −∞ forbids it
 
     friend bool operator==(const Sampling&, const Sampling&) = default;
 };

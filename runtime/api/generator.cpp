@@ -138,6 +138,18 @@ struct Generator::Impl {
     decoding::DecoderSession session;
     GenerationTimings timings;
 
+    Result<void> set_sampling(const std::optional<Sampling>& wanted) {
+        if (!wanted)
+            return session.set_sampling(text.defaults.sample, {.repetition = text.defaults.repetition_penalty});
+        return session.set_sampling({.temperature = wanted->temperature,
+                                     .top_k = wanted->top_k,
+                                     .top_p = wanted->top_p,
+                                     .min_p = wanted->min_p},
+                                    {.repetition = wanted->repetition_penalty,
+                                     .presence = wanted->presence_penalty,
+                                     .frequency = wanted->frequency_penalty,
+                                     .bias = wanted->logit_bias});
+    }
     bool is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 };
 
@@ -190,13 +202,7 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
-    const graph::SampleOptions sample = options.sampling
-                                            ? graph::SampleOptions{.temperature = options.sampling->temperature,
-                                                                   .top_k = options.sampling->top_k,
-                                                                   .top_p = options.sampling->top_p,
-                                                                   .min_p = options.sampling->min_p}
-                                            : impl_->text.defaults.sample;
-    impl_->session.set_sampling(sample);
+    VKFORMER_CHECK(impl_->set_sampling(options.sampling));
     std::vector<decoding::Request> requests;
     std::vector<Output> outputs;
     for (std::size_t i = 0; i < prompts.size(); ++i) {

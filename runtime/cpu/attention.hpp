@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <span>
@@ -46,22 +47,106 @@ SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b
     return terms;
 }
 
+/// Neighbouring queries of one head, whose common keys go through two matrix products instead of many with a vector.
+template <std::floating_point T>
+class QueryBlock {
+public:
+    QueryBlock(const AttentionOperands<T>& o, std::size_t b, std::size_t h, std::size_t first, std::size_t count)
+        : o_(o), dims_(o.dims), b_(b), h_(h), first_(first), count_(count) {
+        common_ = {0, dims_.key_len};
+        reach_ = {dims_.key_len, 0};
+        for (std::size_t i = 0; i < count; ++i) {
+            const KeyRange keys = seen(i);
+            common_ = {std::max(common_.first, keys.first), std::min(common_.last, keys.last)};
+            if (keys.first < keys.last) reach_ = {std::min(reach_.first, keys.first), std::max(reach_.last, keys.last)};
+        }
+        if (common_.first >= common_.last) common_ = {reach_.first, reach_.first};
+        width_ = reach_.first < reach_.last ? reach_.last - reach_.first : 0;
+    }
+
+    /// y: zeros before. Keys that a query does not see are not even read for it.
+    void attend(std::span<T> y) const {
+        if (width_ == 0) return;
+        std::vector<T> weights(count_ * width_, T{0});
+        score(weights);
+        std::vector<T> sums(count_);
+        for (std::size_t i = 0; i < count_; ++i) sums[i] = softmax(i, weights);
+        add_values(weights, y);
+        for (std::size_t i = 0; i < count_; ++i)
+            for (std::size_t v = 0; v < dims_.value_dim && sums[i] != 0; ++v)
+                y[row(i) * dims_.value_dim + v] /= sums[i];
+    }
+
+private:
+    KeyRange seen(std::size_t i) const { return o_.mask.seen_keys(b_, first_ + i, dims_.key_len); }
+    std::size_t row(std::size_t i) const { return (b_ * dims_.query_len + first_ + i) * dims_.heads + h_; }
+    std::size_t kv_row(std::size_t j) const { return (b_ * dims_.key_len + j) * dims_.kv_heads + dims_.kv_head(h_); }
+    Matrix<const T> keys(std::size_t j) const {
+        return {&o_.key[kv_row(j) * dims_.head_dim], dims_.kv_heads * dims_.head_dim};
+    }
+    Matrix<const T> values(std::size_t j) const {
+        return {&o_.value[kv_row(j) * dims_.value_dim], dims_.kv_heads * dims_.value_dim};
+    }
+    /// The keys of query i that are not common, on both sides.
+    std::array<KeyRange, 2> own_keys(std::size_t i) const {
+        const KeyRange keys = seen(i);
+        if (common_.first == common_.last) return {keys, {0, 0}};
+        return {KeyRange{keys.first, common_.first}, KeyRange{common_.last, keys.last}};
+    }
+
+    void score(std::span<T> weights) const {
+        if (common_.first < common_.last)
+            add_product_transposed(count_, common_.last - common_.first, dims_.head_dim, o_.scale,
+                                   {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim},
+                                   keys(common_.first), {&weights[common_.first - reach_.first], width_});
+        for (std::size_t i = 0; i < count_; ++i)
+            for (const auto& [first, last] : own_keys(i))
+                if (first < last)
+                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys(first),
+                                      &o_.query[row(i) * dims_.head_dim], &weights[i * width_ + first - reach_.first]);
+    }
+
+    /// Scores of query i become weights; their sum.
+    T softmax(std::size_t i, std::span<T> weights) const {
+        const auto [first, last] = seen(i);
+        if (first >= last) return 0;
+        const std::span<T> scores = weights.subspan(i * width_ + first - reach_.first, last - first);
+        for (std::size_t j = 0; j < scores.size(); ++j) {
+            if (o_.soft_cap != 0) scores[j] = soft_capped(scores[j], o_.soft_cap);
+            scores[j] += o_.mask.addend(b_, h_, first_ + i, first + j, dims_.key_len);
+        }
+        return exponentiate(scores).sum;
+    }
+
+    void add_values(std::span<const T> weights, std::span<T> y) const {
+        if (common_.first < common_.last)
+            add_product(count_, dims_.value_dim, common_.last - common_.first,
+                        {&weights[common_.first - reach_.first], width_}, values(common_.first),
+                        {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
+        for (std::size_t i = 0; i < count_; ++i)
+            for (const auto& [first, last] : own_keys(i))
+                if (first < last)
+                    add_vector_matrix(last - first, dims_.value_dim, &weights[i * width_ + first - reach_.first],
+                                      values(first), &y[row(i) * dims_.value_dim]);
+    }
+
+    const AttentionOperands<T>& o_;
+    const AttentionDims& dims_;
+    std::size_t b_, h_, first_, count_, width_;
+    KeyRange common_, reach_;  // seen by every query, by any query
+};
+
 // y[b, i, h, :] = Σ_j exp(s_j − m) · value[b, j, kv_head(h), :] / Σ_j exp(s_j − m), over the keys j that the query sees;
 // zeros where it sees none. y: [batch, query_len, heads, value_dim]. Vaswani et al. 2017, eq. 1.
 template <std::floating_point T>
 void attention(const AttentionOperands<T>& o, std::span<T> y) {
+    constexpr std::size_t kBlock = 32;  // queries: the keys on the edge of a causal mask are few beside the common ones
     const AttentionDims& dims = o.dims;
     std::ranges::fill(y, T{0});
     for (std::size_t b = 0; b < dims.batch; ++b)
-        for (std::size_t i = 0; i < dims.query_len; ++i)
-            for (std::size_t h = 0; h < dims.heads; ++h) {
-                const std::size_t row = (b * dims.query_len + i) * dims.heads + h;
-                const std::span<T> sums = y.subspan(row * dims.value_dim, dims.value_dim);
-                const KeyRange keys = o.mask.seen_keys(b, i, dims.key_len);
-                const T sum = add_weighted_values(o, b, h, i, keys, sums).sum;
-                if (sum == 0) continue;
-                for (T& value : sums) value /= sum;
-            }
+        for (std::size_t h = 0; h < dims.heads; ++h)
+            for (std::size_t i = 0; i < dims.query_len; i += kBlock)
+                QueryBlock<T>(o, b, h, i, std::min(kBlock, dims.query_len - i)).attend(y);
 }
 
 }  // namespace vkformer::cpu

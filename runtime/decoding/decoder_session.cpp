@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string>
 
 #include "core/try.hpp"
@@ -33,6 +34,14 @@ Result<std::vector<std::int32_t>> read(Program& program, Value tensor) {
     std::vector<std::int32_t> values(program.plan().graph.shape(tensor).element_count());
     VKFORMER_CHECK(program.read(tensor, std::span<std::int32_t>(values)));
     return values;
+}
+
+Result<void> check_bias(const Penalties& penalties, std::uint32_t vocab) {
+    for (const auto& [token, bias] : penalties.bias)
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias))
+            return invalid("the logit bias of token " + std::to_string(token) + " is " + std::to_string(bias) +
+                           "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers");
+    return {};
 }
 
 std::size_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
@@ -81,17 +90,21 @@ Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const mod
         return invalid("a context of " + std::to_string(chosen.context) +
                        " tokens was asked for, the model takes at most " + std::to_string(most));
     if (chosen.rows == 0) return invalid("a session needs at least one row");
+    VKFORMER_CHECK(check_bias(chosen.penalties, model.config().vocab_size));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return DecoderSession(backend, model, chosen);
 }
 
-void DecoderSession::set_sampling(const graph::SampleOptions& sample) {
+Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties) {
     const graph::SampleOptions& now = options_.sample;
     if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
-        sample.min_p == now.min_p)
-        return;
+        sample.min_p == now.min_p && penalties == options_.penalties)
+        return {};
+    VKFORMER_CHECK(check_bias(penalties, model_->config().vocab_size));
     options_.sample = sample;
+    options_.penalties = penalties;
     step_.reset();
+    return {};
 }
 
 void DecoderSession::clear() noexcept {
@@ -130,6 +143,11 @@ Result<DecoderSession::Step*> DecoderSession::step() {
     auto made = std::make_shared<Step>();
     VKFORMER_TRY(made->graph, step_graph(*model_, options_));
     VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+    if (made->graph.bias) {
+        std::vector<float> bias(model_->config().vocab_size, 0.0f);
+        for (const auto& [token, value] : options_.penalties.bias) bias[static_cast<std::size_t>(token)] = value;
+        VKFORMER_CHECK(made->program->write(made->graph.bias, std::span<const float>(bias)));
+    }
     step_ = std::move(made);
     return step_.get();
 }
@@ -184,6 +202,7 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
     }
     VKFORMER_CHECK(write(*made->program, made->graph.states.tokens, tokens));
     VKFORMER_CHECK(write(*made->program, made->graph.states.starts, starts));
+    if (made->graph.counts) VKFORMER_CHECK(write_counts(requests, fresh));
     if (!made->graph.random) return {};
     VKFORMER_TRY(auto random, read(*made->program, made->graph.random));
     for (const std::size_t r : fresh) {
@@ -193,6 +212,20 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
         random[3 * r + 2] = 0;
     }
     return write(*made->program, made->graph.random, random);
+}
+
+/// A fresh row has generated nothing yet; which tokens its prompt has is marked.
+Result<void> DecoderSession::write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh) {
+    if (fresh.empty()) return {};
+    VKFORMER_TRY(auto counts, read(*step_->program, step_->graph.counts));
+    const std::size_t vocab = model_->config().vocab_size;
+    for (const std::size_t r : fresh) {
+        const std::span<std::int32_t> row = std::span(counts).subspan(r * vocab, vocab);
+        std::ranges::fill(row, 0);
+        for (const std::int32_t token : requests[rows_[r].request].prompt)
+            row[static_cast<std::size_t>(token)] = graph::kInPrompt;
+    }
+    return write(*step_->program, step_->graph.counts, counts);
 }
 
 /// No row may run past its context, and no step be queued that every row's limit makes useless.

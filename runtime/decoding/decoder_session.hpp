@@ -14,6 +14,15 @@
 
 namespace vkformer::decoding {
 
+/// What is done to the logits before a token is chosen; graph::penalize says how.
+struct Penalties {
+    float repetition = 1, presence = 0, frequency = 0;
+    std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
+
+    bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
+    friend bool operator==(const Penalties&, const Penalties&) = default;
+};
+
 struct DecoderSessionOptions {
     std::uint32_t rows = 1;  ///< sequences that are decoded together
     std::uint32_t context =
@@ -22,6 +31,7 @@ struct DecoderSessionOptions {
     DType dtype = DType::f32;   ///< of activations and caches
     models::WeightFormat weights = models::WeightFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
+    Penalties penalties;
     static constexpr std::uint32_t kDefaultContext = 4096;
 };
 
@@ -59,7 +69,7 @@ struct DecoderTimings {
 /// Not thread-safe. The backend and the model outlive the session.
 class DecoderSession {
 public:
-    /// Errors: InvalidArgument (a context beyond the model's, no rows), and those of the backend.
+    /// Errors: InvalidArgument (a context beyond the model's, no rows, a bias of an unknown token), and those of the backend.
     static Result<DecoderSession> create(graph::Backend& backend, const models::Decoder& model,
                                          const DecoderSessionOptions& options);
 
@@ -76,7 +86,8 @@ public:
     /// Of the last run.
     const DecoderTimings& timings() const noexcept { return timings_; }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay.
-    void set_sampling(const graph::SampleOptions& sample);
+    /// Errors: InvalidArgument (a bias of an unknown token).
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties);
     /// Forgets what the caches hold.
     void clear() noexcept;
 
@@ -97,6 +108,7 @@ private:
     Result<void> prefill(std::span<const Request> requests, std::span<const std::size_t> rows,
                          std::span<SequenceResult> results);
     Result<void> write_states(std::span<const Request> requests, std::span<const std::size_t> fresh);
+    Result<void> write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh);
     std::uint32_t steps_to_queue(std::span<const Request> requests, std::span<const SequenceResult> results) const;
     Result<void> decode(std::span<const Request> requests, std::span<SequenceResult> results, const OnToken& on_token);
 

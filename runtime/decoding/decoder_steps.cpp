@@ -16,6 +16,24 @@ models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint3
             .weights = options.weights};
 }
 
+/// Biases are an input that is written once, for a weight of that name may hold others; `logits` itself where there is nothing to do.
+Result<Value> penalized(DecoderStepGraph& step, Value logits, const DecoderSessionOptions& options) {
+    const Penalties& penalties = options.penalties;
+    if (!penalties.counts() && penalties.bias.empty()) return logits;
+    const std::uint64_t vocab = step.graph.shape(logits).back();
+    graph::PenalizeOptions wanted = {
+        .repetition = penalties.repetition, .presence = penalties.presence, .frequency = penalties.frequency};
+    if (penalties.counts()) {
+        VKFORMER_TRY(step.counts, step.graph.state("token_counts", DType::i32, {options.rows, vocab}));
+        wanted.counts = step.counts;
+    }
+    if (!penalties.bias.empty()) {
+        VKFORMER_TRY(wanted.bias, step.graph.input("logit_bias", DType::f32, {vocab}));
+        step.bias = wanted.bias;
+    }
+    return graph::penalize(step.graph, logits, wanted);
+}
+
 constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
 
 }  // namespace
@@ -40,13 +58,15 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1), step.states.tokens, step.states.starts,
                                                  models::Logits::all));
     graph.set_scope("choice");
+    VKFORMER_TRY(const Value logits, penalized(step, pass.logits, options));
     Value next;
     if (options.sample.temperature == 0) {
-        VKFORMER_TRY(next, graph::arg_max(graph, pass.logits));
+        VKFORMER_TRY(next, graph::arg_max(graph, logits));
     } else {
         VKFORMER_TRY(step.random, graph.state("random", DType::i32, {options.rows, 3}));
-        VKFORMER_TRY(next, graph::sample(graph, pass.logits, step.random, options.sample));
+        VKFORMER_TRY(next, graph::sample(graph, logits, step.random, options.sample));
     }
+    if (step.counts) VKFORMER_CHECK(graph::count_tokens(graph, next, step.counts, graph::TokenOrigin::generated));
     VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, kNoToken, kNoToken));
     return step;
 }

@@ -18,6 +18,8 @@ struct DecoderStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
+    graph::Value counts;  ///< state i32 [rows, vocab] of count_tokens; absent where no penalty needs it
+    graph::Value bias;    ///< input f32 [vocab], to be written once; absent without biases
 };
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options);
 

@@ -15,6 +15,9 @@ Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folde
     if (defaults.end_tokens.empty()) {
         VKFORMER_TRY(defaults.end_tokens, model.token_ids("eos_token_id"));
     }
+    VKFORMER_TRY(const double repetition,
+                 generation.real("repetition_penalty", {.fallback = 1, .min = 1e-3, .max = 1e3}));
+    defaults.repetition_penalty = static_cast<float>(repetition);
     VKFORMER_TRY(const bool draws, generation.boolean("do_sample", false));
     if (!draws) return defaults;
     VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));

@@ -14,10 +14,11 @@ namespace vkformer::models {
 struct DecoderDefaults {
     std::vector<std::int32_t> end_tokens;              ///< each ends a generation
     graph::SampleOptions sample = {.temperature = 0};  ///< greedy where nothing is said
+    float repetition_penalty = 1;
 };
 
 /// generation_config.json of the folder, and config.json for what it does not say; transformers' own defaults (top_k 50) hold
-/// where "do_sample" is on and a field is not there. Penalties are not part of it. Errors: CorruptFile.
+/// where "do_sample" is on and a field is not there. Errors: CorruptFile.
 Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder);
 
 }  // namespace vkformer::models

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace vkformer::text {
@@ -34,11 +35,19 @@ public:
         std::size_t index;  ///< of the text
     };
     std::optional<Match> next(std::string_view text, std::size_t from) const;
-    bool empty() const noexcept { return texts_.empty(); }
+    bool empty() const noexcept { return empty_; }
 
 private:
-    std::vector<std::string> texts_;
-    std::array<std::vector<std::size_t>, 256> by_first_byte_;  // longest first
+    /// A place in the tree of the texts' bytes.
+    struct Node {
+        std::vector<std::pair<unsigned char, std::size_t>> children;  // in the order of the bytes
+        std::optional<std::size_t> text;                              // that ends here
+        std::size_t child(unsigned char byte) const;                  // 0: there is none
+    };
+
+    std::vector<Node> nodes_;               // the root is the first
+    std::array<std::size_t, 256> first_{};  // the root's children
+    bool empty_ = true;
 };
 
 }  // namespace vkformer::text

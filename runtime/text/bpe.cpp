@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// Byte-pair encoding: characters, then the learnt merges, the earliest learnt first. Sennrich et al. 2016.
+#include <algorithm>
+#include <array>
+#include <limits>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
@@ -46,11 +49,41 @@ public:
         }
         std::vector<std::int32_t> symbols;
         VKFORMER_CHECK(split_characters(text, symbols));
-        merge(symbols, ids);
+        if (symbols.size() <= kFewSymbols) {
+            merge_few(symbols);
+            ids.insert(ids.end(), symbols.begin(), symbols.end());
+        } else {
+            merge(symbols, ids);
+        }
         return {};
     }
 
 private:
+    static constexpr std::size_t kFewSymbols = 48;  // words; the queue pays only beyond
+
+    /// As merge(), looking at all neighbours for each merge.
+    void merge_few(std::vector<std::int32_t>& symbols) const {
+        constexpr Merge kNoMerge{std::numeric_limits<std::uint32_t>::max(), 0};
+        std::array<Merge, kFewSymbols> merges{};  // of each symbol with the next one
+        const auto look_up = [&](std::size_t left) {
+            const auto found = merges_.find(pair_key(symbols[left], symbols[left + 1]));
+            merges[left] = found == merges_.end() ? kNoMerge : found->second;
+        };
+        for (std::size_t i = 0; i + 1 < symbols.size(); ++i) look_up(i);
+        while (symbols.size() > 1) {
+            const auto end = merges.begin() + static_cast<std::ptrdiff_t>(symbols.size()) - 1;
+            const auto best =
+                std::min_element(merges.begin(), end, [](const Merge& a, const Merge& b) { return a.rank < b.rank; });
+            if (best->rank == kNoMerge.rank) return;
+            const auto left = static_cast<std::size_t>(best - merges.begin());
+            symbols[left] = best->id;
+            symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(left) + 1);
+            std::move(best + 1, end, best);
+            if (left > 0) look_up(left - 1);
+            if (left + 1 < symbols.size()) look_up(left);
+        }
+    }
+
     /// One symbol for each character that has one; for others bytes, the unknown token, or nothing.
     Result<void> split_characters(std::string_view text, std::vector<std::int32_t>& symbols) const {
         std::optional<std::int32_t> pending;  // an unknown token that the next one may join

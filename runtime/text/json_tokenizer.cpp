@@ -149,6 +149,26 @@ private:
     DecoderStages stages_;
 };
 
+/// The ids of words that came before in the text.
+class WordCache {
+public:
+    Result<void> tokenize(const TokenModel& model, std::string_view word, std::vector<std::int32_t>& ids) {
+        constexpr std::size_t kMaxBytes = 64, kMaxWords = 1 << 16;  // some megabytes at most
+        if (word.size() > kMaxBytes) return model.tokenize(word, ids);
+        if (const auto found = words_.find(word); found != words_.end()) {
+            ids.insert(ids.end(), found->second.begin(), found->second.end());
+            return {};
+        }
+        const auto before = static_cast<std::ptrdiff_t>(ids.size());
+        VKFORMER_CHECK(model.tokenize(word, ids));
+        if (words_.size() < kMaxWords) words_.try_emplace(std::string(word), ids.begin() + before, ids.end());
+        return {};
+    }
+
+private:
+    std::unordered_map<std::string, std::vector<std::int32_t>, StringHash, std::equal_to<>> words_;
+};
+
 class JsonTokenizer final : public Tokenizer {
 public:
     explicit JsonTokenizer(Parts parts) : parts_(std::move(parts)), pieces_(parts_.model->vocabulary(), parts_.added) {
@@ -161,6 +181,7 @@ public:
         try {
             const Matchers& matchers = options.parse_special ? *parts_.matchers : *parts_.plain_matchers;
             std::vector<std::int32_t> ids;
+            WordCache words;
             for (auto& part :
                  matchers.in_text.cut({std::string(text), text.empty() ? 0 : first_character(text).bytes})) {
                 if (part.id) {
@@ -172,7 +193,7 @@ public:
                     if (normalized.id) {
                         ids.push_back(*normalized.id);
                     } else {
-                        VKFORMER_CHECK(encode_piece(std::move(normalized.piece), ids));
+                        VKFORMER_CHECK(encode_piece(std::move(normalized.piece), words, ids));
                     }
                 }
             }
@@ -203,11 +224,11 @@ public:
     std::size_t vocab_size() const noexcept override { return pieces_.size(); }
 
 private:
-    Result<void> encode_piece(Piece piece, std::vector<std::int32_t>& ids) const {
+    Result<void> encode_piece(Piece piece, WordCache& words, std::vector<std::int32_t>& ids) const {
         std::vector<Piece> pieces;
         pieces.push_back(std::move(piece));
         VKFORMER_CHECK(parts_.pre_tokenizer(pieces));
-        for (const Piece& part : pieces) VKFORMER_CHECK(parts_.model->tokenize(part.text, ids));
+        for (const Piece& part : pieces) VKFORMER_CHECK(words.tokenize(*parts_.model, part.text, ids));
         return {};
     }
 

@@ -14,6 +14,7 @@
 
 #include "core/try.hpp"
 #include "formats/json.hpp"
+#include "text/byte_level.hpp"
 #include "text/charsmap.hpp"
 #include "text/pattern.hpp"
 #include "text/unicode.hpp"
@@ -244,6 +245,8 @@ Result<Normalizer> read_normalizer(const Field& field) {
     if (type == "Lowercase") return simple(character_map(append_lowercase));
     if (type == "StripAccents") return simple(character_map(append_without_mark));
     if (type == "Nmt") return simple(character_map(append_nmt));
+    if (type == "ByteLevel")
+        return simple(from_map([](std::string_view text) -> Result<std::string> { return spell_bytes(text); }));
     return field.unsupported("the normalizer " + formats::quote(type) + " is not supported");
 }
 

@@ -166,6 +166,17 @@ private:
 
 using MatchData = std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)>;
 
+using MatchContext = std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)>;
+
+/// As pcre2_match; what needs more stack than compiled code has is interpreted.
+int match_at(const pcre2_code& code, std::string_view text, std::size_t from, pcre2_match_data& match,
+             pcre2_match_context& context) {
+    const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+    const int found = pcre2_match(&code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, &match, &context);
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT) return found;
+    return pcre2_match(&code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, &match, &context);
+}
+
 void add_gap(std::vector<Span>& spans, std::size_t begin, std::size_t end) {
     if (begin != end) spans.push_back({begin, end, false});
 }
@@ -204,6 +215,7 @@ Result<Pattern> Pattern::regex(std::string_view expression, const Field& field) 
         return field.unsupported("the expression " + formats::quote(expression) +
                                  " is not understood: " + reinterpret_cast<const char*>(message.data()));
     }
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where PCRE2 has no compiler for this machine, it interprets
     Pattern pattern;
     pattern.code_ = std::shared_ptr<pcre2_real_code_8>(code, pcre2_code_free);
     return pattern;
@@ -225,11 +237,16 @@ Result<std::vector<Span>> Pattern::find_all(std::string_view text) const {
 
     const MatchData match(pcre2_match_data_create_from_pattern(code_.get(), nullptr), pcre2_match_data_free);
     if (!match) return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
+    const MatchContext context(pcre2_match_context_create(nullptr), pcre2_match_context_free);
+    if (!context) return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
+    // A run of spaces is walked back once, so that the steps allowed grow with the text.
+    constexpr std::size_t kSteps = 10'000'000, kStepsPerByte = 16;
+    pcre2_set_match_limit(context.get(), static_cast<std::uint32_t>(
+                                             std::min<std::size_t>(kSteps + kStepsPerByte * text.size(), UINT32_MAX)));
     std::optional<std::size_t> last_end;
     std::size_t from = 0;
     while (from <= text.size()) {
-        const int found = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                                      PCRE2_NO_UTF_CHECK, match.get(), nullptr);
+        const int found = match_at(*code_, text, from, *match, *context);
         if (found == PCRE2_ERROR_NOMATCH) break;
         if (found == PCRE2_ERROR_NOMEMORY) return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
         if (found < 0)

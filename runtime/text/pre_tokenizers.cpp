@@ -161,6 +161,35 @@ Result<PreTokenizer> read_split(const Field& field) {
     });
 }
 
+/// At a character, which goes.
+Result<PreTokenizer> read_delimiter_split(const Field& field) {
+    VKFORMER_CHECK(field.check_members({"type", "delimiter"}));
+    VKFORMER_TRY(const std::string delimiter, field.text("delimiter"));
+    if (count_characters(delimiter) != 1) return field.corrupt("the delimiter is not one character");
+    VKFORMER_TRY(const Pattern pattern, Pattern::literal(delimiter, field));
+    return cutter([=](std::string_view text) -> Result<std::vector<Span>> {
+        VKFORMER_TRY(auto spans, pattern.find_all(text));
+        return split(std::move(spans), SplitBehavior::Removed);
+    });
+}
+
+/// Pieces of as many characters; the last one may be shorter.
+Result<PreTokenizer> read_fixed_length(const Field& field) {
+    VKFORMER_CHECK(field.check_members({"type", "length"}));
+    VKFORMER_TRY(const std::int32_t length, field.id("length"));
+    if (length == 0) return field.unsupported("a length of 0 is not supported");
+    return cutter([=](std::string_view text) -> Result<std::vector<Span>> {
+        std::vector<Span> spans;
+        std::int32_t characters = 0;
+        for (std::size_t at = 0; at < text.size();) {
+            const std::size_t end = at + first_character(text.substr(at)).bytes;
+            if (characters++ % length == 0) spans.push_back({at, at, true});
+            spans.back().end = at = end;
+        }
+        return spans;
+    });
+}
+
 Result<PreTokenizer> read_sequence(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "pretokenizers"}));
     VKFORMER_TRY(const auto fields, field.elements("pretokenizers"));
@@ -204,6 +233,8 @@ Result<PreTokenizer> read_pre_tokenizer(const Field& field, std::optional<bool> 
     if (type == "Metaspace") return read_metaspace(field);
     if (type == "ByteLevel") return read_byte_level(field, add_prefix_space);
     if (type == "Split") return read_split(field);
+    if (type == "CharDelimiterSplit") return read_delimiter_split(field);
+    if (type == "FixedLength") return read_fixed_length(field);
     if (type == "Digits") {
         VKFORMER_CHECK(field.check_members({"type", "individual_digits"}));
         VKFORMER_TRY(const bool individual, field.boolean("individual_digits"));

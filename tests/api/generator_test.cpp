@@ -131,6 +131,25 @@ TEST_CASE("sampling draws by seed and changes from call to call", "[api][generat
     CHECK(must(generator.generate(prompt, drawn))[0].tokens != first);
 }
 
+TEST_CASE("penalties and biases are those of Hugging Face", "[api][generator][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    const std::uint32_t batch = GENERATE(1u, 2u);
+    CAPTURE(device, batch);
+    Generator generator = load(device, {.batch = batch});
+    const std::vector<std::string> twice = {prompts()[0],
+                                            prompts()[0]};  // the second run of a row knows nothing of the first
+    const auto check = [&](const Sampling& sampling, const char* name) {
+        CAPTURE(name);
+        for (const Generation& generation : must(generator.generate(twice, {.max_tokens = 48, .sampling = sampling})))
+            CHECK(generation.tokens == expected()[name]["ids"].get<std::vector<std::int32_t>>());
+    };
+    check({.repetition_penalty = 1.4f}, "penalised");
+    check({.logit_bias = {{145, -50.0f}, {270, 1.5f}}}, "biased");
+    CHECK(expected()["penalised"]["ids"] != expected()["biased"]["ids"]);
+    const GenerateOptions unknown = {.sampling = Sampling{.logit_bias = {{300, 1.0f}}}};
+    CHECK(generator.generate(twice, unknown).error().code == ErrorCode::InvalidArgument);
+}
+
 TEST_CASE("what a generator cannot do is said", "[api][generator][errors]") {
     CHECK(Generator::load("no-such-model", {.device = "cpu"}).error().code == ErrorCode::FileNotFound);
     Generator generator = load("cpu");

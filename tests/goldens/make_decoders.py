@@ -234,14 +234,16 @@ def write_text_case(folder):
     tokenizer.save_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
 
-    def generate(ids):
-        out = model.generate(torch.tensor([ids]), max_new_tokens=48)[0, len(ids) :].tolist()
+    def generate(ids, **options):
+        out = model.generate(torch.tensor([ids]), max_new_tokens=48, **options)[0, len(ids) :].tolist()
         return {"prompt_ids": ids, "ids": out, "text": tokenizer.decode(out, skip_special_tokens=True)}
 
     prompts = ["Hello", "The small frog", "Grüße 🐸", "a  b\n\n", "x"]
     conversations = [[{"role": role, "content": content} for role, content in turns] for turns in CONVERSATIONS]
     result = {
         "prompts": [{"prompt": p} | generate(tokenizer(p).input_ids) for p in prompts],
+        "penalised": generate(tokenizer(prompts[0]).input_ids, repetition_penalty=1.4),
+        "biased": generate(tokenizer(prompts[0]).input_ids, sequence_bias=[[[145], -50.0], [[270], 1.5]]),
         "conversations": [
             {"messages": c} | generate(tokenizer.apply_chat_template(c, add_generation_prompt=True)) for c in conversations
         ],

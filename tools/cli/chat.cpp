@@ -35,8 +35,8 @@ Result<void> answer(Generator& generator, const ChatCommand& command, std::vecto
         if (!printed) broken = printed.error();
         return !broken;
     };
-    VKFORMER_TRY(const Generation generation,
-                 generator.chat(conversation, command.generator.generate_options(), on_text));
+    VKFORMER_TRY(const auto options, command.generator.generate_options());
+    VKFORMER_TRY(const Generation generation, generator.chat(conversation, options, on_text));
     if (broken) return *broken;
     conversation.push_back({"assistant", generation.text});
     if (command.json)

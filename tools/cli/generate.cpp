@@ -95,8 +95,8 @@ Result<int> run(const GenerateCommand& command) {
         if (!printed) broken = printed.error();
         return !broken;
     };
-    VKFORMER_TRY(const auto generations,
-                 generator.generate_tokens(prompts, command.generator.generate_options(), on_text));
+    VKFORMER_TRY(const auto options, command.generator.generate_options());
+    VKFORMER_TRY(const auto generations, generator.generate_tokens(prompts, options, on_text));
     if (broken) return *broken;
     for (std::size_t i = 0; i < generations.size(); ++i) {
         if (command.json) {

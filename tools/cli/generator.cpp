@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "generator.hpp"
 
+#include <charconv>
 #include <cstdio>
+#include <map>
 
 #include "core/try.hpp"
 
@@ -33,6 +35,21 @@ void GeneratorCommand::add(CLI::App& command) {
     command.add_option("--min-p", min_p, "Only those at least this share as probable as the likeliest")
         ->check(CLI::Range(0.0, 1.0))
         ->group(group);
+    command
+        .add_option("--repetition-penalty", repetition_penalty,
+                    "Divides or multiplies the logits of tokens that prompt or answer have")
+        ->check(CLI::Range(1e-3, 1e3))
+        ->group(group);
+    command.add_option("--presence-penalty", presence_penalty, "Taken off the logits of tokens that the answer has")
+        ->check(CLI::Range(-1e3, 1e3))
+        ->group(group);
+    command.add_option("--frequency-penalty", frequency_penalty, "Taken off for each time that the answer has them")
+        ->check(CLI::Range(-1e3, 1e3))
+        ->group(group);
+    command
+        .add_option("--logit-bias", logit_bias, "TOKEN=NUMBER, added to a token's logit; -inf forbids it; repeatable")
+        ->take_all()
+        ->group(group);
     command.add_option("--seed", seed, "Of the draws: the same seed, the same text")
         ->capture_default_str()
         ->group(group);
@@ -43,14 +60,44 @@ void GeneratorCommand::add(CLI::App& command) {
     parsed_ = &command;
 }
 
-GenerateOptions GeneratorCommand::generate_options() const {
-    GenerateOptions options{.max_tokens = max_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
-    const auto is_given = [&](const char* name) { return parsed_->count(name) > 0; };
-    if (is_given("--temperature") || is_given("--top-k") || is_given("--top-p") || is_given("--min-p")) {
-        const float by_rules =
-            is_given("--temperature") ? temperature : 1.0f;  // rules without a temperature mean drawing
-        options.sampling = Sampling{.temperature = by_rules, .top_k = top_k, .top_p = top_p, .min_p = min_p};
+namespace {
+
+Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string>& texts) {
+    std::map<std::int32_t, float> biases;
+    for (const std::string& text : texts) {
+        const char *at = text.data(), *const end = at + text.size();
+        std::int32_t token = 0;
+        float bias = 0;
+        auto read = std::from_chars(at, end, token);
+        const bool has_token = read.ec == std::errc{} && read.ptr != end && *read.ptr == '=';
+        if (has_token) read = std::from_chars(read.ptr + 1, end, bias);
+        if (!has_token || read.ec != std::errc{} || read.ptr != end)
+            return Error{ErrorCode::InvalidArgument,
+                         "--logit-bias " + text + ": expected TOKEN=NUMBER, as in 15043=-2.5"};
+        biases[token] = bias;
     }
+    return biases;
+}
+
+}  // namespace
+
+Result<GenerateOptions> GeneratorCommand::generate_options() const {
+    GenerateOptions options{.max_tokens = max_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
+    const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
+    const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
+    if (!has_rules &&
+        !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty", "--logit-bias"))
+        return options;
+    Sampling sampling{.temperature = temperature,
+                      .top_k = top_k,
+                      .top_p = top_p,
+                      .min_p = min_p,
+                      .repetition_penalty = repetition_penalty,
+                      .presence_penalty = presence_penalty,
+                      .frequency_penalty = frequency_penalty};
+    if (has_rules && !is_given("--temperature")) sampling.temperature = 1;  // rules for drawing mean drawing
+    VKFORMER_TRY(sampling.logit_bias, parse_biases(logit_bias));
+    options.sampling = std::move(sampling);
     return options;
 }
 

@@ -19,11 +19,14 @@ struct GeneratorCommand {
     std::uint64_t seed = 0;
     float temperature = 0, top_p = 1, min_p = 0;
     std::uint32_t top_k = 0;
+    float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+    std::vector<std::string> logit_bias;  ///< "15043=-2.5"
     std::vector<std::string> stop;
     bool ignore_end = false;
 
     void add(CLI::App& command);
-    GenerateOptions generate_options() const;
+    /// Errors: InvalidArgument (a bias that is not TOKEN=NUMBER).
+    Result<GenerateOptions> generate_options() const;
 
 private:
     CLI::App* parsed_ = nullptr;  // knows which of the sampling options were given
