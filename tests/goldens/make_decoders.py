@@ -67,13 +67,13 @@ def cases():
     yield Case(
         "llama_biased_linear",
         3,
-        llama_like(t.LlamaConfig, 5, 5, 6, 30, 41, 2, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+        llama_like(t.LlamaConfig, 5, 5, 6, 30, 41, 2, attention_bias=True, mlp_bias=True, tie_word_embeddings=False, hidden_act="gelu",
                    rope_scaling=dict(rope_type="linear", factor=2.5)),
     )  # fmt: skip
     yield Case(
         "llama_yarn",
         4,
-        llama_like(t.LlamaConfig, 2, 1, 24, 24, 33, 2, tie_word_embeddings=True, hidden_act="gelu",
+        llama_like(t.LlamaConfig, 2, 1, 24, 24, 33, 2, tie_word_embeddings=True,
                    rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)),
     )  # fmt: skip
     yield Case("smollm2_shape", 5, llama_like(t.LlamaConfig, 9, 3, 4, 36, 48, 3, rope_theta=100000.0, tie_word_embeddings=True), std=0.2)
@@ -97,9 +97,9 @@ def cases():
     yield Case("qwen3_tied_biased", 12, llama_like(t.Qwen3Config, 3, 1, 16, 20, 33, 2, tie_word_embeddings=True, attention_bias=True))
     yield Case("gemma", 13, llama_like(t.GemmaConfig, 3, 1, 14, 24, 50, 2, hidden_activation="gelu_pytorch_tanh"))
     gemma2 = dict(hidden_activation="gelu_pytorch_tanh", sliding_window=6)
-    yield Case("gemma2", 14, llama_like(t.Gemma2Config, 4, 2, 10, 26, 38, 4, query_pre_attn_scalar=22, attn_logit_softcapping=3.0,
+    yield Case("gemma2", 14, llama_like(t.Gemma2Config, 4, 2, 10, 26, 38, 4, query_pre_attn_scalar=10, attn_logit_softcapping=3.0,
                                         final_logit_softcapping=2.5, **gemma2))  # fmt: skip
-    yield Case("gemma2_no_caps", 15, llama_like(t.Gemma2Config, 2, 1, 16, 32, 40, 3, query_pre_attn_scalar=16,
+    yield Case("gemma2_no_caps", 15, llama_like(t.Gemma2Config, 2, 1, 16, 32, 40, 3, query_pre_attn_scalar=22,
                                                 attn_logit_softcapping=None, final_logit_softcapping=None, **gemma2))  # fmt: skip
     gemma3 = dict(hidden_activation="gelu_pytorch_tanh", sliding_window=5, rope_theta=1000000.0, rope_local_base_freq=10000.0)
     yield Case("gemma3", 16, llama_like(t.Gemma3TextConfig, 4, 1, 12, 30, 44, 7, query_pre_attn_scalar=20, **gemma3), torch.float32)

@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes gguf_decoders/<case>.gguf: models of decoders/ as llama.cpp's converter would write them.
+
+    python3 tests/goldens/make_gguf_decoders.py [--out DIR]
+
+The conventions (names, permuted rows, gains with their one added, tables of divisors) are those of convert_hf_to_gguf.py in llama.cpp
+0.7.0; `tools/peers/llama_logits.cpp` runs the files in llama.cpp itself. Needs the PyPI package gguf and safetensors with torch.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+
+import gguf
+import numpy as np
+from safetensors.torch import load_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = {
+    "llama_gqa_odd": "llama",
+    "llama3_scaled_bf16": "llama",
+    "llama_yarn": "llama",
+    "smollm3": "smollm3",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma": "gemma",
+    "gemma2": "gemma2",
+    "gemma3_scaled": "gemma3",
+    "phi3": "phi3",  # llama.cpp leaves the window of this one out
+    "phi3_longrope": "phi3",
+    "gpt2": "gpt2",
+}
+LLAMA_NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+    "attn.c_attn": "attn_qkv",
+    "attn.c_proj": "attn_output",
+    "mlp.c_fc": "ffn_up",
+    "mlp.c_proj": "ffn_down",
+    "ln_1": "attn_norm",
+    "ln_2": "ffn_norm",
+}
+TOP_NAMES = {
+    "embed_tokens": "token_embd",
+    "norm": "output_norm",
+    "lm_head": "output",
+    "wte": "token_embd",
+    "wpe": "position_embd",
+    "ln_f": "output_norm",
+}
+
+
+def permuted(rows, heads):
+    """Halves of a head interleaved, for a RoPE that turns neighbours."""
+    shape = rows.shape
+    return rows.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+
+
+def renamed(name, arch):
+    stem, kind = name.rsplit(".", 1)
+    stem = stem.removeprefix("model.").removeprefix("transformer.")
+    if stem in TOP_NAMES:
+        return f"{TOP_NAMES[stem]}.{kind}"
+    _, layer, rest = stem.split(".", 2)
+    inner = LLAMA_NAMES[rest]
+    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3"):
+        inner = "post_attention_norm"
+    return f"blk.{layer}.{inner}.{kind}"
+
+
+def converted(name, tensor, arch, config):
+    tensor = tensor.float().numpy()
+    heads, kv_heads = config.get("num_attention_heads"), config.get("num_key_value_heads")
+    if arch in ("llama", "smollm3") and ".q_proj." in name:
+        return permuted(tensor, heads)
+    if arch in ("llama", "smollm3") and ".k_proj." in name:
+        return permuted(tensor, kv_heads)
+    if arch.startswith("gemma") and name.endswith("norm.weight"):
+        return tensor + 1
+    if arch == "gpt2" and tensor.ndim == 2 and "wte" not in name and "wpe" not in name:
+        return np.ascontiguousarray(tensor.T)
+    return tensor
+
+
+def rope_divisors(config):
+    """What Llama 3.1's scaling divides each frequency by."""
+    scaling, dim = config["rope_scaling"], config["head_dim"]
+    context = scaling["original_max_position_embeddings"]
+    low, high = context / scaling["low_freq_factor"], context / scaling["high_freq_factor"]
+    divisors = []
+    for i in range(0, dim, 2):
+        wave = 2 * math.pi * config["rope_theta"] ** (i / dim)
+        if wave < high:
+            divisors.append(1.0)
+        elif wave > low:
+            divisors.append(scaling["factor"])
+        else:
+            smooth = (context / wave - scaling["low_freq_factor"]) / (scaling["high_freq_factor"] - scaling["low_freq_factor"])
+            divisors.append(1 / ((1 - smooth) / scaling["factor"] + smooth))
+    return np.array(divisors, dtype=np.float32)
+
+
+def write_metadata(writer, arch, config):
+    if arch == "gpt2":
+        writer.add_context_length(config["n_positions"])
+        writer.add_embedding_length(config["n_embd"])
+        writer.add_block_count(config["n_layer"])
+        writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
+        writer.add_head_count(config["n_head"])
+        writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        return
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    if config.get("sliding_window"):
+        writer.add_sliding_window(config["sliding_window"])
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling["factor"])
+    if kind == "longrope":
+        context = config["original_max_position_embeddings"]
+        factor = config["max_position_embeddings"] / context
+        writer.add_rope_scaling_orig_ctx_len(context)
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(factor) / math.log(context)))
+        for name in ("short", "long"):
+            writer.add_tensor(f"rope_factors_{name}.weight", np.array(scaling[f"{name}_factor"], dtype=np.float32))
+    if kind == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(scaling["factor"])
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+
+
+def write(case, arch, out):
+    folder = HERE / "decoders" / case
+    config = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
+    writer = gguf.GGUFWriter(out / f"{case}.gguf", arch)
+    write_metadata(writer, arch, config)
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("no_vocab")
+    if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_divisors(config))
+    for name, tensor in weights.items():
+        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
+            continue
+        values = converted(name, tensor, arch, config)
+        is_exact_half = values.ndim == 2 and np.array_equal(values.astype(np.float16).astype(np.float32), values)
+        is_table = "position" in renamed(name, arch)
+        writer.add_tensor(renamed(name, arch), values.astype(np.float16) if is_exact_half and not is_table else values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "gguf_decoders")
+    args = parser.parse_args()
+    args.out.mkdir(exist_ok=True)
+    for case, arch in CASES.items():
+        write(case, arch, args.out)
+
+
+if __name__ == "__main__":
+    main()

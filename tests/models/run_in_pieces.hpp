@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/program.hpp"
+#include "models/decoder.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+namespace vkformer::tests {
+
+/// The tokens of a golden, run through the model in pieces of these lengths.
+struct PiecewiseRun {
+    std::vector<double> logits, hidden;  // [batch, len, …]
+};
+
+inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend, const Golden& golden,
+                                  DType dtype, const std::vector<std::uint32_t>& pieces) {
+    const Shape shape = golden.shape("input_ids");
+    const auto batch = static_cast<std::uint32_t>(shape[0]), len = static_cast<std::uint32_t>(shape[1]);
+    const std::vector<std::int32_t> ids = golden.ints("input_ids");
+    const std::size_t vocab = model.config().vocab_size, width = model.config().hidden_size;
+    PiecewiseRun run = {.logits = std::vector<double>(batch * len * vocab),
+                        .hidden = std::vector<double>(batch * len * width)};
+    const auto weights = backend.make_store(), states = backend.make_store();
+
+    std::uint32_t done = 0;
+    for (const std::uint32_t piece : pieces) {
+        graph::Graph g;
+        const graph::Value tokens = must(g.input("tokens", DType::i32, {batch, piece}));
+        const graph::Value starts = must(g.input("starts", DType::i32, {batch}));
+        const auto pass = must(model.add_pass(g, {.rows = batch, .len = piece, .capacity = len, .dtype = dtype}, tokens,
+                                              starts, models::Logits::all));
+        g.mark_output(pass.hidden);
+        g.mark_output(pass.logits);
+        const auto program = must(backend.compile(graph::make_plan(std::move(g)), weights, states));
+        std::vector<std::int32_t> part;
+        for (std::uint32_t b = 0; b < batch; ++b)
+            part.insert(part.end(), ids.begin() + b * len + done, ids.begin() + b * len + done + piece);
+        const std::vector<std::int32_t> at(batch, static_cast<std::int32_t>(done));
+        must(program->write(tokens, std::span<const std::int32_t>(part)));
+        must(program->write(starts, std::span<const std::int32_t>(at)));
+        must(program->submit());
+        must(program->wait());
+        const auto copy_out = [&](graph::Value tensor, std::size_t columns, std::vector<double>& to) {
+            std::vector<double> values(batch * piece * columns);
+            must(program->read(tensor, std::span<double>(values)));
+            for (std::uint32_t b = 0; b < batch; ++b)
+                std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(b * piece * columns), piece * columns,
+                            to.begin() + static_cast<std::ptrdiff_t>((b * len + done) * columns));
+        };
+        copy_out(pass.logits, vocab, run.logits);
+        copy_out(pass.hidden, width, run.hidden);
+        done += piece;
+    }
+    REQUIRE(done == len);
+    return run;
+}
+
+}  // namespace vkformer::tests
