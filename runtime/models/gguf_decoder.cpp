@@ -169,7 +169,9 @@ private:
         }
         // Llama 3's scaling and LongRoPE come as a table of divisors.
         if (read_.has("rope_freqs.weight")) VKFORMER_CHECK(divide(rope, "rope_freqs.weight"));
-        if (type == "longrope" || read_.has("rope_factors_short.weight")) {
+        // A file with LongRoPE need not say so by its type.
+        if (type == "longrope" || (architecture_.name == "phi3" && file_.has(key("rope.scaling.attn_factor"))) ||
+            read_.has("rope_factors_short.weight")) {
             VKFORMER_CHECK(divide(rope, "rope_factors_short.weight"));
             VKFORMER_TRY(rope.scale,
                          file_.real(key("rope.scaling.attn_factor"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
