@@ -25,7 +25,7 @@ using formats::OutputTensor;
 
 void set_file_type(GgufContents& contents, DType dtype) {
     contents.metadata.set("general.file_type", gguf_file_type(dtype));
-    if (is_quantized(dtype)) contents.metadata.set("general.quantization_version", std::uint32_t{2});
+    contents.metadata.set("general.quantization_version", std::uint32_t{2});
 }
 
 /// What the configuration says, as far as the file needs it.

@@ -76,10 +76,9 @@ private:
             const auto byte_at_i = [i](const Entry& entry) {
                 return entry.token.size() > i ? static_cast<unsigned char>(entry.token[i]) : -1;
             };
-            const auto range = std::ranges::equal_range(
-                first, last, static_cast<int>(static_cast<unsigned char>(text[i])), {}, byte_at_i);
-            first = range.begin();
-            last = range.end();
+            const int wanted = static_cast<unsigned char>(text[i]);
+            first = std::ranges::lower_bound(first, last, wanted, {}, byte_at_i);
+            last = std::ranges::upper_bound(first, last, wanted, {}, byte_at_i);
             if (first != last && first->token.size() == i + 1) visit(*first);
         }
     }

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes the seeds of the fuzz targets: small, and each with something that the others have not. Needs gguf, numpy."""
+import json
+import struct
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+HERE = Path(__file__).resolve().parent / "corpus"
+
+
+def write_gguf(name, fill):
+    writer = gguf.GGUFWriter(HERE / "gguf" / name, "llama")
+    fill(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def values(writer):
+    writer.add_uint8("u8", 1)
+    writer.add_int16("i16", -1)
+    writer.add_float32("f32", 0.5)
+    writer.add_float64("f64", 0.5)
+    writer.add_bool("b", True)
+    writer.add_array("texts", ["a", ""])
+    writer.add_array("floats", [1.0, 2.0])
+    writer.add_tensor("m", np.ones((2, 32), np.float32))
+    kind = gguf.GGMLQuantizationType.Q8_0
+    writer.add_tensor("q", gguf.quants.quantize(np.ones((1, 32), np.float32), kind), raw_dtype=kind)
+
+
+def tokenizer(model, pre="default"):
+    byte_tokens = ["Ġ", "Ċ", "H", "e", "l", "o", "w", "r", "d", "1", "2", "3", "Ã", "¶", "el", "ll", "Ġw"]
+    tokens = {"gpt2": ["<s>", "</s>", *byte_tokens],
+              "bert": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "▁hello", "lo", "▁h", "e", "l", "o"]}.get(
+                  model, ["<unk>", "<s>", "</s>", "<0xC3>", "<0xB6>", "▁", "H", "e", "l", "o", "el", "lo", "▁H"])
+
+    def fill(writer):
+        writer.add_tokenizer_model(model)
+        writer.add_tokenizer_pre(pre)
+        writer.add_token_list(tokens)
+        writer.add_token_scores([float(-i) for i in range(len(tokens))])
+        writer.add_token_types([3 if t.startswith(("<s", "</", "[")) else 6 if t.startswith("<0x") else 1 for t in tokens])
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+        writer.add_unk_token_id(1)
+        writer.add_sep_token_id(3)
+        if model == "gpt2":
+            writer.add_token_merges(["e l", "l l", "Ġ w"])
+
+    return fill
+
+
+def write(folder, name, text):
+    (HERE / folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+
+
+def safetensors(header, data):
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def tokenizer_json(model, **parts):
+    return json.dumps({"version": "1.0", "added_tokens": [
+        {"id": 0, "content": "<s>", "special": True, "normalized": False, "lstrip": True, "rstrip": False,
+         "single_word": False}], **parts, "model": model}, ensure_ascii=False)
+
+
+def main():
+    for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template"):
+        (HERE / folder).mkdir(parents=True, exist_ok=True)
+    write_gguf("values", values)
+    for model, pre in (("gpt2", "llama-bpe"), ("llama", "default"), ("t5", "default"), ("bert", "default")):
+        write_gguf(f"tokenizer-{model}", tokenizer(model, pre))
+    write("safetensors", "two", safetensors({"__metadata__": {"format": "pt"},
+          "a": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]},
+          "b": {"dtype": "I64", "shape": [], "data_offsets": [8, 16]}}, bytes(16)))
+    write("safetensors", "empty", safetensors({}, b""))
+    write("config", "llama", json.dumps({"model_type": "llama", "hidden_size": 64, "rms_norm_eps": 1e-6, "tie": True,
+          "eos_token_id": [1, 2], "bad_words_ids": [[1], [2, 3]], "rope_scaling": {"type": "linear", "factor": 2.0},
+          "architectures": ["LlamaForCausalLM"], "none": None}))
+    words = {"<s>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "H": 5, "e": 6}
+    write("tokenizer", "bpe", tokenizer_json({"type": "BPE", "vocab": words, "merges": ["a b"]},
+          pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}, decoder={"type": "ByteLevel"}))
+    write("tokenizer", "unigram", tokenizer_json({"type": "Unigram", "unk_id": 0, "vocab": [["<s>", 0], ["▁", -1], ["H", -2]]},
+          normalizer={"type": "Sequence", "normalizers": [{"type": "NFKC"}, {"type": "Lowercase"}, {"type": "StripAccents"},
+          {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}, {"type": "Strip", "strip_left": True,
+          "strip_right": False}]}, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first",
+          "split": True}, decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}))
+    write("tokenizer", "words", tokenizer_json({"type": "WordLevel", "unk_token": "<s>", "vocab": words},
+          pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Whitespace"}, {"type": "Punctuation"}, {"type":
+          "Digits", "individual_digits": True}, {"type": "Split", "pattern": {"Regex": "(?i:ab)|\\p{N}{2}"}, "behavior":
+          "Isolated", "invert": False}]}, post_processor={"type": "BertProcessing", "sep": ["<s>", 0], "cls": ["a", 1]}))
+    write("tokenizer", "word-piece", tokenizer_json({"type": "WordPiece", "unk_token": "<s>", "vocab": {**words, "##b": 7},
+          "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}, normalizer={"type": "BertNormalizer",
+          "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+          pre_tokenizer={"type": "BertPreTokenizer"}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True}))
+    write("tokenizer", "pieces", tokenizer_json({"type": "BPE", "byte_fallback": True, "fuse_unk": True, "unk_token": "<s>",
+          "vocab": {**words, "<0xC3>": 7}, "merges": [["a", "b"]]}, normalizer={"type": "Prepend", "prepend": "▁"},
+          decoder={"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+          {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}))
+    write("chat_template", "chatml", "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
+          "m.content | trim + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'a' }}{% endif %}")
+    write("chat_template", "tests", "{%- set ns = namespace(x=false) -%}{%- for m in messages[1:] if not loop.first -%}"
+          "{%- if m.role is string and m.role not in ['a', 'b'] -%}{%- set ns.x = loop.index0 % 2 == 0 -%}{%- endif -%}"
+          "{{ m | tojson }}{{ m.content.split('\\n')[-1] ~ ns.x }}{%- endfor -%}")
+    write("chat_template", "macro", "{% macro f(a, b=1) %}{{ a * b }}{% endmacro %}{{ f(2) }}{{ f(3, b=4) | int + 1 }}"
+          "{{ {'a': [1, 2.5, none, true]}['a'] | length }}{{ raise_exception('no') if false else messages | map("
+          "attribute='role') | join(', ') }}")
+
+
+if __name__ == "__main__":
+    main()
