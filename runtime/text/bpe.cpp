@@ -40,7 +40,17 @@ struct Options {
 class Bpe final : public TokenModel {
 public:
     Bpe(Vocabulary vocabulary, Merges merges, Options options)
-        : TokenModel(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {}
+        : TokenModel(std::move(vocabulary)), merges_(std::move(merges)), options_(std::move(options)) {
+        cuts_before_space_ = !options_.ignore_merges && options_.prefix.empty() && options_.suffix.empty() &&
+                             this->vocabulary().id_of(kSpace) && std::ranges::none_of(merges_, [&](const auto& merge) {
+                                 const std::string& token = *this->vocabulary().token_of(merge.second.id);
+                                 return find_word_end(token) != token.size();
+                             });
+    }
+
+    std::size_t word_end(std::string_view text) const override {
+        return cuts_before_space_ ? find_word_end(text) : text.size();
+    }
 
     Result<void> tokenize(std::string_view text, std::vector<std::int32_t>& ids) const override {
         if (const auto whole = options_.ignore_merges ? vocabulary().id_of(text) : std::nullopt) {
@@ -59,6 +69,15 @@ public:
     }
 
 private:
+    static constexpr std::string_view kSpace = "▁";  // SentencePiece's
+
+    /// Where a space follows another character; SentencePiece's merges never join the two.
+    static std::size_t find_word_end(std::string_view text) {
+        for (std::size_t at = 1; (at = text.find(kSpace, at)) != text.npos; at += kSpace.size())
+            if (!text.substr(0, at).ends_with(kSpace)) return at;
+        return text.size();
+    }
+
     static constexpr std::size_t kFewSymbols = 48;  // words; the queue pays only beyond
 
     /// As merge(), looking at all neighbours for each merge.
@@ -157,6 +176,7 @@ private:
 
     Merges merges_;
     Options options_;
+    bool cuts_before_space_ = false;  // no merge makes a token of the end of a word and the beginning of the next
 };
 
 using MergeParts = std::optional<std::pair<std::string, std::string>>;

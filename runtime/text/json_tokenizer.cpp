@@ -228,7 +228,13 @@ private:
         std::vector<Piece> pieces;
         pieces.push_back(std::move(piece));
         VKFORMER_CHECK(parts_.pre_tokenizer(pieces));
-        for (const Piece& part : pieces) VKFORMER_CHECK(words.tokenize(*parts_.model, part.text, ids));
+        for (const Piece& part : pieces) {
+            for (std::string_view text = part.text; !text.empty();) {
+                const std::string_view word = text.substr(0, parts_.model->word_end(text));
+                VKFORMER_CHECK(words.tokenize(*parts_.model, word, ids));
+                text.remove_prefix(word.size());
+            }
+        }
         return {};
     }
 

@@ -56,6 +56,9 @@ public:
     /// Appends the ids of `text`, which is not empty. Errors: InvalidArgument (no token for it, and no unknown token).
     virtual Result<void> tokenize(std::string_view text, std::vector<std::int32_t>& ids) const = 0;
 
+    /// A place, not 0, where `text` may be cut without any other ids coming out: so that words that come again are found.
+    virtual std::size_t word_end(std::string_view text) const { return text.size(); }
+
     const Vocabulary& vocabulary() const noexcept { return vocabulary_; }
 
 private:
