@@ -232,7 +232,7 @@ json word_piece_model(const Tokens& tokens, std::string_view unknown) {
     return {{"type", "WordPiece"},
             {"unk_token", std::string(unknown)},
             {"continuing_subword_prefix", "##"},
-            {"max_input_chars_per_word", 100},
+            {"max_input_chars_per_word", 100u},
             {"vocab", std::move(vocabulary)}};
 }
 
@@ -368,13 +368,13 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Kind& 
     VKFORMER_TRY(out.adds_eos, file.boolean(key("add_eos_token"), kind.add_eos));
     VKFORMER_TRY(const bool add_separator, file.boolean(key("add_sep_token"), kind.add_separator));
     json special = json::object();
-    const auto part = [&](std::int32_t id, int type) -> json {
+    const auto part = [&](std::int32_t id, unsigned type) -> json {
         const std::string& name = tokens.spellings[static_cast<std::size_t>(id)];
         special[name] = {
             {"id", name}, {"ids", json::array({static_cast<std::uint32_t>(id)})}, {"tokens", json::array({name})}};
         return {{"SpecialToken", {{"id", name}, {"type_id", type}}}};
     };
-    const auto text = [](const char* name, int type) -> json {
+    const auto text = [](const char* name, unsigned type) -> json {
         return {{"Sequence", {{"id", name}, {"type_id", type}}}};
     };
     const bool separated = kind.add_separator && add_separator;
@@ -386,7 +386,7 @@ Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Kind& 
     json single = json::array();
     if (out.adds_bos) single.push_back(part(*out.bos, 0));
     single.push_back(text("A", 0));
-    const auto append_end = [&](json& parts, int type) {
+    const auto append_end = [&](json& parts, unsigned type) {
         if (separated && out.separator) parts.push_back(part(*out.separator, type));
         if (!separated && out.adds_eos) parts.push_back(part(*out.eos, type));
     };
