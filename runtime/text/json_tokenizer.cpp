@@ -2,6 +2,7 @@
 #include "text/json_tokenizer.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <new>
 #include <optional>
 #include <system_error>
@@ -104,6 +105,23 @@ private:
     std::size_t size_;
 };
 
+/// Cuts two texts (the second may be empty) to `room` ids together: the longer one down to the shorter, then both to halves.
+/// Returns how many were cut.
+std::size_t cut_longest_first(std::vector<std::int32_t>& first, std::vector<std::int32_t>& second, std::size_t room) {
+    const std::size_t total = first.size() + second.size();
+    if (total <= room) return 0;
+    std::size_t shorter = std::min(first.size(), second.size());
+    std::size_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
+    if (shorter + longer > room) {
+        shorter = room / 2;
+        longer = shorter + room % 2;
+    }
+    const bool first_is_longer = first.size() > second.size();
+    first.resize(std::min(first.size(), first_is_longer ? longer : shorter));
+    second.resize(std::min(second.size(), first_is_longer ? shorter : longer));
+    return total - first.size() - second.size();
+}
+
 struct Parts {
     Normalizer normalizer;
     PreTokenizer pre_tokenizer;
@@ -197,11 +215,32 @@ public:
                     }
                 }
             }
-            if (options.add_special) parts_.post_processor(ids);
-            return ids;
+            return options.add_special ? parts_.post_processor(std::move(ids)).ids : ids;
         } catch (const std::bad_alloc&) {
             return Error{ErrorCode::OutOfHostMemory, "out of memory while tokenizing"};
         }
+    }
+
+    Result<Encoding> encode_for_encoder(std::string_view first, std::optional<std::string_view> second,
+                                        std::size_t max_length) const override {
+        const PostProcessor& process = parts_.post_processor;
+        if (second && !process.takes_pairs())
+            return Error{ErrorCode::UnsupportedConfig, "tokenizer.json says nothing about pairs of texts"};
+        const std::size_t added = process.added(second.has_value());
+        if (max_length != 0 && max_length < added)
+            return Error{ErrorCode::InvalidArgument, "at most " + std::to_string(max_length) +
+                                                         " tokens are allowed, but there are " + std::to_string(added) +
+                                                         " special ones"};
+        const std::size_t room = max_length == 0 ? std::numeric_limits<std::size_t>::max() : max_length - added;
+        VKFORMER_TRY(auto ids, encode(first, {.add_special = false}));
+        std::vector<std::int32_t> second_ids;
+        if (second) {
+            VKFORMER_TRY(second_ids, encode(*second, {.add_special = false}));
+        }
+        const std::size_t cut = cut_longest_first(ids, second_ids, room);
+        Encoding encoding = second ? process(std::move(ids), std::move(second_ids)) : process(std::move(ids));
+        encoding.cut = cut;
+        return encoding;
     }
 
     std::string decode(std::span<const std::int32_t> ids, bool skip_special) const override {
@@ -301,7 +340,6 @@ Result<Parts> read_components(const Field& root, std::optional<bool> add_prefix_
     Parts parts;
     parts.normalizer = [](Piece&) -> Result<void> { return {}; };
     parts.pre_tokenizer = [](std::vector<Piece>&) -> Result<void> { return {}; };
-    parts.post_processor = [](std::vector<std::int32_t>&) {};
     if (const auto field = root.find("normalizer")) {
         VKFORMER_TRY(parts.normalizer, read_normalizer(*field));
     }

@@ -4,6 +4,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <string_view>
@@ -86,6 +87,60 @@ void append_nmt(std::string& out, char32_t c) {
                           (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF ||
                           c == 0xFFFD;
     if (!goes) append_character(out, is_space ? U' ' : c);
+}
+
+// ---- BERT's, as the tokenizers library has it
+
+/// Controls, formats and private use go, white space becomes a space.
+void append_clean(std::string& out, char32_t code) {
+    if (code == '\t' || code == '\n' || code == '\r' || is_white_space(code)) {
+        const bool is_control = code != '\t' && code != '\n' && code != '\r' && code < 0xA0 && code != ' ';
+        if (!is_control) out += ' ';
+        return;
+    }
+    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(code));
+    const bool goes = code == 0 || code == 0xFFFD || category == UTF8PROC_CATEGORY_CC ||
+                      category == UTF8PROC_CATEGORY_CF || category == UTF8PROC_CATEGORY_CO;
+    if (!goes) append_character(out, code);
+}
+
+/// Han characters are words of their own: the blocks of CJK ideographs that BERT knows.
+void append_apart(std::string& out, char32_t code) {
+    constexpr std::array<std::pair<char32_t, char32_t>, 8> kBlocks = {{{0x3400, 0x4DBF},
+                                                                       {0x4E00, 0x9FFF},
+                                                                       {0xF900, 0xFAFF},
+                                                                       {0x20000, 0x2A6DF},
+                                                                       {0x2A700, 0x2B73F},
+                                                                       {0x2B740, 0x2B81F},
+                                                                       {0x2B920, 0x2CEAF},
+                                                                       {0x2F800, 0x2FA1F}}};
+    const bool is_ideograph =
+        std::ranges::any_of(kBlocks, [&](const auto& block) { return block.first <= code && code <= block.second; });
+    if (is_ideograph) out += ' ';
+    append_character(out, code);
+    if (is_ideograph) out += ' ';
+}
+
+void append_without_nonspacing(std::string& out, char32_t code) {
+    if (utf8proc_category(static_cast<utf8proc_int32_t>(code)) != UTF8PROC_CATEGORY_MN) append_character(out, code);
+}
+
+Result<Normalizer> read_bert(const Field& field) {
+    VKFORMER_CHECK(field.check_members({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
+    VKFORMER_TRY(const bool cleans, field.boolean("clean_text", true));
+    VKFORMER_TRY(const bool parts_han, field.boolean("handle_chinese_chars", true));
+    VKFORMER_TRY(const bool lowers, field.boolean("lowercase", true));
+    VKFORMER_TRY(const bool strips, field.boolean("strip_accents", lowers));
+    std::vector<Normalizer> steps;
+    if (cleans) steps.push_back(character_map(append_clean));
+    if (parts_han) steps.push_back(character_map(append_apart));
+    if (strips) steps.push_back(unicode_form(UTF8PROC_DECOMPOSE));
+    if (strips) steps.push_back(character_map(append_without_nonspacing));
+    if (lowers) steps.push_back(character_map(append_lowercase));
+    return Normalizer([steps = std::move(steps)](Piece& piece) -> Result<void> {
+        for (const Normalizer& step : steps) VKFORMER_CHECK(step(piece));
+        return {};
+    });
 }
 
 Result<Normalizer> read_strip(const Field& field) {
@@ -216,6 +271,7 @@ Result<Normalizer> read_normalizer(const Field& field) {
         VKFORMER_CHECK(only({"type", "pattern", "content"}));
         return read_replace(field);
     }
+    if (type == "BertNormalizer") return read_bert(field);
     if (type == "Strip") {
         VKFORMER_CHECK(only({"type", "strip_left", "strip_right"}));
         return read_strip(field);
@@ -248,6 +304,16 @@ Result<Normalizer> read_normalizer(const Field& field) {
     if (type == "ByteLevel")
         return simple(from_map([](std::string_view text) -> Result<std::string> { return spell_bytes(text); }));
     return field.unsupported("the normalizer " + formats::quote(type) + " is not supported");
+}
+
+std::string lower_case(std::string_view text) {
+    std::string result;
+    while (!text.empty()) {
+        const Character character = first_character(text);
+        append_lowercase(result, character.code);
+        text.remove_prefix(character.bytes);
+    }
+    return result;
 }
 
 }  // namespace vkformer::text

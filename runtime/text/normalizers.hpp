@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "text/json_field.hpp"
 #include "vkformer/result.hpp"
@@ -26,5 +27,8 @@ using Normalizer = std::function<Result<void>(Piece&)>;
 
 /// Errors: CorruptFile, UnsupportedConfig (a type that is not implemented, by name).
 Result<Normalizer> read_normalizer(const Field& field);
+
+/// The text in lower case, character by character. Requires valid UTF-8.
+std::string lower_case(std::string_view text);
 
 }  // namespace vkformer::text

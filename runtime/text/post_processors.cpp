@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "text/post_processors.hpp"
 
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,90 +13,141 @@ namespace vkformer::text {
 namespace {
 
 using Ids = std::vector<std::int32_t>;
+using Part = PostProcessor::Part;
+using Kind = Part::Kind;
 
-/// Nothing stands for the text itself.
-using TemplatePart = std::optional<Ids>;
-
-PostProcessor template_processor(std::vector<TemplatePart> parts) {
-    return [parts = std::move(parts)](Ids& ids) {
-        Ids result;
-        for (const TemplatePart& part : parts) {
-            const Ids& source = part ? *part : ids;
-            result.insert(result.end(), source.begin(), source.end());
-        }
-        ids = std::move(result);
-    };
-}
-
-Result<TemplatePart> read_part(const Field& piece, const Field& special_tokens) {
+Result<Part> read_part(const Field& piece, const Field& special_tokens, bool is_pair) {
     if (const auto sequence = piece.find("Sequence")) {
         VKFORMER_TRY(const std::string id, sequence->text("id"));
-        if (id != "A") return sequence->corrupt("a template for one text uses a second one");
-        return TemplatePart();
+        VKFORMER_TRY(const std::int32_t type, sequence->id("type_id", 0));
+        if (id == "A") return Part{.kind = Kind::first, .type = type};
+        if (!is_pair) return sequence->corrupt("a template for one text uses a second one");
+        return Part{.kind = Kind::second, .type = type};
     }
     VKFORMER_TRY(const Field special, piece.at("SpecialToken"));
     VKFORMER_TRY(const std::string name, special.text("id"));
+    Part part{.kind = Kind::special};
+    VKFORMER_TRY(part.type, special.id("type_id", 0));
     VKFORMER_TRY(const Field entry, special_tokens.at(name));
     VKFORMER_TRY(const auto id_fields, entry.elements("ids"));
-    Ids ids;
     for (const Field& id_field : id_fields) {
         VKFORMER_TRY(const std::int32_t id, id_field.id());
-        ids.push_back(id);
+        part.ids.push_back(id);
     }
-    return TemplatePart(std::move(ids));
+    return part;
+}
+
+Result<std::vector<Part>> read_parts(const Field& field, std::string_view name, const Field& special_tokens) {
+    VKFORMER_TRY(const auto pieces, field.elements(name));
+    std::vector<Part> parts;
+    for (const Field& piece : pieces) {
+        VKFORMER_TRY(Part part, read_part(piece, special_tokens, name == "pair"));
+        parts.push_back(std::move(part));
+    }
+    return parts;
 }
 
 Result<PostProcessor> read_template(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "single", "pair", "special_tokens"}));
-    VKFORMER_TRY(const auto pieces, field.elements("single"));
     VKFORMER_TRY(const Field special_tokens, field.at("special_tokens"));
-    std::vector<TemplatePart> parts;
-    for (const Field& piece : pieces) {
-        VKFORMER_TRY(auto part, read_part(piece, special_tokens));
-        parts.push_back(std::move(part));
+    VKFORMER_TRY(auto single, read_parts(field, "single", special_tokens));
+    std::vector<Part> pair;
+    if (field.has("pair")) {
+        VKFORMER_TRY(pair, read_parts(field, "pair", special_tokens));
     }
-    return template_processor(std::move(parts));
+    return PostProcessor(std::move(single), std::move(pair));
 }
 
 /// ["</s>", 2]
-Result<TemplatePart> read_token_pair(const Field& field, std::string_view name) {
+Result<Ids> read_token_pair(const Field& field, std::string_view name) {
     VKFORMER_TRY(const auto pair, field.elements(name));
     if (pair.size() != 2) return field.corrupt(formats::quote(name) + " is not a token and its id");
     VKFORMER_TRY(const std::int32_t id, pair[1].id());
-    return TemplatePart(Ids{id});
+    return Ids{id};
 }
 
-/// BertProcessing and RobertaProcessing do the same to a single text.
-Result<PostProcessor> read_bert(const Field& field) {
+/// cls A sep, and cls A sep B sep with the second text of type 1; RoBERTa: cls A sep sep B sep, without types.
+Result<PostProcessor> read_bert(const Field& field, bool is_roberta) {
     VKFORMER_CHECK(field.check_members({"type", "sep", "cls", "trim_offsets", "add_prefix_space"}));
-    VKFORMER_TRY(auto cls, read_token_pair(field, "cls"));
-    VKFORMER_TRY(auto sep, read_token_pair(field, "sep"));
-    return template_processor({std::move(cls), TemplatePart(), std::move(sep)});
+    VKFORMER_TRY(const Ids cls, read_token_pair(field, "cls"));
+    VKFORMER_TRY(const Ids sep, read_token_pair(field, "sep"));
+    const auto special = [](const Ids& ids, std::int32_t type) {
+        return Part{.kind = Kind::special, .type = type, .ids = ids};
+    };
+    const std::int32_t second_type = is_roberta ? 0 : 1;
+    std::vector<Part> single = {special(cls, 0), {.kind = Kind::first}, special(sep, 0)};
+    std::vector<Part> pair = single;
+    if (is_roberta) pair.push_back(special(sep, 0));
+    pair.push_back({.kind = Kind::second, .type = second_type});
+    pair.push_back(special(sep, second_type));
+    return PostProcessor(std::move(single), std::move(pair));
 }
 
 Result<PostProcessor> read_sequence(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "processors"}));
     VKFORMER_TRY(const auto fields, field.elements("processors"));
-    std::vector<PostProcessor> processors;
+    PostProcessor all;
     for (const Field& element : fields) {
-        VKFORMER_TRY(auto processor, read_post_processor(element));
-        processors.push_back(std::move(processor));
+        VKFORMER_TRY(const PostProcessor processor, read_post_processor(element));
+        all = all.then(processor);
     }
-    return PostProcessor([processors = std::move(processors)](Ids& ids) {
-        for (const PostProcessor& processor : processors) processor(ids);
-    });
+    return all;
+}
+
+/// The parts with the text's place taken by `text`.
+std::vector<Part> with_text(const std::vector<Part>& parts, const std::vector<Part>& text) {
+    std::vector<Part> result;
+    for (const Part& part : parts) {
+        if (part.kind == Kind::first)
+            result.insert(result.end(), text.begin(), text.end());
+        else
+            result.push_back(part);
+    }
+    return result;
+}
+
+Encoding assemble(const std::vector<Part>& parts, const Ids& first, const Ids& second) {
+    Encoding encoding;
+    for (const Part& part : parts) {
+        const Ids& ids = part.kind == Kind::first ? first : part.kind == Kind::second ? second : part.ids;
+        encoding.ids.insert(encoding.ids.end(), ids.begin(), ids.end());
+        encoding.types.insert(encoding.types.end(), ids.size(), part.type);
+    }
+    return encoding;
 }
 
 }  // namespace
+
+PostProcessor::PostProcessor() : PostProcessor({Part{}}, {Part{}, Part{.kind = Kind::second, .type = 1}}) {}
+
+PostProcessor::PostProcessor(std::vector<Part> single, std::vector<Part> pair)
+    : single_(std::move(single)), pair_(std::move(pair)) {}
+
+bool PostProcessor::is_trivial() const noexcept { return single_.size() == 1 && single_[0].kind == Kind::first; }
+
+PostProcessor PostProcessor::then(const PostProcessor& next) const {
+    if (is_trivial()) return next;
+    return PostProcessor(with_text(next.single_, single_), with_text(next.single_, pair_));
+}
+
+std::size_t PostProcessor::added(bool is_pair) const noexcept {
+    std::size_t count = 0;
+    for (const Part& part : is_pair ? pair_ : single_) count += part.ids.size();
+    return count;
+}
+
+Encoding PostProcessor::operator()(Ids ids) const { return assemble(single_, ids, {}); }
+
+Encoding PostProcessor::operator()(Ids first, Ids second) const { return assemble(pair_, first, second); }
 
 Result<PostProcessor> read_post_processor(const Field& field) {
     VKFORMER_TRY(const std::string type, field.text("type"));
     if (type == "Sequence") return read_sequence(field);
     if (type == "TemplateProcessing") return read_template(field);
-    if (type == "BertProcessing" || type == "RobertaProcessing") return read_bert(field);
+    if (type == "BertProcessing" || type == "RobertaProcessing") return read_bert(field, type == "RobertaProcessing");
     if (type == "ByteLevel") {  // only moves offsets into the text, which nobody asks for here
         VKFORMER_CHECK(field.check_members({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
-        return PostProcessor([](Ids&) {});
+        return PostProcessor();
     }
     return field.unsupported("the post-processor " + formats::quote(type) + " is not supported");
 }

@@ -248,6 +248,15 @@ Result<PreTokenizer> read_pre_tokenizer(const Field& field, std::optional<bool> 
         }
         return character_splitter(is_punctuation, behavior);
     }
+    if (type == "BertPreTokenizer") {  // words, and every punctuation mark by itself
+        VKFORMER_CHECK(field.check_members({"type"}));
+        return PreTokenizer([words = character_splitter(is_white_space, SplitBehavior::Removed),
+                             marks = character_splitter(is_punctuation, SplitBehavior::Isolated)](
+                                std::vector<Piece>& pieces) -> Result<void> {
+            VKFORMER_CHECK(words(pieces));
+            return marks(pieces);
+        });
+    }
     if (type == "WhitespaceSplit") {
         VKFORMER_CHECK(field.check_members({"type"}));
         return character_splitter(is_white_space, SplitBehavior::Removed);

@@ -96,6 +96,7 @@ Result<std::unique_ptr<TokenModel>> read_token_model(const Field& field) {
     if (type == "Unigram") return read_unigram(field);
     if (type == "BPE") return read_bpe(field);
     if (type == "WordLevel") return read_word_level(field);
+    if (type == "WordPiece") return read_word_piece(field);
     return field.unsupported("the model " + formats::quote(type) + " is not supported");
 }
 

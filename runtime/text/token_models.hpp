@@ -72,6 +72,7 @@ Result<std::unique_ptr<TokenModel>> read_token_model(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_unigram(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_bpe(const Field& field);
 Result<std::unique_ptr<TokenModel>> read_word_level(const Field& field);
+Result<std::unique_ptr<TokenModel>> read_word_piece(const Field& field);
 
 /// Byte-pair encoding from merges "left right". `place` begins the messages. Errors: CorruptFile.
 Result<std::unique_ptr<TokenModel>> make_bpe(Vocabulary vocabulary, std::span<const std::string_view> merges,

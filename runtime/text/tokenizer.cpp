@@ -10,6 +10,10 @@
 
 namespace vkformer::text {
 
+Result<Encoding> Tokenizer::encode_for_encoder(std::string_view, std::optional<std::string_view>, std::size_t) const {
+    return Error{ErrorCode::UnsupportedConfig, "the tokenizer is not one of an encoder model"};
+}
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder) try {
     const auto has = [&](const char* name) {
         std::error_code ignored;

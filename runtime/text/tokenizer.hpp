@@ -27,6 +27,12 @@ struct EncodeOptions {
     bool parse_special = true;
 };
 
+/// What an encoder reads: token ids and, for each, its type (segment): which of two texts it belongs to.
+struct Encoding {
+    std::vector<std::int32_t> ids, types;
+    std::size_t cut = 0;  ///< tokens that were left out, because there were too many
+};
+
 /// Immutable once loaded; all members may be called from several threads at once.
 class Tokenizer {
 public:
@@ -40,6 +46,12 @@ public:
     /// OutOfHostMemory.
     virtual Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const = 0;
     Result<std::vector<std::int32_t>> encode(std::string_view text) const { return encode(text, EncodeOptions{}); }
+
+    /// The ids of one text or a pair of them, with their types, cut to at most `max_length` ids (0: any number), special tokens
+    /// included: Hugging Face's `tokenizer(first, second, truncation="longest_first", max_length=...)`. Errors: as of encode, and
+    /// UnsupportedConfig (a tokenizer that has no pairs, or none for encoders).
+    virtual Result<Encoding> encode_for_encoder(std::string_view first, std::optional<std::string_view> second,
+                                                std::size_t max_length) const;
 
     /// The text of generated ids: what Hugging Face's `tokenizer.decode(ids, skip_special_tokens=...)` is. Ids outside the
     /// vocabulary give what Hugging Face gives: nothing, or the unknown token.
