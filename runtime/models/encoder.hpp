@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// Encoder-only models: the Transformer encoder of Vaswani et al. 2017 with learned positions and post-norm layers, as BERT (Devlin et
+/// al. 2019) has it. The files beside this one (bert.cpp, roberta.cpp, distilbert.cpp) turn the config and the tensors of an
+/// architecture into an EncoderConfig and EncoderWeights.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/builders.hpp"
+
+namespace vkformer::models {
+
+struct EncoderConfig {
+    std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
+    std::uint32_t layers = 0, heads = 0;
+    std::uint32_t max_positions = 0;  ///< longest sequence
+    std::uint32_t types = 0;          ///< token types (segments); 0: the model knows none
+    float norm_eps = 1e-12f;
+    graph::Activation activation = graph::Activation::gelu_erf;
+    std::uint32_t labels = 0;  ///< outputs of the classification head; 0: there is none
+    graph::Activation head_activation = graph::Activation::tanh;
+};
+
+struct EncoderWeights {
+    /// weight [out, in] and bias [out]
+    struct Projection {
+        TensorData weight, bias;
+    };
+    struct Norm {
+        TensorData gain, bias;
+    };
+    struct Layer {
+        Projection query, key, value, output;
+        Norm attention_norm;
+        Projection up, down;
+        Norm feed_forward_norm;
+    };
+    TensorData embedding;  ///< [vocab_size, hidden_size]
+    TensorData positions;  ///< [max_positions, hidden_size]
+    TensorData types;      ///< [types, hidden_size]; empty bytes: none
+    Norm embedding_norm;
+    std::vector<Layer> layers;
+    Projection head_dense, head_output;  ///< with labels only: [hidden_size, hidden_size], [labels, hidden_size]
+};
+
+/// How many sequences of which size a graph is built for.
+struct EncoderLayout {
+    std::uint32_t batch = 1;   ///< sequences
+    std::uint32_t len = 1;     ///< tokens of each, padding included
+    DType dtype = DType::f32;  ///< of weights and activations: f32 or f16
+    bool token_types = false;  ///< an input has the type of each token; else all are of type 0
+};
+
+/// The tensors by which the host talks to an encoder.
+struct EncoderTensors {
+    graph::Value tokens;   ///< input "input_ids", i32 [batch, len]
+    graph::Value types;    ///< input "token_type_ids", i32 [batch, len]; absent without token_types
+    graph::Value lengths;  ///< input "lengths", i32 [batch]: what follows in a row is padding
+    graph::Value hidden;   ///< the last hidden state, [batch, len, hidden_size]; rows of padding have no meaning
+};
+
+/// The model: weights in files and how they are put together. Immutable and thread-safe.
+class Encoder {
+public:
+    /// Requires what the loading functions give: weights of the shapes that the config says.
+    Encoder(const EncoderConfig& config, EncoderWeights weights) : config_(config), weights_(std::move(weights)) {}
+
+    const EncoderConfig& config() const noexcept { return config_; }
+
+    /// Adds the forward pass. Errors: the builders', and InvalidArgument (len above max_positions, token_types for a model that
+    /// knows none).
+    Result<EncoderTensors> add_encoder(graph::Graph& graph, const EncoderLayout& layout) const;
+
+    /// Adds the classification head over the first token: output(f(dense(hidden[:, 0]))), f32 [batch, labels], before any
+    /// sigmoid or softmax. Errors: UnsupportedConfig (the model has none).
+    Result<graph::Value> add_classifier(graph::Graph& graph, graph::Value hidden) const;
+
+private:
+    class Builder;
+
+    EncoderConfig config_;
+    EncoderWeights weights_;
+};
+
+}  // namespace vkformer::models

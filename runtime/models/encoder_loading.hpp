@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// What the loading functions of the encoder architectures share.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "formats/config.hpp"
+#include "formats/weights.hpp"
+#include "models/encoder.hpp"
+
+namespace vkformer::models {
+
+// One loading function per architecture: the fields of config.json that change the arithmetic are honoured or refused by name,
+// every weight is there with the shape that the config gives it, with or without the architecture's prefix. Errors:
+// CorruptFile, UnsupportedConfig, UnsupportedDtype, MissingTensor, ShapeMismatch.
+Result<Encoder> load_bert(const formats::Config& config, const formats::Weights& weights);     // BERT, MiniLM, E5
+Result<Encoder> load_roberta(const formats::Config& config, const formats::Weights& weights);  // RoBERTa, XLM-RoBERTa
+Result<Encoder> load_distilbert(const formats::Config& config, const formats::Weights& weights);
+
+/// The encoder of a folder, by `model_type` of its config.json. Errors: UnsupportedConfig (with the types that are known) and
+/// FileNotFound besides.
+Result<Encoder> load_encoder(const std::filesystem::path& folder);
+
+/// What an architecture calls its tensors. Projections and norms are followed by ".weight" and ".bias" (norms of old files: ".gamma"
+/// and ".beta"), those of a layer preceded by `layer`, its number and a point.
+struct EncoderNames {
+    std::string_view prefix;  ///< of all but the head; some files lack it
+    std::string_view words, positions, types, embedding_norm;
+    std::string_view layer;
+    std::string_view query, key, value, output, attention_norm, up, down, feed_forward_norm;
+    std::string_view head_dense, head_output;  ///< with the prefix where they have one
+};
+
+/// `first_position` is the row of the table of positions that the first token gets; max_positions is set to the rows behind it.
+Result<EncoderWeights> read_encoder_weights(const formats::Weights& weights, EncoderConfig& config,
+                                            const EncoderNames& names, std::uint32_t first_position = 0);
+
+/// The activation under `name`, or GELU.
+Result<graph::Activation> read_encoder_activation(const formats::Config& config, std::string_view name);
+
+/// How many outputs the head has: 0 where the architecture is none "…ForSequenceClassification".
+Result<std::uint32_t> read_labels(const formats::Config& config);
+
+/// Refuses what no encoder here does: decoders, pruned heads, other positions than learned absolute ones, weights quantised by
+/// transformers.
+Result<void> refuse_other_encoders(const formats::Config& config);
+
+/// The fields that BERT and RoBERTa have in common, under their usual names; checked.
+Result<EncoderConfig> read_bert_config(const formats::Config& config);
+
+}  // namespace vkformer::models

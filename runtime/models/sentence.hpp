@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// What turns an encoder's output into the vector of a text, as a folder of the sentence-transformers library describes it (Reimers
+/// and Gurevych 2019): modules.json and the folders that it names.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "formats/config.hpp"
+#include "models/encoder.hpp"
+
+namespace vkformer::models {
+
+/// y = f(weight · x + bias); no bytes in bias: none.
+struct DenseStage {
+    TensorData weight, bias;  ///< [out, in], [out]
+    graph::Activation activation = graph::Activation::tanh;
+};
+struct NormalizeStage {};
+
+struct SentenceModel {
+    std::filesystem::path encoder_folder;
+    std::vector<graph::Pooling> pooling = {graph::Pooling::mean};  ///< their results follow one another
+    std::vector<std::variant<DenseStage, NormalizeStage>> stages;  ///< behind the pooling, in this order
+    std::uint32_t max_length = 0;                                  ///< tokens of a text at most; 0: nothing is said
+    bool lower_case = false;
+    std::map<std::string, std::string> prompts;  ///< what is put before a text, by name: "query", "passage", …
+    std::string default_prompt;                  ///< a name in prompts; empty: none
+    bool pools_prompt = true;                    ///< false: the prompt's tokens are left out of the pooling
+
+    bool normalizes() const noexcept;
+    /// Replaces whatever the stages do about it.
+    void set_normalize(bool normalize);
+    std::uint64_t dimension(std::uint64_t hidden_size) const noexcept;
+};
+
+/// A folder without modules.json gets what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound,
+/// CorruptFile, UnsupportedConfig (a module that is not implemented, by name), MissingTensor, ShapeMismatch.
+Result<SentenceModel> load_sentence_model(const std::filesystem::path& folder);
+
+/// Adds pooling and stages: f32 [batch, dimension].
+Result<graph::Value> add_sentence(graph::Graph& graph, const SentenceModel& model, const EncoderTensors& encoder);
+
+/// Which names the poolings have, in messages and options: "cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken".
+std::string_view pooling_name(graph::Pooling pooling) noexcept;
+/// Errors: InvalidArgument, with the names that there are.
+Result<graph::Pooling> parse_pooling(std::string_view name);
+
+/// What a cross-encoder's scores go through: its config.json's activation ("sentence_transformers", older
+/// "sbert_ce_default_activation_function"), else a sigmoid where there is one score and nothing where there are several.
+Result<graph::Activation> read_score_activation(const formats::Config& config, std::uint32_t labels);
+
+}  // namespace vkformer::models

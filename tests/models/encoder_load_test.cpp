@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/// Folders that are no encoder, or not quite: each gives an error that says what is wrong.
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "models/encoder_loading.hpp"
+#include "models/sentence.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+struct Folder {
+    std::string name;
+    Result<models::Encoder> (*load)(const formats::Config&, const formats::Weights&);
+};
+const Folder kBert = {"bert_pairs", &models::load_bert};
+const Folder kRoberta = {"roberta_scores", &models::load_roberta};
+const Folder kDistilBert = {"distilbert_scores", &models::load_distilbert};
+
+json config_json(const Folder& folder) {
+    std::ifstream file(goldens_dir() / "encoders" / folder.name / "config.json");
+    return json::parse(file);
+}
+
+formats::TensorMap tensors(const Folder& folder) {
+    return must(formats::open_weights(goldens_dir() / "encoders" / folder.name)).tensors();
+}
+
+Result<models::Encoder> load(const Folder& folder, const json& config, formats::TensorMap weights) {
+    return folder.load(must(formats::Config::parse(config.dump(), "config.json")),
+                       formats::Weights("model.safetensors", std::move(weights)));
+}
+
+template <class T>
+void check_refused(const Result<T>& result, ErrorCode code, const std::string& what) {
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code == code);
+    CHECK_THAT(result.error().message, ContainsSubstring(what));
+}
+
+void write(const std::filesystem::path& path, const std::string& text) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+}
+
+}  // namespace
+
+TEST_CASE("config fields that would change an encoder's arithmetic are refused by name", "[models][encoder][errors]") {
+    const auto refused = [](const Folder& folder, const std::string& field, const json& value,
+                            ErrorCode code = ErrorCode::UnsupportedConfig) {
+        CAPTURE(folder.name, field);
+        json config = config_json(folder);
+        config[field] = value;
+        check_refused(load(folder, config, tensors(folder)), code, "\"" + field + "\"");
+    };
+    for (const Folder& folder : {kBert, kRoberta, kDistilBert}) {
+        refused(folder, "is_decoder", true);
+        refused(folder, "add_cross_attention", true);
+        refused(folder, "is_encoder_decoder", true);
+        refused(folder, "position_embedding_type", "relative_key");
+        refused(folder, "pruned_heads", {{"0", {1}}});
+        refused(folder, "quantization_config", {{"bits", 4}});
+        refused(folder, "vocab_size", -1, ErrorCode::CorruptFile);
+    }
+    for (const Folder& folder : {kBert, kRoberta}) {
+        refused(folder, "hidden_act", "mish");
+        refused(folder, "num_attention_heads", 7 * 5);
+        refused(folder, "embedding_size", 3);
+        refused(folder, "layer_norm_eps", "small", ErrorCode::CorruptFile);
+    }
+    refused(kRoberta, "pad_token_id", 23);
+    refused(kDistilBert, "activation", "mish");
+    refused(kDistilBert, "n_heads", 5);
+}
+
+TEST_CASE("fields under their other names mean the same", "[models][encoder]") {
+    json config = config_json(kDistilBert);
+    for (const auto& [from, to] : {std::pair{"dim", "hidden_size"},
+                                   {"hidden_dim", "intermediate_size"},
+                                   {"n_layers", "num_hidden_layers"},
+                                   {"n_heads", "num_attention_heads"}}) {
+        config[to] = config[from];
+        config.erase(from);
+    }
+    CHECK(must(load(kDistilBert, config, tensors(kDistilBert))).config().hidden_size == 22);
+
+    config = config_json(kRoberta);
+    config.erase("id2label");
+    config["_num_labels"] = 3;
+    CHECK(must(load(kRoberta, config, tensors(kRoberta))).config().labels == 3);
+}
+
+TEST_CASE("weights of an encoder are found with and without the prefix, and checked", "[models][encoder][errors]") {
+    for (const Folder& folder : {kBert, kRoberta, kDistilBert}) {
+        CAPTURE(folder.name);
+        const formats::TensorMap original = tensors(folder);
+        const std::string words = "embeddings.word_embeddings.weight";
+        const auto found = std::ranges::find_if(original, [&](const auto& e) { return e.first.ends_with(words); });
+        const std::string prefix = found->first.substr(0, found->first.size() - words.size());
+        CHECK(prefix.ends_with("."));
+
+        json trunk = config_json(folder);
+        trunk["architectures"] = {"Model"};
+        formats::TensorMap bare;
+        for (const auto& [name, data] : original)
+            bare[name.starts_with(prefix) ? name.substr(prefix.size()) : name] = data;
+        CHECK(must(load(folder, trunk, bare)).config().labels == 0);
+
+        formats::TensorMap fewer = original;
+        const auto layer = std::ranges::find_if(original, [](const auto& e) {
+            return e.first.find("layer.0.") != std::string::npos && e.first.ends_with("bias");
+        });
+        fewer.erase(layer->first);
+        check_refused(load(folder, config_json(folder), fewer), ErrorCode::MissingTensor, layer->first);
+
+        formats::TensorMap narrow = original;
+        narrow[found->first].shape = Shape{1, original.at(found->first).shape.element_count()};
+        check_refused(load(folder, config_json(folder), narrow), ErrorCode::ShapeMismatch, words);
+
+        formats::TensorMap integers = original;
+        integers[layer->first].dtype = DType::i32;
+        check_refused(load(folder, config_json(folder), integers), ErrorCode::UnsupportedDtype, layer->first);
+
+        formats::TensorMap headless = original;
+        std::erase_if(headless, [](const auto& e) { return e.first.starts_with("classifier"); });
+        check_refused(load(folder, config_json(folder), headless), ErrorCode::MissingTensor, "classifier");
+    }
+}
+
+TEST_CASE("a graph of an encoder refuses what the model does not take", "[models][encoder][errors]") {
+    const models::Encoder bert = must(models::load_encoder(goldens_dir() / "encoders/bert_h20"));
+    const models::Encoder distil = must(models::load_encoder(goldens_dir() / "encoders/distilbert_h30"));
+    graph::Graph graph;
+    check_refused(bert.add_encoder(graph, {.len = 25}), ErrorCode::InvalidArgument, "at most 24 tokens, not 25");
+    check_refused(distil.add_encoder(graph, {.len = 2, .token_types = true}), ErrorCode::InvalidArgument,
+                  "token types");
+    const auto tensors = must(bert.add_encoder(graph, {.len = 2}));
+    check_refused(bert.add_classifier(graph, tensors.hidden), ErrorCode::UnsupportedConfig, "no classification head");
+    check_refused(models::load_encoder(goldens_dir() / "marian/relu_d30_h5_h3"), ErrorCode::UnsupportedConfig,
+                  "supported: bert, roberta");
+    CHECK(must(models::load_encoder(goldens_dir() / "encoders/roberta_h21")).config().max_positions == 22);
+}
+
+TEST_CASE("sentence-transformers folders that are not understood are refused", "[models][encoder][errors]") {
+    TemporaryFolder folder;
+    const auto module = [](const std::string& type, const std::string& path) {
+        return R"({"type": "sentence_transformers.models.)" + type + R"(", "path": ")" + path + R"("})";
+    };
+    const auto refused = [&](const std::string& modules, ErrorCode code, const std::string& what) {
+        CAPTURE(modules);
+        write(folder / "modules.json", modules);
+        check_refused(models::load_sentence_model(folder.path()), code, what);
+    };
+    write(folder / "pool/config.json", R"({"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true})");
+    write(folder / "none/config.json", R"({"pooling_mode_mean_tokens": false})");
+    write(folder / "odd/config.json", R"({"pooling_mode": "attention"})");
+    const std::string transformer = "[" + module("Transformer", "") + ",";
+    refused("{}", ErrorCode::CorruptFile, "modules.json");
+    refused("[]", ErrorCode::CorruptFile, "modules.json");
+    refused("[" + module("Pooling", "pool") + "]", ErrorCode::UnsupportedConfig, "type");
+    refused("[" + module("Transformer", "") + "]", ErrorCode::UnsupportedConfig, "no module of type Pooling");
+    refused(transformer + module("WordWeights", "x") + "]", ErrorCode::UnsupportedConfig, "WordWeights");
+    refused(transformer + module("Pooling", "../pool") + "]", ErrorCode::CorruptFile, "leads out");
+    refused(transformer + module("Pooling", "/pool") + "]", ErrorCode::CorruptFile, "leads out");
+    refused(transformer + module("Pooling", "absent") + "]", ErrorCode::FileNotFound, "config.json");
+    refused(transformer + module("Pooling", "none") + "]", ErrorCode::UnsupportedConfig, "no pooling mode");
+    refused(transformer + module("Pooling", "odd") + "]", ErrorCode::UnsupportedConfig, "pooling_mode");
+    refused(transformer + module("Pooling", "pool") + "," + module("Dense", "pool") + "]", ErrorCode::CorruptFile,
+            "in_features");
+
+    write(folder / "modules.json", transformer + module("Pooling", "pool") + "," + module("Normalize", "") + "]");
+    const auto model = must(models::load_sentence_model(folder.path()));
+    CHECK(model.pooling == std::vector{graph::Pooling::first});
+    CHECK(model.normalizes());
+    std::filesystem::remove(folder / "modules.json");
+    CHECK(must(models::load_sentence_model(folder.path())).pooling == std::vector{graph::Pooling::mean});
+}
+
+TEST_CASE("scores go through what the cross-encoder's config says", "[models][encoder]") {
+    const auto activation = [](const std::string& text, std::uint32_t labels) {
+        return models::read_score_activation(must(formats::Config::parse(text, "config.json")), labels);
+    };
+    CHECK(must(activation("{}", 1)) == graph::Activation::sigmoid);
+    CHECK(must(activation("{}", 3)) == graph::Activation::none);
+    CHECK(must(activation(R"({"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"})", 1)) ==
+          graph::Activation::none);
+    CHECK(must(activation(R"({"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh"}})", 1)) ==
+          graph::Activation::tanh);
+    check_refused(activation(R"({"sentence_transformers": {"activation_fn": "torch.nn.Softmax"}})", 1),
+                  ErrorCode::UnsupportedConfig, "activation_fn");
+}
