@@ -41,8 +41,8 @@ void refuses(const std::string& arguments, const std::string& what, const std::s
 
 TEST_CASE("the program explains itself", "[cli]") {
     for (const std::string command :
-         {"", "info ", "translate ", "forward ", "validate ", "attention ", "tune ", "inspect ", "convert ",
-          "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
+         {"", "info ", "translate ", "embed ", "rerank ", "forward ", "validate ", "attention ", "tune ", "inspect ",
+          "convert ", "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
         CAPTURE(command);
         const Outcome outcome = run(command + "--help");
         CHECK(outcome.exit_code == 0);

@@ -48,6 +48,8 @@ struct ModelOption {
 // One function per command: describes it to the parser and, when the parser meets it, sets `action`.
 void add_info(CLI::App& app, Action& action);
 void add_translate(CLI::App& app, Action& action);
+void add_embed(CLI::App& app, Action& action);
+void add_rerank(CLI::App& app, Action& action);
 void add_forward(CLI::App& app, Action& action);
 void add_validate(CLI::App& app, Action& action);
 void add_attention(CLI::App& app, Action& action);

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/// Texts to vectors, and pairs of texts to scores, with an encoder model from a Hugging Face or sentence-transformers folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "vkformer/export.h"
+#include "vkformer/precision.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer {
+
+/// What Embedder and CrossEncoder have in common.
+struct EncoderOptions {
+    /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
+    /// backend and a CPU-type Vulkan device was measured faster for this model.
+    std::string device = "auto";
+    Precision precision = Precision::f32;
+    std::uint32_t batch = 32;      ///< texts in one run at most
+    std::uint32_t max_length = 0;  ///< tokens of a text at most, special ones included; 0: what the model folder says
+    /// Which variant of its shader each op takes: as in TranslatorOptions.
+    bool plain_shaders = false;
+    std::map<std::string, std::string> shader_variants;
+    std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
+};
+
+struct EmbedderOptions : EncoderOptions {
+    std::string pooling;  ///< "cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken"; empty: the model's
+    std::optional<bool> normalize;  ///< vectors of length 1; absent: as the model says
+    /// Put before every text: this, or the folder's prompt of that name ("query", "passage"), or the folder's default.
+    std::optional<std::string> prompt;
+    std::string prompt_name;
+};
+
+struct Embedding {
+    std::vector<float> values;
+    std::size_t tokens = 0;  ///< that were read, special ones included
+    std::size_t cut = 0;     ///< that were left out, because the model takes no more
+};
+
+/// A model on a device: a folder of the sentence-transformers library (modules.json, 1_Pooling, …), or any folder with a BERT,
+/// RoBERTa, XLM-RoBERTa or DistilBERT (config.json, model.safetensors, tokenizer.json), of which the mean of the last hidden
+/// states is then taken. Results are those of sentence-transformers' encode(). Not thread-safe; distinct embedders are
+/// independent of each other.
+class VKFORMER_API Embedder {
+public:
+    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); InvalidArgument (of
+    /// the options); NoVulkanLoader, NoDevice, MissingFeature (of the device). Never falls back to another device.
+    static Result<Embedder> load(const std::filesystem::path& folder, const EmbedderOptions& options = {});
+
+    Embedder(Embedder&&) noexcept;
+    Embedder& operator=(Embedder&&) noexcept;
+    ~Embedder();
+
+    using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+    /// One vector per text, in order; texts of like length are run together, which changes no result by more than rounding.
+    /// White space around a text does not count; longer texts than the model takes are cut at their end. Errors:
+    /// InvalidArgument (a text that is not UTF-8; says which one), DeviceLost, Vulkan, out of memory.
+    Result<std::vector<Embedding>> embed(std::span<const std::string> texts, const Progress& progress = {});
+
+    std::size_t dimension() const noexcept;  ///< numbers in a vector
+    std::size_t max_length() const noexcept;
+    /// "mean, normalised"
+    const std::string& pooling() const noexcept;
+    const std::string& device() const noexcept;
+
+private:
+    struct Impl;
+    explicit Embedder(std::unique_ptr<Impl> impl) noexcept;
+    std::unique_ptr<Impl> impl_;
+};
+
+struct TextPair {
+    std::string first, second;  ///< a question and a passage, say
+};
+
+struct PairScore {
+    std::vector<float> scores;  ///< one for each label of the model; of a cross-encoder usually one
+    std::size_t tokens = 0;
+    std::size_t cut = 0;
+};
+
+/// A "…ForSequenceClassification" model on a device, which reads two texts at once and scores them: a cross-encoder, as rerankers
+/// are. Results are those of sentence-transformers' CrossEncoder.predict(): one score goes through a sigmoid unless the folder
+/// says otherwise, several are given as they are. Not thread-safe.
+class VKFORMER_API CrossEncoder {
+public:
+    /// Errors: as of Embedder::load; UnsupportedConfig also for a model without a classification head.
+    static Result<CrossEncoder> load(const std::filesystem::path& folder, const EncoderOptions& options = {});
+
+    CrossEncoder(CrossEncoder&&) noexcept;
+    CrossEncoder& operator=(CrossEncoder&&) noexcept;
+    ~CrossEncoder();
+
+    using Progress = Embedder::Progress;
+
+    /// As Embedder::embed. Of a pair that is too long the longer text is cut first.
+    Result<std::vector<PairScore>> score(std::span<const TextPair> pairs, const Progress& progress = {});
+
+    std::size_t labels() const noexcept;
+    std::size_t max_length() const noexcept;
+    const std::string& device() const noexcept;
+
+private:
+    struct Impl;
+    explicit CrossEncoder(std::unique_ptr<Impl> impl) noexcept;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vkformer

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/embedder.hpp"
+
+#include "api/encoder_runner.hpp"
+#include "core/try.hpp"
+#include "models/encoder_loading.hpp"
+#include "models/sentence.hpp"
+#include "text/normalizers.hpp"
+#include "text/unicode.hpp"
+
+namespace vkformer {
+namespace {
+
+/// The text to put before every text.
+Result<std::string> find_prompt(const models::SentenceModel& model, const EmbedderOptions& options) {
+    if (options.prompt) return *options.prompt;
+    const std::string& name = options.prompt_name.empty() ? model.default_prompt : options.prompt_name;
+    if (name.empty()) return std::string();
+    const auto found = model.prompts.find(name);
+    if (found != model.prompts.end()) return found->second;
+    std::string names;
+    for (const auto& [known, prompt] : model.prompts) names += (names.empty() ? "" : ", ") + known;
+    return Error{ErrorCode::InvalidArgument,
+                 "the model has no prompt \"" + name + "\"; " + (names.empty() ? "it has none" : "it has " + names)};
+}
+
+std::string describe(const models::SentenceModel& model) {
+    std::string text;
+    for (const graph::Pooling pooling : model.pooling)
+        text += (text.empty() ? "" : " + ") + std::string(models::pooling_name(pooling));
+    for (const auto& stage : model.stages)
+        text += std::holds_alternative<models::NormalizeStage>(stage) ? ", normalised" : ", dense layer";
+    return text;
+}
+
+Result<models::SentenceModel> sentence_model(const std::filesystem::path& folder, const EmbedderOptions& options) {
+    VKFORMER_TRY(auto model, models::load_sentence_model(folder));
+    if (!options.pooling.empty()) {
+        VKFORMER_TRY(const auto pooling, models::parse_pooling(options.pooling));
+        model.pooling = {pooling};
+    }
+    if (options.normalize && *options.normalize != model.normalizes()) model.set_normalize(*options.normalize);
+    return model;
+}
+
+/// A dense layer takes what the poolings give, in width.
+Result<void> check_widths(const models::SentenceModel& model, std::uint64_t hidden_size) {
+    std::uint64_t width = hidden_size * model.pooling.size();
+    for (const auto& stage : model.stages) {
+        const auto* const dense = std::get_if<models::DenseStage>(&stage);
+        if (!dense) continue;
+        if (dense->weight.shape[1] != width)
+            return Error{ErrorCode::ShapeMismatch, "the dense layer takes " + std::to_string(dense->weight.shape[1]) +
+                                                       " numbers, the pooling gives " + std::to_string(width)};
+        width = dense->weight.shape[0];
+    }
+    return {};
+}
+
+}  // namespace
+
+struct Embedder::Impl {
+    api::EncoderRunner runner;
+    std::string prompt, pooling;
+    bool lower_case;
+    std::size_t dimension;
+};
+
+Embedder::Embedder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Embedder::Embedder(Embedder&&) noexcept = default;
+Embedder& Embedder::operator=(Embedder&&) noexcept = default;
+Embedder::~Embedder() = default;
+
+std::size_t Embedder::dimension() const noexcept { return impl_->dimension; }
+std::size_t Embedder::max_length() const noexcept { return impl_->runner.max_length(); }
+const std::string& Embedder::pooling() const noexcept { return impl_->pooling; }
+const std::string& Embedder::device() const noexcept { return impl_->runner.device(); }
+
+Result<Embedder> Embedder::load(const std::filesystem::path& folder, const EmbedderOptions& options) {
+    VKFORMER_TRY(auto sentence, sentence_model(folder, options));
+    VKFORMER_TRY(std::string prompt, find_prompt(sentence, options));
+    if (!prompt.empty() && !sentence.pools_prompt)
+        return Error{
+            ErrorCode::UnsupportedConfig,
+            "the model leaves its prompts out of the pooling (include_prompt is false), which vkformer does not"};
+    VKFORMER_TRY(auto encoder, models::load_encoder(sentence.encoder_folder));
+    const std::uint64_t hidden_size = encoder.config().hidden_size;
+    VKFORMER_CHECK(check_widths(sentence, hidden_size));
+    const std::size_t dimension = sentence.dimension(hidden_size);
+    const std::uint32_t max_length = sentence.max_length;
+    const bool lower_case = sentence.lower_case;
+    std::string pooling = describe(sentence);
+    const std::filesystem::path encoder_folder = sentence.encoder_folder;
+    decoding::EncoderHead head = [model = std::move(sentence)](graph::Graph& graph,
+                                                               const models::EncoderTensors& tensors) {
+        return models::add_sentence(graph, model, tensors);
+    };
+    VKFORMER_TRY(auto runner,
+                 api::EncoderRunner::load(encoder_folder, std::move(encoder), std::move(head), max_length, options));
+    return Embedder(std::make_unique<Impl>(Impl{.runner = std::move(runner),
+                                                .prompt = std::move(prompt),
+                                                .pooling = std::move(pooling),
+                                                .lower_case = lower_case,
+                                                .dimension = dimension}));
+}
+
+Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> texts, const Progress& progress) {
+    std::vector<std::string> changed;
+    if (!impl_->prompt.empty() || impl_->lower_case) {
+        for (const std::string& text : texts) {
+            const std::string prompted = impl_->prompt + text;
+            const bool lowers = impl_->lower_case && text::is_utf8(prompted);  // what is no UTF-8 is refused later
+            changed.push_back(lowers ? text::lower_case(prompted) : prompted);
+        }
+        texts = changed;
+    }
+    std::vector<api::EncoderInput> inputs;
+    for (const std::string& text : texts) inputs.push_back({.first = text});
+    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "text", progress));
+    std::vector<Embedding> embeddings;
+    for (api::EncoderOutput& output : outputs)
+        embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
+    return embeddings;
+}
+
+// ---- cross-encoders -------------------------------------------------------------------------------------------------
+
+struct CrossEncoder::Impl {
+    api::EncoderRunner runner;
+};
+
+CrossEncoder::CrossEncoder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+CrossEncoder::CrossEncoder(CrossEncoder&&) noexcept = default;
+CrossEncoder& CrossEncoder::operator=(CrossEncoder&&) noexcept = default;
+CrossEncoder::~CrossEncoder() = default;
+
+std::size_t CrossEncoder::labels() const noexcept { return impl_->runner.encoder().config().labels; }
+std::size_t CrossEncoder::max_length() const noexcept { return impl_->runner.max_length(); }
+const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device(); }
+
+Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, const EncoderOptions& options) {
+    VKFORMER_TRY(auto encoder, models::load_encoder(folder));
+    const std::uint32_t labels = encoder.config().labels;
+    if (labels == 0)
+        return Error{ErrorCode::UnsupportedConfig,
+                     folder.string() +
+                         ": the model has no classification head (its \"architectures\" are none "
+                         "\"…ForSequenceClassification\"): it gives embeddings, not scores"};
+    VKFORMER_TRY(const auto config, formats::Config::open(folder / "config.json"));
+    VKFORMER_TRY(const auto activation, models::read_score_activation(config, labels));
+    // The head needs the model, which the runner will own: it has a copy, whose weights are the same memory.
+    decoding::EncoderHead head = [encoder, activation](graph::Graph& graph,
+                                                       const models::EncoderTensors& tensors) -> Result<graph::Value> {
+        VKFORMER_TRY(const graph::Value logits, encoder.add_classifier(graph, tensors.hidden));
+        if (activation == graph::Activation::none) return logits;
+        return graph::activate(graph, logits, activation);
+    };
+    VKFORMER_TRY(auto runner, api::EncoderRunner::load(folder, std::move(encoder), std::move(head), 0, options));
+    return CrossEncoder(std::make_unique<Impl>(Impl{.runner = std::move(runner)}));
+}
+
+Result<std::vector<PairScore>> CrossEncoder::score(std::span<const TextPair> pairs, const Progress& progress) {
+    std::vector<api::EncoderInput> inputs;
+    for (const TextPair& pair : pairs) inputs.push_back({.first = pair.first, .second = pair.second});
+    VKFORMER_TRY(auto outputs, impl_->runner.run(inputs, "pair", progress));
+    std::vector<PairScore> scores;
+    for (api::EncoderOutput& output : outputs)
+        scores.push_back({.scores = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
+    return scores;
+}
+
+}  // namespace vkformer

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "api/encoder_runner.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+#include "formats/config.hpp"
+#include "text/unicode.hpp"
+
+namespace vkformer::api {
+namespace {
+
+DType dtype_of(const EncoderOptions& options) { return options.precision == Precision::f16 ? DType::f16 : DType::f32; }
+
+/// A few texts of 32 tokens: what the choice between two backends is measured with.
+Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& encoder,
+                                                       const decoding::EncoderHead& head, DType dtype) {
+    const models::EncoderLayout layout = {
+        .batch = 8, .len = std::min<std::uint32_t>(32, encoder.config().max_positions), .dtype = dtype};
+    VKFORMER_TRY(auto made, decoding::encoder_graph(encoder, head, layout));
+    std::vector<tuning::Workload> workload;
+    workload.push_back({.graph = std::move(made.graph),
+                        .inputs = {{"lengths", std::vector(layout.batch, static_cast<std::int32_t>(layout.len))}}});
+    return workload;
+}
+
+OpenOptions open_options(const EncoderOptions& options, const models::Encoder& encoder,
+                         const decoding::EncoderHead& head) {
+    OpenOptions open{.device = options.device,
+                     .plain = options.plain_shaders,
+                     .variants = options.shader_variants,
+                     .workload = [&, dtype = dtype_of(options)] { return encoder_workload(encoder, head, dtype); }};
+    if (options.on_progress)
+        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
+    return open;
+}
+
+/// What the tokenizer says that the model takes, where nothing else says it. "No limit" is written as 10^30.
+Result<std::uint32_t> tokenizer_max_length(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "tokenizer_config.json"));
+    VKFORMER_TRY(const double length, config.real("model_max_length", {.fallback = 0, .min = 0}));
+    return length > 1e9 ? 0u : static_cast<std::uint32_t>(length);
+}
+
+/// Without the white space around it, which needs UTF-8.
+Result<std::string_view> trimmed(std::string_view text) {
+    VKFORMER_CHECK(text::check_utf8(text));
+    return text::trim_end(text::trim_start(text, text::is_python_space), text::is_python_space);
+}
+
+Result<text::Encoding> encode(const text::Tokenizer& tokenizer, const EncoderInput& input, std::size_t max_length) {
+    VKFORMER_TRY(const std::string_view first, trimmed(input.first));
+    std::optional<std::string_view> second;
+    if (input.second) {
+        VKFORMER_TRY(second, trimmed(*input.second));
+    }
+    return tokenizer.encode_for_encoder(first, second, max_length);
+}
+
+Error in_input(Error error, std::string_view what, std::size_t index) {
+    error.message = std::string(what) + " " + std::to_string(index + 1) + ": " + error.message;
+    return error;
+}
+
+}  // namespace
+
+Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, models::Encoder encoder,
+                                          decoding::EncoderHead head, std::uint32_t max_length,
+                                          const EncoderOptions& options) {
+    EncoderRunner runner;
+    if (options.max_length > encoder.config().max_positions)
+        return Error{ErrorCode::InvalidArgument, "the model takes at most " +
+                                                     std::to_string(encoder.config().max_positions) + " tokens, not " +
+                                                     std::to_string(options.max_length)};
+    if (options.max_length > 0) {
+        max_length = options.max_length;
+    } else if (max_length == 0) {
+        VKFORMER_TRY(max_length, tokenizer_max_length(folder));
+    }
+    const std::uint32_t positions = encoder.config().max_positions;
+    runner.max_length_ = max_length == 0 ? positions : std::min(max_length, positions);
+    VKFORMER_TRY(runner.tokenizer_, text::load_tokenizer(folder));
+    runner.encoder_ = std::make_unique<models::Encoder>(std::move(encoder));
+    VKFORMER_TRY(runner.device_, open_backend(open_options(options, *runner.encoder_, head)));
+    runner.session_.emplace(
+        *runner.device_.backend, *runner.encoder_, std::move(head),
+        decoding::EncoderSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype_of(options)});
+    return runner;
+}
+
+Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInput> inputs, std::string_view what,
+                                                      const Embedder::Progress& progress) {
+    std::vector<text::Encoding> encodings;
+    std::vector<decoding::EncoderText> texts;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        auto encoding = encode(*tokenizer_, inputs[i], max_length_);
+        if (!encoding) return in_input(std::move(encoding).error(), what, i);
+        encodings.push_back(*std::move(encoding));
+    }
+    const bool has_types = encoder_->config().types > 1;
+    for (const text::Encoding& encoding : encodings)
+        texts.push_back(
+            {.tokens = encoding.ids,
+             .types = has_types ? std::span<const std::int32_t>(encoding.types) : std::span<const std::int32_t>()});
+    VKFORMER_TRY(auto rows, session_->run(texts, progress));
+    std::vector<EncoderOutput> outputs;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        outputs.push_back({.values = std::move(rows[i]), .tokens = encodings[i].ids.size(), .cut = encodings[i].cut});
+    return outputs;
+}
+
+}  // namespace vkformer::api

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// What Embedder and CrossEncoder share: a model and its tokenizer on a device.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/open_backend.hpp"
+#include "decoding/encoder_session.hpp"
+#include "models/encoder.hpp"
+#include "text/tokenizer.hpp"
+#include "vkformer/embedder.hpp"
+
+namespace vkformer::api {
+
+/// One text, or two that are read together.
+struct EncoderInput {
+    std::string_view first;
+    std::optional<std::string_view> second{};
+};
+
+/// What came out for one of them.
+struct EncoderOutput {
+    std::vector<float> values;
+    std::size_t tokens = 0, cut = 0;
+};
+
+class EncoderRunner {
+public:
+    /// `max_length`: tokens of a text that the folder allows, 0 where it says nothing. Errors: as of Embedder::load.
+    static Result<EncoderRunner> load(const std::filesystem::path& folder, models::Encoder encoder,
+                                      decoding::EncoderHead head, std::uint32_t max_length,
+                                      const EncoderOptions& options);
+
+    /// `what` names an input in messages: "text 3: …". Errors: as of Embedder::embed.
+    Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
+                                           const Embedder::Progress& progress);
+
+    const models::Encoder& encoder() const noexcept { return *encoder_; }
+    std::size_t max_length() const noexcept { return max_length_; }
+    const std::string& device() const noexcept { return device_.description; }
+
+private:
+    EncoderRunner() = default;
+
+    std::unique_ptr<models::Encoder> encoder_;  // what the session borrows stays where it is
+    std::unique_ptr<text::Tokenizer> tokenizer_;
+    OpenedBackend device_;
+    std::optional<decoding::EncoderSession> session_;
+    std::size_t max_length_ = 0;
+};
+
+}  // namespace vkformer::api

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/// Many texts through an encoder: batches of like length, results in the order of the texts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "graph/program.hpp"
+#include "models/encoder.hpp"
+
+namespace vkformer::decoding {
+
+/// What follows the encoder: adds nodes that make f32 [batch, width] of its tensors.
+using EncoderHead = std::function<Result<graph::Value>(graph::Graph&, const models::EncoderTensors&)>;
+
+/// Borrows the tokens. `types`: one for each token, or none where all are of type 0.
+struct EncoderText {
+    std::span<const std::int32_t> tokens, types{};
+};
+
+struct EncoderSessionOptions {
+    std::uint32_t batch = 32;  ///< texts in one run at most; of long texts fewer: see kTokensPerRun
+    DType dtype = DType::f32;
+};
+
+/// The graph of one run.
+struct EncoderGraph {
+    graph::Graph graph;
+    models::EncoderTensors encoder;
+    graph::Value result;
+};
+Result<EncoderGraph> encoder_graph(const models::Encoder& encoder, const EncoderHead& head,
+                                   const models::EncoderLayout& layout);
+
+/// Programs are made when a batch of their size is met, and the last few are kept. Not thread-safe.
+class EncoderSession {
+public:
+    /// Tokens of a run at most (but one text always fits): bounds the memory of activations.
+    static constexpr std::uint32_t kTokensPerRun = 8192;
+
+    /// Borrows backend and encoder.
+    EncoderSession(graph::Backend& backend, const models::Encoder& encoder, EncoderHead head,
+                   const EncoderSessionOptions& options);
+
+    using Progress = std::function<void(std::size_t done, std::size_t total)>;
+
+    /// A row of `width` for each text. Errors: InvalidArgument (a text without tokens, with too many, or with one that the model
+    /// does not know), and the backend's.
+    Result<std::vector<std::vector<float>>> run(std::span<const EncoderText> texts, const Progress& progress = {});
+
+private:
+    struct Prepared {
+        models::EncoderLayout layout;
+        EncoderGraph tensors;  ///< without the graph's nodes, which the program has
+        std::unique_ptr<graph::Program> program;
+    };
+    static constexpr std::size_t kKeptPrograms = 6;
+
+    Result<void> check(std::span<const EncoderText> texts) const;
+    Result<Prepared*> prepare(const models::EncoderLayout& layout);
+    Result<void> run_batch(Prepared& prepared, std::span<const EncoderText> texts, std::span<const std::size_t> chosen,
+                           std::vector<std::vector<float>>& results);
+
+    graph::Backend* backend_;
+    const models::Encoder* encoder_;
+    EncoderHead head_;
+    EncoderSessionOptions options_;
+    std::shared_ptr<graph::TensorStore> weights_, states_;
+    std::list<Prepared> prepared_;  ///< the last used first
+};
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// Embedder and CrossEncoder against the sentence-transformers library, texts in, vectors out.
+#include "vkformer/embedder.hpp"
+
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "sentences" / name; }
+
+json golden_of(const std::string& name) {
+    std::ifstream file(folder_of(name) / "golden.json");
+    return json::parse(file);
+}
+
+std::vector<std::string> devices() {
+    std::vector<std::string> names = {"cpu"};
+    names.insert(names.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
+    return names;
+}
+
+EmbedderOptions options_for(const std::string& device, Precision precision = Precision::f32) {
+    EmbedderOptions options;
+    options.device = device;
+    options.precision = precision;
+    options.plain_shaders = true;  // nothing is measured in tests
+    return options;
+}
+
+void check_rows(const std::vector<Embedding>& found, const json& expected, double bound) {
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        CAPTURE(i);
+        const auto row = expected[i].get<std::vector<float>>();
+        REQUIRE(found[i].values.size() == row.size());
+        CHECK(relative_error(std::span<const float>(found[i].values), std::span<const float>(row)) < bound);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    const Precision precision = GENERATE(Precision::f32, Precision::f16);
+    CAPTURE(device, precision == Precision::f16);
+    const double bound = precision == Precision::f16 ? 3e-3 : kModelBound;
+    const json golden = golden_of("embedder");
+    const auto texts = golden["texts"].get<std::vector<std::string>>();
+
+    Embedder embedder = must(Embedder::load(folder_of("embedder"), options_for(device, precision)));
+    CHECK(embedder.dimension() == 9);
+    CHECK(embedder.max_length() == 16);
+    CHECK(embedder.pooling() == "cls + mean, dense layer, normalised");
+    const auto embeddings = must(embedder.embed(texts));
+    check_rows(embeddings, golden["embeddings"], bound);
+    CHECK(embeddings[6].tokens == 16);
+    CHECK(embeddings[6].cut > 0);
+    CHECK(embeddings[0].cut == 0);
+
+    EmbedderOptions query = options_for(device, precision);
+    query.prompt_name = "query";
+    Embedder queries = must(Embedder::load(folder_of("embedder"), query));
+    check_rows(must(queries.embed(texts)), golden["query"], bound);
+}
+
+TEST_CASE("the options of an embedder win over the folder", "[embedder]") {
+    EmbedderOptions options = options_for("cpu");
+    options.prompt = "the: ";
+    const json golden = golden_of("embedder");
+    const auto texts = golden["texts"].get<std::vector<std::string>>();
+    Embedder prompted = must(Embedder::load(folder_of("embedder"), options));
+    check_rows(must(prompted.embed(texts)), golden["query"], kModelBound);
+
+    // The cross-encoder's folder has no modules.json: the mean of its last hidden states.
+    options = options_for("cpu");
+    options.max_length = 7;
+    options.batch = 2;
+    Embedder plain = must(Embedder::load(folder_of("cross_encoder"), options));
+    CHECK(plain.pooling() == "mean");
+    CHECK(plain.dimension() == 20);
+    CHECK(plain.max_length() == 7);
+    const auto whole = must(plain.embed(texts));
+    REQUIRE(whole.size() == texts.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {  // alone, or in a batch with others
+        const auto alone = must(plain.embed(std::span(texts).subspan(i, 1)));
+        CHECK(relative_error(std::span<const float>(alone[0].values), std::span<const float>(whole[i].values)) <
+              kModelBound);
+    }
+
+    const auto refused = [](auto change, const std::string& what) {
+        EmbedderOptions bad = options_for("cpu");
+        change(bad);
+        const auto result = Embedder::load(folder_of("embedder"), bad);
+        REQUIRE_FALSE(result);
+        CHECK_THAT(result.error().message, ContainsSubstring(what));
+    };
+    refused([](EmbedderOptions& o) { o.pooling = "median"; }, "there is no pooling \"median\"");
+    refused([](EmbedderOptions& o) { o.pooling = "mean"; }, "the dense layer takes 40 numbers, the pooling gives 20");
+    refused([](EmbedderOptions& o) { o.prompt_name = "passage"; }, "it has document, query");
+    refused([](EmbedderOptions& o) { o.max_length = 33; }, "at most 32 tokens");
+}
+
+TEST_CASE("an embedder says which text is wrong", "[embedder][errors]") {
+    Embedder embedder = must(Embedder::load(folder_of("embedder"), options_for("cpu")));
+    const std::vector<std::string> texts = {"the cat", "\xFF"};
+    const auto result = embedder.embed(texts);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("text 2: "));
+    CHECK(must(embedder.embed({})).empty());
+}
+
+TEST_CASE("scores are those of sentence-transformers' CrossEncoder", "[embedder][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    const std::string name = GENERATE("cross_encoder", "cross_encoder_labels");
+    CAPTURE(device, name);
+    const json golden = golden_of(name);
+    std::vector<TextPair> pairs;
+    for (const json& pair : golden["pairs"]) pairs.push_back({pair[0].get<std::string>(), pair[1].get<std::string>()});
+    CrossEncoder model = must(CrossEncoder::load(folder_of(name), options_for(device)));
+    CHECK(model.max_length() == 24);
+    const auto scores = must(model.score(pairs));
+    REQUIRE(scores.size() == pairs.size());
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+        CAPTURE(i);
+        const auto expected = golden["scores"][i].get<std::vector<float>>();
+        CHECK(model.labels() == expected.size());
+        CHECK(relative_error(std::span<const float>(scores[i].scores), std::span<const float>(expected)) < kModelBound);
+    }
+    CHECK(scores[5].cut > 0);
+}
+
+TEST_CASE("a model without a head gives no scores", "[embedder][errors]") {
+    const auto result = CrossEncoder::load(folder_of("embedder"), options_for("cpu"));
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code == ErrorCode::UnsupportedConfig);
+    CHECK_THAT(result.error().message, ContainsSubstring("no classification head"));
+}
