@@ -75,7 +75,7 @@ TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][
         CHECK_THAT(folder.message(tokenizer, ErrorCode::UnsupportedConfig), ContainsSubstring(expected));
     };
     REQUIRE(folder.load(words()));
-    refused("normalizer", R"({"type": "BertNormalizer", "lowercase": true})", "the normalizer \"BertNormalizer\"");
+    refused("normalizer", R"({"type": "BertNormalizer", "upper": true})", "normalizer: the option \"upper\"");
     refused("normalizer", R"({"type": "NFC", "strict": true})", "tokenizer.json: normalizer: the option \"strict\"");
     refused("normalizer", R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Magic"}]})",
             "normalizers[1]: the normalizer \"Magic\"");
@@ -94,7 +94,7 @@ TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][
             "\"Glued\"");
     refused("post_processor", R"({"type": "Other"})", "the post-processor \"Other\"");
     refused("decoder", R"({"type": "Magic"})", "the decoder \"Magic\"");
-    refused("model", R"({"type": "WordPiece", "vocab": {}})", "the model \"WordPiece\"");
+    refused("model", R"({"type": "Syllables", "vocab": {}})", "the model \"Syllables\"");
     refused("model", R"({"type": "BPE", "vocab": {}, "merges": [], "dropout": 0.1})", "dropout");
     refused("version", R"("2.0")", "the version \"2.0\"");
     refused("surprise", "1", "the option \"surprise\"");
