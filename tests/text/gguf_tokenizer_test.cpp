@@ -83,7 +83,7 @@ std::string refused(std::vector<std::string> values, ErrorCode code = ErrorCode:
 
 TEST_CASE("tokenizers inside GGUF files give the ids of the libraries that made them", "[text][gguf]") {
     const std::string name =
-        GENERATE(as<std::string>(), "gpt-2", "llama-bpe", "qwen2", "smollm", "default", "llama", "t5");
+        GENERATE(as<std::string>(), "gpt-2", "llama-bpe", "qwen2", "smollm", "default", "llama", "t5", "bert");
     CAPTURE(name);
     const GgufTokenizer loaded = load(name);
     const auto lines = read(kGoldens / "tokenizers/lines.json");
