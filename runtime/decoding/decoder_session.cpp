@@ -297,8 +297,10 @@ Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request>
         }
         const bool is_busy = std::ranges::any_of(rows_, [](const Row& row) { return row.request != kFree; });
         if (!is_busy) return results;
-        VKFORMER_CHECK(prefill(requests, fresh, results));
-        VKFORMER_CHECK(write_states(requests, fresh));
+        if (!fresh.empty()) {  // else the device's states are what the last step left there
+            VKFORMER_CHECK(prefill(requests, fresh, results));
+            VKFORMER_CHECK(write_states(requests, fresh));
+        }
         VKFORMER_CHECK(decode(requests, results, on_token));
     }
 }

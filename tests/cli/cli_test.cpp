@@ -286,6 +286,15 @@ TEST_CASE("chat: turns from arguments and from lines", "[cli][chat]") {
     CHECK(ends[1]["prompt_tokens"] > ends[0]["prompt_tokens"]);
 }
 
+TEST_CASE("validate: the graphs of a language model", "[cli][validate]") {
+    for (const std::string model : {"decoders/gemma2", "decoder_text", "gguf_decoders/llama_gqa_odd.gguf"}) {
+        CAPTURE(model);
+        const Outcome text = run("validate -q --device cpu --model " + (goldens_dir() / model).string());
+        CHECK(text.exit_code == 0);
+        CHECK_THAT(text.out, ContainsSubstring("forward: ") && ContainsSubstring("greedy step: "));
+    }
+}
+
 TEST_CASE("bench model: a decoder's rates", "[cli][bench]") {
     const Outcome bench = run("bench model -q --json --device cpu --length 8 --steps 4 --runs 2 --model " +
                               (goldens_dir() / "decoder_text").string());

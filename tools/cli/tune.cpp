@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
+#include "decoding/decoder_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
@@ -67,6 +68,33 @@ Result<std::vector<graph::Plan>> plans_of(const models::EncoderDecoder& model, m
     return plans;
 }
 
+/// The chunks of a prompt and the step of a language model; --length and --steps give the context.
+Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const TuneCommand& command) {
+    const decoding::DecoderSessionOptions options = {
+        .rows = command.batch,
+        .context = std::min(command.length + command.steps, model.config().max_positions),
+        .dtype = command.dtype_value(),
+        .weights = models::WeightFormat::as_filed};
+    std::vector<graph::Plan> plans;
+    VKFORMER_TRY(auto chunk,
+                 decoding::chunk_graph(model, options, std::min({command.length, options.chunk, options.context})));
+    plans.push_back(graph::make_plan(std::move(chunk.graph)));
+    VKFORMER_TRY(auto step, decoding::step_graph(model, options));
+    plans.push_back(graph::make_plan(std::move(step.graph)));
+    return plans;
+}
+
+Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, const TuneCommand& command) {
+    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
+    if (is_decoder) {
+        VKFORMER_TRY(const auto model, models::load_decoder(path));
+        return plans_of(model, command);
+    }
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
+    VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
+    return plans_of(*model, generation, command);
+}
+
 json as_json(const tuning::Trial& trial) {
     if (!trial.fault.empty()) return {{"variant", trial.variant}, {"fault", trial.fault}};
     return {{"variant", trial.variant}, {"us", trial.us}, {"error", trial.error}, {"bound", trial.bound}};
@@ -99,9 +127,7 @@ Result<int> run(const TuneCommand& command) {
     if (command.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model->limits().target_len));
-    VKFORMER_TRY(const auto plans, plans_of(*model, generation, command));
+    VKFORMER_TRY(const auto plans, plans_of(folder, command));
 
     const auto ladder = std::make_shared<tuning::Ladder>(
         tuning::LadderOptions{.folder = vulkan::default_cache_folder(),
@@ -148,7 +174,7 @@ void add_tune(CLI::App& app, Action& action) {
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
     command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
-    command.add_option("--length", options->length, "Source tokens")
+    command.add_option("--length", options->length, "Tokens of the source or the prompt")
         ->check(CLI::Range(1u, 65536u))
         ->capture_default_str();
     command.add_option("--steps", options->steps, "Tokens to generate")

@@ -11,6 +11,7 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
+#include "decoding/decoder_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
@@ -131,6 +132,13 @@ void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, 
     c.feeds["state"] = state;
 }
 
+/// Keys and values that are in the caches already.
+void feed_caches(Case& c, Random& random) {
+    for (const graph::Tensor& tensor : c.graph.tensors())
+        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_float(tensor.dtype))
+            c.feeds[tensor.name] = random.normal(tensor.shape.element_count());
+}
+
 Result<Case> step_case(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                        models::GenerationConfig generation, Random& random) {
     generation.beams = layout.beams;
@@ -139,9 +147,7 @@ Result<Case> step_case(const models::EncoderDecoder& model, const models::Decode
     VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
     Case c = {.name = layout.beams == 1 ? "greedy step" : "beam step", .graph = std::move(step.graph)};
     const auto position = static_cast<std::int32_t>(layout.max_steps / 2);
-    for (const graph::Tensor& tensor : c.graph.tensors())  // the caches
-        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_float(tensor.dtype))
-            c.feeds[tensor.name] = random.normal(tensor.shape.element_count());
+    feed_caches(c, random);
     c.feeds["tokens"] = random.integers(layout.rows(), model.limits().target_vocab);
     c.feeds["starts"] = std::vector<std::int32_t>(layout.rows(), position);
     c.feeds["source_lengths"] = source_lengths(layout.source_len);
@@ -169,6 +175,50 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
         cases.push_back(std::move(c));
     }
     return cases;
+}
+
+/// Of a language model: tokens in the middle of a context and at its beginning, and a step.
+Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
+                                   std::uint32_t seed) {
+    Random random(seed);
+    const std::uint32_t context = std::min(2 * length, model.config().max_positions), len = (context + 1) / 2;
+    const decoding::DecoderSessionOptions options = {
+        .rows = kBatch, .context = context, .dtype = dtype, .weights = models::WeightFormat::as_filed};
+    std::vector<Case> cases(2);
+    Case& forward = cases[0];
+    forward.name = "forward";
+    graph::Graph& g = forward.graph;
+    VKFORMER_TRY(const auto tokens, g.input("tokens", DType::i32, {kBatch, len}));
+    VKFORMER_TRY(const auto starts, g.input("starts", DType::i32, {kBatch}));
+    VKFORMER_TRY(
+        const auto pass,
+        model.add_pass(g, {.rows = kBatch, .len = len, .capacity = context, .dtype = dtype, .weights = options.weights},
+                       tokens, starts, models::Logits::all));
+    g.mark_output(pass.logits);
+    forward.feeds["tokens"] = random.integers(std::size_t{kBatch} * len, model.config().vocab_size);
+    forward.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - len), 0};
+    feed_caches(forward, random);
+
+    Case& step = cases[1];
+    step.name = "greedy step";
+    VKFORMER_TRY(auto step_graph, decoding::step_graph(model, options));
+    step.graph = std::move(step_graph.graph);
+    step.feeds["step_tokens"] = random.integers(kBatch, model.config().vocab_size);
+    step.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - 1), 1};
+    feed_caches(step, random);
+    return cases;
+}
+
+Result<std::vector<Case>> cases_of(const std::filesystem::path& path, const ValidateCommand& command) {
+    const DType dtype = command.device.dtype_value();
+    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
+    if (is_decoder) {
+        VKFORMER_TRY(const auto model, models::load_decoder(path));
+        return cases_of(model, command.length, dtype, command.seed);
+    }
+    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
+    VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
+    return cases_of(*model, generation, command.length, dtype, command.seed);
 }
 
 /// JSON has no NaN and no infinity.
@@ -230,10 +280,7 @@ std::string as_text(const Report& report, std::size_t worst) {
 
 Result<int> run(const ValidateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(folder, model->limits().target_len));
-    VKFORMER_TRY(const auto cases,
-                 cases_of(*model, generation, command.length, command.device.dtype_value(), command.seed));
+    VKFORMER_TRY(const auto cases, cases_of(folder, command));
     VKFORMER_TRY(const auto device, open_backend(command.device));
     const auto oracle = cpu::make_cpu_backend<double>();
 
