@@ -252,6 +252,7 @@ Result<void> build_elementwise(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value x = o.floats({kRows, 1024}), y = o.floats({kRows, 1024});
     o.output(activate(graph, x, Activation::silu));
+    o.output(soft_cap(graph, x, 30));
     o.output(add(graph, x, y));
     o.output(concat(graph, x, y));
     return o.done();
