@@ -28,6 +28,9 @@ struct TranslatorOptions {
     std::uint32_t beams = 0;       ///< 1: greedy, up to 32; 0: what the model folder says
     std::uint32_t max_length = 0;  ///< tokens to generate at most; 0: what the model folder says
     std::uint32_t batch = 0;       ///< texts decoded together; 0: as many as the first call has, up to 32
+    /// Languages of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB), "de" (M2M100), "de_DE"
+    /// (mBART). Empty: what the model folder says; `to` must be given where it says nothing.
+    std::string from, to;
     /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
     /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).
     bool plain_shaders = false;                           ///< the plain variant of every op; nothing is measured
@@ -51,13 +54,15 @@ struct AttentionMaps {
 };
 
 /// A model on a device, ready to translate: a folder with config.json, model.safetensors and a tokenizer (source.spm,
-/// target.spm and vocab.json, or tokenizer.json) of a MarianMT Transformer or of a recurrent model (docs/attention.md).
+/// target.spm and vocab.json, or tokenizer.json) of an encoder–decoder Transformer (docs/models.md) or of a recurrent model
+/// (docs/attention.md).
 /// Results are those of Hugging Face's generate(), token for token. Not thread-safe; distinct translators are independent of
 /// each other.
 class VKFORMER_API Translator {
 public:
-    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); NoVulkanLoader,
-    /// NoDevice, MissingFeature (of the device). Never falls back to another device.
+    /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder); InvalidArgument (a
+    /// language that the model does not know); NoVulkanLoader, NoDevice, MissingFeature (of the device). Never falls back to
+    /// another device.
     static Result<Translator> load(const std::filesystem::path& folder, const TranslatorOptions& options = {});
 
     Translator(Translator&&) noexcept;

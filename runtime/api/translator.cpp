@@ -9,6 +9,7 @@
 #include "decoding/session.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
+#include "text/languages.hpp"
 #include "text/tokenizer.hpp"
 
 namespace vkformer {
@@ -35,6 +36,37 @@ api::OpenOptions open_options(const TranslatorOptions& options, const models::En
     return open;
 }
 
+/// What marks the texts of a model of many languages.
+struct SourceLanguage {
+    text::LanguageMarks marks;
+    std::int32_t token = -1;
+};
+
+/// Resolves the languages that were asked for, and makes the generation start with the target's. Nothing for a model without
+/// languages.
+Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::path& folder,
+                                                       const text::Tokenizer& tokenizer,
+                                                       const TranslatorOptions& options,
+                                                       models::GenerationConfig& generation) {
+    VKFORMER_TRY(const auto marks, text::read_language_marks(folder));
+    if (!marks) {
+        if (options.from.empty() && options.to.empty()) return std::optional<SourceLanguage>{};
+        return Error{ErrorCode::InvalidArgument,
+                     folder.string() +
+                         " is no model of many languages (by tokenizer_class in tokenizer_config.json): "
+                         "there is nothing to choose"};
+    }
+    SourceLanguage language{.marks = *marks};
+    VKFORMER_TRY(language.token, text::find_language(tokenizer, options.from.empty() ? marks->source : options.from));
+    std::int32_t& target = marks->starts_target ? generation.decoder_start : generation.forced_first;
+    if (!options.to.empty()) {
+        VKFORMER_TRY(target, text::find_language(tokenizer, options.to));
+    } else if (target < 0) {
+        return Error{ErrorCode::InvalidArgument, folder.string() + " translates into many languages: say which one"};
+    }
+    return std::optional(std::move(language));
+}
+
 }  // namespace
 
 struct Translator::Impl {
@@ -42,11 +74,19 @@ struct Translator::Impl {
     std::unique_ptr<models::EncoderDecoder> model;
     models::GenerationConfig generation;
     std::unique_ptr<text::Tokenizer> tokenizer;
+    std::optional<SourceLanguage> language;
     api::OpenedBackend device;
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
 
     DType dtype() const { return dtype_of(options); }
+    Result<std::vector<std::int32_t>> encode(const std::string& text) const;
 };
+
+Result<std::vector<std::int32_t>> Translator::Impl::encode(const std::string& text) const {
+    if (!language) return tokenizer->encode(text);
+    VKFORMER_TRY(auto ids, tokenizer->encode(text, {.add_special = false}));
+    return text::mark_source(language->marks, std::move(ids), language->token, generation.eos);
+}
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Translator::Translator(Translator&&) noexcept = default;
@@ -59,6 +99,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(auto model, models::load_encoder_decoder(folder));
     VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
+    VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
     VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, generation)));
@@ -66,6 +107,7 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),
                                                   .tokenizer = std::move(tokenizer),
+                                                  .language = language,
                                                   .device = std::move(device),
                                                   .session = {}}));
 }
@@ -115,7 +157,7 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
 Result<AttentionMaps> Translator::attention(const std::string& text) {
     if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
     VKFORMER_TRY(auto translations, translate({&text, 1}));
-    VKFORMER_TRY(const auto source, impl_->tokenizer->encode(text));
+    VKFORMER_TRY(const auto source, impl_->encode(text));
     AttentionMaps maps{.translation = std::move(translations.front())};
     const std::span<const std::int32_t> tokens = maps.translation.tokens;
     const auto read = tokens.first(tokens.size() - 1), written = tokens.subspan(1);
@@ -131,7 +173,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
     std::vector<std::size_t> index_of;  // of the text that the tokens came from
     for (std::size_t i = 0; i < texts.size(); ++i) {
         if (is_blank(texts[i])) continue;
-        auto ids = impl_->tokenizer->encode(texts[i]);
+        auto ids = impl_->encode(texts[i]);
         if (!ids) {
             Error error = std::move(ids).error();
             error.message = "text " + std::to_string(i + 1) + ": " + error.message;

@@ -17,13 +17,15 @@ struct NamedActivation {
     std::string_view name;
     graph::Activation activation;
 };
-constexpr std::array<NamedActivation, 9> kActivations = {{
+constexpr std::array<NamedActivation, 11> kActivations = {{
     {"silu", graph::Activation::silu},
     {"swish", graph::Activation::silu},
     {"gelu", graph::Activation::gelu_erf},
+    {"gelu_python", graph::Activation::gelu_erf},
     {"gelu_new", graph::Activation::gelu_tanh},
     {"gelu_pytorch_tanh", graph::Activation::gelu_tanh},
-    {"gelu_fast", graph::Activation::gelu_tanh},
+    {"gelu_accurate", graph::Activation::gelu_tanh},
+    {"gelu_fast", graph::Activation::gelu_tanh},  // its constant has ten digits, which float32 does not see
     {"relu", graph::Activation::relu},
     {"tanh", graph::Activation::tanh},
     {"sigmoid", graph::Activation::sigmoid},

@@ -9,25 +9,35 @@
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
-#include "models/marian.hpp"
 #include "models/recurrent_seq2seq.hpp"
+#include "models/seq2seq_loading.hpp"
 
 namespace vkformer::models {
 namespace {
 
-template <class Model>
-Result<std::unique_ptr<EncoderDecoder>> load(const std::filesystem::path& folder) {
-    VKFORMER_TRY(Model model, Model::load(folder));
-    return std::unique_ptr<EncoderDecoder>(std::make_unique<Model>(std::move(model)));
+Result<std::unique_ptr<EncoderDecoder>> load_recurrent(const std::filesystem::path& folder) {
+    VKFORMER_TRY(auto model, RecurrentSeq2Seq::load(folder));
+    return std::unique_ptr<EncoderDecoder>(std::make_unique<RecurrentSeq2Seq>(std::move(model)));
+}
+
+template <auto Load>
+Result<std::unique_ptr<EncoderDecoder>> load_seq2seq(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(folder / "config.json"));
+    VKFORMER_TRY(const formats::Weights weights, formats::open_weights(folder));
+    VKFORMER_TRY(Seq2Seq model, Load(config, weights));
+    return std::unique_ptr<EncoderDecoder>(std::make_unique<Seq2Seq>(std::move(model)));
 }
 
 struct Architecture {
     std::string_view model_type;
     Result<std::unique_ptr<EncoderDecoder>> (*load)(const std::filesystem::path&);
 };
-constexpr std::array<Architecture, 2> kArchitectures = {{
-    {"marian", &load<Marian>},
-    {"recurrent_seq2seq", &load<RecurrentSeq2Seq>},
+constexpr std::array<Architecture, 5> kArchitectures = {{
+    {"marian", &load_seq2seq<load_marian>},
+    {"bart", &load_seq2seq<load_bart>},
+    {"mbart", &load_seq2seq<load_bart>},
+    {"m2m_100", &load_seq2seq<load_m2m100>},
+    {"recurrent_seq2seq", &load_recurrent},
 }};
 
 struct DecoderArchitecture {

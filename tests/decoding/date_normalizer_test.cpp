@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "decoding/session.hpp"
-#include "models/marian.hpp"
+#include "models/marian_case.hpp"
 #include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
@@ -36,9 +36,8 @@ std::vector<Line> eval_lines(std::size_t stride) {
 }
 
 struct Normalizer {
-    models::Marian model = must(models::Marian::load(kFolder));
-    models::GenerationConfig generation =
-        must(models::load_generation_config(kFolder, model.config().max_position_embeddings));
+    models::Seq2Seq model = load_marian_folder(kFolder);
+    models::GenerationConfig generation = must(models::load_generation_config(kFolder, model.limits().target_len));
     std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kFolder));
 
     std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts,

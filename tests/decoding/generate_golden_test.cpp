@@ -30,11 +30,11 @@ TEST_CASE("generation gives the tokens of Hugging Face's generate", "[decoding][
     const std::string name = GENERATE(from_range(marian_cases()));
     CAPTURE(backend.name(), name);
     const auto folder = goldens_dir() / "marian" / name;
-    const models::Marian model = load_marian(name);
+    const models::Seq2Seq model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
     const std::vector<json> entries = entries_for(backend, name, 12);
     for (std::size_t i = 0; i < entries.size(); ++i) {
-        const Entry entry = read_entry(entries[i], folder_config, model.config().max_position_embeddings);
+        const Entry entry = read_entry(entries[i], folder_config, model.limits().target_len);
         CAPTURE(i, entries[i]["options"].dump());
         const auto sources = sources_of(entry);
         // The whole batch at once; one by one; three at a time, so that rows are left over.
@@ -53,10 +53,10 @@ TEST_CASE("generation in float16 gives the same tokens where they are robust", "
     const std::string name = GENERATE(from_range(marian_cases()));
     CAPTURE(backend.name(), name);
     const auto folder = goldens_dir() / "marian" / name;
-    const models::Marian model = load_marian(name);
+    const models::Seq2Seq model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
     for (const json& entry_json : entries_for(backend, name, 24)) {
-        const Entry entry = read_entry(entry_json, folder_config, model.config().max_position_embeddings);
+        const Entry entry = read_entry(entry_json, folder_config, model.limits().target_len);
         if (entry.robust_to < 0.01) continue;
         CAPTURE(entry_json["options"].dump());
         auto session = must(decoding::Session::create(
@@ -68,11 +68,11 @@ TEST_CASE("generation in float16 gives the same tokens where they are robust", "
 TEST_CASE("masked sources and shorter ones are the same to a generation", "[decoding]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const models::Marian model = load_marian("swish_d64_h4_opus");
+    const models::Seq2Seq model = load_marian("swish_d64_h4_opus");
     const auto folder = goldens_dir() / "marian" / "swish_d64_h4_opus";
     const Entry entry =
         read_entry(read_json(folder / "generate.json").back(), read_json(folder / "generation_config.json"),
-                   model.config().max_position_embeddings);
+                   model.limits().target_len);
     auto session = must(decoding::Session::create(backend, model, {.generation = entry.generation, .batch = 3}));
     std::vector<decoding::Source> masked;
     for (std::size_t b = 0; b < entry.tokens.size(); ++b)
@@ -83,7 +83,7 @@ TEST_CASE("masked sources and shorter ones are the same to a generation", "[deco
 
 TEST_CASE("a session refuses what the model cannot do", "[decoding][errors]") {
     graph::Backend& backend = *test_backends().front();
-    const models::Marian model = load_marian("relu_d30_h5_h3");
+    const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
     const models::GenerationConfig good = {.decoder_start = 52, .eos = 0, .pad = 52, .max_steps = 8};
     const auto refused = [&](models::GenerationConfig generation, std::uint32_t batch, const std::string& what) {
         const auto session =

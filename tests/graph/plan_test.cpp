@@ -257,7 +257,7 @@ TEST_CASE("random graphs give the same with and without the passes", "[plan]") {
 }
 
 TEST_CASE("a whole model's plan shares memory and keeps lives apart", "[plan]") {
-    const models::Marian model = load_marian("swish_d64_h4_opus");
+    const models::Seq2Seq model = load_marian("swish_d64_h4_opus");
     const auto forward = must(model.forward({.batch = 2, .source_len = 9, .target_len = 7}));
     const Plan plan = make_plan(forward.graph);
     check_no_overlap(plan);

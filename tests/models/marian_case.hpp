@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "models/marian.hpp"
 #include "models/model_case.hpp"
+#include "models/seq2seq_loading.hpp"
 
 namespace vkformer::tests {
 
@@ -20,8 +20,12 @@ inline std::vector<std::string> marian_cases() {
     return names;
 }
 
-inline models::Marian load_marian(const std::string& name) {
-    return must(models::Marian::load(goldens_dir() / "marian" / name));
+inline models::Seq2Seq load_marian_folder(const std::filesystem::path& folder) {
+    const auto config = must(formats::Config::open(folder / "config.json"));
+    return must(models::load_marian(config, must(formats::open_weights(folder))));
+}
+inline models::Seq2Seq load_marian(const std::string& name) {
+    return load_marian_folder(goldens_dir() / "marian" / name);
 }
 
 }  // namespace vkformer::tests

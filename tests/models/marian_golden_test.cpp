@@ -32,7 +32,7 @@ TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][gol
     const bool keeps_weights = GENERATE(false, true);
     CAPTURE(backend.name(), name, to_string(dtype), keeps_weights);
 
-    const models::Marian model = load_marian(name);
+    const models::Seq2Seq model = load_marian(name);
     const Golden golden("marian/" + name + "/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
@@ -57,7 +57,7 @@ TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][gol
 TEST_CASE("lengths and an additive mask say the same", "[models][marian]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const models::Marian model = load_marian("relu_d30_h5_h3");
+    const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
     const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
@@ -72,7 +72,7 @@ TEST_CASE("lengths and an additive mask say the same", "[models][marian]") {
 TEST_CASE("neither padding nor batching changes a sequence's logits", "[models][marian]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const models::Marian model = load_marian("swish_d64_h4_opus");
+    const models::Seq2Seq model = load_marian("swish_d64_h4_opus");
     const Golden golden("marian/swish_d64_h4_opus/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
@@ -105,7 +105,7 @@ TEST_CASE("neither padding nor batching changes a sequence's logits", "[models][
 TEST_CASE("a later target token changes no earlier logits", "[models][marian]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const models::Marian model = load_marian("relu_d30_h5_h3");
+    const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
     const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     TokenBatch target = token_batch(golden, "decoder_input_ids", "");

@@ -6,6 +6,7 @@
 
 #include "formats/safetensors.hpp"
 #include "models/generation_config.hpp"
+#include "models/load.hpp"
 #include "models/marian_case.hpp"
 
 using namespace vkformer;
@@ -24,17 +25,17 @@ json config_json() {
 
 formats::Weights weights() { return must(formats::open_weights(goldens_dir() / "marian" / kBase)); }
 
-Result<models::MarianConfig> parse(const json& config) {
-    return models::parse_marian_config(must(formats::Config::parse(config.dump(), "config.json")));
+Result<models::Seq2Seq> parse(const json& config) {
+    return models::load_marian(must(formats::Config::parse(config.dump(), "config.json")), weights());
 }
 
 /// The model with its weights changed.
-Result<models::Marian> create(const std::function<void(formats::TensorMap&)>& change) {
+Result<models::Seq2Seq> create(const std::function<void(formats::TensorMap&)>& change) {
     const auto original = weights();
     formats::TensorMap tensors = original.tensors();
     change(tensors);
-    return models::Marian::create(must(parse(config_json())),
-                                  formats::Weights("model.safetensors", std::move(tensors)));
+    return models::load_marian(must(formats::Config::parse(config_json().dump(), "config.json")),
+                               formats::Weights("model.safetensors", std::move(tensors)));
 }
 
 }  // namespace
@@ -105,7 +106,7 @@ TEST_CASE("every wrong shape is named with what was expected", "[models][marian]
         REQUIRE_FALSE(result);
         CHECK(result.error().code == ErrorCode::ShapeMismatch);
         CHECK_THAT(result.error().message, ContainsSubstring(std::string(name)));
-        CHECK_THAT(result.error().message, ContainsSubstring("expected ["));
+        CHECK_THAT(result.error().message, ContainsSubstring("asks for ["));
     }
 }
 
@@ -119,14 +120,14 @@ TEST_CASE("a weight of integers is refused", "[models][marian][errors]") {
 }
 
 TEST_CASE("a folder that is not there is an error", "[models][marian][errors]") {
-    const auto result = models::Marian::load("/nonexistent/model");
+    const auto result = models::load_encoder_decoder("/nonexistent/model");
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::FileNotFound);
 }
 
 TEST_CASE("positions that the file stores win over computed ones", "[models][marian]") {
     const auto plain = must(create([](formats::TensorMap&) {}));
-    const Shape shape = {plain.config().max_position_embeddings, plain.config().d_model};
+    const Shape shape = {plain.limits().source_len, plain.config().d_model};
     auto values = std::make_shared<std::vector<float>>(shape.element_count(), 0.25f);
     const auto stored = create([&](formats::TensorMap& tensors) {
         tensors.emplace(
@@ -136,10 +137,10 @@ TEST_CASE("positions that the file stores win over computed ones", "[models][mar
     });
     REQUIRE(stored);
     const auto f = must(stored->forward({}));
-    const auto table = f.graph.find("model.encoder.embed_positions.weight");
+    const auto table = f.graph.find("encoder.positions");
     REQUIRE(table);
     CHECK(f.graph.tensor(*table).data[0].bytes.data() == std::as_bytes(std::span(*values)).data());
-    CHECK(f.graph.find("sinusoidal_positions"));  // the decoder's are still computed
+    CHECK(f.graph.find("decoder.positions"));  // the decoder's are still computed
 
     values->resize(7);
     const auto short_table = create([&](formats::TensorMap& tensors) {

@@ -40,7 +40,7 @@ struct Case {
 };
 
 Case forward_case(DType dtype = DType::f32) {
-    const models::Marian model = load_marian("relu_d30_h5_h3");
+    const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
     const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");

@@ -138,7 +138,7 @@ TEST_CASE("a whole forward pass is recorded between a host application's own com
         CAPTURE(guest->name());
         if (!guest->capabilities().unified_memory) continue;  // without a queue, only mapped weights can be uploaded
 
-        const models::Marian model = load_marian("swish_d64_h4_opus");
+        const models::Seq2Seq model = load_marian("swish_d64_h4_opus");
         const Golden golden("marian/swish_d64_h4_opus/golden.safetensors");
         const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
         TokenBatch target = token_batch(golden, "decoder_input_ids", "");

@@ -142,7 +142,7 @@ TEST_CASE("copying through staging gives the same as mapped memory", "[vulkan][m
             {.validation = validation_available(), .check_memory = true, .force_staging = true, .cache_folder = {}}));
         auto mapped = must(VulkanBackend::create(index, {.cache_folder = {}}));
         CAPTURE(staged->name());
-        const models::Marian model = load_marian("relu_d30_h5_h3");
+        const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
         const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
         const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
         const TokenBatch target = token_batch(golden, "decoder_input_ids", "");

@@ -22,6 +22,7 @@ struct TranslateCommand {
     DeviceOptions device;
     ModelOption model;
     std::vector<std::string> texts;
+    std::string from, to;
     std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
     bool json = false;
 };
@@ -62,6 +63,8 @@ Result<int> run(const TranslateCommand& command) {
                               .beams = command.beams,
                               .max_length = command.max_length,
                               .batch = command.batch,
+                              .from = command.from,
+                              .to = command.to,
                               .plain_shaders = command.device.plain};
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
@@ -94,6 +97,8 @@ void add_translate(CLI::App& app, Action& action) {
     CLI::App& command = *app.add_subcommand("translate", "Translate texts, or the lines of standard input");
     command.add_option("text", options->texts, "Texts, one result line each; none: lines of standard input");
     options->model.add(command);
+    command.add_option("--from", options->from, "Language of the texts, for models of many: eng_Latn, en_XX, en, …");
+    command.add_option("--to", options->to, "Language to translate into, likewise");
     command.add_option("-b,--beams", options->beams, "Beams; 1 is greedy (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
     command.add_option("--batch", options->batch, "Texts that are translated together (default: up to 32)")
@@ -109,7 +114,9 @@ void add_translate(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer translate \"March 4, 2021\" \"le 1er mai 1968\"\n"
         "  vkformer translate --beams 4 --json < dates.txt\n"
-        "  vkformer translate --model opus-mt-en-de --device cpu \"Good morning\"");
+        "  vkformer translate --model opus-mt-en-de --device cpu \"Good morning\"\n"
+        "  vkformer translate --model nllb-200-distilled-600M --from eng_Latn --to deu_Latn \"Good morning\"\n"
+        "  vkformer translate --model flan-t5-small \"translate English to German: Good morning\"");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

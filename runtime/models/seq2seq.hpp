@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/// Encoder–decoder Transformers: one network, that of Vaswani et al. 2017, whose parts a config switches on and off. The files
+/// beside this one (marian.cpp, bart.cpp, …) turn the config and the tensors of an architecture into a Seq2SeqConfig and
+/// Seq2SeqWeights.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/decoder.hpp"
+#include "models/encoder_decoder.hpp"
+
+namespace vkformer::models {
+
+struct Seq2SeqConfig {
+    enum class Norm : std::uint8_t { layer, rms };
+    enum class NormPlace : std::uint8_t {
+        after,   ///< x = norm(x + f(x)): Vaswani et al. 2017
+        before,  ///< x = x + f(norm(x)): Xiong et al. 2020
+    };
+
+    struct Stack {
+        std::uint32_t layers = 0, heads = 0, head_dim = 0, ffn_dim = 0;
+        std::uint64_t vocab_size = 0;
+        std::uint64_t max_positions = 0;  ///< longest sequence
+    };
+
+    std::uint32_t d_model = 0;
+    Stack encoder, decoder;
+    std::uint64_t target_vocab = 0;  ///< width of the logits, at most the decoder's vocab_size
+
+    Norm norm = Norm::layer;
+    NormPlace norm_place = NormPlace::after;
+    float norm_eps = 1e-5f;
+    float embedding_scale = 1;
+    bool scales_scores = true;  ///< by 1 / √head_dim
+    graph::Activation activation = graph::Activation::none;
+};
+
+struct Seq2SeqWeights {
+    struct Attention {
+        Projection query, key, value, output;  ///< heads one after the other
+        NormWeights norm;
+    };
+    struct Layer {
+        Attention self;
+        std::optional<Attention> cross;  ///< of a decoder, over what the encoder gave
+        Projection up, down;
+        NormWeights feed_forward_norm;
+    };
+    struct Stack {
+        TensorData embedding;        ///< [vocab_size, d_model]
+        TensorData positions;        ///< [max_positions, d_model]; empty bytes: none
+        NormWeights embedding_norm;  ///< of the sum of both; optional
+        std::vector<Layer> layers;
+        NormWeights final_norm;  ///< optional
+    };
+    /// Where the two stacks have the same bytes for embedding or positions, the device has them once; likewise lm_head's weight and
+    /// the decoder's embedding.
+    Stack encoder, decoder;
+    Projection lm_head;  ///< [target_vocab, d_model], bias optional
+};
+
+/// The model: weights in files and how they are put together. Immutable and thread-safe.
+class Seq2Seq final : public EncoderDecoder {
+public:
+    /// Requires what the loading functions give: weights of the shapes that the config says.
+    Seq2Seq(const Seq2SeqConfig& config, Seq2SeqWeights weights) : config_(config), weights_(std::move(weights)) {}
+
+    const Seq2SeqConfig& config() const noexcept { return config_; }
+    const Seq2SeqWeights& weights() const noexcept { return weights_; }
+    Limits limits() const noexcept override;
+
+    Result<ForwardGraph> forward(const ForwardOptions& options) const override;
+    Result<SourceTensors> add_encoder(graph::Graph& graph, const DecodeLayout& layout) const override;
+    Result<Step> add_decoder_step(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
+                                  graph::Value starts) const override;
+
+private:
+    class Builder;
+
+    Seq2SeqConfig config_;
+    Seq2SeqWeights weights_;
+};
+
+}  // namespace vkformer::models

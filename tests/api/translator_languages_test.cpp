@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/// A model of many languages, texts in, texts out, against Hugging Face's NLLB tokenizer and generate().
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "support/backends.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+#include "text/languages.hpp"
+#include "vkformer/translator.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+const std::filesystem::path kFolder = goldens_dir() / "nllb_texts";
+
+TranslatorOptions options_for(const std::string& device, const std::string& from, const std::string& to) {
+    TranslatorOptions options;
+    options.device = device;
+    options.plain_shaders = true;  // nothing is measured in tests
+    options.from = from;
+    options.to = to;
+    return options;
+}
+
+Error refused(const std::string& from, const std::string& to) {
+    auto result = Translator::load(kFolder, options_for("cpu", from, to));
+    REQUIRE_FALSE(result);
+    return std::move(result).error();
+}
+
+}  // namespace
+
+TEST_CASE("languages are marked as Hugging Face marks them", "[api][languages][golden]") {
+    std::vector<std::string> devices = {"cpu"};
+    devices.insert(devices.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
+    const std::string device = GENERATE_COPY(from_range(devices));
+    std::ifstream file(kFolder / "golden.json");
+    const json entries = json::parse(file);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (device != "cpu" && i % 5 != 0) continue;
+        const json& entry = entries[i];
+        CAPTURE(device, entry.dump());
+        TranslatorOptions options = options_for(device, entry["from"], entry["to"]);
+        options.beams = entry["beams"];
+        options.max_length = 14;
+        Translator translator = must(Translator::load(kFolder, options));
+        const std::string text = entry["text"];
+        const auto found = must(translator.translate({&text, 1}));
+        CHECK(found[0].tokens == entry["tokens"].get<std::vector<std::int32_t>>());
+        CHECK(found[0].text == entry["translation"].get<std::string>());
+    }
+}
+
+TEST_CASE("a language that is missing or unknown is an error", "[api][languages][errors]") {
+    CHECK_THAT(refused("eng_Latn", "").message, ContainsSubstring("say which one"));
+    const Error unknown = refused("eng_Latn", "de");
+    CHECK(unknown.code == ErrorCode::InvalidArgument);
+    CHECK_THAT(unknown.message, ContainsSubstring("deu_Latn"));
+    CHECK_THAT(refused("the", "deu_Latn").message, ContainsSubstring("no language \"the\""));
+    CHECK_THAT(refused("</s>", "deu_Latn").message, ContainsSubstring("it has"));
+    const auto single = Translator::load(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer",
+                                         options_for("cpu", "", "deu_Latn"));
+    REQUIRE_FALSE(single);
+    CHECK_THAT(single.error().message, ContainsSubstring("no model of many languages"));
+}
+
+TEST_CASE("where the marks of a language stand depends on the tokenizer's class", "[text][languages]") {
+    const TemporaryFolder folder;
+    const auto marks = [&](const std::string& config) {
+        std::ofstream(folder.path() / "tokenizer_config.json") << config;
+        return must(text::read_language_marks(folder.path()));
+    };
+    using Ids = std::vector<std::int32_t>;
+    const auto nllb = marks(R"({"tokenizer_class": "NllbTokenizerFast", "src_lang": "fra_Latn"})");
+    CHECK(nllb->source == "fra_Latn");
+    CHECK(text::mark_source(*nllb, {7, 8}, 30, 2) == Ids{30, 7, 8, 2});
+    const auto old = marks(R"({"tokenizer_class": "NllbTokenizer", "legacy_behaviour": true})");
+    CHECK(text::mark_source(*old, {7, 8}, 30, 2) == Ids{7, 8, 2, 30});
+    const auto mbart = marks(R"({"tokenizer_class": "MBartTokenizer", "src_lang": null})");
+    CHECK(mbart->starts_target);
+    CHECK(text::mark_source(*mbart, {7}, 30, 2) == Ids{7, 2, 30});
+    CHECK_FALSE(marks(R"({"tokenizer_class": "MBart50Tokenizer"})")->starts_target);
+    CHECK(marks(R"({"tokenizer_class": "M2M100Tokenizer"})")->source == "en");
+    CHECK_FALSE(marks(R"({"tokenizer_class": "T5Tokenizer"})"));
+    CHECK_FALSE(must(text::read_language_marks(folder.path() / "nowhere")));
+}

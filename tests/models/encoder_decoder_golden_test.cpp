@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+/// BART, mBART, M2M100 and T5 against Hugging Face: forward passes and generations of tests/goldens/encoder_decoders.
+#include <cstdlib>
+
+#include "decoding/generate_case.hpp"
+#include "models/load.hpp"
+#include "models/model_case.hpp"
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using models::SourceMask;
+
+namespace {
+
+const std::filesystem::path kFolder = goldens_dir() / "encoder_decoders";
+
+std::vector<std::string> case_names() {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(kFolder))
+        names.push_back(entry.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+}
+
+double bound_of(const graph::Backend& backend, DType dtype) {
+    if (dtype == DType::f16) return 3e-3;
+    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
+}
+
+void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
+                  double bound) {
+    const std::vector<double> found = run.read(tensor), expected = golden.doubles(name);
+    CAPTURE(name);
+    REQUIRE(found.size() == expected.size());
+    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+}
+
+/// A software Vulkan device compiles shaders anew for most entries, seconds each, so devices get one greedy entry and one with
+/// beams of each folder.
+bool is_for(const graph::Backend& backend, std::size_t index, std::size_t name_length) {
+    const bool gets_all = backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH");
+    return gets_all || index == name_length % 2 || index == 2 + name_length % 2;
+}
+
+}  // namespace
+
+TEST_CASE("forward passes of encoder-decoders are those of Hugging Face", "[models][encoder_decoder][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE(from_range(case_names()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), name, to_string(dtype));
+
+    const auto model = must(models::load_encoder_decoder(kFolder / name));
+    const Golden golden((kFolder / name / "golden.safetensors").string());
+    const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
+    const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
+    const ForwardRun run = run_forward(
+        *model, backend, source, target,
+        {.dtype = dtype, .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive});
+    const double bound = bound_of(backend, dtype);
+    check_golden(run, run.forward.logits, golden, "logits", bound);
+    check_golden(run, run.forward.decoder_hidden, golden, "decoder_last_hidden_state", bound);
+
+    // The encoder's rows of padding have no meaning, and Hugging Face masks differently what they see.
+    const std::vector<double> found = run.read(run.forward.encoder_hidden),
+                              expected = golden.doubles("encoder_last_hidden_state");
+    REQUIRE(found.size() == expected.size());
+    std::vector<double> seen, wanted;
+    const std::size_t width = found.size() / source.mask.size();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        if (source.mask[i / width] == 0) continue;
+        seen.push_back(found[i]);
+        wanted.push_back(expected[i]);
+    }
+    CHECK(relative_error(std::span<const double>(seen), std::span<const double>(wanted)) < bound);
+}
+
+TEST_CASE("generations of encoder-decoders are those of Hugging Face", "[models][encoder_decoder][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE(from_range(case_names()));
+    CAPTURE(backend.name(), name);
+    const auto model = must(models::load_encoder_decoder(kFolder / name));
+    const json folder_config = read_json(kFolder / name / "generation_config.json");
+    const json entries = read_json(kFolder / name / "generate.json");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (!is_for(backend, i, name.size())) continue;
+        const Entry entry = read_entry(entries[i], folder_config, model->limits().target_len);
+        CAPTURE(i, entries[i]["options"].dump());
+        const auto sources = sources_of(entry);
+        const std::uint32_t batch = i % 2 ? 2 : static_cast<std::uint32_t>(sources.size());
+        auto session =
+            must(decoding::Session::create(backend, *model, {.generation = entry.generation, .batch = batch}));
+        check(entry, must(session.generate(sources)), true);
+        if (entry.robust_to < 0.01) continue;
+        auto half = must(decoding::Session::create(
+            backend, *model, {.generation = entry.generation, .batch = batch, .dtype = DType::f16}));
+        if (i == 0) check(entry, must(half.generate(sources)), false);
+    }
+}
