@@ -2,7 +2,8 @@ add_library(vkformer_warnings INTERFACE)
 
 target_compile_options(vkformer_warnings INTERFACE
     $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-        -Wnon-virtual-dtor -Woverloaded-virtual -Wundef -Wimplicit-fallthrough>
+        $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>
+        -Wundef -Wimplicit-fallthrough>
     # g++ warns of every omitted field of a designated initialiser; omitted fields are the point of our option structs.
     $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wno-missing-field-initializers>
     $<$<CXX_COMPILER_ID:MSVC>:/W4>

@@ -53,7 +53,8 @@ typedef enum vkf_result {
     VKF_ERROR_OUT_OF_DEVICE_MEMORY =
         -12, /**< the driver's, or the budget's: the message says which, with the numbers */
     VKF_ERROR_DEVICE_LOST = -13,
-    VKF_ERROR_VULKAN = -14, /**< another failing Vulkan call; vkf_error_vk_result() says which code */
+    VKF_ERROR_VULKAN = -14,  /**< another failing Vulkan call; vkf_error_vk_result() says which code */
+    VKF_ERROR_UNKNOWN = -15, /**< a mistake of vkformer's own; please report it */
     VKF_RESULT_MAX_ENUM = 0x7FFFFFFF
 } vkf_result;
 
@@ -75,11 +76,11 @@ VKFORMER_API uint32_t vkf_version(void);
 /** The oldest Vulkan that vkformer runs on; VkApplicationInfo::apiVersion must be at least this. */
 #define VKF_MIN_VULKAN_VERSION VK_API_VERSION_1_2
 
-/** One thing that vkformer would like of the instance or device. Strings are static. */
+/** A feature that vkformer would like of a device. Strings are static. */
 typedef struct vkf_wish {
-    const char* name;      /**< of the extension or feature, as Vulkan spells it */
-    VkBool32 is_extension; /**< else a feature */
-    VkBool32 is_required;  /**< vkformer cannot run without it */
+    const char* name;      /**< as Vulkan spells it */
+    const char* extension; /**< to be enabled with it; null: none */
+    VkBool32 is_required;  /**< without it vkformer cannot submit to a queue */
     VkBool32 is_available; /**< the physical device has it */
     VkBool32 is_enabled;   /**< after the device was created: it was */
     const char* gain;      /**< what runs faster, or at all, with it */
@@ -189,7 +190,9 @@ typedef struct vkf_device_options {
 typedef struct vkf_adopt_info {
     uint32_t struct_size;
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
-    VkInstance instance; /**< made for VKF_MIN_VULKAN_VERSION or later */
+    VkInstance instance;
+    uint32_t
+        api_version; /**< the VkApplicationInfo::apiVersion that it was made for; at least VKF_MIN_VULKAN_VERSION */
     VkPhysicalDevice physical_device;
     VkDevice device;
     const VkDeviceCreateInfo*
@@ -202,10 +205,10 @@ typedef struct vkf_adopt_info {
     void (*unlock_queue)(void* user);
     void* queue_user;
 } vkf_adopt_info;
-#define VKF_ADOPT_INFO_INIT                                                                              \
-    {                                                                                                    \
-        sizeof(vkf_adopt_info), NULL, VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, NULL, VK_FALSE, 0, \
-            VK_NULL_HANDLE, NULL, NULL, NULL                                                             \
+#define VKF_ADOPT_INFO_INIT                                                                                         \
+    {                                                                                                               \
+        sizeof(vkf_adopt_info), NULL, VK_NULL_HANDLE, VKF_MIN_VULKAN_VERSION, VK_NULL_HANDLE, VK_NULL_HANDLE, NULL, \
+            VK_FALSE, 0, VK_NULL_HANDLE, NULL, NULL, NULL                                                           \
     }
 
 /**
@@ -296,7 +299,7 @@ VKFORMER_API vkf_result vkf_graph_output(vkf_graph* graph, vkf_value value, cons
 typedef struct vkf_attention_options {
     uint32_t struct_size;
     float scale;           /**< of the scores; 0: 1 / sqrt(head_dim) */
-    VkBool32 causal;       /**< query i sees keys up to i + key_len − query_len */
+    VkBool32 causal;       /**< query i sees the keys 0 to i */
     uint32_t window;       /**< keys further back than this are not seen; 0: all are */
     float soft_cap;        /**< scores become c · tanh(score / c); 0: they stay */
     vkf_value key_lengths; /**< i32 [batch]: how many keys of each sequence count; 0: all do */
@@ -430,7 +433,8 @@ VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submi
 VKFORMER_API vkf_result vkf_device_wait(vkf_device* device, uint64_t ticket, uint64_t timeout_ns);
 
 /**
- * Host → tensor, the whole of it, in its dtype; `bytes` is vkf_tensor::bytes rounded down to the elements. Work that vkformer submitted is waited for;
+ * Host → tensor, the whole of it, in its dtype; `bytes` is vkf_tensor::bytes. Work that vkformer
+ * submitted is waited for;
  * work of the caller must be done. Without unified memory it submits a copy and waits (a queue is needed). Errors:
  * VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH (bytes), VKF_ERROR_MISSING_FEATURE, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */

@@ -2,16 +2,13 @@
 #include "vkformer/generator.hpp"
 
 #include <algorithm>
-#include <system_error>
 
+#include "api/decoder_text.hpp"
 #include "api/decoder_workload.hpp"
 #include "api/open_backend.hpp"
 #include "core/try.hpp"
 #include "decoding/decoder_session.hpp"
-#include "models/decoder_defaults.hpp"
 #include "models/load.hpp"
-#include "text/chat_template.hpp"
-#include "text/gguf_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
 namespace vkformer {
@@ -40,48 +37,6 @@ api::OpenOptions open_options(const GeneratorOptions& options, const models::Dec
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;
-}
-
-bool is_file(const std::filesystem::path& path) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored);
-}
-
-/// What a model's files say besides its weights.
-struct Text {
-    std::unique_ptr<text::Tokenizer> tokenizer;
-    models::DecoderDefaults defaults;
-    Result<text::ChatTemplate> chat_template = Error{};  // its error is told when a conversation is to be answered
-};
-
-std::string piece_of(const text::Tokenizer& tokenizer, std::optional<std::int32_t> token) {
-    return token ? tokenizer.piece(*token) : std::string();
-}
-
-Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const std::string& name) {
-    if (found.chat_template.empty())
-        return Error{ErrorCode::FileNotFound,
-                     name + " has no tokenizer.chat_template: it was not made for conversations"};
-    VKFORMER_TRY(auto parsed, text::ChatTemplate::parse(found.chat_template, name));
-    parsed.set_token("bos_token", piece_of(*found.tokenizer, found.bos));
-    parsed.set_token("eos_token", piece_of(*found.tokenizer, found.eos));
-    return parsed;
-}
-
-Result<Text> load_text(const std::filesystem::path& path) {
-    Text loaded;
-    if (is_file(path)) {
-        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
-        VKFORMER_TRY(auto found, text::load_gguf_tokenizer(file));
-        loaded.chat_template = template_of(found, path.filename().string());
-        loaded.tokenizer = std::move(found.tokenizer);
-        loaded.defaults.end_tokens = std::move(found.end_ids);
-        return loaded;
-    }
-    VKFORMER_TRY(loaded.tokenizer, text::load_tokenizer(path));
-    VKFORMER_TRY(loaded.defaults, models::load_decoder_defaults(path));
-    loaded.chat_template = text::load_chat_template(path);
-    return loaded;
 }
 
 /// What one generation prints: tokens become text, and a stop string ends it.
@@ -133,7 +88,7 @@ std::string_view to_string(Finish finish) noexcept {
 struct Generator::Impl {
     GeneratorOptions options;
     std::unique_ptr<models::Decoder> model;  // the session points to it
-    Text text;
+    api::DecoderText text;
     api::OpenedBackend device;
     decoding::DecoderSession session;
     GenerationTimings timings;
@@ -165,7 +120,7 @@ std::uint32_t Generator::context() const noexcept { return impl_->session.option
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
     VKFORMER_TRY(auto loaded, models::load_decoder(path));
     auto model = std::make_unique<models::Decoder>(std::move(loaded));
-    VKFORMER_TRY(auto text, load_text(path));
+    VKFORMER_TRY(auto text, api::load_decoder_text(path));
     if (text.tokenizer->vocab_size() > model->config().vocab_size)
         return Error{ErrorCode::ShapeMismatch,
                      path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +

@@ -35,6 +35,10 @@ int rank_of(const DeviceInfo& device) {
     return type == "discrete" ? 0 : type == "integrated" ? 1 : type == "virtual" ? 2 : type == "cpu" ? 4 : 3;
 }
 
+DeviceOptions device_options(const BackendOptions& options) {
+    return {.capture = options.capture, .memory_limit = options.memory_limit, .memory = options.memory};
+}
+
 }  // namespace
 
 Result<std::vector<DeviceInfo>> list_devices() {
@@ -82,19 +86,20 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::create(std::string_view ch
     VKFORMER_TRY(auto physical, instance->physical_devices());
     VKFORMER_TRY(const std::uint32_t index, choose_device(describe(physical), choice));
     if (options.force_staging) physical[index].capabilities.unified_memory = false;
-    VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index], {.capture = options.capture}));
+    VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index], device_options(options)));
     return on(std::move(device), options);
 }
 
 Result<std::unique_ptr<VulkanBackend>> VulkanBackend::adopt(const AdoptedDevice& adopted,
                                                             const BackendOptions& options) {
-    VKFORMER_TRY(auto device, Device::adopt(adopted));
+    VKFORMER_TRY(auto device, Device::adopt(adopted, device_options(options)));
     return on(std::move(device), options);
 }
 
 Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device> device,
                                                          const BackendOptions& options) {
-    VKFORMER_TRY(auto pipelines, Pipelines::create(device, options.cache_folder));
+    VKFORMER_TRY(auto pipelines,
+                 Pipelines::create(device, {.cache_folder = options.cache_folder, .cache = options.pipeline_cache}));
     return std::unique_ptr<VulkanBackend>(new VulkanBackend(std::move(device), std::move(pipelines), options));
 }
 

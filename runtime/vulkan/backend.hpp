@@ -21,6 +21,9 @@ struct BackendOptions {
     bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
     PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
     std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
+    VkPipelineCache pipeline_cache = VK_NULL_HANDLE;              ///< the application's, used in place of one on disk
+    std::uint64_t memory_limit = 0;                               ///< bytes of device memory at most; 0: what there is
+    MemoryCallbacks memory{};                                     ///< the application's allocator; empty: the driver's
     std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/try.hpp"
 #include "vulkan/cooperative_matrix.hpp"
+#include "vulkan/memory.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -15,38 +16,6 @@ constexpr std::uint32_t kApiVersion = VK_API_VERSION_1_2;  // the floor
 constexpr std::uint32_t kBestApiVersion =
     VK_API_VERSION_1_3;  // what is asked for where the loader knows it: SPIR-V 1.6
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
-
-/// The device extensions whose features are used where they are there. All but the cooperative matrices became part of Vulkan
-/// 1.3, but a device still lists them.
-constexpr const char* kIntegerDotExtension = "VK_KHR_shader_integer_dot_product";
-constexpr const char* kSubgroupSizeExtension = "VK_EXT_subgroup_size_control";
-constexpr const char* kCooperativeMatrixExtension = "VK_KHR_cooperative_matrix";
-constexpr const char* kCooperativeMatrix2Extension = "VK_NV_cooperative_matrix2";
-
-/// Features of 1.1 and 1.2 with the chain between them, and those of extensions once they are added. Not movable: the structs
-/// point at each other.
-struct FeatureChain {
-    VkPhysicalDeviceShaderIntegerDotProductFeatures integer_dot{
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
-    VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
-    CooperativeMatrixFeatures cooperative_matrix{};
-    CooperativeMatrix2Features cooperative_matrix2{};
-    VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR};
-    VkPhysicalDeviceVulkan12Features v12{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
-    VkPhysicalDeviceVulkan11Features v11{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &v12};
-    VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &v11};
-
-    FeatureChain() = default;
-    /// Puts the struct of an extension into the chain.
-    void add(auto& features) {
-        features.pNext = base.pNext;
-        base.pNext = &features;
-    }
-    FeatureChain(const FeatureChain&) = delete;
-    FeatureChain& operator=(const FeatureChain&) = delete;
-};
 
 const char* type_name(VkPhysicalDeviceType type) noexcept {
     switch (type) {
@@ -78,24 +47,37 @@ bool has_unified_memory(VkPhysicalDeviceType type, const VkPhysicalDeviceMemoryP
                        [](const VkMemoryType& t) { return (t.propertyFlags & kWanted) == kWanted; });
 }
 
-CooperativeMatrix2 parts_of(const CooperativeMatrix2Features& f) {
-    return {.workgroup_scope = f.cooperativeMatrixWorkgroupScope == VK_TRUE,
-            .flexible_dimensions = f.cooperativeMatrixFlexibleDimensions == VK_TRUE,
-            .reductions = f.cooperativeMatrixReductions == VK_TRUE,
-            .conversions = f.cooperativeMatrixConversions == VK_TRUE,
-            .per_element_operations = f.cooperativeMatrixPerElementOperations == VK_TRUE,
-            .tensor_addressing = f.cooperativeMatrixTensorAddressing == VK_TRUE,
-            .block_loads = f.cooperativeMatrixBlockLoads == VK_TRUE};
+CooperativeMatrix2 parts_of(const FeatureSet& features) {
+    return {.workgroup_scope = features.has(Feature::matrix2_workgroup_scope),
+            .flexible_dimensions = features.has(Feature::matrix2_flexible_dimensions),
+            .reductions = features.has(Feature::matrix2_reductions),
+            .conversions = features.has(Feature::matrix2_conversions),
+            .per_element_operations = features.has(Feature::matrix2_per_element_operations),
+            .tensor_addressing = features.has(Feature::matrix2_tensor_addressing),
+            .block_loads = features.has(Feature::matrix2_block_loads)};
 }
 
-void set_parts(CooperativeMatrix2Features& f, const CooperativeMatrix2& parts) {
-    f.cooperativeMatrixWorkgroupScope = parts.workgroup_scope;
-    f.cooperativeMatrixFlexibleDimensions = parts.flexible_dimensions;
-    f.cooperativeMatrixReductions = parts.reductions;
-    f.cooperativeMatrixConversions = parts.conversions;
-    f.cooperativeMatrixPerElementOperations = parts.per_element_operations;
-    f.cooperativeMatrixTensorAddressing = parts.tensor_addressing;
-    f.cooperativeMatrixBlockLoads = parts.block_loads;
+bool has_any(const CooperativeMatrix2& parts) {
+    return parts.workgroup_scope || parts.flexible_dimensions || parts.reductions || parts.conversions ||
+           parts.per_element_operations || parts.tensor_addressing || parts.block_loads;
+}
+
+/// What the capabilities say of features, where these are the ones that are there. Needs the fields that features do not decide.
+void set_features(Capabilities& c, const FeatureSet& features) {
+    c.storage16 = features.has(Feature::storage16);
+    c.storage8 = features.has(Feature::storage8);
+    c.float16 = features.has(Feature::float16);
+    c.int8 = features.has(Feature::int8);
+    c.memory_model = features.has(Feature::memory_model) && features.has(Feature::memory_model_device_scope);
+    c.integer_dot = features.has(Feature::integer_dot);
+    c.subgroup_size_control = c.max_subgroup_size > 0 && features.has(Feature::subgroup_size_control) &&
+                              features.has(Feature::full_subgroups);
+    if (!c.subgroup_size_control) c.min_subgroup_size = c.max_subgroup_size = 0;
+    if (!features.has(Feature::cooperative_matrix) || !c.memory_model) c.cooperative_matrices.clear();
+    c.cooperative_matrix = !c.cooperative_matrices.empty();
+    c.cooperative_matrix2_parts = parts_of(features);
+    c.cooperative_matrix2 =
+        c.cooperative_matrix && c.api_version >= VK_API_VERSION_1_3 && has_any(c.cooperative_matrix2_parts);
 }
 
 /// Empty where the driver lists none, or no function to list them.
@@ -272,48 +254,31 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
                             (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
     c.max_allocation_bytes = v11.maxMemoryAllocationSize;
 
-    std::uint32_t count = 0;
-    vk_.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
-    std::vector<VkExtensionProperties> extensions(count);
-    vk_.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
-    const auto has = [&](const char* name) {
-        return std::ranges::any_of(extensions, [&](const auto& e) { return std::strcmp(e.extensionName, name) == 0; });
-    };
-    FeatureChain features;
-    if (has(kIntegerDotExtension)) features.add(features.integer_dot);
-    if (has(kSubgroupSizeExtension)) features.add(features.subgroup_size);
-    if (has(kCooperativeMatrixExtension)) features.add(features.cooperative_matrix);
-    if (has(kCooperativeMatrix2Extension)) features.add(features.cooperative_matrix2);
-    vk_.vkGetPhysicalDeviceFeatures2(handle, &features.base);
-    c.storage16 = features.v11.storageBuffer16BitAccess;
-    c.storage8 = features.v12.storageBuffer8BitAccess;
-    c.float16 = features.v12.shaderFloat16;
-    c.int8 = features.v12.shaderInt8;
-    c.memory_model = features.v12.vulkanMemoryModel && features.v12.vulkanMemoryModelDeviceScope;
-    if (!features.v12.timelineSemaphore) device.unusable = "it lacks timelineSemaphore";
-    c.integer_dot = features.integer_dot.shaderIntegerDotProduct;
-    c.subgroup_size_control = features.subgroup_size.subgroupSizeControl && features.subgroup_size.computeFullSubgroups;
-    if (c.subgroup_size_control) {
+    const auto extensions = device_extensions(vk_, handle);
+    const auto has = [&](const char* name) { return std::ranges::count(extensions, name) > 0; };
+    device.features = supported_features(vk_, handle, extensions);
+    if (!device.features.has(Feature::timeline_semaphore)) device.unusable = "it lacks timelineSemaphore";
+    if (device.features.has(Feature::subgroup_size_control)) {
         VkPhysicalDeviceSubgroupSizeControlProperties sizes{
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
         VkPhysicalDeviceProperties2 more{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &sizes};
         vk_.vkGetPhysicalDeviceProperties2(handle, &more);
-        c.subgroup_size_control = sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT;
-        c.min_subgroup_size = sizes.minSubgroupSize;
-        c.max_subgroup_size = sizes.maxSubgroupSize;
+        if (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) {
+            c.min_subgroup_size = sizes.minSubgroupSize;
+            c.max_subgroup_size = sizes.maxSubgroupSize;
+        }
     }
-    if (features.cooperative_matrix.cooperativeMatrix && c.memory_model)
+    if (device.features.has(Feature::cooperative_matrix))
         c.cooperative_matrices = cooperative_matrices_of(vk_, handle_, handle);
-    c.cooperative_matrix = !c.cooperative_matrices.empty();
-    c.cooperative_matrix2 =
-        c.cooperative_matrix && properties.apiVersion >= VK_API_VERSION_1_3 && has(kCooperativeMatrix2Extension);
-    c.cooperative_matrix2_parts = parts_of(features.cooperative_matrix2);
+    set_features(c, device.features);
     c.pipeline_statistics = has(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    device.has_memory_budget = has(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
 
     VkPhysicalDeviceMemoryProperties memory{};
     vk_.vkGetPhysicalDeviceMemoryProperties(handle, &memory);
     c.unified_memory = has_unified_memory(properties.deviceType, memory);
 
+    std::uint32_t count = 0;
     vk_.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
     std::vector<VkQueueFamilyProperties> families(count);
     vk_.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, families.data());
@@ -326,6 +291,17 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     device.queue_family = static_cast<std::uint32_t>(family - families.begin());
     c.timestamp_valid_bits = family->timestampValidBits;
     return device;
+}
+
+Result<std::uint32_t> Instance::timestamp_bits(VkPhysicalDevice device, std::uint32_t queue_family) const {
+    std::uint32_t count = 0;
+    vk_.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    vk_.vkGetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+    if (queue_family >= count || !(families[queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT))
+        return Error{ErrorCode::InvalidArgument, "queue family " + std::to_string(queue_family) +
+                                                     (queue_family >= count ? " does not exist" : " cannot compute")};
+    return families[queue_family].timestampValidBits;
 }
 
 Result<std::vector<Instance::PhysicalDevice>> Instance::physical_devices() const {
@@ -353,29 +329,13 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
         return Error{ErrorCode::MissingFeature,
                      "Vulkan device \"" + c.name +
                          "\" gives no statistics of its pipelines: it lacks VK_KHR_pipeline_executable_properties"};
-    FeatureChain features;
-    features.v11.storageBuffer16BitAccess = c.storage16;
-    features.v12.storageBuffer8BitAccess = c.storage8;
-    features.v12.shaderFloat16 = c.float16;
-    features.v12.shaderInt8 = c.int8;
-    features.v12.vulkanMemoryModel = features.v12.vulkanMemoryModelDeviceScope = c.memory_model;
-    features.v12.timelineSemaphore = VK_TRUE;
+    const VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
+        .pNext = nullptr,
+        .pipelineExecutableInfo = VK_TRUE};
     std::vector<const char*> extensions;
-    const auto enable = [&](bool wanted, const char* extension, auto& added) {
-        if (!wanted) return;
-        extensions.push_back(extension);
-        features.add(added);
-    };
-    features.integer_dot.shaderIntegerDotProduct = VK_TRUE;
-    enable(c.integer_dot, kIntegerDotExtension, features.integer_dot);
-    features.subgroup_size.subgroupSizeControl = features.subgroup_size.computeFullSubgroups = VK_TRUE;
-    enable(c.subgroup_size_control, kSubgroupSizeExtension, features.subgroup_size);
-    features.cooperative_matrix.cooperativeMatrix = VK_TRUE;
-    enable(c.cooperative_matrix, kCooperativeMatrixExtension, features.cooperative_matrix);
-    set_parts(features.cooperative_matrix2, c.cooperative_matrix2_parts);
-    enable(c.cooperative_matrix2, kCooperativeMatrix2Extension, features.cooperative_matrix2);
-    features.executables.pipelineExecutableInfo = VK_TRUE;
-    enable(captures, VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME, features.executables);
+    if (captures) extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    DevicePatch patch(physical.features, extensions);
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                              .pNext = nullptr,
@@ -383,16 +343,11 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
                                              .queueFamilyIndex = physical.queue_family,
                                              .queueCount = 1,
                                              .pQueuePriorities = &priority};
-    const VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                                  .pNext = &features.base,
-                                  .flags = 0,
-                                  .queueCreateInfoCount = 1,
-                                  .pQueueCreateInfos = &queue_info,
-                                  .enabledLayerCount = 0,
-                                  .ppEnabledLayerNames = nullptr,
-                                  .enabledExtensionCount = static_cast<std::uint32_t>(extensions.size()),
-                                  .ppEnabledExtensionNames = extensions.data(),
-                                  .pEnabledFeatures = nullptr};
+    VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                            .pNext = captures ? &executables : nullptr,
+                            .queueCreateInfoCount = 1,
+                            .pQueueCreateInfos = &queue_info};
+    patch.apply(info);
     VkDevice handle = VK_NULL_HANDLE;
     if (const VkResult r = instance->vk().vkCreateDevice(physical.handle, &info, nullptr, &handle); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateDevice", "opening device \"" + c.name + "\"");
@@ -402,42 +357,52 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     VkQueue queue = VK_NULL_HANDLE;
     device->vk_.vkGetDeviceQueue(handle, physical.queue_family, 0, &queue);
     device->capture_ = options.capture;
-    VKFORMER_CHECK(device->prepare(queue, physical));
+    device->enabled_ = physical.features;
+    VKFORMER_CHECK(device->prepare(queue, physical, options));
     device->capabilities_.pipeline_statistics = captures;
     return device;
 }
 
-Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted) {
+Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, const DeviceOptions& options) {
     if (!adopted.get_instance_proc_addr || !adopted.instance || !adopted.physical_device || !adopted.device)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "adopting a device: get_instance_proc_addr, instance, physical_device and device are all required"};
+    if (static_cast<bool>(adopted.lock_queue) != static_cast<bool>(adopted.unlock_queue))
         return Error{ErrorCode::InvalidArgument,
-                     "AdoptedDevice: get_instance_proc_addr, instance, physical_device and "
-                     "device are all required"};
-    if (adopted.queue && !adopted.timeline_semaphore)
-        return Error{ErrorCode::MissingFeature,
-                     "AdoptedDevice: submitting to the queue needs the timelineSemaphore "
-                     "feature; enable it and say so, or pass no queue and only record"};
+                     "adopting a device: lock_queue and unlock_queue come together or not at all"};
     VKFORMER_TRY(auto instance, Instance::adopt(adopted.get_instance_proc_addr, adopted.instance, adopted.debug_utils));
     Instance::PhysicalDevice physical = instance->describe(adopted.physical_device);
     if (physical.capabilities.api_version < kApiVersion) return Error{ErrorCode::MissingFeature, physical.unusable};
     Capabilities& c = physical.capabilities;
-    c.storage16 = c.storage16 && adopted.storage16;
-    c.storage8 = c.storage8 && adopted.storage8;
-    c.float16 = c.float16 && adopted.float16;
-    // nothing said
-    c.int8 = c.memory_model = c.integer_dot = c.subgroup_size_control = false;
-    c.cooperative_matrix = c.cooperative_matrix2 = c.pipeline_statistics = false;
-    c.cooperative_matrices.clear();
+    c.api_version = std::min(c.api_version, std::max(adopted.api_version, kApiVersion));
+    FeatureSet enabled;
+    if (adopted.created_with) enabled = enabled_features(*adopted.created_with, c.api_version) & physical.features;
+    set_features(c, enabled);
+    c.pipeline_statistics = false;
+    if (adopted.queue && !enabled.has(Feature::timeline_semaphore))
+        return Error{
+            ErrorCode::MissingFeature,
+            "adopting a device: submitting to its queue needs the timelineSemaphore feature; enable it (and say so: "
+            "created_with), or pass no queue and only record"};
+    VKFORMER_TRY(c.timestamp_valid_bits, instance->timestamp_bits(adopted.physical_device, adopted.queue_family));
     const InstanceTable instance_table = instance->vk();
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), adopted.device, false, adopted.queue_family));
     VKFORMER_TRY(device->vk_, load_device_table(instance_table, adopted.device));
-    VKFORMER_CHECK(device->prepare(adopted.queue, physical));
+    device->lock_queue_ = adopted.lock_queue;
+    device->unlock_queue_ = adopted.unlock_queue;
+    device->enabled_ = enabled;
+    VKFORMER_CHECK(device->prepare(adopted.queue, physical, options));
     return device;
 }
 
-Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& physical) {
+Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     queue_ = queue;
+    physical_ = physical;
     capabilities_ = physical.capabilities;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
+    allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory);
+    transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};
     const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                          .pNext = nullptr,
@@ -452,43 +417,58 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     return {};
 }
 
+Device::Device(std::shared_ptr<Instance> instance, VkDevice handle, bool owned, std::uint32_t queue_family)
+    : instance_(std::move(instance)), handle_(handle), owned_(owned), queue_family_(queue_family) {}
+
 Device::~Device() {
     if (!vk_.vkDestroyDevice) return;
     if (timeline_.get()) (void)wait(last_value_);  // a lost device still lets its objects be destroyed
+    transfer_.reset();
     timeline_ = UniqueSemaphore();
     if (owned_) vk_.vkDestroyDevice(handle_, nullptr);
 }
 
-Result<std::uint64_t> Device::submit(std::span<const VkCommandBuffer> commands) {
+Result<std::uint64_t> Device::submit(std::span<const VkCommandBuffer> commands, const SemaphorePoints& points) {
     if (!queue_)
         return Error{ErrorCode::MissingFeature,
                      "the adopted device came without a queue, so vkformer can only record; pass a queue to submit"};
+    std::vector<VkSemaphore> waits, signals;
+    std::vector<std::uint64_t> wait_values, signal_values;
+    for (const SemaphorePoint& p : points.waits) waits.push_back(p.semaphore), wait_values.push_back(p.value);
+    for (const SemaphorePoint& p : points.signals) signals.push_back(p.semaphore), signal_values.push_back(p.value);
+    const std::vector<VkPipelineStageFlags> stages(
+        waits.size(), VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT);
+    signals.push_back(timeline_.get());
+
     const std::lock_guard lock(queue_mutex_);
     const std::uint64_t value = last_value_ + 1;
-    const VkSemaphore semaphore = timeline_.get();
-    const VkTimelineSemaphoreSubmitInfo timeline{.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-                                                 .pNext = nullptr,
-                                                 .waitSemaphoreValueCount = 0,
-                                                 .pWaitSemaphoreValues = nullptr,
-                                                 .signalSemaphoreValueCount = 1,
-                                                 .pSignalSemaphoreValues = &value};
+    signal_values.push_back(value);
+    const VkTimelineSemaphoreSubmitInfo timeline{
+        .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+        .pNext = nullptr,
+        .waitSemaphoreValueCount = static_cast<std::uint32_t>(wait_values.size()),
+        .pWaitSemaphoreValues = wait_values.data(),
+        .signalSemaphoreValueCount = static_cast<std::uint32_t>(signal_values.size()),
+        .pSignalSemaphoreValues = signal_values.data()};
     const VkSubmitInfo info{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                             .pNext = &timeline,
-                            .waitSemaphoreCount = 0,
-                            .pWaitSemaphores = nullptr,
-                            .pWaitDstStageMask = nullptr,
+                            .waitSemaphoreCount = static_cast<std::uint32_t>(waits.size()),
+                            .pWaitSemaphores = waits.data(),
+                            .pWaitDstStageMask = stages.data(),
                             .commandBufferCount = static_cast<std::uint32_t>(commands.size()),
                             .pCommandBuffers = commands.data(),
-                            .signalSemaphoreCount = 1,
-                            .pSignalSemaphores = &semaphore};
-    if (const VkResult r = vk_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE); r != VK_SUCCESS)
-        return vulkan_error(r, "vkQueueSubmit", "starting work on \"" + capabilities_.name + "\"");
+                            .signalSemaphoreCount = static_cast<std::uint32_t>(signals.size()),
+                            .pSignalSemaphores = signals.data()};
+    if (lock_queue_) lock_queue_();
+    const VkResult r = vk_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
+    if (unlock_queue_) unlock_queue_();
+    if (r != VK_SUCCESS) return vulkan_error(r, "vkQueueSubmit", "starting work on \"" + capabilities_.name + "\"");
     last_value_ = value;
     return value;
 }
 
-Result<void> Device::wait(std::uint64_t value) {
-    if (value == 0) return {};
+Result<bool> Device::wait_for(std::uint64_t value, std::uint64_t timeout_ns) {
+    if (value == 0) return true;
     const VkSemaphore semaphore = timeline_.get();
     const VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                    .pNext = nullptr,
@@ -496,9 +476,35 @@ Result<void> Device::wait(std::uint64_t value) {
                                    .semaphoreCount = 1,
                                    .pSemaphores = &semaphore,
                                    .pValues = &value};
-    if (const VkResult r = vk_.vkWaitSemaphores(handle_, &info, UINT64_MAX); r != VK_SUCCESS)
-        return vulkan_error(r, "vkWaitSemaphores", "waiting for \"" + capabilities_.name + "\"");
+    const VkResult r = vk_.vkWaitSemaphores(handle_, &info, timeout_ns);
+    if (r == VK_TIMEOUT) return false;
+    if (r != VK_SUCCESS) return vulkan_error(r, "vkWaitSemaphores", "waiting for \"" + capabilities_.name + "\"");
+    return true;
+}
+
+Result<void> Device::wait(std::uint64_t value) {
+    VKFORMER_TRY(const bool is_done, wait_for(value, UINT64_MAX));
+    (void)is_done;  // without a time-out it is
     return {};
+}
+
+std::uint64_t Device::last_submission() const {
+    const std::lock_guard lock(queue_mutex_);
+    return last_value_;
+}
+
+std::optional<std::uint64_t> Device::free_bytes() const {
+    if (!physical_.has_memory_budget) return std::nullopt;
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+                                                 .pNext = &budget};
+    instance_->vk().vkGetPhysicalDeviceMemoryProperties2(physical_.handle, &properties);
+    std::uint64_t most = 0;
+    for (std::uint32_t heap = 0; heap < properties.memoryProperties.memoryHeapCount; ++heap)
+        if (properties.memoryProperties.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+            most = std::max(most, budget.heapBudget[heap] - std::min(budget.heapBudget[heap], budget.heapUsage[heap]));
+    return most;
 }
 
 void Device::set_name(VkObjectType type, std::uint64_t object, const std::string& name) const {

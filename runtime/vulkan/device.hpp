@@ -5,12 +5,15 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "vkformer/vulkan.hpp"
+#include "vulkan/adopted_device.hpp"
+#include "vulkan/allocator.hpp"
 #include "vulkan/capabilities.hpp"
+#include "vulkan/features.hpp"
 #include "vulkan/table.hpp"
 
 namespace vkformer::vulkan {
@@ -21,6 +24,8 @@ public:
     struct PhysicalDevice {
         VkPhysicalDevice handle = VK_NULL_HANDLE;
         Capabilities capabilities;
+        FeatureSet features;             ///< that it has
+        bool has_memory_budget = false;  ///< VK_EXT_memory_budget
         std::uint32_t queue_family = 0;  ///< the first with compute
         std::string unusable;            ///< why vkformer cannot run on it; empty: it can
     };
@@ -36,6 +41,8 @@ public:
     /// In the loader's order. Errors: Vulkan.
     Result<std::vector<PhysicalDevice>> physical_devices() const;
     PhysicalDevice describe(VkPhysicalDevice handle) const;
+    /// Valid bits of timestamps on a queue family. Errors: InvalidArgument (there is no such family, or it cannot compute).
+    Result<std::uint32_t> timestamp_bits(VkPhysicalDevice device, std::uint32_t queue_family) const;
 
     const InstanceTable& vk() const noexcept { return vk_; }
     bool debug_utils() const noexcept { return debug_utils_; }
@@ -66,7 +73,20 @@ enum class PipelineCapture : std::uint8_t {
 
 struct DeviceOptions {
     PipelineCapture capture = PipelineCapture::nothing;
+    std::uint64_t memory_limit = 0;  ///< bytes of device memory at most; 0: what there is
+    MemoryCallbacks memory{};        ///< the application's allocator; empty: the driver's
 };
+
+/// Timeline semaphores of an application that a submission waits for and signals.
+struct SemaphorePoint {
+    VkSemaphore semaphore = VK_NULL_HANDLE;
+    std::uint64_t value = 0;
+};
+struct SemaphorePoints {
+    std::vector<SemaphorePoint> waits, signals;
+};
+
+class Transfer;
 
 /// A VkDevice with one queue: ours, or the application's.
 class Device {
@@ -76,7 +96,7 @@ public:
                                                   const Instance::PhysicalDevice& physical,
                                                   const DeviceOptions& options = {});
     /// Errors: InvalidArgument (a required handle is null), MissingFeature, Vulkan.
-    static Result<std::shared_ptr<Device>> adopt(const AdoptedDevice& adopted);
+    static Result<std::shared_ptr<Device>> adopt(const AdoptedDevice& adopted, const DeviceOptions& options = {});
     ~Device();
     Device(const Device&) = delete;
     Device& operator=(const Device&) = delete;
@@ -88,14 +108,25 @@ public:
     const Capabilities& capabilities() const noexcept { return capabilities_; }
     PipelineCapture capture() const noexcept { return capture_; }
     const VkPhysicalDeviceMemoryProperties& memory_properties() const noexcept { return memory_; }
+    const Instance::PhysicalDevice& physical() const noexcept { return physical_; }
+    const FeatureSet& enabled() const noexcept { return enabled_; }
+    /// Thread-safe.
+    Allocator& allocator() const noexcept { return *allocator_; }
+    Transfer& transfer() const noexcept { return *transfer_; }
+    /// Device-local bytes that are free by VK_EXT_memory_budget; none without it.
+    std::optional<std::uint64_t> free_bytes() const;
     /// False for an adopted device without a queue: then vkformer can only record.
     bool can_submit() const noexcept { return queue_ != VK_NULL_HANDLE; }
 
     /// Starts the command buffers, in order, and returns the timeline value that wait() takes. Thread-safe.
     /// Errors: MissingFeature (no queue), DeviceLost, Vulkan.
-    Result<std::uint64_t> submit(std::span<const VkCommandBuffer> commands);
+    Result<std::uint64_t> submit(std::span<const VkCommandBuffer> commands, const SemaphorePoints& points = {});
     /// Returns when that submission and all before it are done. Thread-safe. Errors: DeviceLost, Vulkan.
     Result<void> wait(std::uint64_t value);
+    /// The same with a limit: false where the time is over.
+    Result<bool> wait_for(std::uint64_t value, std::uint64_t timeout_ns);
+    /// The timeline value of the last submission; 0: there was none. Thread-safe.
+    std::uint64_t last_submission() const;
 
     /// Names an object for debuggers and validation messages; nothing where VK_EXT_debug_utils is off.
     void set_name(VkObjectType type, std::uint64_t object, const std::string& name) const;
@@ -108,9 +139,8 @@ public:
     void end_label(VkCommandBuffer commands) const;
 
 private:
-    Device(std::shared_ptr<Instance> instance, VkDevice handle, bool owned, std::uint32_t queue_family)
-        : instance_(std::move(instance)), handle_(handle), owned_(owned), queue_family_(queue_family) {}
-    Result<void> prepare(VkQueue queue, const Instance::PhysicalDevice& physical);
+    Device(std::shared_ptr<Instance> instance, VkDevice handle, bool owned, std::uint32_t queue_family);
+    Result<void> prepare(VkQueue queue, const Instance::PhysicalDevice& physical, const DeviceOptions& options);
 
     std::shared_ptr<Instance> instance_;
     DeviceTable vk_;
@@ -118,12 +148,17 @@ private:
     bool owned_;
     std::uint32_t queue_family_;
     VkQueue queue_ = VK_NULL_HANDLE;
+    Instance::PhysicalDevice physical_;
+    FeatureSet enabled_;
     Capabilities capabilities_;
     PipelineCapture capture_ = PipelineCapture::nothing;
     VkPhysicalDeviceMemoryProperties memory_{};
-    std::mutex queue_mutex_;
+    std::unique_ptr<Allocator> allocator_;
+    std::function<void()> lock_queue_, unlock_queue_;
+    mutable std::mutex queue_mutex_;
     UniqueSemaphore timeline_;
     std::uint64_t last_value_ = 0;
+    std::unique_ptr<Transfer> transfer_;
 };
 
 }  // namespace vkformer::vulkan

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "core/try.hpp"
@@ -62,61 +63,75 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
                                                              {kLocal | kMapped | kCached, kLocal | kMapped})
                                : find_memory_type(device.memory_properties(), requirements.memoryTypeBits, {kLocal, 0});
     if (!type) return Error{ErrorCode::MissingFeature, "device \"" + c.name + "\" has no memory type for " + label};
-    const VkMemoryAllocateInfo allocate{
-        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = *type};
-    VkDeviceMemory memory = VK_NULL_HANDLE;
-    if (const VkResult r = vk.vkAllocateMemory(device.handle(), &allocate, nullptr, &memory); r != VK_SUCCESS)
-        return vulkan_error(r, "vkAllocateMemory",
-                            "allocating " + std::to_string(requirements.size) + " bytes for " + label);
-    result.memory_ = UniqueMemory(vk, device.handle(), memory);
-    device.set_name(VK_OBJECT_TYPE_DEVICE_MEMORY, memory, label);
-    if (const VkResult r = vk.vkBindBufferMemory(device.handle(), buffer, memory, 0); r != VK_SUCCESS)
+    const MemoryRequest request{.requirements = requirements,
+                                .memory_type = *type,
+                                .required_flags = mapped ? kMapped : 0,
+                                .is_mapped = mapped,
+                                .label = label.c_str()};
+    VKFORMER_TRY(const MemoryRange range, device.allocator().allocate(request));
+    result.memory_ = Memory(device.allocator(), range, requirements.size);
+    if (const VkResult r = vk.vkBindBufferMemory(device.handle(), buffer, range.memory, range.offset); r != VK_SUCCESS)
         return vulkan_error(r, "vkBindBufferMemory", "making " + label);
-    if (mapped) {
-        void* address = nullptr;
-        if (const VkResult r = vk.vkMapMemory(device.handle(), memory, 0, VK_WHOLE_SIZE, 0, &address); r != VK_SUCCESS)
-            return vulkan_error(r, "vkMapMemory", "making " + label);
-        result.mapped_ = static_cast<std::byte*>(address);
-    }
+    result.mapped_ = range.mapped;
     return result;
 }
 
-Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const Request> requests, bool guards,
-                                          const std::string& label) {
-    const VkDeviceSize guard = guards ? kGuardBytes : 0;
-    const VkDeviceSize alignment = std::max<VkDeviceSize>(device.capabilities().storage_buffer_alignment, 16);
+namespace {
+
+/// Where requests lie in blocks.
+struct BlockLayout {
     struct Place {
         std::size_t block;
         VkDeviceSize offset;
     };
     std::vector<Place> places;
     std::vector<VkDeviceSize> block_bytes;
-    for (const Request& request : requests) {
-        if (request.bytes > device.capabilities().max_storage_buffer_range)
+};
+
+Result<BlockLayout> lay_out(const Device& device, std::span<const MemoryBlocks::Request> requests, bool guards) {
+    const Capabilities& c = device.capabilities();
+    const VkDeviceSize guard = guards ? kGuardBytes : 0;
+    const VkDeviceSize alignment = std::max<VkDeviceSize>(c.storage_buffer_alignment, 16);
+    BlockLayout layout;
+    auto& blocks = layout.block_bytes;
+    for (const MemoryBlocks::Request& request : requests) {
+        if (request.bytes > c.max_storage_buffer_range)
             return Error{ErrorCode::MissingFeature, request.label + " has " + std::to_string(request.bytes) +
-                                                        " bytes; device \"" + device.capabilities().name +
-                                                        "\" binds at most " +
-                                                        std::to_string(device.capabilities().max_storage_buffer_range) +
+                                                        " bytes; device \"" + c.name + "\" binds at most " +
+                                                        std::to_string(c.max_storage_buffer_range) +
                                                         " (maxStorageBufferRange)"};
-        VkDeviceSize offset = block_bytes.empty() ? guard : round_up(block_bytes.back() + guard, alignment);
-        if (block_bytes.empty() ||
-            offset + request.bytes + guard > std::min(kBlockBytes, device.capabilities().max_allocation_bytes)) {
-            block_bytes.push_back(0);
+        VkDeviceSize offset = blocks.empty() ? guard : round_up(blocks.back() + guard, alignment);
+        if (blocks.empty() || offset + request.bytes + guard > std::min(kBlockBytes, c.max_allocation_bytes)) {
+            blocks.push_back(0);
             offset = round_up(guard, alignment);
         }
-        places.push_back({block_bytes.size() - 1, offset});
-        block_bytes.back() = round_up(offset + request.bytes + guard, 4);
+        layout.places.push_back({blocks.size() - 1, offset});
+        blocks.back() = round_up(offset + request.bytes + guard, 4);
     }
+    return layout;
+}
+
+}  // namespace
+
+Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const Request> requests, bool guards,
+                                          const std::string& label) {
+    VKFORMER_TRY(const BlockLayout layout, lay_out(device, requests, guards));
     MemoryBlocks result;
-    for (const VkDeviceSize bytes : block_bytes) {
+    for (const VkDeviceSize bytes : layout.block_bytes) {
         VKFORMER_TRY(result.buffers_.emplace_back(), Buffer::create(device, bytes, Buffer::Use::tensors, label));
     }
     for (std::size_t i = 0; i < requests.size(); ++i) {
-        const Buffer& buffer = result.buffers_[places[i].block];
-        std::byte* const mapped = buffer.mapped() ? buffer.mapped() + places[i].offset : nullptr;
-        result.slices_.push_back({buffer.handle(), places[i].offset, requests[i].bytes, mapped});
+        const auto [block, offset] = layout.places[i];
+        const Buffer& buffer = result.buffers_[block];
+        std::byte* const mapped = buffer.mapped() ? buffer.mapped() + offset : nullptr;
+        result.slices_.push_back({buffer.handle(), offset, requests[i].bytes, mapped});
     }
     return result;
+}
+
+Result<VkDeviceSize> MemoryBlocks::bytes_for(const Device& device, std::span<const Request> requests, bool guards) {
+    VKFORMER_TRY(const BlockLayout layout, lay_out(device, requests, guards));
+    return std::accumulate(layout.block_bytes.begin(), layout.block_bytes.end(), VkDeviceSize{0});
 }
 
 VkDeviceSize MemoryBlocks::total_bytes() const noexcept {
@@ -125,20 +140,21 @@ VkDeviceSize MemoryBlocks::total_bytes() const noexcept {
     return total;
 }
 
-Result<Transfer> Transfer::create(std::shared_ptr<Device> device) {
-    Transfer transfer;
-    transfer.device_ = std::move(device);
-    return transfer;
+void Transfer::trim() {
+    const std::lock_guard lock(mutex_);
+    staging_ = Buffer();
 }
 
 Result<void> Transfer::prepare() {
-    if (commands_) return {};
     const Device& device = *device_;
+    if (commands_ && staging_.handle()) return {};
     if (!device.can_submit())
         return Error{ErrorCode::MissingFeature,
                      "device \"" + device.capabilities().name +
                          "\" was adopted without a queue and its memory is not visible to the "
                          "host; pass a queue so that weights and inputs can be copied"};
+    VKFORMER_TRY(staging_, Buffer::create(device, kStagingBytes, Buffer::Use::staging, "vkformer staging"));
+    if (commands_) return {};
     const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                             .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                             .queueFamilyIndex = device.queue_family()};
@@ -148,7 +164,6 @@ Result<void> Transfer::prepare() {
         return vulkan_error(r, "vkCreateCommandPool", "preparing copies");
     pool_ = UniqueCommandPool(device.vk(), device.handle(), pool);
     device.set_name(VK_OBJECT_TYPE_COMMAND_POOL, pool, "vkformer transfer");
-    VKFORMER_TRY(staging_, Buffer::create(device, kStagingBytes, Buffer::Use::staging, "vkformer staging"));
     const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                            .commandPool = pool,
                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
@@ -190,6 +205,7 @@ Result<void> Transfer::upload(const Slice& slice, VkDeviceSize offset, std::span
         std::memcpy(slice.mapped + offset, bytes.data(), bytes.size());
         return {};
     }
+    const std::lock_guard lock(mutex_);
     VKFORMER_CHECK(prepare());
     for (std::size_t done = 0; done < bytes.size();) {
         const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);
@@ -208,6 +224,7 @@ Result<void> Transfer::download(const Slice& slice, VkDeviceSize offset, std::sp
         std::memcpy(bytes.data(), slice.mapped + offset, bytes.size());
         return {};
     }
+    const std::lock_guard lock(mutex_);
     VKFORMER_CHECK(prepare());
     for (std::size_t done = 0; done < bytes.size();) {
         const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);

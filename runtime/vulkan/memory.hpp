@@ -34,7 +34,7 @@ public:
     std::byte* mapped() const noexcept { return mapped_; }
 
 private:
-    UniqueMemory memory_;
+    Memory memory_;
     UniqueBuffer buffer_;
     VkDeviceSize bytes_ = 0;
     std::byte* mapped_ = nullptr;
@@ -53,6 +53,8 @@ public:
     /// Slices in the order of the requests. Errors: as Buffer::create.
     static Result<MemoryBlocks> create(const Device& device, std::span<const Request> requests, bool guards,
                                        const std::string& label);
+    /// Bytes of the blocks that create() would make. Errors: MissingFeature (a request is larger than the device allows).
+    static Result<VkDeviceSize> bytes_for(const Device& device, std::span<const Request> requests, bool guards);
     std::span<const Slice> slices() const noexcept { return slices_; }
     VkDeviceSize total_bytes() const noexcept;
 
@@ -62,18 +64,22 @@ private:
 };
 
 /// Copies between host and slices, through a staging buffer where the host cannot see the slice. Each call submits and
-/// waits. Not thread-safe. Errors: MissingFeature (staging on a device that cannot submit), DeviceLost, Vulkan.
+/// waits. Thread-safe: one copy at a time. Belongs to a Device. Errors: MissingFeature (staging on a device that cannot submit),
+/// DeviceLost, Vulkan.
 class Transfer {
 public:
-    static Result<Transfer> create(std::shared_ptr<Device> device);
+    explicit Transfer(Device& device) : device_(&device) {}
     Result<void> upload(const Slice& slice, VkDeviceSize offset, std::span<const std::byte> bytes);
     Result<void> download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes);
+    /// Gives the staging buffer back; the next copy that needs one makes it anew.
+    void trim();
 
 private:
     Result<void> prepare();
     Result<void> run(auto&& record);
 
-    std::shared_ptr<Device> device_;
+    Device* device_;
+    std::mutex mutex_;
     UniqueCommandPool pool_;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;
     Buffer staging_;

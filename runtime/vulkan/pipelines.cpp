@@ -82,14 +82,17 @@ std::filesystem::path default_cache_folder() {
     return {};
 }
 
-Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device,
-                                                     std::filesystem::path cache_folder) {
+Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device, const Options& options) {
     auto result = std::unique_ptr<Pipelines>(new Pipelines(std::move(device)));
     const Device& d = *result->device_;
+    if (options.cache) {
+        result->cache_ = options.cache;
+        return result;
+    }
     std::shared_ptr<const MappedFile> file;
     std::span<const std::byte> data;
-    if (!cache_folder.empty()) {
-        result->file_ = cache_folder / ("pipelines-" + d.capabilities().uuid + ".bin");
+    if (!options.cache_folder.empty()) {
+        result->file_ = options.cache_folder / ("pipelines-" + d.capabilities().uuid + ".bin");
         if (auto opened = MappedFile::open(result->file_)) {
             file = *opened;
             data = usable_data(file->bytes(), d.capabilities());
@@ -101,7 +104,8 @@ Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> dev
     VkPipelineCache cache = VK_NULL_HANDLE;
     if (const VkResult r = d.vk().vkCreatePipelineCache(d.handle(), &info, nullptr, &cache); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreatePipelineCache", "preparing the pipelines");
-    result->cache_ = UniquePipelineCache(d.vk(), d.handle(), cache);
+    result->own_cache_ = UniquePipelineCache(d.vk(), d.handle(), cache);
+    result->cache_ = cache;
     d.set_name(VK_OBJECT_TYPE_PIPELINE_CACHE, cache, "vkformer pipelines");
     return result;
 }
@@ -140,22 +144,37 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::size_t binding_count
 }
 
 Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
-    const std::lock_guard lock(mutex_);
     const Device& d = *device_;
     if (dispatch.bindings.size() > d.capabilities().max_storage_buffers)
         return Error{ErrorCode::MissingFeature,
                      "the shader " + dispatch.shader + " binds " + std::to_string(dispatch.bindings.size()) +
                          " storage buffers; device \"" + d.capabilities().name + "\" allows " +
                          std::to_string(d.capabilities().max_storage_buffers)};
-    VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
-    Pipeline result{.layout = layout->pipeline.get(), .set_layout = layout->set.get()};
-    const std::pair key(dispatch.shader, dispatch.constants);
-    if (const auto found = pipelines_.find(key); found != pipelines_.end()) {
-        result.handle = found->second.pipeline.get();
-        result.compile_ms = found->second.compile_ms;
-        return result;
+    Pipeline result;
+    const Key key(dispatch.shader, dispatch.constants);
+    {
+        const std::lock_guard lock(mutex_);
+        VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
+        result.layout = layout->pipeline.get();
+        result.set_layout = layout->set.get();
+        if (const auto found = pipelines_.find(key); found != pipelines_.end()) {
+            result.handle = found->second.pipeline.get();
+            result.compile_ms = found->second.compile_ms;
+            return result;
+        }
     }
+    VKFORMER_TRY(Made made,
+                 compile(dispatch, result.layout));  // not under the lock: several threads may compile at once
+    const std::lock_guard lock(mutex_);
+    const Made& kept = pipelines_.try_emplace(key, std::move(made)).first->second;
+    changed_ = true;
+    result.handle = kept.pipeline.get();
+    result.compile_ms = kept.compile_ms;
+    return result;
+}
 
+Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout) const {
+    const Device& d = *device_;
     const auto table = shader_table();
     const auto binary = std::ranges::find(table, std::string_view(dispatch.shader), &ShaderBinary::name);
     if (binary == table.end())
@@ -190,18 +209,15 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                                                      .module = module_handle,
                                                      .pName = "main",
                                                      .pSpecializationInfo = &constants},
-                                           .layout = result.layout};
+                                           .layout = layout};
     VkPipeline pipeline = VK_NULL_HANDLE;
     const auto start = std::chrono::steady_clock::now();
-    if (const VkResult r = d.vk().vkCreateComputePipelines(d.handle(), cache_.get(), 1, &info, nullptr, &pipeline);
+    if (const VkResult r = d.vk().vkCreateComputePipelines(d.handle(), cache_, 1, &info, nullptr, &pipeline);
         r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + dispatch.shader);
     d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, dispatch.shader);
-    result.compile_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    pipelines_.emplace(key, Made{UniquePipeline(d.vk(), d.handle(), pipeline), result.compile_ms});
-    changed_ = true;
-    result.handle = pipeline;
-    return result;
+    const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
+    return Made{UniquePipeline(d.vk(), d.handle(), pipeline), taken.count()};
 }
 
 void Pipelines::save() {
@@ -209,9 +225,9 @@ void Pipelines::save() {
     if (!changed_ || file_.empty()) return;
     const Device& d = *device_;
     std::size_t bytes = 0;
-    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_.get(), &bytes, nullptr) != VK_SUCCESS) return;
+    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_, &bytes, nullptr) != VK_SUCCESS) return;
     std::vector<std::byte> data(bytes);
-    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_.get(), &bytes, data.data()) != VK_SUCCESS) return;
+    if (d.vk().vkGetPipelineCacheData(d.handle(), cache_, &bytes, data.data()) != VK_SUCCESS) return;
     data.resize(bytes);
     FileHeader header;
     header.data_bytes = data.size();

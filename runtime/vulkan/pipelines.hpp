@@ -30,9 +30,12 @@ public:
         double compile_ms = 0;  ///< what vkCreateComputePipelines took, when it was made
     };
 
-    /// `cache_folder` empty: nothing is read from or written to disk.
-    static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device,
-                                                     std::filesystem::path cache_folder);
+    struct Options {
+        std::filesystem::path cache_folder{};  ///< empty: nothing is read from or written to disk
+        VkPipelineCache cache =
+            VK_NULL_HANDLE;  ///< borrowed; taken in place of an own one, and cache_folder does not count
+    };
+    static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device, const Options& options);
     ~Pipelines();
 
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
@@ -47,18 +50,21 @@ private:
         UniquePipelineLayout pipeline;
     };
     explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-    Result<const Layout*> layout_for(std::size_t binding_count);
-
-    std::shared_ptr<Device> device_;
-    std::filesystem::path file_;
-    UniquePipelineCache cache_;
-    std::mutex mutex_;
-    std::map<std::size_t, Layout> layouts_;
     struct Made {
         UniquePipeline pipeline;
         double compile_ms = 0;
     };
-    std::map<std::pair<std::string, std::vector<std::uint32_t>>, Made> pipelines_;
+    using Key = std::pair<std::string, std::vector<std::uint32_t>>;
+    Result<const Layout*> layout_for(std::size_t binding_count);
+    Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout) const;
+
+    std::shared_ptr<Device> device_;
+    std::filesystem::path file_;
+    UniquePipelineCache own_cache_;
+    VkPipelineCache cache_ = VK_NULL_HANDLE;
+    std::mutex mutex_;
+    std::map<std::size_t, Layout> layouts_;
+    std::map<Key, Made> pipelines_;
     bool changed_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <set>
 
 #include "core/try.hpp"
 #include "vulkan/block_layout.hpp"
@@ -63,8 +64,7 @@ Result<void> upload_numbers(Transfer& transfer, const Slice& slice, const Tensor
         const std::size_t n = std::min(kChunk, count - first);
         if (tensor.dtype == DType::i32) {
             VKFORMER_CHECK(convert(part.dtype, part.bytes, first, std::span(integers).first(n)));
-            VKFORMER_CHECK(
-                transfer.upload(slice, (at + first) * size, std::as_bytes(std::span(integers).first(n))));
+            VKFORMER_CHECK(transfer.upload(slice, (at + first) * size, std::as_bytes(std::span(integers).first(n))));
         } else {
             VKFORMER_CHECK(convert(part.dtype, part.bytes, first, std::span(floats).first(n)));
             VKFORMER_CHECK(
@@ -99,15 +99,59 @@ constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SH
 
 }  // namespace
 
-Result<void> VulkanStore::add_missing(Transfer& transfer, const graph::Graph& graph, TensorKind kind, bool guards) {
-    std::vector<const Tensor*> missing;
+namespace {
+
+std::vector<MemoryBlocks::Request> requests_of(std::span<const Tensor* const> tensors) {
     std::vector<MemoryBlocks::Request> requests;
+    for (const Tensor* tensor : tensors) requests.push_back({graph::storage_bytes(*tensor), tensor->name});
+    return requests;
+}
+
+/// Inputs, and outputs that a node writes: they do not lie in the arena.
+std::vector<std::uint32_t> owners_outside_arena(const graph::Graph& graph) {
+    std::vector<bool> touched(graph.tensors().size(), false);
+    for (const graph::Node& node : graph.nodes())
+        graph::for_each_operand(
+            node.op, [&](std::string_view, Value value, Access) { touched[graph.storage(value).id] = true; });
+    std::vector<std::uint32_t> owners;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const Tensor& tensor = graph.tensor(Value{id});
+        const bool own_output = tensor.kind == TensorKind::activation && tensor.is_output && touched[id];
+        if (!tensor.alias_of && (tensor.kind == TensorKind::input || own_output)) owners.push_back(id);
+    }
+    return owners;
+}
+
+/// The arena, then the owners.
+std::vector<MemoryBlocks::Request> activation_requests(const graph::Plan& plan, std::span<const std::uint32_t> owners) {
+    std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan.arena_bytes, 4), "arena"}};
+    for (const std::uint32_t id : owners) {
+        const Tensor& tensor = plan.graph.tensor(Value{id});
+        requests.push_back({graph::storage_bytes(tensor), tensor.name});
+    }
+    return requests;
+}
+
+}  // namespace
+
+VulkanStore::Entry VulkanStore::entry(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return entries_.at(name);
+}
+
+bool VulkanStore::has(const std::string& name) const {
+    const std::lock_guard lock(mutex_);
+    return entries_.contains(name);
+}
+
+Result<void> VulkanStore::add_missing(const graph::Graph& graph, TensorKind kind, bool guards) {
+    const std::lock_guard lock(mutex_);
+    std::vector<const Tensor*> missing;
     for (const Tensor& tensor : graph.tensors()) {
         if (tensor.kind != kind || tensor.alias_of) continue;
         const auto known = entries_.find(tensor.name);
         if (known == entries_.end()) {
             missing.push_back(&tensor);
-            requests.push_back({graph::storage_bytes(tensor), tensor.name});
         } else if (known->second.dtype != tensor.dtype || known->second.shape != tensor.shape) {
             return Error{ErrorCode::ShapeMismatch,
                          tensor.name + " is " + std::string(to_string(known->second.dtype)) + " " +
@@ -117,8 +161,9 @@ Result<void> VulkanStore::add_missing(Transfer& transfer, const graph::Graph& gr
     }
     if (missing.empty()) return {};
     VKFORMER_TRY(auto blocks,
-                 MemoryBlocks::create(*device_, requests, guards,
+                 MemoryBlocks::create(*device_, requests_of(missing), guards,
                                       kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
+    Transfer& transfer = device_->transfer();
     for (std::size_t i = 0; i < missing.size(); ++i) {
         const Slice& slice = blocks.slices()[i];
         if (kind == TensorKind::weight) {
@@ -133,14 +178,37 @@ Result<void> VulkanStore::add_missing(Transfer& transfer, const graph::Graph& gr
     return {};
 }
 
+Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
+                                 const VulkanStore& weights, const VulkanStore& states) {
+    MemoryNeeds needs;
+    std::set<std::string> known;  // of plans before
+    for (const graph::Plan* plan : plans) {
+        std::vector<const Tensor*> missing_weights, missing_states;
+        for (const Tensor& tensor : plan->graph.tensors()) {
+            const bool is_weight = tensor.kind == TensorKind::weight;
+            if (tensor.alias_of || (!is_weight && tensor.kind != TensorKind::state)) continue;
+            if ((is_weight ? weights : states).has(tensor.name) || !known.insert(tensor.name).second) continue;
+            (is_weight ? missing_weights : missing_states).push_back(&tensor);
+        }
+        VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
+        VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
+        VKFORMER_TRY(
+            const auto activation_bytes,
+            MemoryBlocks::bytes_for(device, activation_requests(*plan, owners_outside_arena(plan->graph)), false));
+        needs.weights += weight_bytes;
+        needs.states += state_bytes;
+        needs.activations += activation_bytes;
+    }
+    return needs;
+}
+
 Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Device> device,
                                                              std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
                                                              std::shared_ptr<VulkanStore> weights,
                                                              std::shared_ptr<VulkanStore> states,
                                                              const ProgramOptions& options) {
-    VKFORMER_TRY(auto transfer, Transfer::create(device));
     auto program = std::unique_ptr<VulkanProgram>(
-        new VulkanProgram(std::move(device), std::move(pipelines), std::move(plan), options, std::move(transfer)));
+        new VulkanProgram(std::move(device), std::move(pipelines), std::move(plan), options));
     program->weights_ = std::move(weights);
     program->states_ = std::move(states);
     VKFORMER_CHECK(program->allocate());
@@ -156,23 +224,13 @@ VulkanProgram::~VulkanProgram() {
 Result<void> VulkanProgram::allocate() {
     const graph::Graph& graph = plan_.graph;
     const bool guards = options_.check_memory;
-    VKFORMER_CHECK(weights_->add_missing(transfer_, graph, TensorKind::weight, guards));
-    VKFORMER_CHECK(states_->add_missing(transfer_, graph, TensorKind::state, guards));
+    VKFORMER_CHECK(weights_->add_missing(graph, TensorKind::weight, guards));
+    VKFORMER_CHECK(states_->add_missing(graph, TensorKind::state, guards));
 
-    std::vector<bool> touched(graph.tensors().size(), false);
-    for (const graph::Node& node : graph.nodes())
-        graph::for_each_operand(
-            node.op, [&](std::string_view, Value value, Access) { touched[graph.storage(value).id] = true; });
-    std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan_.arena_bytes, 4), "arena"}};
-    std::vector<std::uint32_t> owners;
-    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
-        const Tensor& tensor = graph.tensor(Value{id});
-        const bool own_output = tensor.kind == TensorKind::activation && tensor.is_output && touched[id];
-        if (tensor.alias_of || !(tensor.kind == TensorKind::input || own_output)) continue;
-        requests.push_back({graph::storage_bytes(tensor), tensor.name});
-        owners.push_back(id);
-    }
-    VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, requests, guards, "vkformer activations"));
+    auto owners = owners_outside_arena(graph);
+    std::erase_if(owners, [&](std::uint32_t id) { return options_.bindings.contains(graph.tensor(Value{id}).name); });
+    VKFORMER_TRY(blocks_,
+                 MemoryBlocks::create(*device_, activation_requests(plan_, owners), guards, "vkformer activations"));
 
     slices_.assign(graph.tensors().size(), {});
     for (std::size_t i = 0; i < owners.size(); ++i) slices_[owners[i]] = blocks_.slices()[i + 1];
@@ -187,7 +245,31 @@ Result<void> VulkanProgram::allocate() {
                            arena.mapped ? arena.mapped + plan_.arena_offset[id] : nullptr};
         }
     }
+    VKFORMER_CHECK(bind_callers_memory());
     if (guards) VKFORMER_CHECK(write_guards());
+    return {};
+}
+
+Result<void> VulkanProgram::bind_callers_memory() {
+    const graph::Graph& graph = plan_.graph;
+    const VkDeviceSize alignment = device_->capabilities().storage_buffer_alignment;
+    for (const auto& [name, slice] : options_.bindings) {
+        const auto invalid = [&name = name](const std::string& what) {
+            return Error{ErrorCode::InvalidArgument, "the buffer for " + name + " " + what};
+        };
+        const auto value = graph.find(name);
+        const auto owners = owners_outside_arena(graph);
+        if (!value || std::ranges::find(owners, value->id) == owners.end())
+            return invalid("belongs to no tensor: the graph has no such input or output");
+        const std::uint64_t bytes = graph::storage_bytes(graph.tensor(*value));
+        if (!slice.buffer) return invalid("is null");
+        if (slice.offset % alignment != 0)
+            return invalid("begins at byte " + std::to_string(slice.offset) + ", which is no multiple of " +
+                           std::to_string(alignment) + " (minStorageBufferOffsetAlignment)");
+        if (slice.bytes < bytes)
+            return invalid("has " + std::to_string(slice.bytes) + " bytes, the tensor needs " + std::to_string(bytes));
+        slices_[value->id] = {slice.buffer, slice.offset, bytes, slice.mapped};
+    }
     return {};
 }
 
@@ -288,7 +370,7 @@ Result<void> VulkanProgram::prepare_commands() {
         return vulkan_error(r, "vkBeginCommandBuffer", "recording a program");
     if (options_.check_memory) record_poison(commands_);
     if (queries_.get()) vk.vkCmdResetQueryPool(commands_, queries_.get(), 0, query_count);
-    record_steps(commands_, queries_.get());
+    record_steps(commands_, queries_.get(), 0, steps_.size());
     if (const VkResult r = vk.vkEndCommandBuffer(commands_); r != VK_SUCCESS)
         return vulkan_error(r, "vkEndCommandBuffer", "recording a program");
     return {};
@@ -310,17 +392,22 @@ void VulkanProgram::record_poison(VkCommandBuffer commands) const {
     }
 }
 
-void VulkanProgram::record(VkCommandBuffer commands) const { record_steps(commands, VK_NULL_HANDLE); }
+void VulkanProgram::record(VkCommandBuffer commands) const { record(commands, 0, steps_.size()); }
 
-void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries) const {
+void VulkanProgram::record(VkCommandBuffer commands, std::size_t first, std::size_t last) const {
+    record_steps(commands, VK_NULL_HANDLE, first, last);
+}
+
+void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first,
+                                 std::size_t last) const {
     const DeviceTable& vk = device_->vk();
     memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
                    VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT, kCompute,
                    kShaderAccess);
     if (queries) vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 0);
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
+    for (std::size_t i = first; i < last; ++i) {
         const Step& step = steps_[i];
-        if (plan_.barrier_before[i] || (queries && i > 0))
+        if (i > first && (plan_.barrier_before[i] || queries))
             memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
         device_->begin_label(commands, plan_.graph.nodes()[i].name);
         vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline.handle);
@@ -366,13 +453,13 @@ Result<void> VulkanProgram::check_host_access(Value value, std::size_t count, bo
 Result<void> VulkanProgram::write(Value tensor, std::span<const float> values) {
     VKFORMER_CHECK(check_host_access(tensor, values.size(), false, false));
     VKFORMER_CHECK(wait());
-    return transfer_.upload(locate(tensor), 0, encode(plan_.graph.dtype(tensor), values));
+    return device_->transfer().upload(locate(tensor), 0, encode(plan_.graph.dtype(tensor), values));
 }
 
 Result<void> VulkanProgram::write(Value tensor, std::span<const std::int32_t> values) {
     VKFORMER_CHECK(check_host_access(tensor, values.size(), true, false));
     VKFORMER_CHECK(wait());
-    return transfer_.upload(locate(tensor), 0, std::as_bytes(values));
+    return device_->transfer().upload(locate(tensor), 0, std::as_bytes(values));
 }
 
 template <class T>
@@ -381,7 +468,7 @@ Result<void> VulkanProgram::read_as(Value tensor, std::span<T> values) {
     VKFORMER_CHECK(wait());
     const Slice slice = locate(tensor);
     std::vector<std::byte> bytes(slice.bytes);
-    VKFORMER_CHECK(transfer_.download(slice, 0, bytes));
+    VKFORMER_CHECK(device_->transfer().download(slice, 0, bytes));
     return convert(plan_.graph.dtype(tensor), bytes, 0, values);
 }
 
@@ -393,6 +480,11 @@ Result<void> VulkanProgram::submit(std::uint32_t times) {
     const std::vector<VkCommandBuffer> commands(times, commands_);
     VKFORMER_TRY(submitted_, device_->submit(commands));
     return {};
+}
+
+Result<std::uint64_t> VulkanProgram::submit(const SemaphorePoints& points) {
+    VKFORMER_TRY(submitted_, device_->submit({&commands_, 1}, points));
+    return submitted_;
 }
 
 Result<void> VulkanProgram::wait() {
@@ -465,9 +557,10 @@ Result<void> VulkanProgram::write_guards() {
     const std::vector<std::byte> pattern(kGuardBytes, kGuardByte);
     for (std::uint32_t id = 0; id < slices_.size(); ++id) {
         if (!slices_[id].buffer || plan_.arena_offset[id] != graph::Plan::kNotInArena) continue;
-        for (const Slice& band : guard_bands(slices_[id])) VKFORMER_CHECK(transfer_.upload(band, 0, pattern));
+        for (const Slice& band : guard_bands(slices_[id])) VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
     }
-    for (const Slice& band : guard_bands(blocks_.slices()[0])) VKFORMER_CHECK(transfer_.upload(band, 0, pattern));
+    for (const Slice& band : guard_bands(blocks_.slices()[0]))
+        VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
     return {};
 }
 
@@ -475,7 +568,7 @@ Result<void> VulkanProgram::check_guards() {
     std::vector<std::byte> found(kGuardBytes);
     const auto check = [&](const Slice& slice, const std::string& name) -> Result<void> {
         for (const Slice& band : guard_bands(slice)) {
-            VKFORMER_CHECK(transfer_.download(band, 0, found));
+            VKFORMER_CHECK(device_->transfer().download(band, 0, found));
             if (std::ranges::any_of(found, [](std::byte b) { return b != kGuardByte; }))
                 return Error{ErrorCode::Vulkan, "a shader wrote outside " + name + ": its guard band has changed"};
         }

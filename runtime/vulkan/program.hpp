@@ -4,6 +4,8 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct ProgramOptions {
     /// share its memory are checked after it.
     bool check_memory = false;
     ChosenVariants variants{};  ///< by node; empty: the first of each
+    /// Inputs and outputs, by name, that lie in memory of the caller: used in place, `mapped` may be null. Not with check_memory.
+    std::map<std::string, Slice> bindings{};
 };
 
 /// Weights or states on the device, by name.
@@ -39,14 +43,27 @@ public:
 
     /// Makes sure that every tensor of `kind` in the graph has an entry: new weights are converted and uploaded, new states
     /// are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
-    Result<void> add_missing(Transfer& transfer, const graph::Graph& graph, graph::TensorKind kind, bool guards);
-    const Entry& entry(const std::string& name) const { return entries_.at(name); }
+    /// Thread-safe.
+    Result<void> add_missing(const graph::Graph& graph, graph::TensorKind kind, bool guards);
+    Entry entry(const std::string& name) const;
+    bool has(const std::string& name) const;
 
 private:
     std::shared_ptr<Device> device_;  // outlives the blocks
+    mutable std::mutex mutex_;
     std::vector<MemoryBlocks> blocks_;
     std::map<std::string, Entry> entries_;
 };
+
+/// Bytes of device memory that programs take, with what alignment adds.
+struct MemoryNeeds {
+    std::uint64_t weights = 0, states = 0, activations = 0;
+    std::uint64_t total() const noexcept { return weights + states + activations; }
+};
+/// What compiling the plans, in this order, with these stores would allocate. Errors: MissingFeature (a tensor is larger than the
+/// device allows).
+Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
+                                 const VulkanStore& weights, const VulkanStore& states);
 
 struct NodeTime {
     std::string node;  ///< name in the graph
@@ -71,6 +88,8 @@ public:
     Result<void> read(graph::Value tensor, std::span<double> values) override;
     Result<void> read(graph::Value tensor, std::span<std::int32_t> values) override;
     Result<void> submit(std::uint32_t times = 1) override;
+    /// One run that waits for and signals semaphores of the caller besides. Gives the timeline value for Device::wait.
+    Result<std::uint64_t> submit(const SemaphorePoints& points);
     Result<void> wait() override;
     const graph::Plan& plan() const noexcept override { return plan_; }
     std::string_view variant(std::size_t node_index) const noexcept override {
@@ -83,6 +102,17 @@ public:
     /// that makes its results visible to compute, transfer and the host. Clobbers: compute pipeline, compute descriptor
     /// set 0, compute push constants. Allocates nothing, waits for nothing.
     void record(VkCommandBuffer commands) const;
+    /// The same for a part of a run, steps `first` up to but not including `last`. Parts follow each other in order, each with
+    /// the barriers of a whole run; whatever the caller puts between them must not touch the program's tensors.
+    void record(VkCommandBuffer commands, std::size_t first, std::size_t last) const;
+    std::size_t step_count() const noexcept { return steps_.size(); }
+    /// Steps that are equal in this do the same work on tensors of the same shapes.
+    struct StepKind {
+        VkPipeline pipeline = VK_NULL_HANDLE;
+        std::array<std::uint32_t, 3> groups{};
+        friend auto operator<=>(const StepKind&, const StepKind&) = default;
+    };
+    StepKind step_kind(std::size_t step) const { return {steps_[step].pipeline.handle, steps_[step].groups}; }
 
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
     Result<Slice> slice(graph::Value tensor) const;
@@ -104,18 +134,15 @@ private:
         std::string shader, variant;
     };
     VulkanProgram(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
-                  const ProgramOptions& options, Transfer transfer)
-        : device_(std::move(device)),
-          pipelines_(std::move(pipelines)),
-          plan_(std::move(plan)),
-          options_(options),
-          transfer_(std::move(transfer)) {}
+                  const ProgramOptions& options)
+        : device_(std::move(device)), pipelines_(std::move(pipelines)), plan_(std::move(plan)), options_(options) {}
 
     Result<void> allocate();
     Result<void> prepare_steps();
     Result<void> prepare_commands();
     Slice locate(graph::Value tensor) const;
-    void record_steps(VkCommandBuffer commands, VkQueryPool queries) const;
+    Result<void> bind_callers_memory();
+    void record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first, std::size_t last) const;
     Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
     Result<void> check_host_access(graph::Value tensor, std::size_t count, bool integers, bool reading) const;
@@ -128,7 +155,6 @@ private:
     std::shared_ptr<Pipelines> pipelines_;
     graph::Plan plan_;
     ProgramOptions options_;
-    Transfer transfer_;
     std::shared_ptr<VulkanStore> weights_, states_;
     MemoryBlocks blocks_;        // arena first, then inputs and outputs
     std::vector<Slice> slices_;  // by tensor id; of storages only

@@ -17,6 +17,7 @@ namespace vkformer::vulkan {
     X(vkGetPhysicalDeviceProperties2)           \
     X(vkGetPhysicalDeviceFeatures2)             \
     X(vkGetPhysicalDeviceMemoryProperties)      \
+    X(vkGetPhysicalDeviceMemoryProperties2)     \
     X(vkGetPhysicalDeviceQueueFamilyProperties) \
     X(vkEnumerateDeviceExtensionProperties)     \
     X(vkCreateDevice)                           \
@@ -69,6 +70,7 @@ namespace vkformer::vulkan {
     X(vkCmdDispatch)                 \
     X(vkCmdCopyBuffer)               \
     X(vkCmdFillBuffer)               \
+    X(vkCmdUpdateBuffer)             \
     X(vkCreateQueryPool)             \
     X(vkDestroyQueryPool)            \
     X(vkCmdResetQueryPool)           \
@@ -139,7 +141,6 @@ private:
 };
 
 using UniqueBuffer = Unique<VkBuffer, &DeviceTable::vkDestroyBuffer>;
-using UniqueMemory = Unique<VkDeviceMemory, &DeviceTable::vkFreeMemory>;
 using UniqueShaderModule = Unique<VkShaderModule, &DeviceTable::vkDestroyShaderModule>;
 using UniquePipelineCache = Unique<VkPipelineCache, &DeviceTable::vkDestroyPipelineCache>;
 using UniquePipeline = Unique<VkPipeline, &DeviceTable::vkDestroyPipeline>;

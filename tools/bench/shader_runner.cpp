@@ -45,9 +45,7 @@ void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFla
 Result<std::unique_ptr<ShaderRunner>> ShaderRunner::create(std::shared_ptr<Device> device, const ShaderCode& code,
                                                            std::span<const BufferRequest> buffers) {
     VKFORMER_CHECK(check_limits(*device, buffers));
-    VKFORMER_TRY(auto transfer, Transfer::create(device));
     auto runner = std::unique_ptr<ShaderRunner>(new ShaderRunner(std::move(device)));
-    runner->transfer_ = std::make_unique<Transfer>(std::move(transfer));
     VKFORMER_CHECK(runner->make_pipeline(code, buffers));
     VKFORMER_CHECK(runner->make_buffers(buffers));
     VKFORMER_CHECK(runner->make_commands());
@@ -144,7 +142,8 @@ Result<void> ShaderRunner::make_buffers(std::span<const BufferRequest> buffers) 
     VKFORMER_TRY(memory_, MemoryBlocks::create(*device_, requests, true, "vkformer benchmark"));
     const std::vector<std::byte> pattern(kGuardBytes, kGuardByte);
     for (const Slice& slice : memory_.slices())
-        for (const bool behind : {false, true}) VKFORMER_CHECK(transfer_->upload(band(slice, behind), 0, pattern));
+        for (const bool behind : {false, true})
+            VKFORMER_CHECK(device_->transfer().upload(band(slice, behind), 0, pattern));
 
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, static_cast<std::uint32_t>(buffers.size())};
     const VkDescriptorPoolCreateInfo pool_info{
@@ -255,18 +254,18 @@ Result<ShaderRunner::Times> ShaderRunner::run(const ShaderLaunch& launch) {
 }
 
 Result<void> ShaderRunner::write(std::size_t index, std::span<const std::byte> bytes) {
-    return transfer_->upload(memory_.slices()[index], 0, bytes);
+    return device_->transfer().upload(memory_.slices()[index], 0, bytes);
 }
 
 Result<void> ShaderRunner::read(std::size_t index, std::span<std::byte> bytes) {
-    return transfer_->download(memory_.slices()[index], 0, bytes);
+    return device_->transfer().download(memory_.slices()[index], 0, bytes);
 }
 
 Result<void> ShaderRunner::check_guards() {
     std::vector<std::byte> found(kGuardBytes);
     for (std::size_t i = 0; i < labels_.size(); ++i)
         for (const bool behind : {false, true}) {
-            VKFORMER_CHECK(transfer_->download(band(memory_.slices()[i], behind), 0, found));
+            VKFORMER_CHECK(device_->transfer().download(band(memory_.slices()[i], behind), 0, found));
             if (std::ranges::any_of(found, [](std::byte b) { return b != kGuardByte; }))
                 return Error{ErrorCode::Vulkan, "the shader wrote " + std::string(behind ? "behind" : "before") +
                                                     " the buffer of " + labels_[i] + ": its guard band has changed"};

@@ -69,7 +69,6 @@ private:
     Result<void> record(const ShaderLaunch& launch);
 
     std::shared_ptr<vulkan::Device> device_;
-    std::unique_ptr<vulkan::Transfer> transfer_;
     vulkan::MemoryBlocks memory_;
     std::vector<std::string> labels_;
     Code code_;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "api/c/common.hpp"
+
+#include <cstdio>
+
+namespace vkformer::c {
+namespace {
+
+/// Of this thread. A plain array: it needs neither construction nor destruction.
+struct LastError {
+    char message[1024];
+    VkResult vk;
+};
+thread_local LastError last_error{};
+
+vkf_result code_of(ErrorCode code) noexcept {
+    switch (code) {
+    case ErrorCode::InvalidArgument: return VKF_ERROR_INVALID_ARGUMENT;
+    case ErrorCode::ShapeMismatch: return VKF_ERROR_SHAPE_MISMATCH;
+    case ErrorCode::UnsupportedDtype: return VKF_ERROR_UNSUPPORTED_DTYPE;
+    case ErrorCode::UnsupportedConfig: return VKF_ERROR_UNSUPPORTED_CONFIG;
+    case ErrorCode::FileNotFound: return VKF_ERROR_FILE_NOT_FOUND;
+    case ErrorCode::CorruptFile: return VKF_ERROR_CORRUPT_FILE;
+    case ErrorCode::MissingTensor: return VKF_ERROR_MISSING_TENSOR;
+    case ErrorCode::NoVulkanLoader: return VKF_ERROR_NO_VULKAN_LOADER;
+    case ErrorCode::NoDevice: return VKF_ERROR_NO_DEVICE;
+    case ErrorCode::MissingFeature: return VKF_ERROR_MISSING_FEATURE;
+    case ErrorCode::OutOfHostMemory: return VKF_ERROR_OUT_OF_HOST_MEMORY;
+    case ErrorCode::OutOfDeviceMemory: return VKF_ERROR_OUT_OF_DEVICE_MEMORY;
+    case ErrorCode::DeviceLost: return VKF_ERROR_DEVICE_LOST;
+    case ErrorCode::Vulkan: return VKF_ERROR_VULKAN;
+    }
+    return VKF_ERROR_UNKNOWN;
+}
+
+void remember(std::string_view message, VkResult vk) noexcept {
+    std::size_t length = std::min(message.size(), sizeof(last_error.message) - 1);
+    // A message that is cut is cut between characters.
+    while (length < message.size() && length > 0 && (static_cast<unsigned char>(message[length]) & 0xC0u) == 0x80u)
+        --length;
+    std::copy_n(message.begin(), length, last_error.message);
+    last_error.message[length] = '\0';
+    last_error.vk = vk;
+}
+
+}  // namespace
+
+vkf_result fail(const Error& error) noexcept {
+    const vkf_result code = code_of(error.code);
+    remember(error.message.empty() ? vkf_result_string(code) : std::string_view(error.message),
+             static_cast<VkResult>(error.vk));
+    return code;
+}
+
+vkf_result invalid(const char* message) noexcept {
+    remember(message, VK_SUCCESS);
+    return VKF_ERROR_INVALID_ARGUMENT;
+}
+
+vkf_result write_text(std::string_view text, std::size_t* bytes, char* target) {
+    const std::string terminated(text);
+    return write_array(std::span(terminated.c_str(), terminated.size() + 1), bytes, target);
+}
+
+}  // namespace vkformer::c
+
+using namespace vkformer;
+
+const char* vkf_result_string(vkf_result result) {
+    switch (result) {
+    case VKF_SUCCESS: return "VKF_SUCCESS";
+    case VKF_NOT_READY: return "VKF_NOT_READY";
+    case VKF_TIMEOUT: return "VKF_TIMEOUT";
+    case VKF_INCOMPLETE: return "VKF_INCOMPLETE";
+    case VKF_ERROR_INVALID_ARGUMENT: return "VKF_ERROR_INVALID_ARGUMENT";
+    case VKF_ERROR_SHAPE_MISMATCH: return "VKF_ERROR_SHAPE_MISMATCH";
+    case VKF_ERROR_UNSUPPORTED_DTYPE: return "VKF_ERROR_UNSUPPORTED_DTYPE";
+    case VKF_ERROR_UNSUPPORTED_CONFIG: return "VKF_ERROR_UNSUPPORTED_CONFIG";
+    case VKF_ERROR_FILE_NOT_FOUND: return "VKF_ERROR_FILE_NOT_FOUND";
+    case VKF_ERROR_CORRUPT_FILE: return "VKF_ERROR_CORRUPT_FILE";
+    case VKF_ERROR_MISSING_TENSOR: return "VKF_ERROR_MISSING_TENSOR";
+    case VKF_ERROR_NO_VULKAN_LOADER: return "VKF_ERROR_NO_VULKAN_LOADER";
+    case VKF_ERROR_NO_DEVICE: return "VKF_ERROR_NO_DEVICE";
+    case VKF_ERROR_MISSING_FEATURE: return "VKF_ERROR_MISSING_FEATURE";
+    case VKF_ERROR_OUT_OF_HOST_MEMORY: return "VKF_ERROR_OUT_OF_HOST_MEMORY";
+    case VKF_ERROR_OUT_OF_DEVICE_MEMORY: return "VKF_ERROR_OUT_OF_DEVICE_MEMORY";
+    case VKF_ERROR_DEVICE_LOST: return "VKF_ERROR_DEVICE_LOST";
+    case VKF_ERROR_VULKAN: return "VKF_ERROR_VULKAN";
+    case VKF_ERROR_UNKNOWN: return "VKF_ERROR_UNKNOWN";
+    case VKF_RESULT_MAX_ENUM: break;
+    }
+    return "VKF_RESULT_?";
+}
+
+const char* vkf_error_message(void) { return c::last_error.message; }
+VkResult vkf_error_vk_result(void) { return c::last_error.vk; }
+
+uint32_t vkf_version(void) {
+    return VK_MAKE_API_VERSION(0, VKFORMER_VERSION_MAJOR, VKFORMER_VERSION_MINOR, VKFORMER_VERSION_PATCH);
+}

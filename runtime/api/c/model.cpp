@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "api/c/handles.hpp"
+#include "api/decoder_text.hpp"
+#include "core/try.hpp"
+#include "models/load.hpp"
+
+using namespace vkformer;
+
+namespace {
+
+using c::Model;
+using c::NamedTensors;
+
+constexpr vkf_pass_info kDefaultPass = VKF_PASS_INFO_INIT;
+
+Result<void> load_decoder(Model& model, const std::filesystem::path& path) {
+    VKFORMER_TRY(model.decoder, models::load_decoder(path));
+    auto text = api::load_decoder_text(path);
+    if (text) {
+        model.tokenizer = std::move(text->tokenizer);
+        model.end_tokens = std::move(text->defaults.end_tokens);
+    } else if (text.error().code == ErrorCode::FileNotFound) {  // tokens will do without a tokenizer
+        model.tokenizer = text.error();
+        VKFORMER_TRY(auto defaults, models::load_decoder_defaults(path));
+        model.end_tokens = std::move(defaults.end_tokens);
+    } else {
+        return text.error();
+    }
+    return {};
+}
+
+Result<void> load_encoder_decoder(Model& model, const std::filesystem::path& path) {
+    VKFORMER_TRY(model.encoder_decoder, models::load_encoder_decoder(path));
+    VKFORMER_TRY(model.generation, models::load_generation_config(path, model.encoder_decoder->limits().target_len));
+    if (model.generation.eos >= 0) model.end_tokens = {model.generation.eos};
+    auto tokenizer = text::load_tokenizer(path);
+    if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
+    model.tokenizer = std::move(tokenizer);
+    return {};
+}
+
+const char* kind_name(AttentionKind kind) {
+    switch (kind) {
+    case AttentionKind::encoder: return "encoder";
+    case AttentionKind::decoder: return "decoder";
+    case AttentionKind::cross: return "cross";
+    }
+    return "?";
+}
+
+Result<graph::Graph> encoder_decoder_pass(const models::EncoderDecoder& model, const vkf_pass_info& info, DType dtype,
+                                          NamedTensors& tensors) {
+    if (info.source_len == 0)
+        return Error{ErrorCode::InvalidArgument, "vkf_pass_info::source_len must be at least 1 for this model"};
+    VKFORMER_TRY(auto forward, model.forward({.source_len = info.source_len,
+                                              .target_len = info.target_len,
+                                              .dtype = dtype,
+                                              .source_mask = models::SourceMask::lengths,
+                                              .attention_weights = info.attention_weights != VK_FALSE}));
+    tensors.add("source", forward.source_tokens);
+    tensors.add("source_lengths", forward.source_lengths);
+    tensors.add("target", forward.target_tokens);
+    tensors.add("logits", forward.logits);
+    for (const auto& map : forward.attention)
+        tensors.add(std::string("weights/") + kind_name(map.kind) + "/" + std::to_string(map.layer), map.weights);
+    return std::move(forward.graph);
+}
+
+Result<graph::Graph> decoder_pass(const models::Decoder& model, const vkf_pass_info& info, DType dtype,
+                                  NamedTensors& tensors) {
+    if (info.attention_weights != VK_FALSE)
+        return Error{ErrorCode::UnsupportedConfig, "the attention weights of decoder-only models cannot be read yet"};
+    graph::Graph graph;
+    VKFORMER_TRY(const auto tokens, graph.input("tokens", DType::i32, {1, info.target_len}));
+    VKFORMER_TRY(const auto starts, graph.input("starts", DType::i32, {1}));
+    VKFORMER_TRY(const auto pass, model.add_pass(graph,
+                                                 {.len = info.target_len,
+                                                  .capacity = info.target_len,
+                                                  .dtype = dtype,
+                                                  .weights = models::WeightFormat::as_filed},
+                                                 tokens, starts, models::Logits::all));
+    graph.mark_output(pass.logits);
+    tensors.add("tokens", tokens);
+    tensors.add("starts", starts);
+    tensors.add("logits", pass.logits);
+    return graph;
+}
+
+}  // namespace
+
+namespace vkformer::c {
+
+std::shared_ptr<vulkan::VulkanStore> Model::weights(DType dtype, models::WeightFormat format) {
+    const std::lock_guard lock(mutex_);
+    std::weak_ptr<vulkan::VulkanStore>& known = stores_[{dtype, format}];
+    if (auto store = known.lock()) return store;
+    auto made = std::make_shared<vulkan::VulkanStore>(backend->device());
+    known = made;
+    return made;
+}
+
+}  // namespace vkformer::c
+
+const char* vkf_model_kind_string(vkf_model_kind kind) {
+    switch (kind) {
+    case VKF_MODEL_DECODER: return "decoder";
+    case VKF_MODEL_ENCODER_DECODER: return "encoder_decoder";
+    case VKF_MODEL_KIND_MAX_ENUM: break;
+    }
+    return "?";
+}
+
+vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** model) {
+    if (!device || !path || !model) return c::invalid("device, path and model are required");
+    return c::guarded([&]() -> Result<void> {
+        auto made = std::make_shared<Model>();
+        made->backend = device->backend;
+        VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
+        if (is_decoder) {
+            VKFORMER_CHECK(load_decoder(*made, path));
+        } else {
+            VKFORMER_CHECK(load_encoder_decoder(*made, path));
+        }
+        *model = new vkf_model{std::move(made)};
+        return {};
+    });
+}
+
+void vkf_model_destroy(vkf_model* model) { delete model; }
+
+vkf_model_kind vkf_model_get_kind(const vkf_model* model) {
+    return model && model->model->encoder_decoder ? VKF_MODEL_ENCODER_DECODER : VKF_MODEL_DECODER;
+}
+
+vkf_result vkf_model_tokenize(const vkf_model* model, const char* text, size_t text_bytes, size_t* count,
+                              int32_t* tokens) {
+    if (!model || (!text && text_bytes > 0)) return c::invalid("model and text are required");
+    return c::guarded([&] {
+        const auto& tokenizer = model->model->tokenizer;
+        if (!tokenizer) return c::fail(tokenizer.error());
+        const auto ids = (*tokenizer)->encode(std::string_view(text, text_bytes));
+        if (!ids) return c::fail(ids.error());
+        return c::write_array(std::span<const int32_t>(*ids), count, tokens);
+    });
+}
+
+vkf_result vkf_model_piece(const vkf_model* model, int32_t token, size_t* bytes, char* piece) {
+    if (!model) return c::invalid("model is required");
+    return c::guarded([&] {
+        const auto& tokenizer = model->model->tokenizer;
+        if (!tokenizer) return c::fail(tokenizer.error());
+        return c::write_text((*tokenizer)->piece(token), bytes, piece);
+    });
+}
+
+vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf_program_options* options,
+                          vkf_program** program) {
+    if (!model || !program) return c::invalid("model and program are required");
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultPass, "vkf_pass_info"));
+        VKFORMER_TRY(const DType dtype, c::dtype_of(given.dtype));
+        if (given.target_len == 0)
+            return Error{ErrorCode::InvalidArgument, "vkf_pass_info::target_len must be at least 1"};
+        Model& m = *model->model;
+        NamedTensors tensors;
+        VKFORMER_TRY(auto graph, m.decoder ? decoder_pass(*m.decoder, given, dtype, tensors)
+                                           : encoder_decoder_pass(*m.encoder_decoder, given, dtype, tensors));
+        auto weights = m.weights(dtype, models::WeightFormat::as_filed);
+        VKFORMER_TRY(auto made,
+                     c::compile(m.backend, std::move(graph), std::move(tensors), options, std::move(weights)));
+        made->model = model->model;
+        *program = made.release();
+        return {};
+    });
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "api/c/handles.hpp"
+#include "core/try.hpp"
+
+using namespace vkformer;
+
+namespace {
+
+using graph::Value;
+using vulkan::VulkanProgram;
+
+constexpr vkf_program_options kDefaultOptions = VKF_PROGRAM_OPTIONS_INIT;
+
+vkf_dtype to_c(DType dtype) { return dtype == DType::f16 ? VKF_F16 : dtype == DType::i32 ? VKF_I32 : VKF_F32; }
+
+std::uint64_t bytes_of(const graph::Graph& graph, Value value) {
+    return graph.shape(value).element_count() * element_bytes(graph.dtype(value));
+}
+
+/// The caller's buffers under the graph's own names.
+Result<std::map<std::string, vulkan::Slice>> bindings_of(const vkf_program_options& options, const graph::Graph& graph,
+                                                         const c::NamedTensors& tensors) {
+    std::map<std::string, vulkan::Slice> bindings;
+    if (options.buffer_count > 0 && !options.buffers)
+        return Error{ErrorCode::InvalidArgument, "vkf_program_options::buffers is null, but buffer_count is not 0"};
+    for (const vkf_buffer_binding& binding : std::span(options.buffers, options.buffer_count)) {
+        const auto found = tensors.values.find(binding.tensor ? binding.tensor : "");
+        if (found == tensors.values.end())
+            return Error{ErrorCode::InvalidArgument, std::string("no input or output is called \"") +
+                                                         (binding.tensor ? binding.tensor : "") + "\""};
+        bindings.emplace(graph.tensor(graph.storage(found->second)).name,
+                         vulkan::Slice{binding.buffer, binding.offset, binding.size, nullptr});
+    }
+    return bindings;
+}
+
+Result<Value> find(const vkf_program& program, const char* name) {
+    const auto found = program.tensors.values.find(name ? std::string_view(name) : std::string_view());
+    if (found != program.tensors.values.end()) return found->second;
+    std::string known;
+    for (const std::string& n : program.tensors.names) known += (known.empty() ? "" : ", ") + n;
+    return Error{ErrorCode::InvalidArgument,
+                 std::string("no input or output is called \"") + (name ? name : "") + "\"; there are: " + known};
+}
+
+/// The slice to copy to or from, once nothing of ours uses it any more.
+Result<vulkan::Slice> slice_for_copy(vkf_program& program, const char* name, const void* data, size_t bytes) {
+    VKFORMER_TRY(const Value value, find(program, name));
+    const std::uint64_t needed = bytes_of(program.program->plan().graph, value);
+    if (!data) return Error{ErrorCode::InvalidArgument, "data is required"};
+    if (bytes != needed)
+        return Error{ErrorCode::ShapeMismatch,
+                     std::string(name) + " has " + std::to_string(needed) + " bytes, not " + std::to_string(bytes)};
+    VKFORMER_CHECK(program.program->wait());
+    VKFORMER_TRY(vulkan::Slice slice, program.program->slice(value));
+    return slice;
+}
+
+std::vector<vulkan::SemaphorePoint> points(std::uint32_t count, const VkSemaphore* semaphores,
+                                           const std::uint64_t* values) {
+    std::vector<vulkan::SemaphorePoint> result;
+    for (std::uint32_t i = 0; i < count; ++i) result.push_back({semaphores[i], values[i]});
+    return result;
+}
+
+}  // namespace
+
+namespace vkformer::c {
+
+Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info) {
+    constexpr vkf_submit_info kDefault = VKF_SUBMIT_INFO_INIT;
+    VKFORMER_TRY(const auto given, read_struct(info, kDefault, "vkf_submit_info"));
+    const bool is_whole = (given.wait_count == 0 || (given.wait_semaphores && given.wait_values)) &&
+                          (given.signal_count == 0 || (given.signal_semaphores && given.signal_values));
+    if (!is_whole)
+        return Error{ErrorCode::InvalidArgument,
+                     "vkf_submit_info: a count without semaphores and values; all of them are timeline semaphores"};
+    return vulkan::SemaphorePoints{.waits = points(given.wait_count, given.wait_semaphores, given.wait_values),
+                                   .signals = points(given.signal_count, given.signal_semaphores, given.signal_values)};
+}
+
+Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBackend> backend, graph::Graph graph,
+                                             NamedTensors tensors, const vkf_program_options* options,
+                                             std::shared_ptr<vulkan::VulkanStore> weights) {
+    VKFORMER_TRY(const auto given, read_struct(options, kDefaultOptions, "vkf_program_options"));
+    if (given.image_count > 0) return Error{ErrorCode::UnsupportedConfig, "images cannot be bound yet"};
+    VKFORMER_TRY(auto bindings, bindings_of(given, graph, tensors));
+    const graph::Plan plan = graph::make_plan(std::move(graph));
+    const auto states = std::make_shared<vulkan::VulkanStore>(backend->device());
+    const graph::Plan* const plans[] = {&plan};
+    VKFORMER_TRY(const auto needs, vulkan::memory_needs(*backend->device(), plans, *weights, *states));
+    VKFORMER_CHECK(backend->device()->allocator().check(needs.total(), "the program"));
+    VKFORMER_TRY(auto chosen, backend->default_options(plan));
+    chosen.bindings = std::move(bindings);
+    auto made = std::make_unique<vkf_program>();
+    VKFORMER_TRY(made->program, backend->compile_program(plan, std::move(weights), states, chosen));
+    made->backend = std::move(backend);
+    made->tensors = std::move(tensors);
+    return made;
+}
+
+}  // namespace vkformer::c
+
+vkf_result vkf_program_create(vkf_device* device, vkf_graph* graph, const vkf_program_options* options,
+                              vkf_program** program) {
+    if (!device || !graph || !program) return c::invalid("device, graph and program are required");
+    if (graph->is_spent) return c::invalid("the graph has become a program already; make a new one");
+    return c::guarded([&]() -> Result<void> {
+        graph->is_spent = true;
+        auto weights = std::make_shared<vulkan::VulkanStore>(device->backend->device());
+        VKFORMER_TRY(auto made, c::compile(device->backend, std::move(graph->graph), std::move(graph->tensors), options,
+                                           std::move(weights)));
+        *program = made.release();
+        return {};
+    });
+}
+
+void vkf_program_destroy(vkf_program* program) { delete program; }
+
+vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_tensor* tensor) {
+    if (!program) return c::invalid("program is required");
+    return c::guarded([&] {
+        const auto value = find(*program, name);
+        if (!value) return c::fail(value.error());
+        const auto slice = program->program->slice(*value);
+        if (!slice) return c::fail(slice.error());
+        const graph::Graph& graph = program->program->plan().graph;
+        const Shape& shape = graph.shape(*value);
+        vkf_tensor answer = VKF_TENSOR_INIT;
+        answer.dtype = to_c(graph.dtype(*value));
+        answer.rank = static_cast<uint32_t>(shape.rank());
+        std::ranges::copy(shape.dims(), answer.shape);
+        answer.buffer = slice->buffer;
+        answer.offset = slice->offset;
+        answer.bytes = bytes_of(graph, *value);
+        answer.mapped = slice->mapped;
+        return c::write_struct(tensor, answer, "vkf_tensor");
+    });
+}
+
+const char* vkf_program_tensor_name(const vkf_program* program, uint32_t index) {
+    return program && index < program->tensors.names.size() ? program->tensors.names[index].c_str() : nullptr;
+}
+
+vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands) {
+    if (!program || !commands) return c::invalid("program and commands are required");
+    program->program->record(commands);
+    return VKF_SUCCESS;
+}
+
+vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket) {
+    if (!program) return c::invalid("program is required");
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_TRY(const auto semaphores, c::semaphores_of(info));
+        VKFORMER_TRY(const std::uint64_t value, program->program->submit(semaphores));
+        if (ticket) *ticket = value;
+        return {};
+    });
+}
+
+vkf_result vkf_program_write(vkf_program* program, const char* name, const void* data, size_t bytes) {
+    if (!program) return c::invalid("program is required");
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_TRY(const auto slice, slice_for_copy(*program, name, data, bytes));
+        return program->backend->device()->transfer().upload(slice, 0, {static_cast<const std::byte*>(data), bytes});
+    });
+}
+
+vkf_result vkf_program_read(vkf_program* program, const char* name, void* data, size_t bytes) {
+    if (!program) return c::invalid("program is required");
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_TRY(const auto slice, slice_for_copy(*program, name, data, bytes));
+        return program->backend->device()->transfer().download(slice, 0, {static_cast<std::byte*>(data), bytes});
+    });
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: MIT
+#include <array>
+#include <deque>
+
+#include "api/c/handles.hpp"
+#include "core/try.hpp"
+
+using namespace vkformer;
+
+namespace {
+
+using guest::SlicedSession;
+using guest::SlicedState;
+
+constexpr vkf_session_info kDefaultInfo = VKF_SESSION_INFO_INIT;
+
+/// Command buffers of our own for steps, one for each slice that may be outstanding.
+class Stepper {
+public:
+    static Result<std::unique_ptr<Stepper>> create(std::shared_ptr<vulkan::Device> device) {
+        auto stepper = std::unique_ptr<Stepper>(new Stepper(std::move(device)));
+        const vulkan::Device& d = *stepper->device_;
+        const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                                .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                                .queueFamilyIndex = d.queue_family()};
+        VkCommandPool pool = VK_NULL_HANDLE;
+        if (const VkResult r = d.vk().vkCreateCommandPool(d.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+            return vulkan::vulkan_error(r, "vkCreateCommandPool", "preparing a session's steps");
+        stepper->pool_ = vulkan::UniqueCommandPool(d.vk(), d.handle(), pool);
+        const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                               .commandPool = pool,
+                                               .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                               .commandBufferCount = SlicedSession::kMostSlices};
+        if (const VkResult r = d.vk().vkAllocateCommandBuffers(d.handle(), &info, stepper->commands_.data());
+            r != VK_SUCCESS)
+            return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "preparing a session's steps");
+        return stepper;
+    }
+    Stepper(const Stepper&) = delete;
+    Stepper& operator=(const Stepper&) = delete;
+    ~Stepper() { (void)wait(UINT64_MAX); }  // a lost device still lets everything be destroyed
+
+    /// Records by `record`, which gives a slice or none, and submits what it recorded.
+    Result<std::optional<guest::Slice>> step(auto&& record, const vulkan::SemaphorePoints& semaphores) {
+        VkCommandBuffer commands = commands_[next_];
+        const vulkan::DeviceTable& vk = device_->vk();
+        const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                             .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+        if (const VkResult r = vk.vkBeginCommandBuffer(commands, &begin); r != VK_SUCCESS)
+            return vulkan::vulkan_error(r, "vkBeginCommandBuffer", "recording a step");
+        const std::optional<guest::Slice> slice = record(commands);
+        if (const VkResult r = vk.vkEndCommandBuffer(commands); r != VK_SUCCESS)
+            return vulkan::vulkan_error(r, "vkEndCommandBuffer", "recording a step");
+        if (!slice || slice->ticket == 0) return slice;
+        VKFORMER_TRY(const std::uint64_t value, device_->submit({&commands, 1}, semaphores));
+        submitted_.push_back({slice->ticket, value});
+        next_ = (next_ + 1) % commands_.size();
+        return slice;
+    }
+    /// The ticket of the last step that is done; 0: none since the last call.
+    Result<std::uint64_t> take_done() {
+        std::uint64_t ticket = 0;
+        while (!submitted_.empty()) {
+            VKFORMER_TRY(const bool is_done, device_->wait_for(submitted_.front().value, 0));
+            if (!is_done) break;
+            ticket = submitted_.front().ticket;
+            submitted_.pop_front();
+        }
+        return ticket;
+    }
+    Result<bool> wait(std::uint64_t timeout_ns) {
+        if (submitted_.empty()) return true;
+        return device_->wait_for(submitted_.back().value, timeout_ns);
+    }
+    bool is_idle() const noexcept { return submitted_.empty(); }
+    void forget() noexcept { submitted_.clear(); }
+
+private:
+    explicit Stepper(std::shared_ptr<vulkan::Device> device) : device_(std::move(device)) {}
+
+    struct Submitted {
+        std::uint64_t ticket, value;
+    };
+    std::shared_ptr<vulkan::Device> device_;
+    vulkan::UniqueCommandPool pool_;
+    std::array<VkCommandBuffer, SlicedSession::kMostSlices> commands_{};
+    std::size_t next_ = 0;
+    std::deque<Submitted> submitted_;
+};
+
+Result<guest::SlicedOptions> options_of(const vkf_session_info& info) {
+    VKFORMER_TRY(const DType dtype, c::dtype_of(info.dtype));
+    guest::SlicedOptions options{.context = info.context, .dtype = dtype, .seed = info.seed};
+    if (info.source_capacity > 0) options.source_capacity = info.source_capacity;
+    if (info.chunk > 0) options.chunk = info.chunk;
+    options.weights = info.weights_as_filed ? models::WeightFormat::as_filed : models::WeightFormat::as_computed;
+    options.sample = {.temperature = info.temperature, .top_k = info.top_k, .top_p = info.top_p, .min_p = info.min_p};
+    return options;
+}
+
+guest::SlicedModel sliced(const c::Model& model) {
+    return {.decoder = model.decoder ? &*model.decoder : nullptr,
+            .encoder_decoder = model.encoder_decoder.get(),
+            .generation = model.generation,
+            .end_tokens = model.end_tokens};
+}
+
+}  // namespace
+
+struct vkf_session {
+    std::shared_ptr<c::Model> model;
+    guest::SlicedOptions options;
+    std::unique_ptr<SlicedSession> sliced;  // null: evicted
+    std::unique_ptr<Stepper> stepper;       // null without a queue. Waits for its steps before `sliced` goes
+
+    // The sequence, which outlives an eviction: its tokens before the last one, and what is left of its limit.
+    std::vector<std::int32_t> prompt, earlier;
+    std::uint32_t max_tokens = 0;
+    SlicedState state_when_evicted = SlicedState::idle;  // idle once a sequence has begun since
+
+    std::vector<std::int32_t> tokens() const;
+    Result<void> make(vkf_progress_function progress, void* user);
+    Result<void> retire_done();
+};
+
+/// A decoder goes on from its tokens. An encoder–decoder begins anew: until it has caught up, the earlier ones are its tokens.
+std::vector<std::int32_t> vkf_session::tokens() const {
+    std::vector<std::int32_t> all = earlier;
+    if (!sliced) return all;
+    const auto now = sliced->tokens();
+    if (model->decoder)
+        all.insert(all.end(), now.begin(), now.end());
+    else if (now.size() >= all.size())
+        all.assign(now.begin(), now.end());
+    return all;
+}
+
+Result<void> vkf_session::make(vkf_progress_function progress, void* user) {
+    auto& backend = *model->backend;
+    std::unique_ptr<Stepper> made_stepper;
+    if (backend.can_submit()) {
+        VKFORMER_TRY(made_stepper, Stepper::create(backend.device()));
+    }
+    SlicedSession::Progress tell;
+    if (progress) tell = [progress, user](std::uint32_t done, std::uint32_t total) { progress(user, done, total); };
+    VKFORMER_TRY(sliced, SlicedSession::create(backend, ::sliced(*model),
+                                               model->weights(options.dtype, options.weights), options, tell));
+    stepper = std::move(made_stepper);
+    return {};
+}
+
+Result<void> vkf_session::retire_done() {
+    if (!stepper) return {};
+    VKFORMER_TRY(const std::uint64_t ticket, stepper->take_done());
+    if (ticket > 0) VKFORMER_CHECK(sliced->retire(ticket));
+    return {};
+}
+
+namespace {
+
+const Error kEvicted = {ErrorCode::InvalidArgument, "the session is evicted; reload it first"};
+
+Error outstanding_error(const SlicedSession& session) {
+    return {ErrorCode::InvalidArgument,
+            std::to_string(session.outstanding()) + " slices are outstanding; retire them, or cancel the sequence"};
+}
+
+vkf_session_state state_of(const vkf_session& session) {
+    if (!session.sliced) return VKF_SESSION_EVICTED;
+    switch (session.sliced->state()) {
+    case SlicedState::idle:
+        return session.state_when_evicted == SlicedState::done ? VKF_SESSION_DONE : VKF_SESSION_IDLE;
+    case SlicedState::prompt: return VKF_SESSION_PROMPT;
+    case SlicedState::generating: return VKF_SESSION_GENERATING;
+    case SlicedState::done: return VKF_SESSION_DONE;
+    }
+    return VKF_SESSION_IDLE;
+}
+
+vkf_result write_slice(vkf_slice* target, const std::optional<guest::Slice>& slice) {
+    if (!slice) return VKF_NOT_READY;
+    vkf_slice answer = VKF_SLICE_INIT;
+    answer.ticket = slice->ticket;
+    answer.dispatches = slice->dispatches;
+    answer.tokens = slice->tokens;
+    answer.expected_us = slice->expected_us;
+    answer.exceeds = slice->exceeds ? VK_TRUE : VK_FALSE;
+    return c::write_struct(target, answer, "vkf_slice");
+}
+
+}  // namespace
+
+const char* vkf_session_state_string(vkf_session_state state) {
+    switch (state) {
+    case VKF_SESSION_IDLE: return "idle";
+    case VKF_SESSION_PROMPT: return "prompt";
+    case VKF_SESSION_GENERATING: return "generating";
+    case VKF_SESSION_DONE: return "done";
+    case VKF_SESSION_EVICTED: return "evicted";
+    case VKF_SESSION_STATE_MAX_ENUM: break;
+    }
+    return "?";
+}
+
+vkf_result vkf_session_query_memory(vkf_model* model, const vkf_session_info* info, vkf_session_memory* memory) {
+    if (!model) return c::invalid("model is required");
+    return c::guarded([&]() -> vkf_result {
+        const auto given = c::read_struct(info, kDefaultInfo, "vkf_session_info");
+        if (!given) return c::fail(given.error());
+        const auto options = options_of(*given);
+        if (!options) return c::fail(options.error());
+        c::Model& m = *model->model;
+        const auto weights = m.weights(options->dtype, options->weights);
+        const auto needs = SlicedSession::memory_needs(*m.backend, sliced(m), *weights, *options);
+        if (!needs) return c::fail(needs.error());
+        vkf_session_memory answer = VKF_SESSION_MEMORY_INIT;
+        answer.weights = needs->weights;
+        answer.states = needs->states;
+        answer.activations = needs->activations;
+        answer.total = needs->total();
+        return c::write_struct(memory, answer, "vkf_session_memory");
+    });
+}
+
+vkf_result vkf_session_create(vkf_model* model, const vkf_session_info* info, vkf_progress_function progress,
+                              void* progress_user, vkf_session** session) {
+    if (!model || !session) return c::invalid("model and session are required");
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultInfo, "vkf_session_info"));
+        auto made = std::make_unique<vkf_session>();
+        made->model = model->model;
+        VKFORMER_TRY(made->options, options_of(given));
+        VKFORMER_CHECK(made->make(progress, progress_user));
+        *session = made.release();
+        return {};
+    });
+}
+
+void vkf_session_destroy(vkf_session* session) { delete session; }
+
+vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t count, uint32_t max_tokens) {
+    if (!session || (!tokens && count > 0)) return c::invalid("session and tokens are required");
+    return c::guarded([&]() -> Result<void> {
+        if (!session->sliced) return kEvicted;
+        VKFORMER_CHECK(session->retire_done());
+        VKFORMER_CHECK(session->sliced->begin({tokens, count}, max_tokens));
+        session->prompt.assign(tokens, tokens + count);
+        session->earlier.clear();
+        session->max_tokens = max_tokens;
+        session->state_when_evicted = SlicedState::idle;
+        return {};
+    });
+}
+
+vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us, vkf_slice* slice) {
+    if (!session || !commands || !slice) return c::invalid("session, commands and slice are required");
+    return c::guarded([&]() -> vkf_result {
+        if (!session->sliced) return c::fail(kEvicted);
+        if (session->stepper && !session->stepper->is_idle())
+            return c::invalid("steps are outstanding: a session is recorded or stepped, not both at the same time");
+        return write_slice(slice, session->sliced->record(commands, max_gpu_us));
+    });
+}
+
+vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> Result<void> {
+        if (!session->sliced) return kEvicted;
+        return session->sliced->retire(ticket);
+    });
+}
+
+vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf_submit_info* info, vkf_slice* slice) {
+    if (!session || !slice) return c::invalid("session and slice are required");
+    return c::guarded([&]() -> vkf_result {
+        if (!session->sliced) return c::fail(kEvicted);
+        if (!session->stepper)
+            return c::fail(
+                {ErrorCode::MissingFeature,
+                 "the device was adopted without a queue: record the session, or adopt the device with one"});
+        const auto semaphores = c::semaphores_of(info);
+        if (!semaphores) return c::fail(semaphores.error());
+        if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
+        if (session->stepper->is_idle() && session->sliced->outstanding() > 0)
+            return c::fail(outstanding_error(*session->sliced));
+        if (session->sliced->outstanding() >= VKF_MAX_SLICES) return VKF_NOT_READY;
+        const auto made = session->stepper->step(
+            [&](VkCommandBuffer commands) { return session->sliced->record(commands, max_gpu_us); }, *semaphores);
+        if (!made) return c::fail(made.error());
+        return write_slice(slice, *made);
+    });
+}
+
+vkf_result vkf_session_wait(vkf_session* session, uint64_t timeout_ns) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> vkf_result {
+        if (!session->sliced || !session->stepper) return VKF_SUCCESS;
+        const auto done = session->stepper->wait(timeout_ns);
+        if (!done) return c::fail(done.error());
+        if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
+        return *done ? VKF_SUCCESS : timeout_ns == 0 ? VKF_NOT_READY : VKF_TIMEOUT;
+    });
+}
+
+vkf_result vkf_session_poll(vkf_session* session, vkf_session_status* status) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> vkf_result {
+        if (session->sliced)
+            if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
+        vkf_session_status answer = VKF_SESSION_STATUS_INIT;
+        answer.state = state_of(*session);
+        answer.prompt_tokens = static_cast<uint32_t>(session->prompt.size());
+        answer.generated_tokens = static_cast<uint32_t>(session->tokens().size());
+        if (session->sliced) {
+            answer.computed_tokens = std::min(session->sliced->computed_prompt(), answer.prompt_tokens);
+            answer.outstanding = session->sliced->outstanding();
+            answer.last_gpu_us = session->sliced->last_us();
+            answer.total_gpu_us = session->sliced->total_us();
+        }
+        return c::write_struct(status, answer, "vkf_session_status");
+    });
+}
+
+vkf_result vkf_session_tokens(const vkf_session* session, size_t* count, int32_t* tokens) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&] {
+        const auto all = session->tokens();
+        return c::write_array(std::span<const int32_t>(all), count, tokens);
+    });
+}
+
+vkf_result vkf_session_text(const vkf_session* session, size_t* bytes, char* text) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> vkf_result {
+        const auto& tokenizer = session->model->tokenizer;
+        if (!tokenizer) return c::fail(tokenizer.error());
+        const auto all = session->tokens();
+        const SlicedState state = session->sliced ? session->sliced->state() : session->state_when_evicted;
+        if (state == SlicedState::done) return c::write_text((*tokenizer)->decode(all), bytes, text);
+        const auto stream = (*tokenizer)->stream();
+        std::string whole;
+        for (const std::int32_t token : all) whole += stream->push(token);
+        return c::write_text(whole, bytes, text);
+    });
+}
+
+vkf_result vkf_session_cancel(vkf_session* session) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> Result<void> {
+        if (!session->sliced) return {};
+        Result<void> result;
+        if (session->stepper) {
+            if (auto done = session->stepper->wait(UINT64_MAX); !done) result = done.error();
+            if (result) result = session->retire_done();
+            session->stepper->forget();
+        }
+        session->sliced->cancel();
+        session->state_when_evicted = SlicedState::idle;
+        return result;
+    });
+}
+
+vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> Result<void> {
+        if (freed) *freed = 0;
+        if (!session->sliced) return {};
+        VKFORMER_CHECK(session->retire_done());
+        if (session->sliced->outstanding() > 0) return outstanding_error(*session->sliced);
+        const vulkan::Allocator& allocator = session->model->backend->device()->allocator();
+        const std::uint64_t before = allocator.used();
+        session->earlier = session->tokens();
+        session->state_when_evicted = session->sliced->state();
+        session->stepper.reset();
+        session->sliced.reset();
+        if (freed) *freed = before - allocator.used();
+        return {};
+    });
+}
+
+vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user) {
+    if (!session) return c::invalid("session is required");
+    return c::guarded([&]() -> Result<void> {
+        if (session->sliced) return {};
+        VKFORMER_CHECK(session->make(progress, progress_user));
+        const bool goes_on = session->state_when_evicted == SlicedState::prompt ||
+                             session->state_when_evicted == SlicedState::generating;
+        if (!goes_on) return {};
+        if (!session->model->decoder) return session->sliced->begin(session->prompt, session->max_tokens);
+        std::vector<std::int32_t> read = session->prompt;
+        read.insert(read.end(), session->earlier.begin(), session->earlier.end());
+        const auto done = static_cast<std::uint32_t>(session->earlier.size());
+        return session->sliced->begin(read, session->max_tokens > 0 ? session->max_tokens - done : 0, done);
+    });
+}

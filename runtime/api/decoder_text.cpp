@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "api/decoder_text.hpp"
+
+#include <optional>
+#include <system_error>
+
+#include "core/try.hpp"
+#include "formats/gguf.hpp"
+#include "text/gguf_tokenizer.hpp"
+
+namespace vkformer::api {
+namespace {
+
+bool is_file(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+}
+
+std::string piece_of(const text::Tokenizer& tokenizer, std::optional<std::int32_t> token) {
+    return token ? tokenizer.piece(*token) : std::string();
+}
+
+Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const std::string& name) {
+    if (found.chat_template.empty())
+        return Error{ErrorCode::FileNotFound,
+                     name + " has no tokenizer.chat_template: it was not made for conversations"};
+    VKFORMER_TRY(auto parsed, text::ChatTemplate::parse(found.chat_template, name));
+    parsed.set_token("bos_token", piece_of(*found.tokenizer, found.bos));
+    parsed.set_token("eos_token", piece_of(*found.tokenizer, found.eos));
+    return parsed;
+}
+
+}  // namespace
+
+Result<DecoderText> load_decoder_text(const std::filesystem::path& path) {
+    DecoderText loaded;
+    if (is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        VKFORMER_TRY(auto found, text::load_gguf_tokenizer(file));
+        loaded.chat_template = template_of(found, path.filename().string());
+        loaded.tokenizer = std::move(found.tokenizer);
+        loaded.defaults.end_tokens = std::move(found.end_ids);
+        return loaded;
+    }
+    VKFORMER_TRY(loaded.tokenizer, text::load_tokenizer(path));
+    VKFORMER_TRY(loaded.defaults, models::load_decoder_defaults(path));
+    loaded.chat_template = text::load_chat_template(path);
+    return loaded;
+}
+
+}  // namespace vkformer::api

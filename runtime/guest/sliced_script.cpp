@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+#include "guest/sliced_script.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/try.hpp"
+#include "decoding/decoder_steps.hpp"
+#include "decoding/steps.hpp"
+
+namespace vkformer::guest {
+namespace {
+
+using graph::Plan;
+using graph::Value;
+using vulkan::VulkanProgram;
+using vulkan::VulkanStore;
+using Job = SlicedSession::Job;
+using Update = Job::Update;
+
+constexpr std::uint32_t kSmallestChunk = 16;
+constexpr std::uint32_t kLargestChunk = 4096;  // what vkCmdUpdateBuffer takes, 64 KiB, is four times that
+
+Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
+
+Result<void> check_tokens(std::span<const std::int32_t> tokens, std::uint64_t vocab) {
+    if (tokens.empty()) return invalid("a sequence needs at least one token");
+    for (const std::int32_t token : tokens)
+        if (token < 0 || static_cast<std::uint64_t>(token) >= vocab)
+            return invalid("token " + std::to_string(token) + " is unknown, the model has 0 to " +
+                           std::to_string(vocab - 1) + "; is the tokenizer the model's?");
+    return {};
+}
+
+/// A plan that becomes a program.
+struct Part {
+    Plan plan;
+    std::unique_ptr<VulkanProgram> program;
+
+    vulkan::Slice slice(Value value) const {
+        auto found = program->slice(value);
+        return found ? *found : vulkan::Slice{};  // values are inputs and states of the plan, which always have one
+    }
+};
+
+/// What both kinds of model have: parts that are compiled in order.
+class PartsScript : public SlicedSession::Script {
+public:
+    std::vector<const Plan*> plans() const override {
+        std::vector<const Plan*> plans;
+        for (const Part* part : parts()) plans.push_back(&part->plan);
+        return plans;
+    }
+    Result<void> compile(vulkan::VulkanBackend& backend, std::shared_ptr<VulkanStore> weights,
+                         std::shared_ptr<VulkanStore> states, const SlicedSession::Progress& progress) override {
+        const auto all = parts();
+        for (std::uint32_t i = 0; i < all.size(); ++i) {
+            VKFORMER_TRY(all[i]->program, backend.compile_program(std::move(all[i]->plan), weights, states));
+            if (progress) progress(i + 1, static_cast<std::uint32_t>(all.size()));
+        }
+        return {};
+    }
+    std::vector<const VulkanProgram*> programs() const override {
+        std::vector<const VulkanProgram*> programs;
+        for (const Part* part : parts()) programs.push_back(part->program.get());
+        return programs;
+    }
+
+private:
+    virtual std::vector<Part*> parts() const = 0;
+};
+
+/// Chunks of the prompt, then steps.
+class DecoderScript final : public PartsScript {
+public:
+    static Result<std::unique_ptr<SlicedSession::Script>> create(const models::Decoder& model,
+                                                                 const SlicedOptions& options) {
+        const std::uint32_t most = model.config().max_positions;
+        decoding::DecoderSessionOptions layout = {
+            .context = options.context, .dtype = options.dtype, .weights = options.weights, .sample = options.sample};
+        if (layout.context == 0) layout.context = std::min(most, decoding::DecoderSessionOptions::kDefaultContext);
+        if (layout.context > most)
+            return invalid("a context of " + std::to_string(layout.context) +
+                           " tokens was asked for, the model takes at most " + std::to_string(most));
+        if (options.chunk == 0 || options.chunk > kLargestChunk)
+            return invalid("a chunk has 1 to " + std::to_string(kLargestChunk) + " tokens, not " +
+                           std::to_string(options.chunk));
+        auto script = std::unique_ptr<DecoderScript>(new DecoderScript(model, layout.context));
+        std::vector<std::uint32_t> lengths{std::min(options.chunk, kSmallestChunk)};
+        if (options.chunk > kSmallestChunk) lengths.push_back(options.chunk);
+        for (const std::uint32_t len : lengths) {
+            Chunk& chunk = *script->chunks_.emplace_back(std::make_unique<Chunk>());
+            chunk.len = len;
+            VKFORMER_TRY(chunk.graph, decoding::chunk_graph(model, layout, len));
+            chunk.plan = graph::make_plan(std::move(chunk.graph.graph));
+        }
+        VKFORMER_TRY(script->step_->graph, decoding::step_graph(model, layout));
+        script->step_->plan = graph::make_plan(std::move(script->step_->graph.graph));
+        return std::unique_ptr<SlicedSession::Script>(std::move(script));
+    }
+
+    vulkan::Slice history() const override { return step_->slice(step_->graph.states.history); }
+    std::uint32_t capacity() const noexcept override { return context_; }
+
+    Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const override {
+        VKFORMER_CHECK(check_tokens(tokens, model_->config().vocab_size));
+        if (tokens.size() > context_)
+            return invalid("the prompt has " + std::to_string(tokens.size()) + " tokens, the context holds " +
+                           std::to_string(context_));
+        return context_ - static_cast<std::uint32_t>(tokens.size()) + 1;
+    }
+
+    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t> known, std::uint64_t seed,
+                        std::uint32_t draws) override {
+        prompt_.assign(tokens.begin(), tokens.end());
+        const auto read = std::span(prompt_).first(prompt_.size() - 1);  // the last one is the first step's
+        position_ = static_cast<std::uint32_t>(std::ranges::mismatch(read, known).in1 - read.begin());
+        steps_ = 0;
+        random_ = {static_cast<std::int32_t>(seed & 0xFFFFFFFFu), static_cast<std::int32_t>(seed >> 32),
+                   static_cast<std::int32_t>(draws)};
+        return position_;
+    }
+
+    Job next() override { return position_ + 1 < prompt_.size() ? next_chunk() : next_step(); }
+
+private:
+    struct Chunk : Part {
+        decoding::ChunkGraph graph;
+        std::uint32_t len = 0;
+    };
+    struct Step : Part {
+        decoding::DecoderStepGraph graph;
+    };
+
+    DecoderScript(const models::Decoder& model, std::uint32_t context) : model_(&model), context_(context) {}
+
+    std::vector<Part*> parts() const override {
+        std::vector<Part*> parts;
+        for (const auto& chunk : chunks_) parts.push_back(chunk.get());
+        parts.push_back(step_.get());
+        return parts;
+    }
+
+    /// Tokens behind the prompt's end fill the chunk up: their keys lie where nothing looks before a step writes them anew.
+    Job next_chunk() {
+        const auto rest = std::span(prompt_).first(prompt_.size() - 1).subspan(position_);
+        const Chunk& chunk = rest.size() <= chunks_.front()->len ? *chunks_.front() : *chunks_.back();
+        const auto part = rest.first(std::min<std::size_t>(rest.size(), chunk.len));
+        std::vector<std::int32_t> tokens(chunk.len, 0);
+        std::ranges::copy(part, tokens.begin());
+        Job job{.program = chunk.program.get()};
+        job.updates.push_back({chunk.slice(chunk.graph.tokens), std::move(tokens)});
+        job.updates.push_back({chunk.slice(chunk.graph.starts), {static_cast<std::int32_t>(position_)}});
+        position_ += static_cast<std::uint32_t>(part.size());
+        job.computed_prompt = position_;
+        return job;
+    }
+
+    Job next_step() {
+        const auto last = static_cast<std::uint32_t>(prompt_.size() - 1);
+        Job job{.program = step_->program.get(), .token = last + steps_, .computed_prompt = last + 1};
+        if (steps_ == 0) {
+            const graph::GreedyStates& states = step_->graph.states;
+            job.updates.push_back({step_->slice(states.tokens), {prompt_.back()}});
+            job.updates.push_back({step_->slice(states.starts), {static_cast<std::int32_t>(last)}});
+            job.updates.push_back({step_->slice(states.finished), {0}});
+            if (step_->graph.random) job.updates.push_back({step_->slice(step_->graph.random), random_});
+        }
+        ++steps_;
+        return job;
+    }
+
+    const models::Decoder* model_;
+    std::uint32_t context_;
+    std::vector<std::unique_ptr<Chunk>> chunks_;  // the smaller first
+    std::unique_ptr<Step> step_ = std::make_unique<Step>();
+    std::vector<std::int32_t> prompt_, random_;
+    std::uint32_t position_ = 0, steps_ = 0;  // tokens read, steps handed out
+};
+
+/// The encoder, then steps of the decoder.
+class EncoderDecoderScript final : public PartsScript {
+public:
+    static Result<std::unique_ptr<SlicedSession::Script>> create(const models::EncoderDecoder& model,
+                                                                 const models::GenerationConfig& generation,
+                                                                 const SlicedOptions& options) {
+        const auto limits = model.limits();
+        auto script = std::unique_ptr<EncoderDecoderScript>(new EncoderDecoderScript(model, generation));
+        models::GenerationConfig& g = script->generation_;
+        g.beams = 1;
+        if (options.context > 0) g.max_steps = options.context;
+        if (g.max_steps == 0 || g.max_steps > limits.target_len)
+            return invalid("an answer of " + std::to_string(g.max_steps) +
+                           " tokens was asked for, the model has positions for 1 to " +
+                           std::to_string(limits.target_len));
+        if (g.decoder_start < 0) return invalid("decoder_start_token_id is missing");
+        if (options.source_capacity == 0 || options.source_capacity > std::min<std::uint64_t>(limits.source_len, 16384))
+            return invalid("a source of " + std::to_string(options.source_capacity) +
+                           " tokens was asked for, the model takes 1 to " + std::to_string(limits.source_len));
+        if (options.sample.temperature != 0)
+            return invalid("an encoder–decoder does not sample: temperature must be 0");
+        const models::DecodeLayout layout = {
+            .source_len = options.source_capacity, .max_steps = g.max_steps, .dtype = options.dtype};
+        VKFORMER_TRY(script->encoder_->graph, decoding::encoder_graph(model, layout));
+        VKFORMER_TRY(script->step_->graph, decoding::step_graph(model, layout, g));
+        script->encoder_->plan = graph::make_plan(std::move(script->encoder_->graph.graph));
+        script->step_->plan = graph::make_plan(std::move(script->step_->graph.graph));
+        script->source_.assign(options.source_capacity, 0);
+        return std::unique_ptr<SlicedSession::Script>(std::move(script));
+    }
+
+    vulkan::Slice history() const override { return step_->slice(step_->graph.greedy.history); }
+    std::uint32_t capacity() const noexcept override { return generation_.max_steps; }
+
+    Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const override {
+        VKFORMER_CHECK(check_tokens(tokens, model_->limits().source_vocab));
+        if (tokens.size() > source_.size())
+            return invalid("the source has " + std::to_string(tokens.size()) + " tokens, the session holds " +
+                           std::to_string(source_.size()));
+        return generation_.max_steps;
+    }
+
+    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t>, std::uint64_t,
+                        std::uint32_t) override {
+        std::ranges::fill(source_, 0);
+        std::ranges::copy(tokens, source_.begin());
+        source_len_ = static_cast<std::uint32_t>(tokens.size());
+        is_encoded_ = false;
+        steps_ = 0;
+        return 0;
+    }
+
+    Job next() override {
+        if (!is_encoded_) {
+            is_encoded_ = true;
+            Job job{.program = encoder_->program.get(), .computed_prompt = source_len_};
+            job.updates.push_back({encoder_->slice(encoder_->graph.source.tokens), source_});
+            job.updates.push_back(
+                {encoder_->slice(encoder_->graph.source.lengths), {static_cast<std::int32_t>(source_len_)}});
+            return job;
+        }
+        Job job{.program = step_->program.get(), .token = steps_, .computed_prompt = source_len_};
+        if (steps_ == 0) {
+            const graph::GreedyStates& states = step_->graph.greedy;
+            job.updates.push_back({step_->slice(states.tokens), {generation_.decoder_start}});
+            job.updates.push_back({step_->slice(states.starts), {0}});
+            job.updates.push_back({step_->slice(states.finished), {0}});
+        }
+        ++steps_;
+        return job;
+    }
+
+private:
+    struct Encoder : Part {
+        decoding::EncoderGraph graph;
+    };
+    struct Step : Part {
+        decoding::StepGraph graph;
+    };
+
+    EncoderDecoderScript(const models::EncoderDecoder& model, const models::GenerationConfig& generation)
+        : model_(&model), generation_(generation) {}
+
+    std::vector<Part*> parts() const override { return {encoder_.get(), step_.get()}; }
+
+    const models::EncoderDecoder* model_;
+    models::GenerationConfig generation_;
+    std::unique_ptr<Encoder> encoder_ = std::make_unique<Encoder>();
+    std::unique_ptr<Step> step_ = std::make_unique<Step>();
+    std::vector<std::int32_t> source_;  // padded to the capacity
+    std::uint32_t source_len_ = 0, steps_ = 0;
+    bool is_encoded_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SlicedSession::Script>> make_script(const SlicedModel& model, const SlicedOptions& options) {
+    if (model.decoder) return DecoderScript::create(*model.decoder, options);
+    return EncoderDecoderScript::create(*model.encoder_decoder, model.generation, options);
+}
+
+}  // namespace vkformer::guest

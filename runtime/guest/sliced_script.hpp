@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// What a sliced session runs, one program after the other.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "guest/sliced_session.hpp"
+
+namespace vkformer::guest {
+
+/// One run of a program.
+struct SlicedSession::Job {
+    /// Written before it, by a command.
+    struct Update {
+        vulkan::Slice slice;
+        std::vector<std::int32_t> values;
+    };
+    const vulkan::VulkanProgram* program = nullptr;
+    std::vector<Update> updates{};
+    std::optional<std::uint32_t> token{};  ///< where in the history the run leaves the chosen token
+    std::uint32_t computed_prompt = 0;     ///< tokens of the prompt that are read when it is done
+};
+
+/// The order of the runs of a sequence.
+class SlicedSession::Script {
+public:
+    virtual ~Script() = default;
+
+    virtual std::vector<const graph::Plan*> plans() const = 0;
+    /// Makes the programs of the plans, which are spent.
+    virtual Result<void> compile(vulkan::VulkanBackend& backend, std::shared_ptr<vulkan::VulkanStore> weights,
+                                 std::shared_ptr<vulkan::VulkanStore> states, const Progress& progress) = 0;
+    virtual std::vector<const vulkan::VulkanProgram*> programs() const = 0;
+
+    /// i32 [capacity]: the chosen tokens.
+    virtual vulkan::Slice history() const = 0;
+    virtual std::uint32_t capacity() const noexcept = 0;
+    /// Tokens that may follow this many, or be answered to them; an error where they are too many or unknown.
+    virtual Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const = 0;
+
+    /// A new sequence. `known` are tokens whose keys and values the caches hold, from the beginning; gives how many of them serve again.
+    virtual std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t> known,
+                                std::uint64_t seed, std::uint32_t draws) = 0;
+    /// Of an endless row: the session knows when to stop.
+    virtual Job next() = 0;
+};
+
+/// Errors: InvalidArgument, and those of the models.
+Result<std::unique_ptr<SlicedSession::Script>> make_script(const SlicedModel& model, const SlicedOptions& options);
+
+}  // namespace vkformer::guest

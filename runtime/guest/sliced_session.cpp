@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+#include "guest/sliced_session.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "core/try.hpp"
+#include "guest/sliced_script.hpp"
+
+namespace vkformer::guest {
+namespace {
+
+using vulkan::DeviceTable;
+using vulkan::StepClock;
+
+constexpr std::size_t kStepsWithoutClock = 8;
+constexpr std::uint64_t kLargestUpdate = 65536;  // bytes, of vkCmdUpdateBuffer
+
+void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags source_stage, VkAccessFlags source,
+             VkPipelineStageFlags target_stage, VkAccessFlags target) {
+    const VkMemoryBarrier memory{
+        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
+    vk.vkCmdPipelineBarrier(commands, source_stage, target_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+}  // namespace
+
+/// How far into the job a slice goes.
+struct SlicedSession::Reach {
+    std::size_t last = 0;
+    bool is_full = false;
+    bool exceeds = false;
+};
+
+SlicedSession::SlicedSession(vulkan::VulkanBackend& backend, const SlicedModel& model, const SlicedOptions& options)
+    : backend_(&backend), model_(model), options_(options) {}
+
+SlicedSession::~SlicedSession() = default;
+
+std::uint32_t SlicedSession::context() const noexcept { return script_->capacity(); }
+
+Result<vulkan::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend, const SlicedModel& model,
+                                                        const vulkan::VulkanStore& weights,
+                                                        const SlicedOptions& options) {
+    VKFORMER_TRY(const auto script, make_script(model, options));
+    VKFORMER_TRY(auto needs, vulkan::memory_needs(*backend.device(), script->plans(), weights,
+                                                  vulkan::VulkanStore(backend.device())));
+    needs.states += script->capacity() * sizeof(std::int32_t);  // the tokens, for the host
+    return needs;
+}
+
+Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBackend& backend, const SlicedModel& model,
+                                                             std::shared_ptr<vulkan::VulkanStore> weights,
+                                                             const SlicedOptions& options, const Progress& progress) {
+    auto session = std::unique_ptr<SlicedSession>(new SlicedSession(backend, model, options));
+    VKFORMER_TRY(session->script_, make_script(model, options));
+    Script& script = *session->script_;
+    const vulkan::Device& device = *backend.device();
+    auto states = std::make_shared<vulkan::VulkanStore>(backend.device());
+    VKFORMER_TRY(const auto needs, vulkan::memory_needs(device, script.plans(), *weights, *states));
+    VKFORMER_CHECK(device.allocator().check(needs.total(), "the session"));
+    VKFORMER_CHECK(script.compile(backend, std::move(weights), std::move(states), progress));
+    VKFORMER_TRY(session->readback_, vulkan::Buffer::create(device, script.capacity() * sizeof(std::int32_t),
+                                                            vulkan::Buffer::Use::staging, "vkformer tokens"));
+    VKFORMER_CHECK(session->prepare_measuring());
+    return session;
+}
+
+Result<void> SlicedSession::prepare_measuring() {
+    for (const vulkan::VulkanProgram* program : script_->programs()) {
+        auto& kinds = kinds_[program];
+        for (std::size_t i = 0; i < program->step_count(); ++i) kinds.push_back(clock_.number(program->step_kind(i)));
+    }
+    const vulkan::Device& device = *backend_->device();
+    if (device.capabilities().timestamp_valid_bits == 0) return {};
+    const VkQueryPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                     .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                     .queryCount = 2 * kMostSlices};
+    VkQueryPool pool = VK_NULL_HANDLE;
+    if (const VkResult r = device.vk().vkCreateQueryPool(device.handle(), &info, nullptr, &pool); r != VK_SUCCESS)
+        return vulkan::vulkan_error(r, "vkCreateQueryPool", "preparing to measure slices");
+    queries_ = vulkan::UniqueQueryPool(device.vk(), device.handle(), pool);
+    return {};
+}
+
+Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uint32_t max_tokens, std::uint32_t draws) {
+    if (!slices_.empty())
+        return Error{
+            ErrorCode::InvalidArgument,
+            std::to_string(slices_.size()) + " slices of the sequence before are not retired; retire or cancel them"};
+    VKFORMER_TRY(const std::uint32_t room, script_->room_for(tokens));
+    std::vector<std::int32_t> known = prompt_;
+    known.insert(known.end(), tokens_.begin(), tokens_.end());
+    // The last token was chosen, and nothing has read it.
+    known.resize(tokens_.empty() ? std::min<std::size_t>(known.size(), computed_prompt_) : known.size() - 1);
+    computed_prompt_ = script_->begin(tokens, known, options_.seed, draws);
+    prompt_.assign(tokens.begin(), tokens.end());
+    tokens_.clear();
+    limit_ = max_tokens == 0 ? room : std::min(max_tokens, room);
+    recorded_tokens_ = 0;
+    job_.reset();
+    step_in_job_ = 0;
+    total_us_ = 0;
+    state_ = SlicedState::prompt;
+    return {};
+}
+
+bool SlicedSession::has_work() const noexcept {
+    return (state_ == SlicedState::prompt || state_ == SlicedState::generating) && recorded_tokens_ < limit_;
+}
+
+/// Steps of the job that fit into the slice. A slice is never empty; a step that was never measured is alone in its own.
+SlicedSession::Reach SlicedSession::reach(const Recorded& recorded, double budget_us) const {
+    const auto& kinds = kinds_.at(job_->program);
+    Reach reach{.last = step_in_job_};
+    if (budget_us <= 0) {
+        reach.last = kinds.size();
+        return reach;
+    }
+    double expected_us = recorded.expected_us;
+    while (reach.last < kinds.size() && !reach.is_full) {
+        const std::size_t count = recorded.steps.size() + (reach.last - step_in_job_);
+        const double step_us = clock_.expected_us(kinds[reach.last]);
+        const bool is_new = step_us < 0;
+        const bool fits = queries_.get() ? !is_new && expected_us + step_us <= budget_us : count < kStepsWithoutClock;
+        reach.is_full = !fits;
+        if (!fits && count > 0) break;
+        reach.exceeds = queries_.get() && !fits && !is_new;
+        expected_us += std::max(step_us, 0.0);
+        ++reach.last;
+    }
+    return reach;
+}
+
+void SlicedSession::open_slice(VkCommandBuffer commands) const {
+    if (!queries_.get()) return;
+    const DeviceTable& vk = backend_->device()->vk();
+    const auto slot = static_cast<std::uint32_t>((last_ticket_ + 1) % kMostSlices * 2);
+    vk.vkCmdResetQueryPool(commands, queries_.get(), slot, 2);
+    vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(), slot);
+}
+
+void SlicedSession::close_slice(VkCommandBuffer commands, Recorded& recorded) {
+    recorded.ticket = ++last_ticket_;
+    if (queries_.get()) {
+        const auto slot = static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2);
+        backend_->device()->vk().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(),
+                                                     slot + 1);
+    }
+    slices_.push_back(std::move(recorded));
+}
+
+void SlicedSession::record_updates(VkCommandBuffer commands) const {
+    if (job_->updates.empty()) return;
+    const DeviceTable& vk = backend_->device()->vk();
+    barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_TRANSFER_WRITE_BIT);
+    for (const Job::Update& update : job_->updates) {
+        const std::uint64_t bytes = std::min<std::uint64_t>(update.values.size() * 4, kLargestUpdate);
+        vk.vkCmdUpdateBuffer(commands, update.slice.buffer, update.slice.offset, bytes, update.values.data());
+    }
+}
+
+/// Copies a chosen token to where the host reads it; the program's last barrier lets transfers read.
+void SlicedSession::record_readback(VkCommandBuffer commands, std::uint32_t index) const {
+    const DeviceTable& vk = backend_->device()->vk();
+    const vulkan::Slice history = script_->history();
+    const VkDeviceSize at = index * sizeof(std::int32_t);
+    const VkBufferCopy region{.srcOffset = history.offset + at, .dstOffset = at, .size = sizeof(std::int32_t)};
+    vk.vkCmdCopyBuffer(commands, history.buffer, readback_.handle(), 1, &region);
+    barrier(vk, commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
+            VK_ACCESS_HOST_READ_BIT);
+}
+
+std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budget_us) {
+    if (slices_.size() >= kMostSlices) return std::nullopt;
+    Slice slice;
+    Recorded recorded{.computed_prompt = slices_.empty() ? computed_prompt_ : slices_.back().computed_prompt};
+    bool is_full = false;
+    while (!is_full && has_work()) {
+        if (!job_) job_ = std::make_unique<Job>(script_->next());
+        const Reach part = reach(recorded, budget_us);
+        is_full = part.is_full;
+        if (part.last == step_in_job_) break;
+        if (recorded.steps.empty()) open_slice(commands);
+        if (step_in_job_ == 0) record_updates(commands);
+        job_->program->record(commands, step_in_job_, part.last);
+
+        const auto& kinds = kinds_.at(job_->program);
+        for (std::size_t i = step_in_job_; i < part.last; ++i) {
+            recorded.steps.push_back(kinds[i]);
+            recorded.expected_us += std::max(clock_.expected_us(kinds[i]), 0.0);
+        }
+        slice.exceeds = slice.exceeds || part.exceeds;
+        step_in_job_ = part.last;
+        if (step_in_job_ < kinds.size()) continue;
+        if (job_->token) {
+            record_readback(commands, *job_->token);
+            recorded.tokens.push_back(*job_->token);
+            ++recorded_tokens_;
+            is_full = is_full || budget_us <= 0;
+        }
+        recorded.computed_prompt = job_->computed_prompt;
+        job_.reset();
+        step_in_job_ = 0;
+    }
+    if (recorded.steps.empty()) return slice;
+    slice.dispatches = static_cast<std::uint32_t>(recorded.steps.size());
+    slice.tokens = static_cast<std::uint32_t>(recorded.tokens.size());
+    slice.expected_us = recorded.expected_us;
+    close_slice(commands, recorded);
+    slice.ticket = last_ticket_;
+    return slice;
+}
+
+/// What the slice took, where the queue has timestamps and they are there.
+Result<void> SlicedSession::learn(const Recorded& recorded) {
+    last_us_ = 0;
+    if (!queries_.get()) return {};
+    const vulkan::Device& device = *backend_->device();
+    const vulkan::Capabilities& c = device.capabilities();
+    std::array<std::uint64_t, 2> ticks{};
+    const auto slot = static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2);
+    const VkResult r = device.vk().vkGetQueryPoolResults(device.handle(), queries_.get(), slot, 2, sizeof ticks,
+                                                         ticks.data(), sizeof ticks[0], VK_QUERY_RESULT_64_BIT);
+    if (r == VK_NOT_READY) return {};
+    if (r != VK_SUCCESS) return vulkan::vulkan_error(r, "vkGetQueryPoolResults", "reading a slice's timestamps");
+    const std::uint64_t mask =
+        c.timestamp_valid_bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << c.timestamp_valid_bits) - 1;
+    last_us_ = static_cast<double>((ticks[1] - ticks[0]) & mask) * static_cast<double>(c.timestamp_period_ns) / 1000;
+    total_us_ += last_us_;
+    clock_.learn(recorded.steps, last_us_);
+    return {};
+}
+
+void SlicedSession::take_token(std::int32_t token) {
+    if (state_ == SlicedState::done || state_ == SlicedState::idle) return;
+    state_ = SlicedState::generating;
+    tokens_.push_back(token);
+    const bool is_end = std::ranges::find(model_.end_tokens, token) != model_.end_tokens.end();
+    if (is_end || tokens_.size() >= limit_) state_ = SlicedState::done;
+}
+
+Result<void> SlicedSession::retire(std::uint64_t ticket) {
+    if (ticket > last_ticket_)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "slice " + std::to_string(ticket) + " was never recorded; the last is " + std::to_string(last_ticket_)};
+    Result<void> result;
+    while (!slices_.empty() && slices_.front().ticket <= ticket) {
+        const Recorded recorded = std::move(slices_.front());
+        slices_.pop_front();
+        if (auto learned = learn(recorded); !learned) result = std::move(learned);
+        if (!result) continue;  // what a lost device left in the buffer is no token
+        computed_prompt_ = recorded.computed_prompt;
+        for (const std::uint32_t index : recorded.tokens) {
+            std::int32_t token = 0;
+            std::memcpy(&token, readback_.mapped() + index * sizeof token, sizeof token);
+            take_token(token);
+        }
+    }
+    return result;
+}
+
+void SlicedSession::cancel() {
+    slices_.clear();
+    job_.reset();
+    step_in_job_ = 0;
+    state_ = SlicedState::idle;
+}
+
+}  // namespace vkformer::guest

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/allocator.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+#include "vulkan/device.hpp"
+
+namespace vkformer::vulkan {
+namespace {
+
+std::string mebibytes(std::uint64_t bytes) {
+    const std::uint64_t tenths = (bytes * 10 + (1u << 19)) >> 20;
+    return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
+}
+
+}  // namespace
+
+std::uint64_t Allocator::used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+}
+
+std::uint64_t Allocator::peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+}
+
+std::optional<std::uint64_t> Allocator::budget() const {
+    std::optional<std::uint64_t> most;
+    if (limit_ > 0) most = limit_;
+    if (const auto left = device_->free_bytes()) {
+        const std::uint64_t now = used() + *left;
+        most = std::min(most.value_or(now), now);
+    }
+    return most;
+}
+
+Result<void> Allocator::check(std::uint64_t bytes, const std::string& label) const {
+    const auto most = budget();
+    const std::uint64_t now = used();
+    if (!most || (now <= *most && bytes <= *most - now)) return {};
+    const bool is_own = *most == limit_;
+    return Error{
+        ErrorCode::OutOfDeviceMemory,
+        label + " needs " + mebibytes(bytes) + " of device memory; " + mebibytes(now) + " are in use and " +
+            (is_own ? "the budget is " + mebibytes(limit_)
+                    : "the driver leaves " + mebibytes(*most - std::min(now, *most))) +
+            ". Raise the budget, free other memory, or take smaller weights (float16, quantised) or a shorter context"};
+}
+
+Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
+    const DeviceTable& vk = device_->vk();
+    const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                    .allocationSize = request.requirements.size,
+                                    .memoryTypeIndex = request.memory_type};
+    MemoryRange range;
+    if (const VkResult r = vk.vkAllocateMemory(device_->handle(), &info, nullptr, &range.memory); r != VK_SUCCESS)
+        return vulkan_error(r, "vkAllocateMemory",
+                            "allocating " + mebibytes(request.requirements.size) + " for " + request.label);
+    device_->set_name(VK_OBJECT_TYPE_DEVICE_MEMORY, range.memory, request.label);
+    if (!request.is_mapped) return range;
+    void* address = nullptr;
+    if (const VkResult r = vk.vkMapMemory(device_->handle(), range.memory, 0, VK_WHOLE_SIZE, 0, &address);
+        r != VK_SUCCESS) {
+        vk.vkFreeMemory(device_->handle(), range.memory, nullptr);
+        return vulkan_error(r, "vkMapMemory", std::string("making ") + request.label);
+    }
+    range.mapped = static_cast<std::byte*>(address);
+    return range;
+}
+
+Result<MemoryRange> Allocator::allocate(const MemoryRequest& request) {
+    const VkDeviceSize bytes = request.requirements.size;
+    VKFORMER_CHECK(check(bytes, request.label));
+    MemoryRange range;
+    if (callbacks_.allocate) {
+        if (const VkResult r = callbacks_.allocate(request, range); r != VK_SUCCESS)
+            return vulkan_error(r, "the application's allocator",
+                                "allocating " + mebibytes(bytes) + " for " + request.label);
+        const bool is_usable =
+            range.memory && range.offset % request.requirements.alignment == 0 && (range.mapped || !request.is_mapped);
+        if (!is_usable) {
+            callbacks_.free(range);
+            return Error{ErrorCode::InvalidArgument,
+                         std::string("the application's allocator gave no usable memory for ") + request.label +
+                             ": it must be aligned and, where asked for, mapped"};
+        }
+    } else {
+        VKFORMER_TRY(range, from_driver(request));
+    }
+    const std::lock_guard lock(mutex_);
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return range;
+}
+
+void Allocator::free(const MemoryRange& range, VkDeviceSize bytes) noexcept {
+    if (callbacks_.free)
+        callbacks_.free(range);
+    else
+        device_->vk().vkFreeMemory(device_->handle(), range.memory, nullptr);
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+}
+
+}  // namespace vkformer::vulkan

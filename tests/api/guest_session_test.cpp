@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+// Sessions of the C interface: slices recorded into the application's frames, and steps through its queue.
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "models/decoder_case.hpp"
+#include "support/backends.hpp"
+#include "support/host_application.hpp"
+#include "support/vkf.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+
+namespace {
+
+struct Greedy {
+    std::vector<std::int32_t> prompt, continuation;
+};
+
+/// What Hugging Face's greedy generate() gives for a golden decoder.
+Greedy greedy_golden(const std::string& name) {
+    std::ifstream file(goldens_dir() / "decoders" / name / "greedy.json");
+    const auto golden = nlohmann::json::parse(file);
+    return {golden["prompt"].get<std::vector<std::int32_t>>(), golden["continuation"].get<std::vector<std::int32_t>>()};
+}
+
+std::string decoder_folder(const std::string& name) { return (goldens_dir() / "decoders" / name).string(); }
+
+std::uint32_t index_of(const std::string& device) { return static_cast<std::uint32_t>(std::stoul(device)); }
+
+constexpr std::uint32_t kTokens = 12;
+
+/// The continuation's first tokens, up to an end token's if the model has reached one.
+std::vector<std::int32_t> first_of(const Greedy& golden) {
+    const auto count = std::min<std::size_t>(kTokens, golden.continuation.size());
+    return {golden.continuation.begin(), golden.continuation.begin() + static_cast<std::ptrdiff_t>(count)};
+}
+
+void begin(vkf_session& session, const std::vector<std::int32_t>& tokens, std::uint32_t max_tokens = kTokens) {
+    succeed(vkf_session_begin(&session, tokens.data(), tokens.size(), max_tokens));
+}
+
+bool is_running(vkf_session& session) {
+    const vkf_session_state state = status_of(session).state;
+    return state == VKF_SESSION_PROMPT || state == VKF_SESSION_GENERATING;
+}
+
+/// A frame of the application: a slice is recorded, submitted and retired.
+vkf_slice frame(HostApplication& host, VkCommandBuffer commands, vkf_session& session, std::uint32_t budget_us) {
+    vkf_slice slice = VKF_SLICE_INIT;
+    host.begin(commands, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT);
+    succeed(vkf_session_record(&session, commands, budget_us, &slice));
+    host.end(commands);
+    host.submit_and_wait(commands);
+    succeed(vkf_session_retire(&session, slice.ticket));
+    return slice;
+}
+
+std::vector<std::int32_t> run_recorded(HostApplication& host, vkf_session& session, std::uint32_t budget_us) {
+    const VkCommandBuffer commands = host.make_commands();
+    while (is_running(session)) frame(host, commands, session, budget_us);
+    return tokens_of(session);
+}
+
+std::vector<std::int32_t> run_stepped(vkf_session& session, std::uint32_t budget_us) {
+    while (is_running(session)) {
+        vkf_slice slice = VKF_SLICE_INIT;
+        const vkf_result result = vkf_session_step(&session, budget_us, nullptr, &slice);
+        if (result != VKF_NOT_READY) succeed(result);
+        if (slice.ticket == 0) succeed(vkf_session_wait(&session, UINT64_MAX));
+    }
+    return tokens_of(session);
+}
+
+}  // namespace
+
+TEST_CASE("every decoder generates the same tokens in a foreign command buffer", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(false));
+    CAPTURE(vkf_device_name(device.get()));
+    for (const std::string& name : decoder_cases()) {
+        CAPTURE(name);
+        const Greedy golden = greedy_golden(name);
+        const VkfModel model = load_model(*device, decoder_folder(name));
+        vkf_session_info info = VKF_SESSION_INFO_INIT;
+        info.chunk = 4;
+        const VkfSession session = make_session(*model, info);
+        begin(*session, golden.prompt);
+        CHECK(run_recorded(host, *session, 0) == first_of(golden));
+    }
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("slices of any size give the same tokens, and a prompt may span many frames", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    CAPTURE(vkf_device_name(device.get()));
+    const Greedy golden = greedy_golden("qwen3");
+    const VkfModel model = load_model(*device, decoder_folder("qwen3"));
+    const VkfSession session = make_session(*model);
+    for (const std::uint32_t budget_us : {1u, 300u, 3000u}) {
+        CAPTURE(budget_us);
+        // Another first token, so that nothing of the sequence before serves again.
+        const VkfSession fresh = make_session(*model);
+        begin(*fresh, golden.prompt);
+        CHECK(run_recorded(host, *fresh, budget_us) == first_of(golden));
+        begin(*session, golden.prompt);
+        CHECK(run_stepped(*session, budget_us) == first_of(golden));
+    }
+    begin(*session, golden.prompt);
+    const VkCommandBuffer commands = host.make_commands();
+    const vkf_slice one = frame(host, commands, *session, 1);
+    CHECK(one.dispatches == 1);
+    CHECK(one.exceeds == VK_TRUE);  // by now it is known to take longer
+    CHECK(status_of(*session).total_gpu_us > 0);
+    succeed(vkf_session_cancel(session.get()));
+    CHECK(status_of(*session).state == VKF_SESSION_IDLE);
+    CHECK(host.locks_taken > 0);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("many slices may be in flight", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(false));
+    const Greedy golden = greedy_golden("llama_gqa_odd");
+    const VkfModel model = load_model(*device, decoder_folder("llama_gqa_odd"));
+    const VkfSession session = make_session(*model);
+    begin(*session, golden.prompt);
+    const VkCommandBuffer commands = host.make_commands();
+    host.begin(commands);
+    vkf_slice slice = VKF_SLICE_INIT, last = VKF_SLICE_INIT;
+    std::uint32_t tokens = 0;
+    for (;;) {
+        succeed(vkf_session_record(session.get(), commands, 0, &slice));
+        if (slice.ticket == 0) break;
+        tokens += slice.tokens;
+        last = slice;
+    }
+    host.end(commands);
+    CHECK(tokens == kTokens);
+    CHECK(status_of(*session).outstanding == last.ticket);
+    CHECK(tokens_of(*session).empty());  // nothing has run
+    CHECK(vkf_session_retire(session.get(), last.ticket + 1) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_session_begin(session.get(), golden.prompt.data(), 1, 1) == VKF_ERROR_INVALID_ARGUMENT);
+    host.submit_and_wait(commands);
+    succeed(vkf_session_retire(session.get(), last.ticket));
+    CHECK(tokens_of(*session) == first_of(golden));
+    CHECK(status_of(*session).state == VKF_SESSION_DONE);
+
+    // What was recorded and never submitted is forgotten by a cancel.
+    begin(*session, golden.prompt);
+    for (std::uint32_t i = 0; i < VKF_MAX_SLICES; ++i) {
+        host.begin(commands);
+        const vkf_result result = vkf_session_record(session.get(), commands, 1, &slice);
+        host.end(commands);
+        succeed(result);
+    }
+    host.begin(commands);
+    CHECK(vkf_session_record(session.get(), commands, 1, &slice) == VKF_NOT_READY);
+    host.end(commands);
+    succeed(vkf_session_cancel(session.get()));
+    begin(*session, golden.prompt);
+    CHECK(run_recorded(host, *session, 0) == first_of(golden));
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("a prompt's beginning that the caches hold is not computed again", "[api][c][guest][session]") {
+    const VkfDevice device = own_device(vulkan_device_indices().front());
+    const Greedy golden = greedy_golden("qwen2");
+    const VkfModel model = load_model(*device, decoder_folder("qwen2"));
+    const VkfSession session = make_session(*model);
+    begin(*session, golden.prompt, 4);
+    std::vector<std::int32_t> conversation = golden.prompt;
+    const auto answer = run_stepped(*session, 0);
+    conversation.insert(conversation.end(), answer.begin(), answer.end());
+    begin(*session, conversation, 4);
+    CHECK(status_of(*session).computed_tokens == conversation.size() - 1);
+    const auto more = run_stepped(*session, 0);
+    CHECK(std::ranges::equal(more, std::span(golden.continuation).subspan(4, 4)));
+}
+
+TEST_CASE("a session goes on after it was evicted, and on another device", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const Greedy golden = greedy_golden("gemma3");
+    VkfDevice device = own_device(index);
+    VkfModel model = load_model(*device, decoder_folder("gemma3"));
+    vkf_memory_use use = VKF_MEMORY_USE_INIT;
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.context = 64;
+    vkf_session_memory memory = VKF_SESSION_MEMORY_INIT;
+    succeed(vkf_session_query_memory(model.get(), &info, &memory));
+    CHECK(memory.total == memory.weights + memory.states + memory.activations);
+    VkfSession session = make_session(*model, info);
+    succeed(vkf_device_trim(device.get(), nullptr));
+    succeed(vkf_device_memory(device.get(), &use));
+    CHECK(use.used >= memory.total);
+    CHECK(use.used <= memory.total + 4096 * 8);  // what the driver rounds up
+
+    begin(*session, golden.prompt);
+    while (status_of(*session).generated_tokens < 5) {
+        vkf_slice slice = VKF_SLICE_INIT;
+        succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+    }
+    std::uint64_t freed = 0;
+    succeed(vkf_session_evict(session.get(), &freed));
+    CHECK(freed == use.used);
+    succeed(vkf_device_memory(device.get(), &use));
+    CHECK(use.used == 0);
+    CHECK(status_of(*session).state == VKF_SESSION_EVICTED);
+    const auto saved = tokens_of(*session);
+    CHECK(saved.size() == 5);
+    vkf_slice slice = VKF_SLICE_INIT;
+    CHECK(vkf_session_step(session.get(), 0, nullptr, &slice) == VKF_ERROR_INVALID_ARGUMENT);
+    succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+    CHECK(run_stepped(*session, 0) == first_of(golden));
+
+    // As after a lost device: prompt and tokens begin a session elsewhere.
+    session.reset();
+    model.reset();
+    device = own_device(index);
+    model = load_model(*device, decoder_folder("gemma3"));
+    session = make_session(*model, info);
+    std::vector<std::int32_t> read = golden.prompt;
+    read.insert(read.end(), saved.begin(), saved.end());
+    begin(*session, read, kTokens - 5);
+    auto all = saved;
+    const auto rest = run_stepped(*session, 0);
+    all.insert(all.end(), rest.begin(), rest.end());
+    CHECK(all == first_of(golden));
+}
+
+TEST_CASE("a session that does not fit the budget is refused before anything is allocated",
+          "[api][c][guest][session]") {
+    const std::string index = vulkan_device_indices().front();
+    int allocations = 0;
+    vkf_memory_callbacks counting{};
+    counting.user = &allocations;
+    counting.allocate = [](void* user, const vkf_allocation_request*, vkf_allocation*) {
+        ++*static_cast<int*>(user);
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    };
+    counting.free = [](void*, const vkf_allocation*) {};
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.memory_budget = 10000;
+    options.memory = &counting;
+    const VkfDevice device = own_device(index, &options);
+    const VkfModel model = load_model(*device, decoder_folder("gpt2"));
+    const vkf_session_info info = VKF_SESSION_INFO_INIT;
+    vkf_session* session = nullptr;
+    CHECK(vkf_session_create(model.get(), &info, nullptr, nullptr, &session) == VKF_ERROR_OUT_OF_DEVICE_MEMORY);
+    CHECK(std::string(vkf_error_message()).find("the budget is 0.0 MiB") != std::string::npos);
+    CHECK(allocations == 0);
+    options.memory_budget = 0;
+    const VkfDevice unlimited = own_device(index, &options);
+    const VkfModel again = load_model(*unlimited, decoder_folder("gpt2"));
+    CHECK(vkf_session_create(again.get(), &info, nullptr, nullptr, &session) == VKF_ERROR_OUT_OF_DEVICE_MEMORY);
+    CHECK(allocations == 1);  // what the application's allocator says is passed on
+    CHECK(vkf_error_vk_result() == VK_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+
+TEST_CASE("memory may come from the application's allocator", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    struct Pool {
+        HostApplication& host;
+        VkDeviceMemory memory = VK_NULL_HANDLE;
+        std::byte* mapped = nullptr;
+        VkDeviceSize used = 4096;  // what the application has there already
+        int live = 0;
+    } pool{.host = host};
+    vkf_memory_callbacks callbacks{};
+    callbacks.user = &pool;
+    callbacks.allocate = [](void* user, const vkf_allocation_request* request, vkf_allocation* allocation) {
+        Pool& p = *static_cast<Pool*>(user);
+        if (!p.memory) {
+            const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                            .allocationSize = 64 << 20,
+                                            .memoryTypeIndex = request->memory_type};
+            if (const VkResult r = p.host.dvk.vkAllocateMemory(p.host.device, &info, nullptr, &p.memory)) return r;
+            void* address = nullptr;
+            if (const VkResult r = p.host.dvk.vkMapMemory(p.host.device, p.memory, 0, VK_WHOLE_SIZE, 0, &address))
+                return r;
+            p.mapped = static_cast<std::byte*>(address);
+        }
+        const VkDeviceSize alignment = request->requirements.alignment;
+        allocation->offset = (p.used + alignment - 1) / alignment * alignment;
+        p.used = allocation->offset + request->requirements.size;
+        allocation->memory = p.memory;
+        allocation->mapped = p.mapped + allocation->offset;
+        allocation->handle = &p;
+        ++p.live;
+        return VK_SUCCESS;
+    };
+    callbacks.free = [](void* user, const vkf_allocation* allocation) {
+        Pool& p = *static_cast<Pool*>(user);
+        if (allocation->handle == &p) --p.live;
+    };
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.memory = &callbacks;
+    const Greedy golden = greedy_golden("phi3");
+    {
+        const VkfDevice device = adopt(host.lend(true), &options);
+        const VkfModel model = load_model(*device, decoder_folder("phi3"));
+        const VkfSession session = make_session(*model);
+        CHECK(pool.live > 0);
+        begin(*session, golden.prompt);
+        CHECK(run_stepped(*session, 0) == first_of(golden));
+    }
+    CHECK(pool.live == 0);
+    host.dvk.vkFreeMemory(host.device, pool.memory, nullptr);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("two sessions of one device run on two threads", "[api][c][guest][session][threads]") {
+    HostApplication host({.device_index = index_of(vulkan_device_indices().front())});
+    const VkfDevice device = adopt(host.lend(true));
+    const VkfModel model = load_model(*device, decoder_folder("smollm3"));
+    const Greedy golden = greedy_golden("smollm3");
+    std::vector<std::vector<std::int32_t>> results(2);
+    std::atomic<int> failures = 0;
+    const auto work = [&](std::size_t i) {
+        const vkf_session_info info = VKF_SESSION_INFO_INIT;
+        vkf_session* session = nullptr;
+        if (vkf_session_create(model.get(), &info, nullptr, nullptr, &session) != VKF_SUCCESS) {
+            ++failures;
+            return;
+        }
+        const VkfSession owner(session);
+        vkf_session_status status = VKF_SESSION_STATUS_INIT;
+        if (vkf_session_begin(session, golden.prompt.data(), golden.prompt.size(), kTokens) != VKF_SUCCESS) ++failures;
+        do {
+            vkf_slice slice = VKF_SLICE_INIT;
+            if (vkf_session_step(session, 0, nullptr, &slice) < 0 || vkf_session_wait(session, UINT64_MAX) < 0 ||
+                vkf_session_poll(session, &status) < 0)
+                ++failures;
+        } while (failures == 0 && status.state != VKF_SESSION_DONE);
+        std::size_t count = kTokens;
+        results[i].resize(count);
+        if (vkf_session_tokens(session, &count, results[i].data()) != VKF_SUCCESS) ++failures;
+    };
+    std::thread other(work, 1);
+    work(0);
+    other.join();
+    CHECK(failures == 0);
+    CHECK(results[0] == first_of(golden));
+    CHECK(results[1] == results[0]);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("an encoder-decoder translates inside the application's frames", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    const VkfModel model =
+        load_model(*device, (std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer").string());
+    CHECK(vkf_model_get_kind(model.get()) == VKF_MODEL_ENCODER_DECODER);
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.source_capacity = 48;
+    info.context = 16;
+    const VkfSession session = make_session(*model, info);
+    for (const std::uint32_t budget_us : {0u, 2000u}) {
+        begin(*session, tokenize(*model, "Donnerstag, den 4. März 2021"), 0);
+        run_recorded(host, *session, budget_us);
+        CHECK(status_of(*session).state == VKF_SESSION_DONE);
+        CHECK(text_of(*session) == "2021-03-04");
+    }
+    begin(*session, tokenize(*model, "4. März 2021"), 0);
+    run_stepped(*session, 0);
+    CHECK(text_of(*session) == "2021-03-04");
+    succeed(vkf_session_evict(session.get(), nullptr));
+    CHECK(text_of(*session) == "2021-03-04");
+    succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+    CHECK(status_of(*session).state == VKF_SESSION_DONE);
+    CHECK(host.messages() == std::vector<std::string>{});
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+// The C interface: devices, graphs and programs, on devices of vkformer's own and inside a host application.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+#include "models/marian_case.hpp"
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
+#include "support/host_application.hpp"
+#include "support/vkf.hpp"
+
+extern "C" int vkf_header_test(void);
+
+using namespace vkformer;
+using namespace vkformer::tests;
+
+namespace {
+
+constexpr std::uint64_t kQueryShape[] = {1, 3, 2, 8}, kKeyShape[] = {1, 5, 2, 8};
+
+std::vector<float> wave(std::size_t count, double step) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(std::sin(step * static_cast<double>(i + 1)));
+    return values;
+}
+
+/// softmax(query · keyᵀ / √8) · value in double precision.
+std::vector<double> attention_of(const std::vector<float>& q, const std::vector<float>& k,
+                                 const std::vector<float>& v) {
+    constexpr std::size_t kQueries = 3, kKeys = 5, kHeads = 2, kDim = 8;
+    std::vector<double> result(q.size(), 0);
+    for (std::size_t h = 0; h < kHeads; ++h)
+        for (std::size_t i = 0; i < kQueries; ++i) {
+            std::array<double, kKeys> weight{};
+            double sum = 0;
+            for (std::size_t j = 0; j < kKeys; ++j) {
+                double score = 0;
+                for (std::size_t d = 0; d < kDim; ++d)
+                    score += static_cast<double>(q[(i * kHeads + h) * kDim + d]) *
+                             static_cast<double>(k[(j * kHeads + h) * kDim + d]);
+                sum += weight[j] = std::exp(score / std::sqrt(8.0));
+            }
+            for (std::size_t j = 0; j < kKeys; ++j)
+                for (std::size_t d = 0; d < kDim; ++d)
+                    result[(i * kHeads + h) * kDim + d] +=
+                        weight[j] / sum * static_cast<double>(v[(j * kHeads + h) * kDim + d]);
+        }
+    return result;
+}
+
+VkfGraph attention_graph(const char* weights = nullptr) {
+    vkf_graph* graph = nullptr;
+    succeed(vkf_graph_create(&graph));
+    vkf_value q = 0, k = 0, v = 0, y = 0;
+    succeed(vkf_graph_input(graph, "query", VKF_F32, 4, kQueryShape, &q));
+    succeed(vkf_graph_input(graph, "key", VKF_F32, 4, kKeyShape, &k));
+    succeed(vkf_graph_input(graph, "value", VKF_F32, 4, kKeyShape, &v));
+    vkf_attention_options options = VKF_ATTENTION_OPTIONS_INIT;
+    options.weights_output = weights;
+    succeed(vkf_graph_attention(graph, q, k, v, &options, &y));
+    succeed(vkf_graph_output(graph, y, "result"));
+    return VkfGraph(graph);
+}
+
+VkfProgram compile(vkf_device& device, vkf_graph& graph, const vkf_program_options* options = nullptr) {
+    vkf_program* program = nullptr;
+    succeed(vkf_program_create(&device, &graph, options, &program));
+    return VkfProgram(program);
+}
+
+struct Operands {
+    std::vector<float> q = wave(48, 0.37), k = wave(80, 0.73), v = wave(80, 1.1);
+    void write(vkf_program& program) const {
+        write_tensor(program, "query", q);
+        write_tensor(program, "key", k);
+        write_tensor(program, "value", v);
+    }
+};
+
+std::uint32_t index_of(const std::string& device) { return static_cast<std::uint32_t>(std::stoul(device)); }
+
+}  // namespace
+
+TEST_CASE("the C header is C99 and its structs know their sizes", "[api][c]") { CHECK(vkf_header_test() == 1); }
+
+TEST_CASE("every code of the C interface has a name", "[api][c]") {
+    for (int code = VKF_ERROR_UNKNOWN; code <= VKF_INCOMPLETE; ++code)
+        CHECK(std::string(vkf_result_string(static_cast<vkf_result>(code))).starts_with("VKF_"));
+    CHECK(std::string(vkf_dtype_string(VKF_F16)) == "f16");
+    CHECK(std::string(vkf_activation_string(VKF_ACTIVATION_GELU_TANH)) == "gelu_tanh");
+    CHECK(std::string(vkf_session_state_string(VKF_SESSION_GENERATING)) == "generating");
+    CHECK(std::string(vkf_model_kind_string(VKF_MODEL_ENCODER_DECODER)) == "encoder_decoder");
+    CHECK(vkf_version() > 0);
+}
+
+TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const VkfDevice device = own_device(index);
+    CAPTURE(vkf_device_name(device.get()));
+    const Operands operands;
+    const std::vector<double> expected = attention_of(operands.q, operands.k, operands.v);
+    for (const char* weights : {static_cast<const char*>(nullptr), "weights"}) {
+        const VkfProgram program = compile(*device, *attention_graph(weights));
+        operands.write(*program);
+        std::uint64_t ticket = 0;
+        succeed(vkf_program_submit(program.get(), nullptr, &ticket));
+        succeed(vkf_device_wait(device.get(), ticket, UINT64_MAX));
+        const auto result = read_tensor<float>(*program, "result");
+        const std::vector<double> found(result.begin(), result.end());
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < 1e-6);
+        if (!weights) continue;
+        const auto rows = read_tensor<float>(*program, "weights");
+        REQUIRE(rows.size() == 2 * 3 * 5);
+        CHECK(std::accumulate(rows.begin(), rows.begin() + 5, 0.0f) == Approx(1.0f));
+    }
+    vkf_memory_use use = VKF_MEMORY_USE_INIT;
+    succeed(vkf_device_memory(device.get(), &use));
+    CHECK(use.peak > 0);
+    succeed(vkf_device_trim(device.get(), nullptr));
+    succeed(vkf_device_memory(device.get(), &use));
+    CHECK(use.used == 0);  // the programs are gone, and the staging buffer with the trim
+}
+
+TEST_CASE("a graph of the C interface runs a feed-forward block", "[api][c]") {
+    const VkfDevice device = own_device(vulkan_device_indices().front());
+    vkf_graph* raw = nullptr;
+    succeed(vkf_graph_create(&raw));
+    const VkfGraph graph(raw);
+    constexpr std::uint64_t kX[] = {2, 4}, kSquare[] = {4, 4}, kRow[] = {4}, kFlat[] = {8};
+    const std::vector<float> w = wave(16, 0.4), ones(4, 1.0f), zeros(4, 0.0f), x = wave(8, 0.9);
+    vkf_value input = 0, weight = 0, gain = 0, bias = 0, y = 0;
+    succeed(vkf_graph_input(raw, "x", VKF_F32, 2, kX, &input));
+    succeed(vkf_graph_weight(raw, "w", VKF_F32, 2, kSquare, w.data(), &weight));
+    succeed(vkf_graph_weight(raw, "gain", VKF_F32, 1, kRow, ones.data(), &gain));
+    succeed(vkf_graph_weight(raw, "bias", VKF_F32, 1, kRow, zeros.data(), &bias));
+    succeed(vkf_graph_layer_norm(raw, input, gain, bias, 1e-5f, &y));
+    succeed(vkf_graph_linear(raw, y, weight, bias, &y));
+    succeed(vkf_graph_activation(raw, y, VKF_ACTIVATION_RELU, &y));
+    succeed(vkf_graph_add(raw, y, input, &y));
+    succeed(vkf_graph_rms_norm(raw, y, gain, 1e-5f, &y));
+    succeed(vkf_graph_reshape(raw, y, 1, kFlat, &y));
+    succeed(vkf_graph_output(raw, y, "y"));
+    const VkfProgram program = compile(*device, *graph);
+    write_tensor(*program, "x", x);
+    succeed(vkf_program_submit(program.get(), nullptr, nullptr));
+    const auto found = read_tensor<float>(*program, "y");
+
+    std::vector<double> expected;
+    for (std::size_t r = 0; r < 2; ++r) {
+        double mean = 0, variance = 0, square = 0;
+        for (std::size_t i = 0; i < 4; ++i) mean += static_cast<double>(x[4 * r + i]) / 4;
+        for (std::size_t i = 0; i < 4; ++i) variance += std::pow(static_cast<double>(x[4 * r + i]) - mean, 2) / 4;
+        std::array<double, 4> row{};
+        for (std::size_t o = 0; o < 4; ++o) {
+            for (std::size_t i = 0; i < 4; ++i)
+                row[o] += static_cast<double>(w[4 * o + i]) * (static_cast<double>(x[4 * r + i]) - mean) /
+                          std::sqrt(variance + 1e-5);
+            row[o] = std::max(row[o], 0.0) + static_cast<double>(x[4 * r + o]);
+            square += row[o] * row[o] / 4;
+        }
+        for (const double value : row) expected.push_back(value / std::sqrt(square + 1e-5));
+    }
+    const std::vector<double> values(found.begin(), found.end());
+    CHECK(relative_error(std::span<const double>(values), std::span<const double>(expected)) < 1e-6);
+}
+
+TEST_CASE("the C interface answers wrong calls with errors", "[api][c]") {
+    vkf_device* device = nullptr;
+    CHECK(vkf_device_create("no such device", nullptr, &device) == VKF_ERROR_NO_DEVICE);
+    CHECK(std::string(vkf_error_message()).find("no such device") != std::string::npos);
+    CHECK(vkf_device_adopt(nullptr, nullptr, &device) == VKF_ERROR_INVALID_ARGUMENT);
+    vkf_adopt_info adopt_info = VKF_ADOPT_INFO_INIT;
+    CHECK(vkf_device_adopt(&adopt_info, nullptr, &device) == VKF_ERROR_INVALID_ARGUMENT);
+    adopt_info.struct_size = 0;
+    CHECK(vkf_device_adopt(&adopt_info, nullptr, &device) == VKF_ERROR_INVALID_ARGUMENT);
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.variants = static_cast<vkf_variants>(77);
+    CHECK(vkf_device_create(nullptr, &options, &device) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(device == nullptr);
+
+    struct Newer {
+        vkf_device_options known;
+        std::uint64_t unknown;
+    } newer = {VKF_DEVICE_OPTIONS_INIT, 1};
+    newer.known.struct_size = sizeof newer;
+    CHECK(vkf_device_create(nullptr, &newer.known, &device) == VKF_ERROR_INVALID_ARGUMENT);
+    newer.unknown = 0;
+    const VkfDevice made = own_device("0", &newer.known);
+
+    const VkfGraph graph = attention_graph();
+    vkf_value y = 0;
+    constexpr std::uint64_t kShape[] = {2, 2};
+    CHECK(vkf_graph_add(graph.get(), 1, 99, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_add(graph.get(), 1, 2, &y) == VKF_ERROR_SHAPE_MISMATCH);
+    CHECK(vkf_graph_input(graph.get(), "query", VKF_F32, 2, kShape, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_input(graph.get(), "x", VKF_F32, 9, kShape, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_weight(graph.get(), "w", VKF_F32, 2, kShape, nullptr, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    const VkfProgram program = compile(*made, *graph);
+    vkf_program* second = nullptr;
+    CHECK(vkf_program_create(made.get(), graph.get(), nullptr, &second) == VKF_ERROR_INVALID_ARGUMENT);
+    float number = 0;
+    CHECK(vkf_program_write(program.get(), "nothing", &number, 4) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkf_error_message()).find("query, key, value, result") != std::string::npos);
+    CHECK(vkf_program_write(program.get(), "query", &number, 4) == VKF_ERROR_SHAPE_MISMATCH);
+    CHECK(vkf_device_wait(made.get(), 1000, 0) == VKF_ERROR_INVALID_ARGUMENT);
+    vkf_model* model = nullptr;
+    CHECK(vkf_model_load(made.get(), "/no/such/model", &model) == VKF_ERROR_FILE_NOT_FOUND);
+    vkf_device_destroy(nullptr);
+    vkf_session_destroy(nullptr);
+}
+
+TEST_CASE("a host application is told what vkformer needs, and what was lost", "[api][c][guest]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    vkf_device_requirements requirements = VKF_DEVICE_REQUIREMENTS_INIT;
+    succeed(vkf_get_device_requirements(host.get, host.instance, host.physical, &requirements));
+    CHECK(requirements.is_usable == VK_TRUE);
+    CHECK(requirements.queue_flags == VK_QUEUE_COMPUTE_BIT);
+    CHECK(requirements.max_tensor_bytes > 1 << 20);
+
+    std::uint32_t count = 0;
+    const VkfDevice device = adopt(host.lend(true));
+    succeed(vkf_device_report(device.get(), &count, nullptr));
+    std::vector<vkf_wish> wishes(count);
+    succeed(vkf_device_report(device.get(), &count, wishes.data()));
+    for (const vkf_wish& wish : wishes) {
+        CAPTURE(wish.name);
+        CHECK(wish.is_enabled == wish.is_available);  // the patch asked for all there is
+    }
+    count = 1;
+    CHECK(vkf_device_report(device.get(), &count, wishes.data()) == VKF_INCOMPLETE);
+
+    HostApplication bare({.device_index = index_of(index), .patched = false});
+    std::vector<std::string> told;
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.log_user = &told;
+    options.log = [](void* user, vkf_log_level, const char* message) {
+        static_cast<std::vector<std::string>*>(user)->push_back(message);
+    };
+    const VkfDevice plain = adopt(bare.lend(false), &options);
+    succeed(vkf_device_report(plain.get(), &(count = static_cast<std::uint32_t>(wishes.size())), wishes.data()));
+    std::size_t lost = 0;
+    for (const vkf_wish& wish : wishes) {
+        CHECK(wish.is_enabled == VK_FALSE);
+        lost += wish.is_available;
+    }
+    CHECK(told.size() == lost);
+    vkf_device* refused = nullptr;
+    const vkf_adopt_info with_queue = bare.lend(true);
+    CHECK(vkf_device_adopt(&with_queue, nullptr, &refused) == VKF_ERROR_MISSING_FEATURE);
+    CHECK(std::string(vkf_error_message()).find("timelineSemaphore") != std::string::npos);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("the device patch extends what an application has, and leaves it valid", "[api][c][guest]") {
+    HostApplication host({.device_index = 0});
+    const auto patched = [&](const void* chain) {
+        VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .pNext = chain};
+        vkf_device_patch* patch = nullptr;
+        succeed(vkf_patch_device_create_info(host.get, host.instance, host.physical, &info, &patch));
+        std::vector<VkStructureType> types;
+        for (auto* s = static_cast<const VkBaseInStructure*>(info.pNext); s; s = s->pNext) types.push_back(s->sType);
+        const auto features = vulkan::enabled_features(info, VK_API_VERSION_1_2);
+        CHECK(features.has(vulkan::Feature::timeline_semaphore));
+        vkf_device_patch_destroy(patch);
+        return types;
+    };
+    VkPhysicalDeviceVulkan12Features v12{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+    const auto with_large = patched(&v12);
+    CHECK(v12.timelineSemaphore == VK_TRUE);  // set in the application's own struct
+    CHECK(std::ranges::count(with_large, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES) == 0);
+    VkPhysicalDeviceTimelineSemaphoreFeatures timeline{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES};
+    const auto with_small = patched(&timeline);
+    CHECK(timeline.timelineSemaphore == VK_TRUE);
+    CHECK(std::ranges::count(with_small, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES) == 1);
+    CHECK(std::ranges::count(with_small, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES) == 0);
+}
+
+TEST_CASE("a model's pass is recorded between a host application's own commands, and submitted again and again",
+          "[api][c][guest]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const std::string name = GENERATE("swish_d64_h4_opus", "relu_d30_h5_h3", "gelu_d21_h3_h7_untied");
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice guest = adopt(host.lend(true)), own = own_device(index);
+    CAPTURE(vkf_device_name(own.get()), name);
+    const std::string folder = (goldens_dir() / "marian" / name).string();
+    const Golden golden("marian/" + name + "/golden.safetensors");
+    const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
+    const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
+    vkf_pass_info info = VKF_PASS_INFO_INIT;
+    info.source_len = source.len;
+    info.target_len = target.len;
+    info.attention_weights = VK_TRUE;
+    const auto make = [&](vkf_device& device) {
+        const VkfModel model = load_model(device, folder);
+        vkf_program* program = nullptr;
+        succeed(vkf_model_pass(model.get(), &info, nullptr, &program));
+        return VkfProgram(program);
+    };
+    const VkfProgram recorded = make(*guest), expected = make(*own);
+
+    // The host clears its buffer, vkformer runs, the host copies the logits into its buffer: a primary and a secondary one.
+    vkf_tensor logits = VKF_TENSOR_INIT;
+    succeed(vkf_program_tensor(recorded.get(), "logits", &logits));
+    const auto buffer = host.make_buffer(logits.bytes + 16);
+    const VkCommandBuffer primary = host.make_commands();
+    const VkCommandBuffer secondary = host.make_commands(VK_COMMAND_BUFFER_LEVEL_SECONDARY);
+    host.begin(secondary);
+    succeed(vkf_program_record(recorded.get(), secondary));
+    host.end(secondary);
+    host.begin(primary);
+    host.dvk.vkCmdFillBuffer(primary, buffer.handle, 0, VK_WHOLE_SIZE, 0x7FC00000u);
+    const auto execute =
+        reinterpret_cast<PFN_vkCmdExecuteCommands>(host.ivk.vkGetDeviceProcAddr(host.device, "vkCmdExecuteCommands"));
+    execute(primary, 1, &secondary);
+    const VkMemoryBarrier barrier{.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                                  .srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT,
+                                  .dstAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT};
+    host.dvk.vkCmdPipelineBarrier(primary, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1,
+                                  &barrier, 0, nullptr, 0, nullptr);
+    const VkBufferCopy copy{.srcOffset = logits.offset, .dstOffset = 0, .size = logits.bytes};
+    host.dvk.vkCmdCopyBuffer(primary, logits.buffer, buffer.handle, 1, &copy);
+    host.end(primary);
+
+    std::vector<std::int32_t> from(source.tokens.begin(), source.tokens.begin() + source.len);
+    std::vector<std::int32_t> to(target.tokens.begin(), target.tokens.begin() + target.len);
+    std::vector<float> values;
+    for (int round = 0; round < 2; ++round) {
+        CAPTURE(round);
+        if (round == 1) std::ranges::reverse(to);
+        for (vkf_program* program : {recorded.get(), expected.get()}) {
+            write_tensor(*program, "source", from);
+            write_tensor(*program, "source_lengths", std::vector{static_cast<std::int32_t>(from.size())});
+            write_tensor(*program, "target", to);
+        }
+        host.submit_and_wait(primary);
+        succeed(vkf_program_submit(expected.get(), nullptr, nullptr));
+        values.resize(logits.bytes / 4);
+        std::memcpy(values.data(), buffer.mapped, logits.bytes);
+        CHECK(values == read_tensor<float>(*expected, "logits"));  // bit for bit
+        float own_bytes = 0;
+        std::memcpy(&own_bytes, buffer.mapped + logits.bytes, 4);
+        CHECK(std::isnan(own_bytes));  // the host's own are as it left them
+        CHECK(read_tensor<float>(*recorded, "weights/cross/0") == read_tensor<float>(*expected, "weights/cross/0"));
+    }
+    if (name == "swish_d64_h4_opus") {  // the same recording, a thousand times
+        for (int i = 0; i < 1000; ++i) host.submit_and_wait(primary);
+        CHECK(std::memcmp(values.data(), buffer.mapped, logits.bytes) == 0);
+    }
+    CHECK(host.locks_taken == 0);  // unified memory: nothing had to be submitted
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("inputs and outputs of a program may lie in the application's buffers", "[api][c][guest]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    const Operands operands;
+    const auto buffer = host.make_buffer(4096);
+    std::memset(buffer.mapped, 0xFF, 4096);
+    std::memcpy(buffer.mapped + 256, operands.q.data(), operands.q.size() * 4);
+    const vkf_buffer_binding bindings[] = {{"query", buffer.handle, 256, 48 * 4}, {"result", buffer.handle, 1024, 512}};
+    vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
+    options.buffers = bindings;
+    options.buffer_count = 2;
+    const VkfProgram program = compile(*device, *attention_graph(), &options);
+    write_tensor(*program, "key", operands.k);
+    write_tensor(*program, "value", operands.v);
+    const VkCommandBuffer commands = host.make_commands();
+    host.begin(commands);
+    succeed(vkf_program_record(program.get(), commands));
+    host.end(commands);
+    host.submit_and_wait(commands);
+    std::vector<float> result(48);
+    std::memcpy(result.data(), buffer.mapped + 1024, 48 * 4);
+    const std::vector<double> expected = attention_of(operands.q, operands.k, operands.v);
+    const std::vector<double> found(result.begin(), result.end());
+    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < 1e-6);
+    for (std::size_t i = 1024 + 48 * 4; i < 4096; ++i) REQUIRE(buffer.mapped[i] == std::byte{0xFF});
+
+    vkf_program* refused = nullptr;
+    const vkf_buffer_binding misaligned = {"query", buffer.handle, 260, 48 * 4};
+    options.buffers = &misaligned;
+    options.buffer_count = 1;
+    if (must(vulkan::list_devices())[index_of(index)].capabilities.storage_buffer_alignment > 4)
+        CHECK(vkf_program_create(device.get(), attention_graph().get(), &options, &refused) ==
+              VKF_ERROR_INVALID_ARGUMENT);
+    const vkf_buffer_binding small = {"query", buffer.handle, 256, 47 * 4};
+    options.buffers = &small;
+    CHECK(vkf_program_create(device.get(), attention_graph().get(), &options, &refused) == VKF_ERROR_INVALID_ARGUMENT);
+    const vkf_buffer_binding unknown = {"nothing", buffer.handle, 256, 48 * 4};
+    options.buffers = &unknown;
+    CHECK(vkf_program_create(device.get(), attention_graph().get(), &options, &refused) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("submissions go through the application's queue, lock and semaphores", "[api][c][guest]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                         .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    const VkSemaphoreCreateInfo create{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+    VkSemaphore semaphore = VK_NULL_HANDLE;
+    REQUIRE(host.dvk.vkCreateSemaphore(host.device, &create, nullptr, &semaphore) == VK_SUCCESS);
+    {
+        const VkfDevice device = adopt(host.lend(true));
+        const VkfProgram program = compile(*device, *attention_graph());
+        Operands().write(*program);
+        const std::uint64_t go = 5, done = 6;
+        vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
+        info.wait_count = info.signal_count = 1;
+        info.wait_semaphores = info.signal_semaphores = &semaphore;
+        info.wait_values = &go;
+        info.signal_values = &done;
+        std::uint64_t ticket = 0;
+        succeed(vkf_program_submit(program.get(), &info, &ticket));
+        CHECK(host.locks_taken == 1);
+        CHECK(vkf_device_wait(device.get(), ticket, 0) == VKF_NOT_READY);
+        CHECK(vkf_device_wait(device.get(), ticket, 1000000) == VKF_TIMEOUT);
+        const VkSemaphoreSignalInfo signal{
+            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = semaphore, .value = go};
+        const auto signal_semaphore =
+            reinterpret_cast<PFN_vkSignalSemaphore>(host.ivk.vkGetDeviceProcAddr(host.device, "vkSignalSemaphore"));
+        REQUIRE(signal_semaphore(host.device, &signal) == VK_SUCCESS);
+        succeed(vkf_device_wait(device.get(), ticket, UINT64_MAX));
+        const auto counter = reinterpret_cast<PFN_vkGetSemaphoreCounterValue>(
+            host.ivk.vkGetDeviceProcAddr(host.device, "vkGetSemaphoreCounterValue"));
+        std::uint64_t value = 0;
+        REQUIRE(counter(host.device, semaphore, &value) == VK_SUCCESS);
+        CHECK(value == done);
+        info.wait_values = nullptr;
+        CHECK(vkf_program_submit(program.get(), &info, &ticket) == VKF_ERROR_INVALID_ARGUMENT);
+    }
+    host.dvk.vkDestroySemaphore(host.device, semaphore, nullptr);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
