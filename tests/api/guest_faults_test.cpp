@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// What Vulkan may refuse: every call fails once with every error that it may return, and what happens then is an error code, never
+// more. And what the guest does not do once it is warm: compile, allocate, wait.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "support/backends.hpp"
+#include "support/goldens.hpp"
+#include "support/host_application.hpp"
+#include "support/interposer.hpp"
+#include "support/must.hpp"
+#include "support/vkf.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+
+namespace {
+
+constexpr const char* kModel = "llama_gqa_odd";
+constexpr std::uint32_t kTokens = 3;
+
+std::string model_folder() { return (goldens_dir() / "decoders" / kModel).string(); }
+
+std::vector<std::int32_t> prompt() {
+    std::ifstream file(goldens_dir() / "decoders" / kModel / "greedy.json");
+    return nlohmann::json::parse(file)["prompt"].get<std::vector<std::int32_t>>();
+}
+
+bool is_thorough() { return std::getenv("VKFORMER_TEST_THOROUGH") != nullptr; }
+
+/// A session's life through the interposed table, from adoption to destruction, up to the first error.
+struct Life {
+    vkf_result result = VKF_SUCCESS;
+    std::vector<std::int32_t> tokens;  // that could be read in the end, error or not
+};
+
+vkf_result generate(vkf_session* session, const std::vector<std::int32_t>& tokens, std::uint32_t count) {
+    if (const vkf_result r = vkf_session_begin(session, tokens.data(), tokens.size(), count)) return r;
+    vkf_session_status status = VKF_SESSION_STATUS_INIT;
+    do {
+        vkf_slice slice = VKF_SLICE_INIT;
+        if (const vkf_result r = vkf_session_step(session, 0, nullptr, &slice); r < 0) return r;
+        if (const vkf_result r = vkf_session_wait(session, UINT64_MAX); r < 0) return r;
+        if (const vkf_result r = vkf_session_poll(session, &status); r < 0) return r;
+    } while (status.state != VKF_SESSION_DONE);
+    return VKF_SUCCESS;
+}
+
+Life live(HostApplication& host, VkPipelineCache cache, const std::vector<std::int32_t>& tokens, std::uint32_t count) {
+    Life life;
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.pipeline_cache = cache;
+    const vkf_adopt_info info = host.lend(true);
+    vkf_device* device = nullptr;
+    if ((life.result = vkf_device_adopt(&info, &options, &device))) return life;
+    const VkfDevice device_owner(device);
+    vkf_model* model = nullptr;
+    if ((life.result = vkf_model_load(device, model_folder().c_str(), &model))) return life;
+    const VkfModel model_owner(model);
+    vkf_session_info session_info = VKF_SESSION_INFO_INIT;
+    session_info.context = 32;
+    session_info.chunk = 16;
+    vkf_session* session = nullptr;
+    if ((life.result = vkf_session_create(model, &session_info, nullptr, nullptr, &session))) return life;
+    const VkfSession session_owner(session);
+    life.result = generate(session, tokens, count);
+    const vkf_result code = life.result;
+    life.tokens = tokens_of(*session);
+    life.result = code;
+    return life;
+}
+
+}  // namespace
+
+TEST_CASE("whatever Vulkan call fails, the answer is an error code and nothing is left behind",
+          "[api][c][guest][faults]") {
+    const std::string index = vulkan_device_indices().front();
+    Interposer interposer(must(vulkan::open_loader()));
+    HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index)),
+                          .validation = false,  // it would count the objects of calls that were never made
+                          .get = interposer.get()});
+    const VkPipelineCacheCreateInfo cache_info{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    VkPipelineCache cache = VK_NULL_HANDLE;  // so that each life compiles nothing anew
+    REQUIRE(host.dvk.vkCreatePipelineCache(host.device, &cache_info, nullptr, &cache) == VK_SUCCESS);
+
+    const auto tokens = prompt();
+    const Life whole = live(host, cache, tokens, kTokens);
+    REQUIRE(whole.result == VKF_SUCCESS);
+    REQUIRE(whole.tokens.size() == kTokens);
+    CHECK(interposer.live().empty());
+    const std::size_t calls = interposer.fallible_calls();
+    CHECK(calls > 100);
+
+    std::size_t faults = 0, losses = 0;
+    std::map<std::string, std::size_t> by_function;
+    for (std::size_t call = 0; call < calls; ++call) {
+        // All errors in turn; a quick run takes them by turns from call to call, and a lost device always.
+        for (std::size_t error = is_thorough() ? 0 : call % 2;;
+             error = is_thorough() ? error + 1 : std::max<std::size_t>(error + 1, 2)) {
+            interposer.arm(call, error);
+            const Life life = live(host, cache, tokens, kTokens);
+            const auto failed = interposer.failed();
+            if (!failed) break;  // the function has no more errors
+            ++faults;
+            ++by_function[*failed];
+            CAPTURE(call, *failed, error, vkf_error_message());
+            // A wait that fails while everything is being destroyed has nobody to tell.
+            CHECK((life.result < 0 || life.tokens == whole.tokens));
+            CHECK(interposer.live() == std::map<std::string, std::int64_t>{});
+            if (!interposer.lost_device() || life.result == VKF_SUCCESS) continue;
+            ++losses;
+            CHECK(life.result == VKF_ERROR_DEVICE_LOST);
+            // On a fresh device the sequence goes on from the tokens that there are.
+            std::vector<std::int32_t> read = tokens;
+            read.insert(read.end(), life.tokens.begin(), life.tokens.end());
+            const auto left = kTokens - static_cast<std::uint32_t>(life.tokens.size());
+            if (left == 0) continue;
+            const Life rest = live(host, cache, read, left);
+            std::vector<std::int32_t> all = life.tokens;
+            all.insert(all.end(), rest.tokens.begin(), rest.tokens.end());
+            CHECK(all == whole.tokens);
+        }
+    }
+    CHECK(faults >= calls);
+    CHECK(losses > 0);
+    for (const char* function : {"vkAllocateMemory", "vkMapMemory", "vkCreateComputePipelines", "vkQueueSubmit",
+                                 "vkWaitSemaphores", "vkGetQueryPoolResults", "vkAllocateDescriptorSets"})
+        CHECK(by_function[function] > 0);
+    host.dvk.vkDestroyPipelineCache(host.device, cache, nullptr);
+}
+
+TEST_CASE("a warm session neither compiles nor allocates nor waits", "[api][c][guest][faults]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    Interposer interposer(must(vulkan::open_loader()));
+    HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index)), .get = interposer.get()});
+    const VkfDevice device = adopt(host.lend(true));
+    const VkfModel model = load_model(*device, model_folder());
+    const VkfSession session = make_session(*model);
+    const VkCommandBuffer commands = host.make_commands();
+    const auto tokens = prompt();
+    interposer.reset_calls();
+    for (int round = 0; round < 2; ++round) {  // the whole of a sequence, from its first slice on
+        succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kTokens));
+        while (status_of(*session).state != VKF_SESSION_DONE) {
+            host.begin(commands);
+            vkf_slice slice = VKF_SLICE_INIT;
+            succeed(vkf_session_record(session.get(), commands, 500, &slice));
+            host.end(commands);
+            host.submit_and_wait(commands);
+            succeed(vkf_session_retire(session.get(), slice.ticket));
+        }
+    }
+    for (const auto& [name, count] : interposer.calls()) {
+        CAPTURE(name, count);
+        CHECK(name == "vkGetQueryPoolResults");  // what the slices took; without waiting
+    }
+    succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kTokens));
+    interposer.reset_calls();
+    vkf_slice slice = VKF_SLICE_INIT;
+    succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+    for (const auto& [name, count] : interposer.calls()) {
+        CAPTURE(name, count);
+        CHECK((name == "vkBeginCommandBuffer" || name == "vkEndCommandBuffer" || name == "vkQueueSubmit"));
+    }
+    succeed(vkf_session_wait(session.get(), UINT64_MAX));
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+/// A vkGetInstanceProcAddr that stands between vkformer and the driver: it counts calls and live objects, and makes a chosen call fail.
+#pragma once
+
+#include <vulkan/vulkan.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace vkformer::tests {
+
+/// There is one for the process, for a function table has no place for a pointer to it. Counting starts with its making.
+class Interposer {
+public:
+    explicit Interposer(PFN_vkGetInstanceProcAddr next);
+    Interposer(const Interposer&) = delete;
+    Interposer& operator=(const Interposer&) = delete;
+    ~Interposer();
+
+    /// To be handed to vkformer.
+    PFN_vkGetInstanceProcAddr get() const noexcept;
+
+    /// The call of this number (from 0, of those that can fail) fails with the error of this number, if its function has so many.
+    void arm(std::size_t call, std::size_t error);
+    /// Which function was made to fail; none: the call was never made, or its function has no such error.
+    std::optional<std::string> failed() const;
+    /// Whether it was with VK_ERROR_DEVICE_LOST.
+    bool lost_device() const;
+
+    /// Calls that can fail, so far.
+    std::size_t fallible_calls() const;
+    /// Calls by name since the last reset.
+    std::map<std::string, std::size_t> calls() const;
+    void reset_calls();
+    /// Objects created and not destroyed, by the function that made them; memory too.
+    std::map<std::string, std::int64_t> live() const;
+};
+
+}  // namespace vkformer::tests
