@@ -41,6 +41,13 @@ public:
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
     Result<Pipeline> get(const Dispatch& dispatch);
 
+    struct Made {
+        UniquePipeline pipeline;
+        double compile_ms = 0;
+    };
+    /// A pipeline of the caller's own, with a layout of its own; made with the same cache. Errors: as of get.
+    Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout) const;
+
     /// Writes the cache file if pipelines were made since it was read. Failing to write is no error: it costs time only.
     void save();
 
@@ -50,13 +57,8 @@ private:
         UniquePipelineLayout pipeline;
     };
     explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-    struct Made {
-        UniquePipeline pipeline;
-        double compile_ms = 0;
-    };
     using Key = std::pair<std::string, std::vector<std::uint32_t>>;
     Result<const Layout*> layout_for(std::size_t binding_count);
-    Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout) const;
 
     std::shared_ptr<Device> device_;
     std::filesystem::path file_;

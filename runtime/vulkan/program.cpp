@@ -212,6 +212,7 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
     program->weights_ = std::move(weights);
     program->states_ = std::move(states);
     VKFORMER_CHECK(program->allocate());
+    VKFORMER_CHECK(program->prepare_images());
     VKFORMER_CHECK(program->prepare_steps());
     if (program->device_->can_submit()) VKFORMER_CHECK(program->prepare_commands());
     return program;
@@ -269,6 +270,19 @@ Result<void> VulkanProgram::bind_callers_memory() {
         if (slice.bytes < bytes)
             return invalid("has " + std::to_string(slice.bytes) + " bytes, the tensor needs " + std::to_string(bytes));
         slices_[value->id] = {slice.buffer, slice.offset, bytes, slice.mapped};
+    }
+    return {};
+}
+
+Result<void> VulkanProgram::prepare_images() {
+    const graph::Graph& graph = plan_.graph;
+    for (const auto& [name, image] : options_.images) {
+        const auto value = graph.find(name);
+        if (!value || graph.tensor(*value).kind != TensorKind::input || graph.dtype(*value) != DType::f32)
+            return Error{ErrorCode::InvalidArgument, "the image for " + name + " belongs to no float32 input"};
+        VKFORMER_TRY(auto reader,
+                     ImageReader::create(device_, *pipelines_, image, locate(*value), graph.shape(*value)));
+        images_.push_back(std::move(reader));
     }
     return {};
 }
@@ -401,6 +415,8 @@ void VulkanProgram::record(VkCommandBuffer commands, std::size_t first, std::siz
 void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first,
                                  std::size_t last) const {
     const DeviceTable& vk = device_->vk();
+    if (first == 0)
+        for (const ImageReader& image : images_) image.record(commands);
     memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
                    VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT, kCompute,
                    kShaderAccess);

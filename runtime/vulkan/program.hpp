@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/program.hpp"
+#include "vulkan/image_reader.hpp"
 #include "vulkan/memory.hpp"
 #include "vulkan/pipelines.hpp"
 #include "vulkan/variants.hpp"
@@ -28,6 +29,8 @@ struct ProgramOptions {
     ChosenVariants variants{};  ///< by node; empty: the first of each
     /// Inputs and outputs, by name, that lie in memory of the caller: used in place, `mapped` may be null. Not with check_memory.
     std::map<std::string, Slice> bindings{};
+    /// Inputs, by name, that are read from an image of the caller's at the beginning of each run.
+    std::map<std::string, ImageSource> images{};
 };
 
 /// Weights or states on the device, by name.
@@ -142,6 +145,7 @@ private:
     Result<void> prepare_commands();
     Slice locate(graph::Value tensor) const;
     Result<void> bind_callers_memory();
+    Result<void> prepare_images();
     void record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first, std::size_t last) const;
     Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
@@ -159,6 +163,7 @@ private:
     MemoryBlocks blocks_;        // arena first, then inputs and outputs
     std::vector<Slice> slices_;  // by tensor id; of storages only
     UniqueDescriptorPool sets_;
+    std::vector<ImageReader> images_;
     std::vector<Step> steps_;  // one per node
     UniqueCommandPool pool_;
     UniqueQueryPool queries_;

@@ -76,6 +76,8 @@ namespace vkformer::vulkan {
     X(vkCmdResetQueryPool)           \
     X(vkCmdWriteTimestamp)           \
     X(vkGetQueryPoolResults)         \
+    X(vkCreateSampler)               \
+    X(vkDestroySampler)              \
     X(vkCreateSemaphore)             \
     X(vkDestroySemaphore)            \
     X(vkWaitSemaphores)
@@ -149,6 +151,7 @@ using UniqueDescriptorSetLayout = Unique<VkDescriptorSetLayout, &DeviceTable::vk
 using UniqueDescriptorPool = Unique<VkDescriptorPool, &DeviceTable::vkDestroyDescriptorPool>;
 using UniqueCommandPool = Unique<VkCommandPool, &DeviceTable::vkDestroyCommandPool>;
 using UniqueQueryPool = Unique<VkQueryPool, &DeviceTable::vkDestroyQueryPool>;
+using UniqueSampler = Unique<VkSampler, &DeviceTable::vkDestroySampler>;
 using UniqueSemaphore = Unique<VkSemaphore, &DeviceTable::vkDestroySemaphore>;
 
 }  // namespace vkformer::vulkan

@@ -437,3 +437,149 @@ TEST_CASE("submissions go through the application's queue, lock and semaphores",
     host.dvk.vkDestroySemaphore(host.device, semaphore, nullptr);
     CHECK(host.messages() == std::vector<std::string>{});
 }
+
+namespace {
+
+/// An RGBA image of the application's, its pixels copied from a buffer, then readable by shaders.
+struct HostImage {
+    HostImage(HostApplication& application, std::uint32_t width, std::uint32_t height,
+              std::span<const std::byte> pixels)
+        : host(application) {
+        create_image = load<PFN_vkCreateImage>("vkCreateImage");
+        const VkImageCreateInfo info{.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
+                                     .imageType = VK_IMAGE_TYPE_2D,
+                                     .format = VK_FORMAT_R8G8B8A8_UNORM,
+                                     .extent = {width, height, 1},
+                                     .mipLevels = 1,
+                                     .arrayLayers = 1,
+                                     .samples = VK_SAMPLE_COUNT_1_BIT,
+                                     .tiling = VK_IMAGE_TILING_OPTIMAL,
+                                     .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT};
+        REQUIRE(create_image(host.device, &info, nullptr, &image) == VK_SUCCESS);
+        VkMemoryRequirements requirements{};
+        load<PFN_vkGetImageMemoryRequirements>("vkGetImageMemoryRequirements")(host.device, image, &requirements);
+        std::uint32_t type = 0;
+        while (!((requirements.memoryTypeBits >> type) & 1u)) ++type;
+        const VkMemoryAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                            .allocationSize = requirements.size,
+                                            .memoryTypeIndex = type};
+        REQUIRE(host.dvk.vkAllocateMemory(host.device, &allocate, nullptr, &memory) == VK_SUCCESS);
+        REQUIRE(load<PFN_vkBindImageMemory>("vkBindImageMemory")(host.device, image, memory, 0) == VK_SUCCESS);
+        const VkImageViewCreateInfo view_info{.sType = VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO,
+                                              .image = image,
+                                              .viewType = VK_IMAGE_VIEW_TYPE_2D,
+                                              .format = VK_FORMAT_R8G8B8A8_UNORM,
+                                              .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
+        REQUIRE(load<PFN_vkCreateImageView>("vkCreateImageView")(host.device, &view_info, nullptr, &view) ==
+                VK_SUCCESS);
+        fill(width, height, pixels);
+    }
+    HostImage(const HostImage&) = delete;
+    HostImage& operator=(const HostImage&) = delete;
+    ~HostImage() {
+        load<PFN_vkDestroyImageView>("vkDestroyImageView")(host.device, view, nullptr);
+        load<PFN_vkDestroyImage>("vkDestroyImage")(host.device, image, nullptr);
+        host.dvk.vkFreeMemory(host.device, memory, nullptr);
+    }
+
+    void fill(std::uint32_t width, std::uint32_t height, std::span<const std::byte> pixels) {
+        const auto buffer = host.make_buffer(pixels.size());
+        std::memcpy(buffer.mapped, pixels.data(), pixels.size());
+        const VkCommandBuffer commands = host.make_commands();
+        host.begin(commands);
+        const auto barrier = [&](VkImageLayout from, VkImageLayout to, VkAccessFlags source, VkAccessFlags target,
+                                 VkPipelineStageFlags source_stage, VkPipelineStageFlags target_stage) {
+            const VkImageMemoryBarrier b{.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER,
+                                         .srcAccessMask = source,
+                                         .dstAccessMask = target,
+                                         .oldLayout = from,
+                                         .newLayout = to,
+                                         .srcQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
+                                         .dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED,
+                                         .image = image,
+                                         .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
+            host.dvk.vkCmdPipelineBarrier(commands, source_stage, target_stage, 0, 0, nullptr, 0, nullptr, 1, &b);
+        };
+        barrier(VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 0, VK_ACCESS_TRANSFER_WRITE_BIT,
+                VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT);
+        const VkBufferImageCopy region{.imageSubresource = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1},
+                                       .imageExtent = {width, height, 1}};
+        load<PFN_vkCmdCopyBufferToImage>("vkCmdCopyBufferToImage")(commands, buffer.handle, image,
+                                                                   VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1, &region);
+        barrier(VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL,
+                VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_SHADER_READ_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+                VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+        host.end(commands);
+        host.submit_and_wait(commands);
+    }
+    template <class Function>
+    Function load(const char* name) const {
+        return reinterpret_cast<Function>(host.ivk.vkGetDeviceProcAddr(host.device, name));
+    }
+
+    HostApplication& host;
+    PFN_vkCreateImage create_image = nullptr;
+    VkImage image = VK_NULL_HANDLE;
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    VkImageView view = VK_NULL_HANDLE;
+};
+
+VkfGraph image_graph(std::uint64_t channels, std::uint64_t height, std::uint64_t width) {
+    vkf_graph* graph = nullptr;
+    succeed(vkf_graph_create(&graph));
+    const std::uint64_t shape[] = {1, channels, height, width};
+    vkf_value pixels = 0, y = 0;
+    succeed(vkf_graph_input(graph, "pixels", VKF_F32, 4, shape, &pixels));
+    succeed(vkf_graph_add(graph, pixels, pixels, &y));
+    succeed(vkf_graph_output(graph, y, "twice"));
+    return VkfGraph(graph);
+}
+
+}  // namespace
+
+TEST_CASE("an image of the application becomes a program's input", "[api][c][guest][image]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    CAPTURE(vkf_device_name(device.get()));
+    constexpr std::uint32_t kWidth = 7, kHeight = 5;
+    std::vector<std::byte> pixels(kWidth * kHeight * 4);
+    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>((i * 37 + 11) % 256);
+    const HostImage image(host, kWidth, kHeight, pixels);
+    const vkf_image_binding binding = {
+        "pixels", image.view, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL, {0.5f, 0.25f, 0.1f}, {0.5f, 2.0f, 0.3f}};
+    vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
+    options.images = &binding;
+    options.image_count = 1;
+    for (const std::uint64_t channels : {3, 1}) {
+        const VkfProgram program = compile(*device, *image_graph(channels, kHeight, kWidth), &options);
+        const VkCommandBuffer commands = host.make_commands();
+        host.begin(commands);
+        succeed(vkf_program_record(program.get(), commands));
+        succeed(vkf_program_record(program.get(), commands));  // the second waits for the first
+        host.end(commands);
+        host.submit_and_wait(commands);
+        const auto found = read_tensor<float>(*program, "twice");
+        for (std::size_t c = 0; c < channels; ++c)
+            for (std::size_t i = 0; i < kWidth * kHeight; ++i) {
+                const float value = static_cast<float>(pixels[4 * i + c]) / 255.0f;
+                const float expected = 2 * (value - binding.mean[c]) / binding.deviation[c];
+                REQUIRE(found[c * kWidth * kHeight + i] ==
+                        Approx(expected).margin(2e-3));  // of 8-bit filtering weights
+            }
+        succeed(vkf_program_submit(program.get(), nullptr, nullptr));
+        CHECK(read_tensor<float>(*program, "twice") == found);
+    }
+    vkf_program* refused = nullptr;
+    CHECK(vkf_program_create(device.get(), image_graph(2, 4, 4).get(), &options, &refused) == VKF_ERROR_SHAPE_MISMATCH);
+    vkf_image_binding wrong = binding;
+    wrong.deviation[1] = 0;
+    options.images = &wrong;
+    CHECK(vkf_program_create(device.get(), image_graph(3, 4, 4).get(), &options, &refused) ==
+          VKF_ERROR_INVALID_ARGUMENT);
+    wrong = binding;
+    wrong.layout = VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL;
+    CHECK(vkf_program_create(device.get(), image_graph(3, 4, 4).get(), &options, &refused) ==
+          VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(host.messages() == std::vector<std::string>{});
+}

@@ -205,7 +205,9 @@ std::vector<std::string> without_case(const WantedList& wanted, const Capabiliti
     for (const Wanted& w : wanted.list()) reached.insert(w.dispatch.shader);
     std::vector<std::string> names;
     for (const vulkan::ShaderBinary& binary : vulkan::shader_table())
-        if (vulkan::can_run(device, binary) && !reached.contains(binary.name)) names.emplace_back(binary.name);
+        if (vulkan::can_run(device, binary) && !reached.contains(binary.name) &&
+            binary.name != vulkan::kImageToTensorShader)
+            names.emplace_back(binary.name);
     return names;
 }
 

@@ -17,21 +17,41 @@ std::uint64_t bytes_of(const graph::Graph& graph, Value value) {
     return graph.shape(value).element_count() * element_bytes(graph.dtype(value));
 }
 
-/// The caller's buffers under the graph's own names.
+/// The graph's own name of what the caller binds.
+Result<std::string> bound_tensor(const char* name, const graph::Graph& graph, const c::NamedTensors& tensors) {
+    const auto found = tensors.values.find(name ? std::string_view(name) : std::string_view());
+    if (found == tensors.values.end())
+        return Error{ErrorCode::InvalidArgument,
+                     std::string("no input or output is called \"") + (name ? name : "") + "\""};
+    return graph.tensor(graph.storage(found->second)).name;
+}
+
 Result<std::map<std::string, vulkan::Slice>> bindings_of(const vkf_program_options& options, const graph::Graph& graph,
                                                          const c::NamedTensors& tensors) {
     std::map<std::string, vulkan::Slice> bindings;
     if (options.buffer_count > 0 && !options.buffers)
         return Error{ErrorCode::InvalidArgument, "vkf_program_options::buffers is null, but buffer_count is not 0"};
     for (const vkf_buffer_binding& binding : std::span(options.buffers, options.buffer_count)) {
-        const auto found = tensors.values.find(binding.tensor ? binding.tensor : "");
-        if (found == tensors.values.end())
-            return Error{ErrorCode::InvalidArgument, std::string("no input or output is called \"") +
-                                                         (binding.tensor ? binding.tensor : "") + "\""};
-        bindings.emplace(graph.tensor(graph.storage(found->second)).name,
-                         vulkan::Slice{binding.buffer, binding.offset, binding.size, nullptr});
+        VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
+        bindings.emplace(std::move(name), vulkan::Slice{binding.buffer, binding.offset, binding.size, nullptr});
     }
     return bindings;
+}
+
+Result<std::map<std::string, vulkan::ImageSource>> images_of(const vkf_program_options& options,
+                                                             const graph::Graph& graph,
+                                                             const c::NamedTensors& tensors) {
+    std::map<std::string, vulkan::ImageSource> images;
+    if (options.image_count > 0 && !options.images)
+        return Error{ErrorCode::InvalidArgument, "vkf_program_options::images is null, but image_count is not 0"};
+    for (const vkf_image_binding& binding : std::span(options.images, options.image_count)) {
+        VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
+        vulkan::ImageSource image{.view = binding.view, .layout = binding.layout, .mean = {}, .deviation = {}};
+        std::ranges::copy(binding.mean, image.mean.begin());
+        std::ranges::copy(binding.deviation, image.deviation.begin());
+        images.emplace(std::move(name), image);
+    }
+    return images;
 }
 
 Result<Value> find(const vkf_program& program, const char* name) {
@@ -83,7 +103,7 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBacke
                                              NamedTensors tensors, const vkf_program_options* options,
                                              std::shared_ptr<vulkan::VulkanStore> weights) {
     VKFORMER_TRY(const auto given, read_struct(options, kDefaultOptions, "vkf_program_options"));
-    if (given.image_count > 0) return Error{ErrorCode::UnsupportedConfig, "images cannot be bound yet"};
+    VKFORMER_TRY(auto images, images_of(given, graph, tensors));
     VKFORMER_TRY(auto bindings, bindings_of(given, graph, tensors));
     const graph::Plan plan = graph::make_plan(std::move(graph));
     const auto states = std::make_shared<vulkan::VulkanStore>(backend->device());
@@ -92,6 +112,7 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBacke
     VKFORMER_CHECK(backend->device()->allocator().check(needs.total(), "the program"));
     VKFORMER_TRY(auto chosen, backend->default_options(plan));
     chosen.bindings = std::move(bindings);
+    chosen.images = std::move(images);
     auto made = std::make_unique<vkf_program>();
     VKFORMER_TRY(made->program, backend->compile_program(plan, std::move(weights), states, chosen));
     made->backend = std::move(backend);

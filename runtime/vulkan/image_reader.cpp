@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/image_reader.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/try.hpp"
+#include "interface/image_to_tensor.h"
+#include "vulkan/kernels/kernel.hpp"
+#include "vulkan/memory.hpp"
+#include "vulkan/shader_table.h"
+
+namespace vkformer::vulkan {
+namespace {
+
+static_assert(sizeof(shaders::ImageToTensorPush) == 36);
+
+constexpr std::uint32_t kWorkgroup = 64;
+constexpr const char* kDoing = "preparing an image as input";
+
+Result<void> check(const ImageSource& image, const Shape& shape) {
+    if (shape.rank() != 4 || shape[0] != 1 || (shape[1] != 1 && shape[1] != 3))
+        return Error{ErrorCode::ShapeMismatch,
+                     "an image becomes a tensor [1, 1 or 3, height, width], the input has shape " + to_string(shape)};
+    if (!image.view) return Error{ErrorCode::InvalidArgument, "an image binding has no view"};
+    if (image.layout != VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL && image.layout != VK_IMAGE_LAYOUT_GENERAL)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "an image is read in the layout SHADER_READ_ONLY_OPTIMAL or GENERAL, not " + std::to_string(image.layout)};
+    const bool is_usable = std::ranges::all_of(image.mean, [](float m) { return std::isfinite(m); }) &&
+                           std::ranges::all_of(image.deviation, [](float d) { return std::isfinite(d) && d != 0; });
+    if (!is_usable)
+        return Error{ErrorCode::InvalidArgument, "the means and deviations of an image are finite, deviations not 0"};
+    return {};
+}
+
+}  // namespace
+
+Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pipelines& pipelines,
+                                        const ImageSource& image, const Slice& tensor, const Shape& shape) {
+    VKFORMER_CHECK(check(image, shape));
+    ImageReader reader;
+    reader.device_ = std::move(device);
+    VKFORMER_TRY(reader.groups_,
+                 folded_grid((shape[2] * shape[3] + kWorkgroup - 1) / kWorkgroup, reader.device_->capabilities()));
+    reader.push_.set(shaders::ImageToTensorPush{.channels = static_cast<std::uint32_t>(shape[1]),
+                                                .height = static_cast<std::uint32_t>(shape[2]),
+                                                .width = static_cast<std::uint32_t>(shape[3]),
+                                                .mean_r = image.mean[0],
+                                                .mean_g = image.mean[1],
+                                                .mean_b = image.mean[2],
+                                                .scale_r = 1 / image.deviation[0],
+                                                .scale_g = 1 / image.deviation[1],
+                                                .scale_b = 1 / image.deviation[2]});
+    VKFORMER_CHECK(reader.make_set(image, tensor));
+    VKFORMER_CHECK(reader.make_pipeline(pipelines));
+    return reader;
+}
+
+Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor) {
+    const Device& d = *device_;
+    const VkSamplerCreateInfo sampler_info{.sType = VK_STRUCTURE_TYPE_SAMPLER_CREATE_INFO,
+                                           .magFilter = VK_FILTER_LINEAR,
+                                           .minFilter = VK_FILTER_LINEAR,
+                                           .addressModeU = VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE,
+                                           .addressModeV = VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE,
+                                           .addressModeW = VK_SAMPLER_ADDRESS_MODE_CLAMP_TO_EDGE};
+    VkSampler sampler = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreateSampler(d.handle(), &sampler_info, nullptr, &sampler); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateSampler", kDoing);
+    sampler_ = UniqueSampler(d.vk(), d.handle(), sampler);
+
+    const VkDescriptorSetLayoutBinding bindings[] = {
+        {.binding = shaders::kImageToTensorImage,
+         .descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
+         .descriptorCount = 1,
+         .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT},
+        {.binding = shaders::kImageToTensorY,
+         .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+         .descriptorCount = 1,
+         .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT},
+    };
+    const VkDescriptorSetLayoutCreateInfo layout_info{
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = 2, .pBindings = bindings};
+    VkDescriptorSetLayout layout = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreateDescriptorSetLayout(d.handle(), &layout_info, nullptr, &layout);
+        r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateDescriptorSetLayout", kDoing);
+    set_layout_ = UniqueDescriptorSetLayout(d.vk(), d.handle(), layout);
+
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, 1},
+                                          {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1}};
+    const VkDescriptorPoolCreateInfo pool_info{
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 2, .pPoolSizes = sizes};
+    VkDescriptorPool pool = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreateDescriptorPool(d.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreateDescriptorPool", kDoing);
+    pool_ = UniqueDescriptorPool(d.vk(), d.handle(), pool);
+    const VkDescriptorSetAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                               .descriptorPool = pool,
+                                               .descriptorSetCount = 1,
+                                               .pSetLayouts = &layout};
+    if (const VkResult r = d.vk().vkAllocateDescriptorSets(d.handle(), &allocate, &set_); r != VK_SUCCESS)
+        return vulkan_error(r, "vkAllocateDescriptorSets", kDoing);
+
+    const VkDescriptorImageInfo image_info{.sampler = sampler, .imageView = image.view, .imageLayout = image.layout};
+    const VkDescriptorBufferInfo buffer_info{tensor.buffer, tensor.offset, tensor.bytes};
+    const VkWriteDescriptorSet writes[] = {{.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                            .dstSet = set_,
+                                            .dstBinding = shaders::kImageToTensorImage,
+                                            .descriptorCount = 1,
+                                            .descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
+                                            .pImageInfo = &image_info},
+                                           {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                            .dstSet = set_,
+                                            .dstBinding = shaders::kImageToTensorY,
+                                            .descriptorCount = 1,
+                                            .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                            .pBufferInfo = &buffer_info}};
+    d.vk().vkUpdateDescriptorSets(d.handle(), 2, writes, 0, nullptr);
+    return {};
+}
+
+Result<void> ImageReader::make_pipeline(const Pipelines& pipelines) {
+    const Device& d = *device_;
+    const VkDescriptorSetLayout set_layout = set_layout_.get();
+    const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(shaders::ImageToTensorPush)};
+    const VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                          .setLayoutCount = 1,
+                                          .pSetLayouts = &set_layout,
+                                          .pushConstantRangeCount = 1,
+                                          .pPushConstantRanges = &range};
+    VkPipelineLayout layout = VK_NULL_HANDLE;
+    if (const VkResult r = d.vk().vkCreatePipelineLayout(d.handle(), &info, nullptr, &layout); r != VK_SUCCESS)
+        return vulkan_error(r, "vkCreatePipelineLayout", kDoing);
+    layout_ = UniquePipelineLayout(d.vk(), d.handle(), layout);
+    Dispatch dispatch;
+    dispatch.shader = kImageToTensorShader;
+    dispatch.constants = {kWorkgroup};
+    VKFORMER_TRY(auto made, pipelines.compile(dispatch, layout));
+    pipeline_ = std::move(made.pipeline);
+    return {};
+}
+
+void ImageReader::record(VkCommandBuffer commands) const {
+    const DeviceTable& vk = device_->vk();
+    const VkMemoryBarrier barrier{.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                                  .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                                  .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+                            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+    device_->begin_label(commands, kImageToTensorShader);
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_.get());
+    vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout_.get(), 0, 1, &set_, 0, nullptr);
+    const auto push = push_.bytes();
+    vk.vkCmdPushConstants(commands, layout_.get(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                          static_cast<std::uint32_t>(push.size()), push.data());
+    vk.vkCmdDispatch(commands, groups_[0], groups_[1], groups_[2]);
+    device_->end_label(commands);
+}
+
+}  // namespace vkformer::vulkan
