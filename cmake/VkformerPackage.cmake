@@ -1,0 +1,27 @@
+# A Debian package of what `cmake --install` installs: `cpack -G DEB` in the build folder.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME vkformer)
+set(CPACK_PACKAGE_VENDOR "vkformer contributors")
+set(CPACK_PACKAGE_CONTACT "vkformer contributors <noreply@example.org>")   # cpack -D CPACK_PACKAGE_CONTACT=… says who it is
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)   # programs and shared libraries; a static one keeps its symbols
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)   # and with it the call of ldconfig
+set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
+"The library (C and C++), its headers, its CMake and pkg-config files, the
+vkformer program and a small model. Runs transformers through Vulkan compute
+shaders, on a device of its own or in the command buffers of an application.")
+# What dpkg-shlibdeps cannot see: the headers, and what a static library has its users link.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan-dev)
+if(NOT BUILD_SHARED_LIBS)
+    string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS
+        ", nlohmann-json3-dev, libsentencepiece-dev, libutf8proc-dev, libpcre2-dev, libopenblas-dev")
+endif()
+# The loader is opened at run time, and a driver is the user's choice.
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, mesa-vulkan-drivers | vulkan-icd")
+
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright)
+include(CPack)

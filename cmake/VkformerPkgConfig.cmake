@@ -1,0 +1,26 @@
+# Writes vkformer.pc and installs it. It finds itself (pcfiledir), so that the installed tree may be moved. What a shared vkformer
+# links is its own affair; who links a static one asks `pkg-config --static`.
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+
+set(pc_requires_private)
+set(pc_libs_private)
+if(NOT BUILD_SHARED_LIBS)
+    set(pc_requires_private "libutf8proc libpcre2-8 openblas")
+    set(pc_libs_private "-lsentencepiece -pthread -lstdc++ -lm")
+    foreach(library IN LISTS CMAKE_DL_LIBS)
+        string(APPEND pc_libs_private " -l${library}")
+    endforeach()
+endif()
+
+# Vulkan's headers have no .pc of their own: Debian's vulkan.pc links the loader.
+set(pc_vulkan_cflags)
+get_target_property(vulkan_include_dirs Vulkan::Headers INTERFACE_INCLUDE_DIRECTORIES)
+foreach(dir IN LISTS vulkan_include_dirs)
+    if(NOT dir IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+        string(APPEND pc_vulkan_cflags " -I${dir}")
+    endif()
+endforeach()
+
+configure_file(${PROJECT_SOURCE_DIR}/cmake/vkformer.pc.in ${CMAKE_CURRENT_BINARY_DIR}/vkformer.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/vkformer.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
