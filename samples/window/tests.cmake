@@ -1,0 +1,37 @@
+# Every sample with a window runs headless for some frames, under the validation layer, and leaves a picture that is not blank.
+find_program(VKFORMER_XVFB_RUN xvfb-run)
+mark_as_advanced(VKFORMER_XVFB_RUN)
+if(NOT VKFORMER_XVFB_RUN)
+    message(STATUS "vkformer: no xvfb-run (Debian: xvfb, xauth): the samples with a window are not tested")
+    return()
+endif()
+
+add_executable(sample_picture_check window/picture_check.cpp)
+target_link_libraries(sample_picture_check PRIVATE sample_window)
+
+# add_window_test(name SAMPLE sample [CSV frames] ARGUMENTS arguments...): with CSV, it also writes one line for each frame.
+function(add_window_test name)
+    cmake_parse_arguments(PARSE_ARGV 1 argument "" "SAMPLE;CSV" "ARGUMENTS")
+    string(MAKE_C_IDENTIFIER ${name} stem)
+    set(picture ${CMAKE_CURRENT_BINARY_DIR}/${stem}.png)
+    set(csv)
+    set(csv_check)
+    if(argument_CSV)
+        set(csv --csv ${CMAKE_CURRENT_BINARY_DIR}/${stem}.csv)
+        set(csv_check ${CMAKE_CURRENT_BINARY_DIR}/${stem}.csv ${argument_CSV})
+    endif()
+    add_test(NAME "samples: ${name}" COMMAND ${VKFORMER_XVFB_RUN} -a -s "-screen 0 1280x1024x24"
+        $<TARGET_FILE:sample_${argument_SAMPLE}> --validation --screenshot ${picture} ${csv} ${argument_ARGUMENTS})
+    add_test(NAME "samples: ${name}, to be seen" COMMAND sample_picture_check ${picture} ${csv_check})
+    set_tests_properties("samples: ${name}" PROPERTIES
+        ENVIRONMENT OPENBLAS_NUM_THREADS=1 TIMEOUT 180 FIXTURES_SETUP ${stem})
+    set_tests_properties("samples: ${name}, to be seen" PROPERTIES FIXTURES_REQUIRED ${stem})
+endfunction()
+
+set(decoder ${PROJECT_SOURCE_DIR}/tests/goldens/decoder_text)
+add_window_test("frame_budget in slices" SAMPLE frame_budget CSV 40
+    ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 40 --alone 10 --budget-us 500)
+add_window_test("frame_budget by the token" SAMPLE frame_budget CSV 20
+    ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 20 --alone 5 --budget-us 0)
+add_window_test("heatmap of a date" SAMPLE heatmap
+    ARGUMENTS --text "4. März 2021" --expect "2021-03-04" --frames 60)
