@@ -283,6 +283,7 @@ int main(int argc, char** argv) {
     app.add_option("--csv", options.csv, "frame times");
     app.add_option("--screenshot", options.window.screenshot, "PNG of the last frame");
     app.add_option("--font", options.font);
+    app.add_option("--device", options.window.device, "a part of its name");
     app.add_flag("--validation", options.window.validation, "with the Vulkan validation layer");
     CLI11_PARSE(app, argc, argv);
 

@@ -1,4 +1,4 @@
-# Every sample with a window runs headless for some frames, under the validation layer, and leaves a picture that is not blank.
+# Every sample with a window runs headless on lavapipe (SwiftShader has no windows) for some frames, under the validation layer, and leaves a picture that is not blank.
 find_program(VKFORMER_XVFB_RUN xvfb-run)
 mark_as_advanced(VKFORMER_XVFB_RUN)
 if(NOT VKFORMER_XVFB_RUN)
@@ -21,7 +21,7 @@ function(add_window_test name)
         set(csv_check ${CMAKE_CURRENT_BINARY_DIR}/${stem}.csv ${argument_CSV})
     endif()
     add_test(NAME "samples: ${name}" COMMAND ${VKFORMER_XVFB_RUN} -a -s "-screen 0 1280x1024x24"
-        $<TARGET_FILE:sample_${argument_SAMPLE}> --validation --screenshot ${picture} ${csv} ${argument_ARGUMENTS})
+        $<TARGET_FILE:sample_${argument_SAMPLE}> --validation --device llvmpipe --screenshot ${picture} ${csv} ${argument_ARGUMENTS})
     add_test(NAME "samples: ${name}, to be seen" COMMAND sample_picture_check ${picture} ${csv_check})
     set_tests_properties("samples: ${name}" PROPERTIES
         ENVIRONMENT OPENBLAS_NUM_THREADS=1 TIMEOUT 180 FIXTURES_SETUP ${stem})

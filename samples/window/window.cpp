@@ -141,23 +141,36 @@ void Window::choose_physical_device() {
     check(vkEnumeratePhysicalDevices(instance_, &count, nullptr), "vkEnumeratePhysicalDevices");
     std::vector<VkPhysicalDevice> devices(count);
     check(vkEnumeratePhysicalDevices(instance_, &count, devices.data()), "vkEnumeratePhysicalDevices");
-    for (const VkPhysicalDevice candidate : devices) {
-        std::uint32_t families = 0;
-        vkGetPhysicalDeviceQueueFamilyProperties(candidate, &families, nullptr);
-        std::vector<VkQueueFamilyProperties> properties(families);
-        vkGetPhysicalDeviceQueueFamilyProperties(candidate, &families, properties.data());
-        for (std::uint32_t family = 0; family < families; ++family) {
-            constexpr VkQueueFlags kNeeded = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT;
-            VkBool32 presents = VK_FALSE;
-            vkGetPhysicalDeviceSurfaceSupportKHR(candidate, family, surface_, &presents);
-            if (presents && (properties[family].queueFlags & kNeeded) == kNeeded) {
-                physical_device_ = candidate;
-                queue_family_ = family;
-                return;
-            }
-        }
+    const auto properties = [](VkPhysicalDevice device) {
+        VkPhysicalDeviceProperties result = {};
+        vkGetPhysicalDeviceProperties(device, &result);
+        return result;
+    };
+    std::erase_if(devices, [&](VkPhysicalDevice device) {
+        return std::string_view(properties(device).deviceName).find(options_.device) == std::string_view::npos;
+    });
+    std::ranges::stable_partition(
+        devices, [&](VkPhysicalDevice device) { return properties(device).deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU; });
+    const bool is_found =
+        std::ranges::any_of(devices, [&](VkPhysicalDevice device) { return take_if_it_presents(device); });
+    if (!is_found) fail("vkEnumeratePhysicalDevices", "no device of this name draws to this window");
+}
+
+bool Window::take_if_it_presents(VkPhysicalDevice candidate) {
+    std::uint32_t count = 0;
+    vkGetPhysicalDeviceQueueFamilyProperties(candidate, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    vkGetPhysicalDeviceQueueFamilyProperties(candidate, &count, families.data());
+    for (std::uint32_t family = 0; family < count; ++family) {
+        constexpr VkQueueFlags kNeeded = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT;
+        VkBool32 presents = VK_FALSE;
+        vkGetPhysicalDeviceSurfaceSupportKHR(candidate, family, surface_, &presents);
+        if (!presents || (families[family].queueFlags & kNeeded) != kNeeded) continue;
+        physical_device_ = candidate;
+        queue_family_ = family;
+        return true;
     }
-    fail("vkEnumeratePhysicalDevices", "no device draws to this window");
+    return false;
 }
 
 void Window::use_device(VkDevice device) {

@@ -29,6 +29,7 @@ struct WindowOptions {
     std::uint32_t width = 960, height = 540;
     std::uint32_t frames = 0;  ///< to draw before the window closes by itself; 0: until the user closes it
     std::string screenshot;    ///< PNG file of the last frame; empty: none
+    std::string device;        ///< a part of the device's name; empty: the first GPU, or else the first device
     bool validation = false;   ///< with the validation layer, synchronisation checks included
     std::vector<const char*> instance_extensions;  ///< wished for besides the window's own
 };
@@ -87,6 +88,7 @@ private:
 
     void make_instance();
     void choose_physical_device();
+    bool take_if_it_presents(VkPhysicalDevice candidate);
     void make_render_pass();
     void make_swapchain();
     void destroy_swapchain();
