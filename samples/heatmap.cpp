@@ -373,7 +373,7 @@ public:
             if (choice_.is_changed) begin_translation();
             const VkCommandBuffer commands = window_.begin_frame();
             vkf_slice slice = VKF_SLICE_INIT;
-            if (is_running_) record_model(commands, slice);
+            record_model(commands, slice);
             const Layout layout = draw_words();
             text_.upload(commands);
             window_.begin_pass();
@@ -403,7 +403,6 @@ private:
         write_target();
         check(vkf_session_cancel(session_));
         check(vkf_session_begin(session_, source_.data(), source_.size(), 0));
-        is_running_ = true;
     }
 
     /// The decoder reads the start token and what it has written so far; row i of its attentions belongs to the token written at i.
@@ -411,10 +410,13 @@ private:
         std::int32_t* target = inputs_.at(Inputs::kTarget);
         std::fill(target, target + kTargetCapacity, start_token_);
         for (std::size_t i = 0; i + 1 < kTargetCapacity && i < generated_.size(); ++i) target[i + 1] = generated_[i];
+        is_stale_ = true;
     }
 
     void record_model(VkCommandBuffer commands, vkf_slice& slice) {
         check(vkf_session_record(session_, commands, options_.budget_us, &slice));
+        if (!is_stale_) return;
+        is_stale_ = false;
         check(vkf_program_record(pass_, commands));
         // vkformer's last barrier makes the weights visible to compute, transfer and the host; who reads them in a fragment
         // shader says so.
@@ -430,13 +432,10 @@ private:
         check(vkf_session_retire(session_, ticket));
         vkf_session_status status = VKF_SESSION_STATUS_INIT;
         check(vkf_session_poll(session_, &status));
-        const bool was_complete = is_complete_;
-        is_complete_ = status.state == VKF_SESSION_DONE;
-        if (status.generated_tokens != generated_.size() || is_complete_ != was_complete) {
-            generated_ = tokens_of(session_);
-            translation_ = text_of(session_);
-            write_target();
-        }
+        if (status.generated_tokens == generated_.size()) return;
+        generated_ = tokens_of(session_);
+        translation_ = text_of(session_);
+        write_target();
     }
 
     std::vector<std::string> pieces(const std::vector<std::int32_t>& tokens) const {
@@ -473,7 +472,7 @@ private:
     Choice choice_;
     std::vector<std::int32_t> source_, generated_;
     std::string translation_;
-    bool is_running_ = false, is_complete_ = false;
+    bool is_stale_ = false;  // the pass has not seen its inputs yet
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ endfunction()
 
 set(decoder ${PROJECT_SOURCE_DIR}/tests/goldens/decoder_text)
 add_window_test("frame_budget in slices" SAMPLE frame_budget CSV 40
-    ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 40 --alone 10 --budget-us 500)
+    ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 40 --alone 10 --budget-us 2000)
 add_window_test("frame_budget by the token" SAMPLE frame_budget CSV 20
     ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 20 --alone 5 --budget-us 0)
 add_window_test("heatmap of a date" SAMPLE heatmap
-    ARGUMENTS --text "4. März 2021" --expect "2021-03-04" --frames 60)
+    ARGUMENTS --text "4. März 2021" --expect "2021-03-04" --budget-us 0 --frames 20)
