@@ -158,7 +158,7 @@ Result<void> vkf_session::retire_done() {
 
 namespace {
 
-const Error kEvicted = {ErrorCode::InvalidArgument, "the session is evicted; reload it first"};
+Error evicted() { return {ErrorCode::InvalidArgument, "the session is evicted; reload it first"}; }
 
 Error outstanding_error(const SlicedSession& session) {
     return {ErrorCode::InvalidArgument,
@@ -241,7 +241,7 @@ void vkf_session_destroy(vkf_session* session) { delete session; }
 vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t count, uint32_t max_tokens) {
     if (!session || (!tokens && count > 0)) return c::invalid("session and tokens are required");
     return c::guarded([&]() -> Result<void> {
-        if (!session->sliced) return kEvicted;
+        if (!session->sliced) return evicted();
         VKFORMER_CHECK(session->retire_done());
         VKFORMER_CHECK(session->sliced->begin({tokens, count}, max_tokens));
         session->prompt.assign(tokens, tokens + count);
@@ -255,7 +255,7 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
 vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us, vkf_slice* slice) {
     if (!session || !commands || !slice) return c::invalid("session, commands and slice are required");
     return c::guarded([&]() -> vkf_result {
-        if (!session->sliced) return c::fail(kEvicted);
+        if (!session->sliced) return c::fail(evicted());
         if (session->stepper && !session->stepper->is_idle())
             return c::invalid("steps are outstanding: a session is recorded or stepped, not both at the same time");
         return write_slice(slice, session->sliced->record(commands, max_gpu_us));
@@ -265,7 +265,7 @@ vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, ui
 vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> Result<void> {
-        if (!session->sliced) return kEvicted;
+        if (!session->sliced) return evicted();
         return session->sliced->retire(ticket);
     });
 }
@@ -273,7 +273,7 @@ vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket) {
 vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf_submit_info* info, vkf_slice* slice) {
     if (!session || !slice) return c::invalid("session and slice are required");
     return c::guarded([&]() -> vkf_result {
-        if (!session->sliced) return c::fail(kEvicted);
+        if (!session->sliced) return c::fail(evicted());
         if (!session->stepper)
             return c::fail(
                 {ErrorCode::MissingFeature,
