@@ -22,7 +22,9 @@ StepClock::Kind StepClock::number(const VulkanProgram::StepKind& kind) {
 
 void StepClock::learn(std::span<const Kind> slice, double measured_us) {
     if (slice.empty()) return;
-    if (slice.size() == 1 && us_[slice[0]] < 0) {
+    // Alone, the time is the step's own: new, or quicker than was thought, it is taken at its word. A first run may hold seconds of a
+    // driver's compiling (lavapipe's), from which a damped step down would take a hundred slices to recover.
+    if (slice.size() == 1 && (us_[slice[0]] < 0 || measured_us < us_[slice[0]])) {
         us_[slice[0]] = std::max(measured_us, kLeastUs);
         return;
     }

@@ -21,7 +21,7 @@ public:
     /// Microseconds; negative: never measured.
     double expected_us(Kind kind) const noexcept { return us_[kind]; }
     /// A slice of these steps took so long. The error is shared out in proportion, damped, for one slice may have been
-    /// disturbed; a step that was alone and new is taken at its word.
+    /// disturbed; a step that was alone, and new or quicker than expected, is taken at its word.
     void learn(std::span<const Kind> slice, double measured_us);
 
 private:
