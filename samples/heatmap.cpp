@@ -319,7 +319,7 @@ struct Layout {
 };
 
 Layout lay_out(const sample::Window& window, std::vector<std::string> rows, std::vector<std::string> columns) {
-    constexpr float kLeft = 190, kTop = 215, kMargin = 24, kLargest = 44;
+    constexpr float kLeft = 190, kTop = 240, kMargin = 24, kLargest = 44;
     const auto row_count = static_cast<float>(rows.size()), column_count = static_cast<float>(columns.size());
     const float cell = std::min(
         {(window.width() - kLeft - kMargin) / column_count, (window.height() - kTop - kMargin) / row_count, kLargest});
