@@ -17,6 +17,7 @@ namespace vkformer::cpu {
 // gelu_tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))): Hendrycks and Gimpel 2016
 // silu: x · sigmoid(x) = x / (1 + e^−x): Elfwing et al. 2018
 // tanh; sigmoid: 1 / (1 + e^−x)
+// gelu_quick: x · sigmoid(1.702 x): Hendrycks and Gimpel 2016, section 2
 template <std::floating_point T>
 T activation_of(graph::Activation activation, T x) {
     switch (activation) {
@@ -30,6 +31,7 @@ T activation_of(graph::Activation activation, T x) {
     case graph::Activation::silu: return x / (1 + std::exp(-x));
     case graph::Activation::tanh: return std::tanh(x);
     case graph::Activation::sigmoid: return 1 / (1 + std::exp(-x));
+    case graph::Activation::gelu_quick: return x / (1 + std::exp(static_cast<T>(-1.702) * x));
     }
     return x;
 }

@@ -22,6 +22,7 @@
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
 #include "cpu/masked_softmax.hpp"
+#include "cpu/patchify.hpp"
 #include "cpu/penalize.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/positional_embedding.hpp"
@@ -52,6 +53,17 @@ public:
     void operator()(const graph::PositionalEmbedding& op) const {
         positional_embedding<T>(floats(op.x), floats(op.table), ints(op.starts), dim(op.x, 1), width(op.x),
                                 floats(op.y));
+    }
+
+    void operator()(const graph::Patchify& op) const {
+        const PatchifyDims dims{.batch = dim(op.pixels, 0),
+                                .channels = dim(op.pixels, 1),
+                                .height = dim(op.pixels, 2),
+                                .width = dim(op.pixels, 3),
+                                .patch_height = op.patch_height,
+                                .patch_width = op.patch_width,
+                                .prefix = op.prefix};
+        patchify<T>(floats(op.pixels), dims, floats(op.y));
     }
 
     void operator()(const graph::Linear& op) const {

@@ -23,6 +23,20 @@ Result<Value> embedding(Graph& graph, Value tokens, Value table, float scale = 1
 /// starts i32 [batch] (absent: 0). A position outside the table gives a row of NaN. Serves learned tables and sinusoids.
 Result<Value> positional_embedding(Graph& graph, Value x, Value table, Value starts = {});
 
+struct PatchifyOptions {
+    std::uint32_t patch_height = 1, patch_width = 1;
+    std::uint32_t prefix = 0;  ///< rows of zeros before the patches: places for tokens that are no part of the image
+    DType result = DType::f32;
+};
+/// Cuts images into patches that do not overlap, so that a linear is the patch embedding of Dosovitskiy et al. 2021, eq. 1:
+///   y[b, prefix + i · columns + j, (c · patch_height + v) · patch_width + u]
+///     = pixels[b, c, i · patch_height + v, j · patch_width + u],
+/// rows = height / patch_height, columns = width / patch_width, both rounded down: what is left over at the bottom and on
+/// the right is not read. The order within a patch is that of a convolution's weight [out, channels, patch_height,
+/// patch_width]. pixels f32 [batch, channels, height, width] → [batch, prefix + rows · columns, channels · patch_height ·
+/// patch_width] of dtype `result`, f32 or f16.
+Result<Value> patchify(Graph& graph, Value pixels, const PatchifyOptions& options);
+
 enum class SinusoidLayout : std::uint8_t {
     interleaved,  ///< sin, cos, sin, cos, …: Vaswani et al. 2017, section 3.5
     halves,       ///< all sines, then all cosines, the same angles: Marian and Hugging Face's MarianMT
@@ -56,6 +70,7 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::
 
 /// y = f(x), elementwise, any shape. ReLU: max(x, 0), NaN stays NaN. gelu_erf: x·Φ(x); gelu_tanh: its tanh approximation
 /// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
+/// gelu_quick: x·sigmoid(1.702 x) (Hendrycks and Gimpel 2016, section 2), as CLIP has it.
 Result<Value> activate(Graph& graph, Value x, Activation activation);
 
 /// y = cap · tanh(x / cap), elementwise, any shape: x, bounded smoothly by ±cap. cap > 0. ±∞ give ±cap, NaN stays NaN.

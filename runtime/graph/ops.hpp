@@ -21,7 +21,7 @@ struct Value {
 
 enum class Access : std::uint8_t { read, write, read_write };
 
-enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid };
+enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid, gelu_quick };
 
 /// Which keys a query sees. Query i of sequence b stands at position p = starts[b] + i, key j at position j.
 struct AttentionMask {
@@ -52,6 +52,18 @@ struct PositionalEmbedding {
         visit("x", self.x, Access::read);
         visit("table", self.table, Access::read);
         visit("starts", self.starts, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// Rows of zeros, then the patches of an image as rows, from left to right and from top to bottom.
+struct Patchify {
+    static constexpr std::string_view kName = "patchify";
+    Value pixels, y;
+    std::uint32_t patch_height = 1, patch_width = 1;
+    std::uint32_t prefix = 0;  ///< rows of zeros
+    static void operands(auto& self, auto&& visit) {
+        visit("pixels", self.pixels, Access::read);
         visit("y", self.y, Access::write);
     }
 };
@@ -508,10 +520,10 @@ struct BeamStep {
 };
 
 using Op =
-    std::variant<Embedding, PositionalEmbedding, Linear, Activate, SoftCap, Add, Concat, LayerNorm, RmsNorm, Rope,
-                 GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum, Attention,
-                 DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder, Pool,
-                 LogSoftmax, ArgMax, TopK, Sample, MaskLogits, CountTokens, Penalize, GreedyStep, BeamStep>;
+    std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm, RmsNorm,
+                 Rope, GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
+                 Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder,
+                 Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

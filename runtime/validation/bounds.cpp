@@ -37,6 +37,7 @@ struct Rules {
         return {is_quantized(graph.dtype(op.table)) ? 16.0 : 2.0, 0, 0};
     }
     Rule operator()(const graph::PositionalEmbedding&) const { return {2, 0, 0}; }
+    Rule operator()(const graph::Patchify&) const { return {0, 0, 0}; }  // a copy, which float16 rounds
     Rule operator()(const graph::Linear& op) const {
         // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
         return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};

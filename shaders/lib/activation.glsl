@@ -48,6 +48,7 @@ float activated(uint activation, float x) {
     if (activation == kActivationSilu) return x * sigmoid(x);
     if (activation == kActivationTanh) return hyperbolic_tangent(x);
     if (activation == kActivationSigmoid) return sigmoid(x);
+    if (activation == kActivationGeluQuick) return x * sigmoid(1.702 * x);  // Hendrycks and Gimpel 2016, section 2
     return x;
 }
 #endif

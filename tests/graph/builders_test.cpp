@@ -393,5 +393,25 @@ TEST_CASE("beam_step refuses what does not fit", "[builders]") {
                   "beam_step: candidate_scores has shape [6, 4], expected at least 6 candidates per row (2 · beams)");
 }
 
+TEST_CASE("patchify infers the number of patches and refuses what does not fit", "[builders]") {
+    Inputs in;
+    Graph& g = in.graph;
+    const Value y = must(patchify(g, in(f32, {2, 3, 33, 20}),
+                                  {.patch_height = 16, .patch_width = 5, .prefix = 2, .result = DType::f16}));
+    CHECK(to_string(g.shape(y)) == to_string(Shape{2, 2 + 2 * 4, 3 * 16 * 5}));
+    CHECK(g.dtype(y) == f16);
+    const Value pixels = in(f32, {1, 3, 8, 8});
+    CHECK_REFUSED(in, patchify(g, in(f16, {1, 3, 8, 8}), {}), kDtype, "patchify: pixels has dtype f16, expected f32");
+    CHECK_REFUSED(in, patchify(g, in(f32, {3, 8, 8}), {}), kShape,
+                  "patchify: pixels has shape [3, 8, 8], expected 4 dimensions [batch, channels, height, width]");
+    CHECK_REFUSED(in, patchify(g, pixels, {.patch_height = 9}), kInvalid,
+                  "patchify: patch_height is 9, expected 1 to 8");
+    CHECK_REFUSED(in, patchify(g, pixels, {.patch_width = 0}), kInvalid, "patchify: patch_width is 0, expected 1 to 8");
+    CHECK_REFUSED(in, patchify(g, pixels, {.prefix = 0xFFFFFFFF}), kInvalid,
+                  "patchify: prefix is 4294967295, expected 0 to 2147483647");
+    CHECK_REFUSED(in, patchify(g, pixels, {.result = DType::i32}), kDtype,
+                  "patchify: result is i32, expected f32 or f16");
+}
+
 }  // namespace
 }  // namespace vkformer::tests

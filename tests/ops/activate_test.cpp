@@ -15,7 +15,7 @@ using graph::Value;
 
 auto activations() {
     return GENERATE(values({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
-                            Activation::tanh, Activation::sigmoid}));
+                            Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
 }
 
 TEST_CASE("activate agrees with double precision", "[op][activate]") {

@@ -13,7 +13,7 @@ using graph::Value;
 
 auto activations() {
     return GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                            Activation::silu, Activation::tanh, Activation::sigmoid}));
+                            Activation::silu, Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
 }
 
 // A workgroup handles 512 elements of a row.

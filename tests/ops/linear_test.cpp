@@ -74,7 +74,7 @@ TEST_CASE("linear computes every epilogue", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const Activation activation =
         GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                         Activation::silu, Activation::tanh, Activation::sigmoid}));
+                         Activation::silu, Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
     const auto [bias, residual] =
         GENERATE(table<bool, bool>({{false, false}, {true, false}, {false, true}, {true, true}}));
     CAPTURE(backend.name(), static_cast<int>(activation), bias, residual);

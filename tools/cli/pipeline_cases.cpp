@@ -241,6 +241,13 @@ Result<void> build_pool(Graph& graph, DType dtype) {
     return o.done();
 }
 
+Result<void> build_patchify(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    o.output(patchify(graph, o.singles({1, 3, 224, 224}),
+                      {.patch_height = 16, .patch_width = 16, .prefix = 1, .result = dtype}));
+    return o.done();
+}
+
 Result<void> build_embedding(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value x = o.keep(embedding(graph, o.ints({1, kRows}), o.floats({kVocab, 1024}), 32));
@@ -368,6 +375,7 @@ std::vector<PipelineCase> pipeline_cases() {
         {"penalties and sample, vocabulary 32000", build_sample},
         {"embedding and positions, width 1024", build_embedding},
         {"pooling 128 tokens, width 1024", build_pool},
+        {"patches of 16 × 16 of an image of 224 × 224", build_patchify},
         {"embedding of f32, width 1024", build_embedding_of<DType::f32>},
         {"embedding of f16, width 1024", build_embedding_of<DType::f16>},
         {"embedding of bf16, width 1024", build_embedding_of<DType::bf16>},

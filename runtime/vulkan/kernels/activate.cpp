@@ -13,6 +13,7 @@ static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_tanh) == shader
 static_assert(static_cast<std::uint32_t>(graph::Activation::silu) == shaders::kActivationSilu);
 static_assert(static_cast<std::uint32_t>(graph::Activation::tanh) == shaders::kActivationTanh);
 static_assert(static_cast<std::uint32_t>(graph::Activation::sigmoid) == shaders::kActivationSigmoid);
+static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_quick) == shaders::kActivationGeluQuick);
 
 Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;

@@ -41,6 +41,7 @@ Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& c
 Result<Dispatch> plan_dispatch(const graph::SoftCap& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::Patchify& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::RmsNorm& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& context);

@@ -114,6 +114,26 @@ Result<Case> pool_case(const Family::Dims& shape, std::string_view dtype_name) {
         }};
 }
 
+Result<Case> patchify_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t batch = shape[0], size = shape[1], patch = shape[2];
+    constexpr std::uint64_t kChannels = 3;
+    const double elements = static_cast<double>(batch * kChannels * size * size);
+    return Case{.op = "patchify",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 0, .read = 4 * elements, .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto pixels, b.input("pixels", DType::f32, {batch, kChannels, size, size}));
+                    const auto side = static_cast<std::uint32_t>(patch);
+                    VKFORMER_TRY(
+                        const auto y,
+                        graph::patchify(b.graph, pixels, {.patch_height = side, .patch_width = side, .result = dtype}));
+                    b.result(y);
+                    return {};
+                }};
+}
+
 Result<Case> concat_case(const Family::Dims& shape, std::string_view dtype_name) {
     const DType dtype = dtype_of(dtype_name);
     const std::uint64_t rows = shape[0], left = shape[1], right = shape[2];
@@ -209,6 +229,12 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .shapes = {{32, 128, 384}},
                         .gpu_shapes = {{64, 512, 1024}},
                         .make = pool_case});
+    families.push_back({.op = "patchify",
+                        .dims = "batch x size x patch",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 224, 16}},
+                        .gpu_shapes = {{64, 224, 16}},
+                        .make = patchify_case});
     families.push_back({.op = "concat",
                         .dims = "rows x left x right",
                         .dtypes = {"f32", "f16"},

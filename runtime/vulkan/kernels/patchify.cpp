@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#include "interface/patchify.h"
+#include "core/try.hpp"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+static_assert(sizeof(shaders::PatchifyPush) == 36);
+
+Result<Dispatch> plan_dispatch(const graph::Patchify& op, const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    const Shape& pixels = context.graph.shape(op.pixels);
+    const Shape& y = context.graph.shape(op.y);
+    const auto dim = [](const Shape& shape, std::size_t i) { return static_cast<std::uint32_t>(shape[i]); };
+    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kPatchifyElementsPerInvocation;
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(y.element_count(), per_workgroup), context.device));
+    Dispatch dispatch{
+        .shader = variant_for("patchify", context.graph.dtype(op.y), context.device),
+        .bindings = {op.pixels, op.y},
+        .constants = {kWorkgroup},
+        .groups = groups,
+    };
+    dispatch.push.set(shaders::PatchifyPush{
+        .count = static_cast<std::uint32_t>(y.element_count()),
+        .channels = dim(pixels, 1),
+        .height = dim(pixels, 2),
+        .width = dim(pixels, 3),
+        .patch_height = op.patch_height,
+        .patch_width = op.patch_width,
+        .columns = dim(pixels, 3) / op.patch_width,
+        .rows = dim(y, 1),
+        .prefix = op.prefix,
+    });
+    return dispatch;
+}
+
+}  // namespace vkformer::vulkan
