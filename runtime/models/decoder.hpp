@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/builders.hpp"
+#include "models/layer_weights.hpp"
 
 namespace vkformer::models {
 
@@ -40,16 +41,6 @@ struct DecoderConfig {
     float attention_scale = 1;                         ///< of the scores
     float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
     graph::Activation activation = graph::Activation::silu;
-};
-
-/// A product's weight [out, in] and bias [out]; bias.bytes is empty where there is none.
-struct Projection {
-    TensorData weight, bias;
-};
-/// A norm's gain and bias [dim]; empty bytes where there is none, and where there is no such norm at all.
-struct NormWeights {
-    TensorData gain, bias;
-    explicit operator bool() const noexcept { return !gain.bytes.empty(); }
 };
 
 struct DecoderWeights {

@@ -11,6 +11,7 @@
 #include "formats/gguf.hpp"
 #include "formats/weights.hpp"
 #include "models/decoder.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 
@@ -33,39 +34,9 @@ Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Wei
 /// Any of them from a GGUF file, by its general.architecture. Errors likewise.
 Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file);
 
-/// Reads tensors by name and checks them. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
-class WeightReader {
-public:
-    /// `prefix` precedes every name; "model." and the like. Borrows the weights.
-    WeightReader(const formats::Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
-
-    bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
-    Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
-    /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out].
-    Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
-    /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim].
-    Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
-
-private:
-    const formats::Weights& weights_;
-    std::string prefix_;
-};
-
-/// Rows first … first + count − 1 of a matrix, without a copy.
-TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
-/// The same rows of weight and bias.
-Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
-
-/// The prefix of the tensors' names: some files have the bare model's, without "model." or "transformer.". `probe` is a tensor
-/// that every file has.
-std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe);
-
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
 /// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
 Result<DecoderConfig> read_sizes(const formats::Config& config);
-
-/// The activation under `name`: silu, gelu, gelu_pytorch_tanh, …
-Result<graph::Activation> read_activation(const formats::Config& config, std::string_view name, std::string fallback);
 
 /// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn and
 /// longrope (whose long factors are not used: max_positions shrinks to the original context). `theta` where the config says none.

@@ -42,7 +42,7 @@ Result<Encoder> load_distilbert(const formats::Config& config, const formats::We
     VKFORMER_TRY(c.heads, count(config, "n_heads", "num_attention_heads"));
     VKFORMER_TRY(c.max_positions,
                  config.unsigned_integer("max_position_embeddings", {.fallback = 512, .min = 1, .max = 1u << 20}));
-    VKFORMER_TRY(c.activation, read_encoder_activation(config, "activation"));
+    VKFORMER_TRY(c.activation, read_activation(config, "activation", "gelu"));
     VKFORMER_TRY(c.labels, read_labels(config));
     c.head_activation = graph::Activation::relu;
     c.norm_eps = 1e-12f;  // not in its config

@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: MIT
-/// Encoder-only models: the Transformer encoder of Vaswani et al. 2017 with learned positions and post-norm layers, as BERT (Devlin et
-/// al. 2019) has it. The files beside this one (bert.cpp, roberta.cpp, distilbert.cpp) turn the config and the tensors of an
-/// architecture into an EncoderConfig and EncoderWeights.
+/// Encoders of texts: the Transformer encoder of Vaswani et al. 2017 with learned positions, as BERT (Devlin et al. 2019) has it. The
+/// files beside this one (bert.cpp, roberta.cpp, distilbert.cpp, clip.cpp) turn the config and the tensors of an architecture into an
+/// EncoderConfig and EncoderWeights.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "graph/builders.hpp"
+#include "models/encoder_layers.hpp"
 
 namespace vkformer::models {
 
-struct EncoderConfig {
-    std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
-    std::uint32_t layers = 0, heads = 0;
+struct EncoderConfig : EncoderLayerConfig {
+    std::uint32_t vocab_size = 0;
     std::uint32_t max_positions = 0;  ///< longest sequence
     std::uint32_t types = 0;          ///< token types (segments); 0: the model knows none
-    float norm_eps = 1e-12f;
-    graph::Activation activation = graph::Activation::gelu_erf;
-    std::uint32_t labels = 0;  ///< outputs of the classification head; 0: there is none
+    bool is_causal = false;           ///< a token sees only those before it: CLIP's texts
+    std::int32_t end_token = -1;      ///< what follows it is not read; −1: none
+    std::uint32_t labels = 0;         ///< outputs of the classification head; 0: there is none
     graph::Activation head_activation = graph::Activation::tanh;
 };
 
 struct EncoderWeights {
-    /// weight [out, in] and bias [out]
-    struct Projection {
-        TensorData weight, bias;
-    };
-    struct Norm {
-        TensorData gain, bias;
-    };
-    struct Layer {
-        Projection query, key, value, output;
-        Norm attention_norm;
-        Projection up, down;
-        Norm feed_forward_norm;
-    };
-    TensorData embedding;  ///< [vocab_size, hidden_size]
-    TensorData positions;  ///< [max_positions, hidden_size]
-    TensorData types;      ///< [types, hidden_size]; empty bytes: none
-    Norm embedding_norm;
-    std::vector<Layer> layers;
+    TensorData embedding;        ///< [vocab_size, hidden_size]
+    TensorData positions;        ///< [max_positions, hidden_size]
+    TensorData types;            ///< [types, hidden_size]; empty bytes: none
+    NormWeights embedding_norm;  ///< optional
+    std::vector<EncoderLayerWeights> layers;
+    NormWeights final_norm;              ///< behind the last layer; optional
     Projection head_dense, head_output;  ///< with labels only: [hidden_size, hidden_size], [labels, hidden_size]
 };
 
@@ -77,7 +64,9 @@ public:
     Result<graph::Value> add_classifier(graph::Graph& graph, graph::Value hidden) const;
 
 private:
-    class Builder;
+    /// norm(word + position + type)
+    Result<graph::Value> embed(const EncoderLayers& build, graph::Graph& graph, const EncoderTensors& tensors,
+                               DType dtype) const;
 
     EncoderConfig config_;
     EncoderWeights weights_;

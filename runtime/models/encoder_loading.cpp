@@ -13,89 +13,26 @@ namespace {
 using formats::Config;
 using formats::Weights;
 
-struct NamedActivation {
-    std::string_view name;
-    graph::Activation activation;
-};
-constexpr std::array<NamedActivation, 13> kActivations = {{
-    {"gelu", graph::Activation::gelu_erf},
-    {"gelu_python", graph::Activation::gelu_erf},
-    {"gelu_new", graph::Activation::gelu_tanh},
-    {"gelu_fast", graph::Activation::gelu_tanh},  // its constant has ten digits, which float32 does not see
-    {"gelu_accurate", graph::Activation::gelu_tanh},
-    {"gelu_pytorch_tanh", graph::Activation::gelu_tanh},
-    {"gelu_python_tanh", graph::Activation::gelu_tanh},
-    {"relu", graph::Activation::relu},
-    {"silu", graph::Activation::silu},
-    {"swish", graph::Activation::silu},
-    {"tanh", graph::Activation::tanh},
-    {"sigmoid", graph::Activation::sigmoid},
-    {"linear", graph::Activation::none},
-}};
-
-/// Reads tensors by name and checks them.
-class Reader {
-public:
-    Reader(const Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
-
-    Result<TensorData> tensor(const std::string& name, const Shape& shape) const {
-        VKFORMER_TRY(TensorData data, matrix(name));
-        if (!(data.shape == shape))
-            return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + prefix_ + name + " has shape " +
-                                                       to_string(data.shape) + ", expected " + to_string(shape) +
-                                                       " by the model's configuration"};
-        return data;
-    }
-
-    /// Any shape.
-    Result<TensorData> matrix(const std::string& name) const {
-        VKFORMER_TRY(TensorData data, weights_.get(prefix_ + name));
-        if (!is_float(data.dtype) && !is_quantized(data.dtype))
-            return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
-                                                          std::string(to_string(data.dtype)) + ", expected floats"};
-        return data;
-    }
-
-    Result<EncoderWeights::Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in) const {
-        EncoderWeights::Projection p;
-        VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
-        VKFORMER_TRY(p.bias, tensor(name + ".bias", {out}));
-        return p;
-    }
-
-    Result<EncoderWeights::Norm> norm(const std::string& name, std::uint64_t dim) const {
-        const bool is_old = weights_.find(prefix_ + name + ".gamma") && !weights_.find(prefix_ + name + ".weight");
-        EncoderWeights::Norm n;
-        VKFORMER_TRY(n.gain, tensor(name + (is_old ? ".gamma" : ".weight"), {dim}));
-        VKFORMER_TRY(n.bias, tensor(name + (is_old ? ".beta" : ".bias"), {dim}));
-        return n;
-    }
-
-private:
-    const Weights& weights_;
-    std::string prefix_;
-};
-
-Result<EncoderWeights::Layer> read_layer(const Reader& read, const EncoderConfig& c, const EncoderNames& names,
-                                         std::uint32_t index) {
+Result<EncoderLayerWeights> read_layer(const WeightReader& read, const EncoderConfig& c, const EncoderNames& names,
+                                       std::uint32_t index) {
     const auto name = [&](std::string_view part) {
         return std::string(names.layer) + std::to_string(index) + "." + std::string(part);
     };
     const std::uint64_t d = c.hidden_size, inner = c.intermediate_size;
-    EncoderWeights::Layer l;
-    VKFORMER_TRY(l.query, read.projection(name(names.query), d, d));
-    VKFORMER_TRY(l.key, read.projection(name(names.key), d, d));
-    VKFORMER_TRY(l.value, read.projection(name(names.value), d, d));
-    VKFORMER_TRY(l.output, read.projection(name(names.output), d, d));
-    VKFORMER_TRY(l.attention_norm, read.norm(name(names.attention_norm), d));
-    VKFORMER_TRY(l.up, read.projection(name(names.up), inner, d));
-    VKFORMER_TRY(l.down, read.projection(name(names.down), d, inner));
-    VKFORMER_TRY(l.feed_forward_norm, read.norm(name(names.feed_forward_norm), d));
+    EncoderLayerWeights l;
+    VKFORMER_TRY(l.query, read.projection(name(names.query), d, d, true));
+    VKFORMER_TRY(l.key, read.projection(name(names.key), d, d, true));
+    VKFORMER_TRY(l.value, read.projection(name(names.value), d, d, true));
+    VKFORMER_TRY(l.output, read.projection(name(names.output), d, d, true));
+    VKFORMER_TRY(l.attention_norm, read.norm(name(names.attention_norm), d, true));
+    VKFORMER_TRY(l.up, read.projection(name(names.up), inner, d, true));
+    VKFORMER_TRY(l.down, read.projection(name(names.down), d, inner, true));
+    VKFORMER_TRY(l.feed_forward_norm, read.norm(name(names.feed_forward_norm), d, true));
     return l;
 }
 
 /// The table of positions from `first` on. Its rows need not be as many as config.json says: they are what there is.
-Result<TensorData> read_positions(const Reader& read, const EncoderConfig& c, const EncoderNames& names,
+Result<TensorData> read_positions(const WeightReader& read, const EncoderConfig& c, const EncoderNames& names,
                                   std::uint32_t first) {
     const std::string name(names.positions);
     const std::uint64_t rows = std::uint64_t{c.max_positions} + first;
@@ -110,9 +47,7 @@ Result<TensorData> read_positions(const Reader& read, const EncoderConfig& c, co
 
 Result<EncoderWeights> read_encoder_weights(const Weights& weights, EncoderConfig& c, const EncoderNames& names,
                                             std::uint32_t first_position) {
-    const bool is_bare =
-        !weights.find(std::string(names.prefix) + std::string(names.words)) && weights.find(names.words);
-    const Reader read(weights, is_bare ? "" : std::string(names.prefix));
+    const WeightReader read(weights, find_prefix(weights, std::string(names.prefix), std::string(names.words)));
     const std::uint64_t d = c.hidden_size;
     EncoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor(std::string(names.words), {c.vocab_size, d}));
@@ -121,30 +56,20 @@ Result<EncoderWeights> read_encoder_weights(const Weights& weights, EncoderConfi
     if (c.types > 0) {
         VKFORMER_TRY(w.types, read.tensor(std::string(names.types), {c.types, d}));
     }
-    VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), d));
+    VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), d, true));
     for (std::uint32_t layer = 0; layer < c.layers; ++layer) {
         VKFORMER_TRY(auto l, read_layer(read, c, names, layer));
         w.layers.push_back(std::move(l));
     }
     if (c.labels > 0) {
-        const Reader whole(weights, "");
-        VKFORMER_TRY(w.head_dense, whole.projection(std::string(names.head_dense), d, d));
-        VKFORMER_TRY(w.head_output, whole.projection(std::string(names.head_output), c.labels, d));
+        const WeightReader whole(weights, "");
+        VKFORMER_TRY(w.head_dense, whole.projection(std::string(names.head_dense), d, d, true));
+        VKFORMER_TRY(w.head_output, whole.projection(std::string(names.head_output), c.labels, d, true));
     }
     return w;
 }
 
 // ---- config ---------------------------------------------------------------------------------------------------------
-
-Result<graph::Activation> read_encoder_activation(const Config& config, std::string_view name) {
-    VKFORMER_TRY(const std::string value, config.string(name, "gelu"));
-    std::string supported;
-    for (const auto& known : kActivations) {
-        if (known.name == value) return known.activation;
-        supported += (supported.empty() ? "" : ", ") + std::string(known.name);
-    }
-    return config.unsupported(name, supported);
-}
 
 Result<std::uint32_t> read_labels(const Config& config) {
     VKFORMER_TRY(const auto architectures, config.strings("architectures"));
@@ -184,7 +109,7 @@ Result<EncoderConfig> read_bert_config(const Config& config) {
     VKFORMER_TRY(c.types, config.unsigned_integer("type_vocab_size", {.fallback = 2, .min = 1, .max = 1u << 10}));
     VKFORMER_TRY(const double eps, config.real("layer_norm_eps", {.fallback = 1e-12, .min = 0, .max = 1}));
     c.norm_eps = static_cast<float>(eps);
-    VKFORMER_TRY(c.activation, read_encoder_activation(config, "hidden_act"));
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "gelu"));
     VKFORMER_TRY(c.labels, read_labels(config));
     VKFORMER_TRY(const auto embedding_size,
                  config.unsigned_integer("embedding_size", {.fallback = c.hidden_size, .min = 1}));

@@ -8,6 +8,7 @@
 #include "formats/config.hpp"
 #include "formats/weights.hpp"
 #include "models/encoder.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 
@@ -35,9 +36,6 @@ struct EncoderNames {
 /// `first_position` is the row of the table of positions that the first token gets; max_positions is set to the rows behind it.
 Result<EncoderWeights> read_encoder_weights(const formats::Weights& weights, EncoderConfig& config,
                                             const EncoderNames& names, std::uint32_t first_position = 0);
-
-/// The activation under `name`, or GELU.
-Result<graph::Activation> read_encoder_activation(const formats::Config& config, std::string_view name);
 
 /// How many outputs the head has: 0 where the architecture is none "…ForSequenceClassification".
 Result<std::uint32_t> read_labels(const formats::Config& config);

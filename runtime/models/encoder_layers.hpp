@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// The layers of a Transformer encoder (Vaswani et al. 2017, section 3.1), whatever its tokens are: words (encoder.hpp) or patches
+/// of an image (vision.hpp).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/builders.hpp"
+#include "models/layer_weights.hpp"
+
+namespace vkformer::models {
+
+/// Where the norms of a layer are.
+enum class NormPlace : std::uint8_t {
+    behind,  ///< norm(x + f(x)): Vaswani et al. 2017, BERT
+    before,  ///< x + f(norm(x)): ViT, CLIP
+};
+
+struct EncoderLayerConfig {
+    std::uint32_t hidden_size = 0, intermediate_size = 0;
+    std::uint32_t layers = 0, heads = 0;
+    float norm_eps = 1e-12f;
+    graph::Activation activation = graph::Activation::gelu_erf;
+    NormPlace norm_place = NormPlace::behind;
+};
+
+/// Biases of query, key and value are optional.
+struct EncoderLayerWeights {
+    Projection query, key, value, output;
+    NormWeights attention_norm;
+    Projection up, down;
+    NormWeights feed_forward_norm;
+};
+
+/// The pieces of an encoder's network for one graph. Borrows what it is made of.
+class EncoderLayers {
+public:
+    /// `dtype`: of weights and activations, f32 or f16.
+    EncoderLayers(const EncoderLayerConfig& config, graph::Graph& graph, DType dtype)
+        : config_(config), graph_(graph), dtype_(dtype) {}
+
+    /// The whole stack over x [batch, len, hidden_size]; `name` begins the names of its weights: "encoder" gives
+    /// "encoder.0.query.weight". Where `attention` is given, each layer's weights f32 [batch, heads, len, len] are formed (the fused op
+    /// never has them), marked as outputs and appended to it.
+    Result<graph::Value> stack(const std::string& name, std::span<const EncoderLayerWeights> layers, graph::Value x,
+                               const graph::AttentionMask& mask, std::vector<graph::Value>* attention) const;
+
+    Result<graph::Value> linear(const std::string& name, const Projection& projection, graph::Value x) const;
+    Result<graph::Value> norm(const std::string& name, const NormWeights& norm, graph::Value x) const;
+
+private:
+    Result<graph::Value> self_attention(const std::string& name, const EncoderLayerWeights& w, graph::Value x,
+                                        const graph::AttentionMask& mask, graph::Value* weights) const;
+    Result<graph::Value> feed_forward(const std::string& name, const EncoderLayerWeights& w, graph::Value x) const;
+    Result<graph::Value> heads(const std::string& name, const Projection& projection, graph::Value x) const;
+    Result<graph::Value> add(const std::string& name, graph::Value x, graph::Value y) const;
+
+    const EncoderLayerConfig& config_;
+    graph::Graph& graph_;
+    DType dtype_;
+};
+
+}  // namespace vkformer::models

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+/// The weights that layers of all architectures are made of.
+#pragma once
+
+#include "core/tensor_data.hpp"
+
+namespace vkformer::models {
+
+/// A product's weight [out, in] and bias [out]; bias.bytes is empty where there is none.
+struct Projection {
+    TensorData weight, bias;
+    explicit operator bool() const noexcept { return !weight.bytes.empty(); }
+};
+
+/// A norm's gain and bias [dim]; empty bytes where there is none, and where there is no such norm at all.
+struct NormWeights {
+    TensorData gain, bias;
+    explicit operator bool() const noexcept { return !gain.bytes.empty(); }
+};
+
+}  // namespace vkformer::models

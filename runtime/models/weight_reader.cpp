@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "models/weight_reader.hpp"
+
+#include <array>
+#include <vector>
+
+#include "core/try.hpp"
+
+namespace vkformer::models {
+namespace {
+
+struct NamedActivation {
+    std::string_view name;
+    graph::Activation activation;
+};
+constexpr std::array<NamedActivation, 14> kActivations = {{
+    {"gelu", graph::Activation::gelu_erf},
+    {"gelu_python", graph::Activation::gelu_erf},
+    {"gelu_new", graph::Activation::gelu_tanh},
+    {"gelu_fast", graph::Activation::gelu_tanh},  // its constant has ten digits, which float32 does not see
+    {"gelu_accurate", graph::Activation::gelu_tanh},
+    {"gelu_pytorch_tanh", graph::Activation::gelu_tanh},
+    {"gelu_python_tanh", graph::Activation::gelu_tanh},
+    {"quick_gelu", graph::Activation::gelu_quick},
+    {"relu", graph::Activation::relu},
+    {"silu", graph::Activation::silu},
+    {"swish", graph::Activation::silu},
+    {"tanh", graph::Activation::tanh},
+    {"sigmoid", graph::Activation::sigmoid},
+    {"linear", graph::Activation::none},
+}};
+
+}  // namespace
+
+Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& shape) const {
+    VKFORMER_TRY(TensorData data, weights_.get(prefix_ + name));
+    if (data.shape != shape)
+        return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + prefix_ + name + " has shape " +
+                                                   to_string(data.shape) + ", the model's configuration asks for " +
+                                                   to_string(shape)};
+    if (!is_float(data.dtype) && !is_quantized(data.dtype))
+        return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
+                                                      std::string(to_string(data.dtype)) + ", expected floats"};
+    return data;
+}
+
+Result<Projection> WeightReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in,
+                                            bool bias) const {
+    Projection p;
+    VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
+    if (bias) {
+        VKFORMER_TRY(p.bias, tensor(name + ".bias", {out}));
+    }
+    return p;
+}
+
+Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t dim, bool bias) const {
+    const bool is_old = has(name + ".gamma") && !has(name + ".weight");
+    NormWeights n;
+    VKFORMER_TRY(n.gain, tensor(name + (is_old ? ".gamma" : ".weight"), {dim}));
+    if (bias) {
+        VKFORMER_TRY(n.bias, tensor(name + (is_old ? ".beta" : ".bias"), {dim}));
+    }
+    return n;
+}
+
+TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count) {
+    std::vector<std::uint64_t> dims(matrix.shape.dims().begin(), matrix.shape.dims().end());
+    const std::uint64_t row_bytes = bytes_of(matrix.dtype, matrix.shape.element_count() / dims[0]);
+    dims[0] = count;
+    TensorData rows = matrix;
+    rows.shape = Shape(dims);
+    rows.bytes = matrix.bytes.subspan(first * row_bytes, count * row_bytes);
+    return rows;
+}
+
+Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count) {
+    Projection rows;
+    rows.weight = rows_of(projection.weight, first, count);
+    if (!projection.bias.bytes.empty()) rows.bias = rows_of(projection.bias, first, count);
+    return rows;
+}
+
+std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe) {
+    return !weights.find(usual + probe) && weights.find(probe) ? "" : usual;
+}
+
+Result<graph::Activation> read_activation(const formats::Config& config, std::string_view name, std::string fallback) {
+    VKFORMER_TRY(const std::string value, config.string(name, std::move(fallback)));
+    std::string supported;
+    for (const auto& known : kActivations) {
+        if (known.name == value) return known.activation;
+        supported += (supported.empty() ? "" : ", ") + std::string(known.name);
+    }
+    return config.unsupported(name, supported);
+}
+
+}  // namespace vkformer::models

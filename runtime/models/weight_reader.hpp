@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// Typed access to the tensors of a model's file, and to what its config calls an activation: for the loading functions of all
+/// architectures.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "formats/config.hpp"
+#include "formats/weights.hpp"
+#include "graph/ops.hpp"
+#include "models/layer_weights.hpp"
+
+namespace vkformer::models {
+
+/// Reads tensors by name and checks them. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
+class WeightReader {
+public:
+    /// `prefix` precedes every name; "model." and the like. Borrows the weights.
+    WeightReader(const formats::Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
+
+    bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
+    Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
+    /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out].
+    Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
+    /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim]; in old files ".gamma" and ".beta".
+    Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
+
+private:
+    const formats::Weights& weights_;
+    std::string prefix_;
+};
+
+/// Rows first … first + count − 1 of a matrix, without a copy.
+TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
+/// The same rows of weight and bias.
+Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
+
+/// The prefix of the tensors' names: some files have the bare model's, without "model." or "transformer.". `probe` is a tensor
+/// that every file has.
+std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe);
+
+/// The activation under `name`, by transformers' names: silu, gelu, gelu_pytorch_tanh, quick_gelu, …
+Result<graph::Activation> read_activation(const formats::Config& config, std::string_view name, std::string fallback);
+
+}  // namespace vkformer::models
