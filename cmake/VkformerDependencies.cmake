@@ -21,6 +21,8 @@ endfunction()
 vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)
 vkformer_pkg_config(VKFORMER_PCRE2 libpcre2-8 libpcre2-dev)
 vkformer_pkg_config(VKFORMER_BLAS openblas libopenblas-dev)
+vkformer_pkg_config(VKFORMER_PNG libpng libpng-dev)
+vkformer_pkg_config(VKFORMER_JPEG libjpeg libjpeg62-turbo-dev)
 
 # Not through pkg-config: Debian 13's sentencepiece.pc asks for protobuf-lite.pc, which its package does not depend on.
 if(NOT TARGET vkformer_sentencepiece)

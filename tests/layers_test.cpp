@@ -24,13 +24,15 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"vulkan", {"core", "graph"}},
     {"formats", {"core"}},
     {"text", {"core", "formats"}},
+    {"images", {"core", "formats"}},
     {"models", {"core", "graph", "formats", "text"}},
     {"decoding", {"core", "graph", "formats", "text", "models"}},
     {"guest", {"core", "graph", "vulkan", "models", "decoding"}},
     {"validation", {"core", "graph", "cpu"}},
     {"tuning", {"core", "graph", "cpu", "vulkan", "formats", "validation"}},
     // what the public API is made of: it stands above all layers
-    {"api", {"core", "graph", "cpu", "vulkan", "formats", "text", "models", "decoding", "guest", "validation",
+    {"api",
+     {"core", "graph", "cpu", "vulkan", "formats", "text", "images", "models", "decoding", "guest", "validation",
       "tuning"}},
 };
 

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+/// What is done to a picture before a model sees it, as preprocessor_config.json says it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "formats/config.hpp"
+#include "images/resample.hpp"
+
+namespace vkformer::images {
+
+/// Pixels; a `shortest` and no more: the shorter side becomes that, the other keeps the shape.
+struct TargetSize {
+    std::uint32_t height = 0, width = 0;
+    std::uint32_t shortest = 0;
+};
+
+/// The steps of Hugging Face's CLIPImageProcessor, ViTImageProcessor and DeiTImageProcessor, in their order. A plain value.
+class ImageProcessor {
+public:
+    /// The file of a folder. Its old spellings count too (feature_extractor_type, a size that is one number). Errors: FileNotFound,
+    /// CorruptFile, UnsupportedConfig (a processor or a field that would change the pixels and is not implemented, by name).
+    static Result<ImageProcessor> open(const std::filesystem::path& folder);
+    static Result<ImageProcessor> parse(const formats::Config& config);
+
+    /// f32 [3, height, width]. Errors: InvalidArgument (a picture that is not as large as it says), and CorruptFile beyond the limits
+    /// of make_image.
+    Result<std::vector<float>> process(const Image& image) const;
+
+    /// Of what process gives; none where it depends on the picture.
+    std::optional<TargetSize> output_size() const noexcept;
+
+private:
+    std::optional<TargetSize> resize_;
+    Resample filter_ = Resample::bilinear;
+    std::optional<TargetSize> crop_;
+    std::optional<double> rescale_;
+    struct Normalization {
+        std::array<float, 3> mean{}, deviation{};
+    };
+    std::optional<Normalization> normalize_;
+};
+
+/// The part of that size in the middle; what lies outside of the image is black.
+Result<Image> center_crop(const Image& image, std::uint32_t width, std::uint32_t height);
+
+}  // namespace vkformer::images

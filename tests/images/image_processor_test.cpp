@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+/// Image processors against those of transformers.
+#include "images/image_processor.hpp"
+
+#include <cmath>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+std::filesystem::path folder() { return goldens_dir() / "vision"; }
+
+json config_json(const std::string& name) {
+    return json::parse(std::ifstream(folder() / "processed" / (name + ".json")));
+}
+
+Result<images::ImageProcessor> processor(const json& config) {
+    return images::ImageProcessor::parse(must(formats::Config::parse(config.dump(), "preprocessor_config.json")));
+}
+
+double largest_difference(const std::vector<float>& found, const std::vector<float>& expected) {
+    REQUIRE(found.size() == expected.size());
+    double largest = 0;
+    for (std::size_t i = 0; i < found.size(); ++i)
+        largest = std::max(largest, std::abs(static_cast<double>(found[i]) - static_cast<double>(expected[i])));
+    return largest;
+}
+
+}  // namespace
+
+TEST_CASE("images are processed as transformers does it", "[images][golden]") {
+    const Golden golden("vision/processed/golden.safetensors");
+    for (const std::string name :
+         {"clip", "clip_small_crop", "clip_no_resize", "vit", "vit_lanczos", "deit", "old_clip", "old_vit"})
+        for (const std::string picture : {"colour.png", "turned6.jpg"}) {
+            CAPTURE(name, picture);
+            const auto p = must(processor(config_json(name)));
+            const auto found = must(p.process(must(load_image(folder() / "pictures" / picture))));
+            const auto expected = golden.floats(name + "." + picture);
+            // A PNG's bytes are Pillow's, so what is left is float32 rounding. A JPEG's may differ by one step of 255 with another
+            // libjpeg-turbo, which normalising divides by the deviation, 0.2 or more.
+            const double step = name == "vit_lanczos" ? 1.0 / 50 : 1.0 / 255 / 0.2;
+            CHECK(largest_difference(found, expected) < (picture.ends_with(".png") ? 1e-5 : step + 1e-5));
+        }
+}
+
+TEST_CASE("the fast processors of transformers differ by steps of 255 only", "[images][golden]") {
+    const Golden golden("vision/processed/golden.safetensors");
+    const auto p = must(processor(config_json("clip")));
+    const auto found = must(p.process(must(load_image(folder() / "pictures/colour.png"))));
+    // PyTorch rounds once, Pillow twice, to bytes
+    CHECK(largest_difference(found, golden.floats("fast.colour.png")) < 2.01 / 255 / 0.26);
+}
+
+TEST_CASE("processors that would do something else are refused by name", "[images][errors]") {
+    const auto refused = [](const std::string& name, const std::string& field, const json& value,
+                            ErrorCode code = ErrorCode::UnsupportedConfig) {
+        CAPTURE(name, field);
+        json config = config_json(name);
+        config[field] = value;
+        const auto result = processor(config);
+        REQUIRE_FALSE(result);
+        CHECK(result.error().code == code);
+        CHECK_THAT(result.error().message, ContainsSubstring("\"" + field + "\""));
+    };
+    refused("clip", "image_processor_type", "SiglipImageProcessor");
+    refused("clip", "resample", 0);
+    refused("clip", "size", {{"shortest_edge", 20}, {"longest_edge", 40}});
+    refused("clip", "size", {{"height", 20}});
+    refused("clip", "size", "large");
+    refused("clip", "size", 0);
+    refused("clip", "crop_size", {{"shortest_edge", 20}});
+    refused("clip", "image_mean", {0.5, 0.5});
+    refused("clip", "do_pad", true);
+    refused("vit", "do_center_crop", true);
+    refused("clip", "do_resize", "yes", ErrorCode::CorruptFile);
+    refused("clip", "rescale_factor", "x", ErrorCode::CorruptFile);
+}
+
+TEST_CASE("the size of what comes out is known where it does not depend on the picture", "[images]") {
+    CHECK(must(processor(config_json("clip_small_crop"))).output_size()->width == 13);
+    CHECK(must(processor(config_json("vit"))).output_size()->height == 12);
+    json config = config_json("clip");
+    config["do_center_crop"] = false;
+    CHECK_FALSE(must(processor(config)).output_size());
+}
+
+TEST_CASE("an image that is not as large as it says is refused", "[images][errors]") {
+    const auto p = must(processor(config_json("vit")));
+    const auto result = p.process({.width = 3, .height = 4, .rgb = std::vector<std::uint8_t>(35)});
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("3 × 4 pixels cannot have 35 bytes"));
+    CHECK_FALSE(p.process({}));
+}
