@@ -3,14 +3,13 @@
 
 #include <algorithm>
 
+#include "api/encoder_options.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "text/unicode.hpp"
 
 namespace vkformer::api {
 namespace {
-
-DType dtype_of(const EncoderOptions& options) { return options.precision == Precision::f16 ? DType::f16 : DType::f32; }
 
 /// A few texts of 32 tokens: what the choice between two backends is measured with.
 Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& encoder,
@@ -22,17 +21,6 @@ Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& en
     workload.push_back({.graph = std::move(made.graph),
                         .inputs = {{"lengths", std::vector(layout.batch, static_cast<std::int32_t>(layout.len))}}});
     return workload;
-}
-
-OpenOptions open_options(const EncoderOptions& options, const models::Encoder& encoder,
-                         const decoding::EncoderHead& head) {
-    OpenOptions open{.device = options.device,
-                     .plain = options.plain_shaders,
-                     .variants = options.shader_variants,
-                     .workload = [&, dtype = dtype_of(options)] { return encoder_workload(encoder, head, dtype); }};
-    if (options.on_progress)
-        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
-    return open;
 }
 
 /// What the tokenizer says that the model takes, where nothing else says it. "No limit" is written as 10^30.
@@ -57,6 +45,15 @@ Result<text::Encoding> encode(const text::Tokenizer& tokenizer, const EncoderInp
     return tokenizer.encode_for_encoder(first, second, max_length);
 }
 
+/// Leaves out what follows the first end token: a text may contain one.
+void cut_behind(text::Encoding& encoding, std::int32_t end_token) {
+    const auto end = std::ranges::find(encoding.ids, end_token);
+    if (end_token < 0 || end == encoding.ids.end()) return;
+    const auto kept = static_cast<std::size_t>(end - encoding.ids.begin()) + 1;
+    encoding.ids.resize(kept);
+    encoding.types.resize(kept);
+}
+
 Error in_input(Error error, std::string_view what, std::size_t index) {
     error.message = std::string(what) + " " + std::to_string(index + 1) + ": " + error.message;
     return error;
@@ -66,7 +63,7 @@ Error in_input(Error error, std::string_view what, std::size_t index) {
 
 Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, models::Encoder encoder,
                                           decoding::EncoderHead head, std::uint32_t max_length,
-                                          const EncoderOptions& options) {
+                                          const EncoderOptions& options, std::shared_ptr<OpenedBackend> device) {
     EncoderRunner runner;
     if (options.max_length > encoder.config().max_positions)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " +
@@ -81,9 +78,15 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
     runner.max_length_ = max_length == 0 ? positions : std::min(max_length, positions);
     VKFORMER_TRY(runner.tokenizer_, text::load_tokenizer(folder));
     runner.encoder_ = std::make_unique<models::Encoder>(std::move(encoder));
-    VKFORMER_TRY(runner.device_, open_backend(open_options(options, *runner.encoder_, head)));
+    if (!device) {
+        VKFORMER_TRY(auto opened, open_backend(open_options(options, [&] {
+                         return encoder_workload(*runner.encoder_, head, dtype_of(options));
+                     })));
+        device = std::make_shared<OpenedBackend>(std::move(opened));
+    }
+    runner.device_ = std::move(device);
     runner.session_.emplace(
-        *runner.device_.backend, *runner.encoder_, std::move(head),
+        *runner.device_->backend, *runner.encoder_, std::move(head),
         decoding::EncoderSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype_of(options)});
     return runner;
 }
@@ -95,6 +98,7 @@ Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInp
     for (std::size_t i = 0; i < inputs.size(); ++i) {
         auto encoding = encode(*tokenizer_, inputs[i], max_length_);
         if (!encoding) return in_input(std::move(encoding).error(), what, i);
+        cut_behind(*encoding, encoder_->config().end_token);
         encodings.push_back(*std::move(encoding));
     }
     const bool has_types = encoder_->config().types > 1;

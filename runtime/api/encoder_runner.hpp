@@ -31,10 +31,11 @@ struct EncoderOutput {
 
 class EncoderRunner {
 public:
-    /// `max_length`: tokens of a text that the folder allows, 0 where it says nothing. Errors: as of Embedder::load.
+    /// `max_length`: tokens of a text that the folder allows, 0 where it says nothing. `device`: one that is open already, to share.
+    /// Errors: as of Embedder::load.
     static Result<EncoderRunner> load(const std::filesystem::path& folder, models::Encoder encoder,
                                       decoding::EncoderHead head, std::uint32_t max_length,
-                                      const EncoderOptions& options);
+                                      const EncoderOptions& options, std::shared_ptr<OpenedBackend> device = nullptr);
 
     /// `what` names an input in messages: "text 3: …". Errors: as of Embedder::embed.
     Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
@@ -42,14 +43,14 @@ public:
 
     const models::Encoder& encoder() const noexcept { return *encoder_; }
     std::size_t max_length() const noexcept { return max_length_; }
-    const std::string& device() const noexcept { return device_.description; }
+    const std::string& device() const noexcept { return device_->description; }
 
 private:
     EncoderRunner() = default;
 
     std::unique_ptr<models::Encoder> encoder_;  // what the session borrows stays where it is
     std::unique_ptr<text::Tokenizer> tokenizer_;
-    OpenedBackend device_;
+    std::shared_ptr<OpenedBackend> device_;
     std::optional<decoding::EncoderSession> session_;
     std::size_t max_length_ = 0;
 };

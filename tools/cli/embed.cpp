@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer embed: texts in, vectors out, many at a time.
-#include <array>
-#include <bit>
-#include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -12,13 +8,16 @@
 #include "core/try.hpp"
 #include "encoder_options.hpp"
 #include "line_reader.hpp"
+#include "pictures.hpp"
+#include "vectors.hpp"
+#include "vkformer/vision.hpp"
 
 namespace vkformer::cli {
 namespace {
 
 struct EmbedCommand {
     EncoderCommand encoder;
-    std::vector<std::string> texts;
+    std::vector<std::string> texts, images;
     std::string input, output;
     std::string pooling, prompt, prompt_name;
     CLI::Option* prompt_option = nullptr;
@@ -27,43 +26,10 @@ struct EmbedCommand {
     bool json = false;
 };
 
-/// As few digits as give the same float back.
-std::string digits(float value) {
-    std::array<char, 32> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
-    return {buffer.data(), end};
-}
-
-std::string as_text(const Embedding& embedding) {
-    std::string line;
-    for (const float value : embedding.values) line += (line.empty() ? "" : " ") + digits(value);
-    return line;
-}
-
 std::string as_json(const std::string& text, const Embedding& embedding) {
     nlohmann::json object = {{"text", text}, {"tokens", embedding.tokens}, {"embedding", embedding.values}};
     if (embedding.cut > 0) object["cut"] = embedding.cut;
-    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-/// NumPy's format, version 1.0: a header of a multiple of 64 bytes, then little-endian float32 [rows, width].
-Result<void> write_npy(const std::string& path, std::size_t width, const std::vector<float>& values) {
-    static_assert(std::endian::native == std::endian::little);
-    constexpr std::size_t kStart = 10, kAlignment = 64;
-    std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + std::to_string(values.size() / width) +
-                         ", " + std::to_string(width) + "), }";
-    while ((kStart + header.size() + 1) % kAlignment != 0) header += ' ';
-    header += '\n';
-    std::string start("\x93NUMPY\x01\x00", kStart - 2);
-    start += static_cast<char>(header.size() & 0xFF);
-    start += static_cast<char>(header.size() >> 8);
-    std::ofstream file(path, std::ios::binary);
-    file << start << header;
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof(float)));
-    file.close();
-    if (!file) return Error{ErrorCode::InvalidArgument, "cannot write " + path};
-    return {};
+    return to_line(object);
 }
 
 /// Embeds texts as they come and prints them, or keeps them for the file.
@@ -86,7 +52,7 @@ public:
             if (!command_.output.empty())
                 values_.insert(values_.end(), embedding.values.begin(), embedding.values.end());
             else
-                out += (command_.json ? as_json(texts[i], embedding) : as_text(embedding)) + "\n";
+                out += (command_.json ? as_json(texts[i], embedding) : as_text(embedding.values)) + "\n";
         }
         return print(out);
     }
@@ -105,9 +71,75 @@ private:
     CutReport cut_;
 };
 
+// ---- CLIP -----------------------------------------------------------------------------------------------------------
+
+/// The texts of the command line or, where there are neither texts nor images, the lines of the input.
+Result<std::vector<std::string>> read_texts(const EmbedCommand& command) {
+    std::vector<std::string> texts = command.texts;
+    if (!texts.empty() || (command.input.empty() && !command.images.empty())) return texts;
+    VKFORMER_TRY(LineReader reader, LineReader::open(command.input));
+    for (auto lines = reader.next(); !lines.empty(); lines = reader.next())
+        texts.insert(texts.end(), lines.begin(), lines.end());
+    return texts;
+}
+
+/// What is printed or written: a line or a row for each image, then for each text.
+struct ClipOutput {
+    std::string lines;
+    std::vector<float> values;
+
+    void add(const std::vector<float>& vector, const std::string& line) {
+        values.insert(values.end(), vector.begin(), vector.end());
+        lines += line + "\n";
+    }
+};
+
+Result<ClipOutput> embed_with(ClipEncoder& encoder, const EmbedCommand& command) {
+    VKFORMER_TRY(const auto images, load_images(command.images));
+    VKFORMER_TRY(const auto texts, read_texts(command));
+    VKFORMER_TRY(const auto vectors, encoder.embed_images(images, show_done("images", 0, images.size())));
+    VKFORMER_TRY(const auto embeddings, encoder.embed_texts(texts, show_done("texts", 0, texts.size())));
+    ClipOutput out;
+    CutReport cut;
+    for (std::size_t i = 0; i < vectors.size(); ++i)
+        out.add(vectors[i], command.json ? to_line({{"image", command.images[i]}, {"embedding", vectors[i]}})
+                                         : as_text(vectors[i]));
+    for (std::size_t i = 0; i < embeddings.size(); ++i) {
+        out.add(embeddings[i].values, command.json ? as_json(texts[i], embeddings[i]) : as_text(embeddings[i].values));
+        cut.add(embeddings[i].cut);
+    }
+    cut.show("text", encoder.max_length());
+    return out;
+}
+
+Result<int> run_clip(const EmbedCommand& command, const std::filesystem::path& folder, ClipOptions options) {
+    if (!command.pooling.empty() || command.prompt_option->count() > 0 || !command.prompt_name.empty())
+        return Error{ErrorCode::InvalidArgument, "CLIP models have no poolings and no prompts to choose from"};
+    if (command.normalize_option->count() > 0) options.normalize = command.normalize;
+    VKFORMER_TRY(ClipEncoder encoder, ClipEncoder::load(folder, options));
+    if (!command.encoder.device.quiet)
+        std::fprintf(stderr, "vkformer: device: %s\nvkformer: %zu numbers; at most %zu tokens\n",
+                     encoder.device().c_str(), encoder.dimension(), encoder.max_length());
+    VKFORMER_TRY(const ClipOutput out, embed_with(encoder, command));
+    if (!command.output.empty()) {
+        VKFORMER_CHECK(write_npy(command.output, encoder.dimension(), out.values));
+    } else {
+        VKFORMER_CHECK(print(out.lines));
+    }
+    return kOk;
+}
+
 Result<int> run(const EmbedCommand& command) {
     EmbedderOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
+    VKFORMER_TRY(const std::string type, model_type(folder));
+    if (type == "clip") {
+        ClipOptions clip;
+        static_cast<EncoderOptions&>(clip) = options;
+        return run_clip(command, folder, std::move(clip));
+    }
+    if (!command.images.empty())
+        return Error{ErrorCode::InvalidArgument, "images need a CLIP model; this one is \"" + type + "\""};
     options.pooling = command.pooling;
     options.prompt_name = command.prompt_name;
     if (command.prompt_option->count() > 0) options.prompt = command.prompt;
@@ -132,9 +164,13 @@ Result<int> run(const EmbedCommand& command) {
 
 void add_embed(CLI::App& app, Action& action) {
     auto options = std::make_shared<EmbedCommand>();
-    CLI::App& command = *app.add_subcommand("embed", "Turn texts, or the lines of a file, into vectors");
+    CLI::App& command = *app.add_subcommand("embed", "Turn texts, the lines of a file, or images into vectors");
     auto* const texts = command.add_option("text", options->texts, "Texts, one vector each; none: lines of the input");
     options->encoder.add(command);
+    command
+        .add_option("--image", options->images,
+                    "A PNG or JPEG file, for CLIP models; several: again, or one after the other")
+        ->type_name("FILE");
     command.add_option("-i,--input", options->input, "A file with a text on each line (default: standard input)")
         ->excludes(texts);
     command.add_option("-o,--output", options->output, "A file for NumPy (.npy, float32 [texts, numbers])");
@@ -154,7 +190,8 @@ void add_embed(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer embed --model all-MiniLM-L6-v2 \"A cat on a mat.\" \"Eine Katze.\"\n"
         "  vkformer embed --model e5-small --prompt \"passage: \" --input passages.txt --output passages.npy\n"
-        "  vkformer embed --model all-MiniLM-L6-v2 --json < lines.txt");
+        "  vkformer embed --model all-MiniLM-L6-v2 --json < lines.txt\n"
+        "  vkformer embed --model clip-vit-base-patch32 --image cat.jpg --image dog.png \"a cat\"");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

@@ -12,9 +12,9 @@ void EncoderCommand::add(CLI::App& command) {
     command
         .add_option(
             "-m,--model", folder,
-            "Model folder: sentence-transformers or Hugging Face, with a BERT, RoBERTa, XLM-RoBERTa or DistilBERT")
+            "Model folder: sentence-transformers or Hugging Face, with a model of the kinds that docs/models.md lists")
         ->required();
-    command.add_option("--batch", batch, "Texts that are run together at most")
+    command.add_option("--batch", batch, "Texts or images that are run together at most")
         ->check(CLI::Range(1u, 4096u))
         ->capture_default_str();
     command

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// What `embed` and `rerank` share.
+/// What `embed`, `rerank` and `classify` share.
 #pragma once
 
 #include <cstdint>

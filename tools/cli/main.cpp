@@ -27,6 +27,7 @@ int run(int argc, char** argv) {
     cli::add_translate(app, action);
     cli::add_embed(app, action);
     cli::add_rerank(app, action);
+    cli::add_classify(app, action);
     cli::add_forward(app, action);
     cli::add_validate(app, action);
     cli::add_attention(app, action);

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// What ImageClassifier and ClipEncoder share: a vision model and its image processor on a device.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "api/open_backend.hpp"
+#include "decoding/image_session.hpp"
+#include "images/image_processor.hpp"
+#include "vkformer/vision.hpp"
+
+namespace vkformer::api {
+
+class ImageRunner {
+public:
+    /// Errors: as of ImageClassifier::load.
+    static Result<ImageRunner> load(const std::filesystem::path& folder, models::VisionEncoder encoder,
+                                    decoding::ImageHead head, const EncoderOptions& options);
+
+    /// Errors: as of ImageClassifier::classify.
+    Result<std::vector<decoding::ImageResult>> run(std::span<const Image> images, const Embedder::Progress& progress);
+    Result<decoding::ImageResult> run_with_attention(const Image& image);
+
+    const models::VisionEncoder& encoder() const noexcept { return *encoder_; }
+    const std::shared_ptr<OpenedBackend>& device() const noexcept { return device_; }
+
+private:
+    explicit ImageRunner(images::ImageProcessor processor) : processor_(std::move(processor)) {}
+
+    std::unique_ptr<models::VisionEncoder> encoder_;  // what the session borrows stays where it is
+    images::ImageProcessor processor_;
+    std::shared_ptr<OpenedBackend> device_;
+    std::optional<decoding::ImageSession> session_;
+};
+
+}  // namespace vkformer::api

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/vision.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "api/encoder_runner.hpp"
+#include "api/image_runner.hpp"
+#include "core/try.hpp"
+#include "models/vision_loading.hpp"
+
+namespace vkformer {
+namespace {
+
+std::vector<std::string> names_of(const models::VisionConfig& config) {
+    std::vector<std::string> names = config.label_names;
+    for (std::size_t i = names.size(); i < config.labels; ++i) names.push_back("LABEL_" + std::to_string(i));
+    return names;
+}
+
+std::vector<double> probabilities_of(std::span<const float> logits, models::ProblemType problem) {
+    std::vector<double> p(logits.begin(), logits.end());
+    if (problem == models::ProblemType::regression) return p;
+    if (problem == models::ProblemType::many_labels) {
+        for (double& x : p) x = 1 / (1 + std::exp(-x));
+        return p;
+    }
+    const double largest = *std::ranges::max_element(p);
+    double sum = 0;
+    for (double& x : p) sum += x = std::exp(x - largest);
+    for (double& x : p) x /= sum;
+    return p;
+}
+
+std::vector<ImageLabel> ranked(std::span<const float> logits, models::ProblemType problem) {
+    const std::vector<double> probabilities = probabilities_of(logits, problem);
+    std::vector<ImageLabel> labels;
+    for (std::size_t i = 0; i < logits.size(); ++i)
+        labels.push_back({.label = i, .logit = logits[i], .probability = static_cast<float>(probabilities[i])});
+    std::ranges::stable_sort(labels, std::greater<>(), &ImageLabel::logit);
+    return labels;
+}
+
+}  // namespace
+
+// ---- classifiers ----------------------------------------------------------------------------------------------------
+
+struct ImageClassifier::Impl {
+    api::ImageRunner runner;
+    std::vector<std::string> labels;
+};
+
+ImageClassifier::ImageClassifier(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+ImageClassifier::ImageClassifier(ImageClassifier&&) noexcept = default;
+ImageClassifier& ImageClassifier::operator=(ImageClassifier&&) noexcept = default;
+ImageClassifier::~ImageClassifier() = default;
+
+const std::vector<std::string>& ImageClassifier::labels() const noexcept { return impl_->labels; }
+std::size_t ImageClassifier::patch_rows() const noexcept { return impl_->runner.encoder().config().patch_rows(); }
+std::size_t ImageClassifier::patch_columns() const noexcept { return impl_->runner.encoder().config().patch_columns(); }
+const std::string& ImageClassifier::device() const noexcept { return impl_->runner.device()->description; }
+
+Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folder, const VisionOptions& options) {
+    VKFORMER_TRY(auto encoder, models::load_vision_classifier(folder));
+    if (encoder.config().labels == 0)
+        return Error{ErrorCode::UnsupportedConfig, folder.string() +
+                                                       ": the model has no classification head (its \"architectures\" "
+                                                       "are none \"…ForImageClassification\")"};
+    std::vector<std::string> labels = names_of(encoder.config());
+    // The head needs the model, which the runner will own: it has a copy, whose weights are the same memory.
+    decoding::ImageHead head = [encoder](graph::Graph& graph, graph::Value hidden) {
+        return encoder.add_classifier(graph, hidden);
+    };
+    VKFORMER_TRY(auto runner, api::ImageRunner::load(folder, std::move(encoder), std::move(head), options));
+    return ImageClassifier(std::make_unique<Impl>(Impl{.runner = std::move(runner), .labels = std::move(labels)}));
+}
+
+Result<std::vector<std::vector<ImageLabel>>> ImageClassifier::classify(std::span<const Image> images,
+                                                                       const Progress& progress) {
+    VKFORMER_TRY(const auto results, impl_->runner.run(images, progress));
+    std::vector<std::vector<ImageLabel>> labels;
+    for (const decoding::ImageResult& result : results)
+        labels.push_back(ranked(result.values, impl_->runner.encoder().config().problem));
+    return labels;
+}
+
+Result<std::vector<AttentionWeights>> ImageClassifier::attention(const Image& image) {
+    VKFORMER_TRY(auto result, impl_->runner.run_with_attention(image));
+    const models::VisionConfig& config = impl_->runner.encoder().config();
+    std::vector<AttentionWeights> layers;
+    for (std::size_t i = 0; i < result.attention.size(); ++i)
+        layers.push_back({.kind = AttentionKind::encoder,
+                          .layer = static_cast<std::uint32_t>(i),
+                          .heads = config.heads,
+                          .queries = config.tokens(),
+                          .keys = config.tokens(),
+                          .values = std::move(result.attention[i])});
+    return layers;
+}
+
+// ---- CLIP -----------------------------------------------------------------------------------------------------------
+
+struct ClipEncoder::Impl {
+    api::ImageRunner images;
+    api::EncoderRunner texts;
+    double logit_scale;
+};
+
+ClipEncoder::ClipEncoder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+ClipEncoder::ClipEncoder(ClipEncoder&&) noexcept = default;
+ClipEncoder& ClipEncoder::operator=(ClipEncoder&&) noexcept = default;
+ClipEncoder::~ClipEncoder() = default;
+
+std::size_t ClipEncoder::dimension() const noexcept { return impl_->images.encoder().dimension(); }
+std::size_t ClipEncoder::max_length() const noexcept { return impl_->texts.max_length(); }
+const std::string& ClipEncoder::device() const noexcept { return impl_->images.device()->description; }
+
+Result<ClipEncoder> ClipEncoder::load(const std::filesystem::path& folder, const ClipOptions& options) {
+    VKFORMER_TRY(auto clip, models::load_clip(folder));
+    const auto finish = [normalize = options.normalize](graph::Graph& graph, graph::Value x) -> Result<graph::Value> {
+        if (!normalize) return x;
+        return graph::l2_normalize(graph, x);
+    };
+    decoding::ImageHead image_head = [clip, finish](graph::Graph& graph, graph::Value hidden) -> Result<graph::Value> {
+        VKFORMER_TRY(const graph::Value x, clip.vision.add_embedding(graph, hidden));
+        return finish(graph, x);
+    };
+    decoding::EncoderHead text_head = [clip, finish](graph::Graph& graph,
+                                                     const models::EncoderTensors& tensors) -> Result<graph::Value> {
+        VKFORMER_TRY(const graph::Value x, clip.add_text_embedding(graph, tensors));
+        return finish(graph, x);
+    };
+    VKFORMER_TRY(auto images, api::ImageRunner::load(folder, clip.vision, std::move(image_head), options));
+    VKFORMER_TRY(auto texts,
+                 api::EncoderRunner::load(folder, clip.text, std::move(text_head), 0, options, images.device()));
+    return ClipEncoder(std::make_unique<Impl>(
+        Impl{.images = std::move(images), .texts = std::move(texts), .logit_scale = clip.logit_scale}));
+}
+
+Result<std::vector<std::vector<float>>> ClipEncoder::embed_images(std::span<const Image> images,
+                                                                  const Progress& progress) {
+    VKFORMER_TRY(auto results, impl_->images.run(images, progress));
+    std::vector<std::vector<float>> vectors;
+    for (decoding::ImageResult& result : results) vectors.push_back(std::move(result.values));
+    return vectors;
+}
+
+Result<std::vector<Embedding>> ClipEncoder::embed_texts(std::span<const std::string> texts, const Progress& progress) {
+    std::vector<api::EncoderInput> inputs;
+    for (const std::string& text : texts) inputs.push_back({.first = text});
+    VKFORMER_TRY(auto outputs, impl_->texts.run(inputs, "text", progress));
+    std::vector<Embedding> embeddings;
+    for (api::EncoderOutput& output : outputs)
+        embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
+    return embeddings;
+}
+
+namespace {
+
+/// The cosine of the angle between them, whatever their lengths.
+double cosine(std::span<const float> a, std::span<const float> b) {
+    double dot = 0, aa = 0, bb = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        dot += static_cast<double>(a[i]) * b[i];
+        aa += static_cast<double>(a[i]) * a[i];
+        bb += static_cast<double>(b[i]) * b[i];
+    }
+    return dot / std::sqrt(aa * bb);
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<float>>> ClipEncoder::score(std::span<const Image> images,
+                                                           std::span<const std::string> texts) {
+    VKFORMER_TRY(const auto image_vectors, embed_images(images));
+    VKFORMER_TRY(const auto text_vectors, embed_texts(texts));
+    std::vector<std::vector<float>> scores;
+    for (const auto& image : image_vectors) {
+        auto& row = scores.emplace_back();
+        for (const Embedding& text : text_vectors)
+            row.push_back(static_cast<float>(cosine(image, text.values) * impl_->logit_scale));
+    }
+    return scores;
+}
+
+}  // namespace vkformer

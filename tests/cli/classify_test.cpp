@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+/// vkformer classify, and embed with images, as a user runs them, on the CPU.
+#include <iterator>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.hpp"
+#include "support/bounds.hpp"
+#include "support/goldens.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+#ifdef VKFORMER_CLI
+
+namespace {
+
+std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "vision" / name; }
+std::string picture(const std::string& name) { return (folder_of("pictures") / name).string(); }
+json golden_of(const std::string& name) { return json::parse(std::ifstream(folder_of(name) / "golden.json")); }
+
+std::string classify(const std::string& model, const std::string& rest) {
+    return "classify -d cpu -m " + folder_of(model).string() + " " + rest;
+}
+std::string embed(const std::string& rest) { return "embed -d cpu -q -m " + folder_of("clip").string() + " " + rest; }
+
+std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
+}
+
+bool agrees(const std::vector<float>& found, const json& expected) {
+    const auto row = expected.get<std::vector<float>>();
+    return found.size() == row.size() &&
+           relative_error(std::span<const float>(found), std::span<const float>(row)) < 1e-5;
+}
+
+}  // namespace
+
+TEST_CASE("classify prints the likeliest labels of each image", "[cli][vision]") {
+    const json golden = golden_of("vit");
+    const auto p = golden["probabilities"][0].get<std::vector<double>>();
+    const auto best = static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
+
+    const Outcome plain = run(classify("vit", "--top 2 " + picture("colour.png") + " " + picture("palette.png")));
+    REQUIRE(plain.exit_code == 0);
+    const auto lines = lines_of(plain.out);
+    REQUIRE(lines.size() == 6);
+    CHECK_THAT(lines[0], ContainsSubstring("colour.png"));
+    CHECK_THAT(lines[1], ContainsSubstring("%"));
+    CHECK_THAT(plain.err, ContainsSubstring("device: CPU"));
+
+    const Outcome objects = run(classify("vit", "-q --json " + picture("colour.png")));
+    REQUIRE(objects.exit_code == 0);
+    const json object = json::parse(objects.out);
+    CHECK(object["image"] == picture("colour.png"));
+    REQUIRE(object["labels"].size() == 5);
+    CHECK(std::abs(object["labels"][0]["probability"].get<double>() - p[best]) < 1e-5);
+    CHECK_THAT(lines[1], ContainsSubstring(object["labels"][0]["label"].get<std::string>()));
+    CHECK(objects.err.empty());
+}
+
+TEST_CASE("classify with CLIP compares images with texts", "[cli][vision]") {
+    const json golden = golden_of("clip");
+    const std::string labels = "--label \"" + golden["texts"][0].get<std::string>() + "\" --label \"" +
+                               golden["texts"][2].get<std::string>() + "\"";
+    const Outcome found = run(classify("clip", "-q --json " + labels + " " + picture("colour.png")));
+    REQUIRE(found.exit_code == 0);
+    const json object = json::parse(found.out);
+    REQUIRE(object["labels"].size() == 2);
+    const auto logits = golden["logits_per_image"][0].get<std::vector<double>>();
+    const bool first_wins = logits[0] > logits[2];
+    CHECK(object["labels"][0]["label"] == golden["texts"][first_wins ? 0 : 2]);
+    const double probability = 1 / (1 + std::exp(-std::abs(logits[0] - logits[2])));
+    CHECK(std::abs(object["labels"][0]["probability"].get<double>() - probability) < 1e-4);
+}
+
+TEST_CASE("embed takes images and texts with CLIP", "[cli][vision]") {
+    const json golden = golden_of("clip");
+    const std::string text = golden["texts"][0];
+    const Outcome found = run(embed("--json --image " + picture("colour.png") + " -- \"" + text + "\""));
+    REQUIRE(found.exit_code == 0);
+    const auto lines = lines_of(found.out);
+    REQUIRE(lines.size() == 2);
+    const json image = json::parse(lines[0]), words = json::parse(lines[1]);
+    CHECK(image["image"] == picture("colour.png"));
+    CHECK(agrees(image["embedding"].get<std::vector<float>>(), golden["image_embeds"][0]));
+    CHECK(words["text"] == text);
+    CHECK(agrees(words["embedding"].get<std::vector<float>>(), golden["text_embeds"][0]));
+
+    const Outcome raw = run(embed("--no-normalize --image " + picture("colour.png")));
+    REQUIRE(raw.exit_code == 0);
+    std::istringstream stream(raw.out);
+    const std::vector<float> numbers{std::istream_iterator<float>(stream), {}};
+    CHECK(agrees(numbers, golden["image_features"][0]));
+
+    const TemporaryFolder folder;
+    const Outcome file = run(embed("-o " + (folder / "x.npy").string() + " --image " + picture("colour.png")));
+    REQUIRE(file.exit_code == 0);
+    CHECK_THAT(read_file(folder / "x.npy"), ContainsSubstring("'shape': (1, 10)"));
+}
+
+TEST_CASE("classify and embed say what is wrong with their input", "[cli][vision][errors]") {
+    const auto refused = [](const std::string& command, const std::string& what) {
+        CAPTURE(command);
+        const Outcome outcome = run(command);
+        CHECK(outcome.exit_code == 2);
+        CHECK(outcome.out.empty());
+        CHECK_THAT(outcome.err, ContainsSubstring(what));
+    };
+    refused(classify("vit", "nowhere.png"), "nowhere.png");
+    refused(classify("vit", folder_of("resized.json").string()), "neither a PNG nor a JPEG file");
+    refused(classify("vit", "--label x " + picture("colour.png")), "labels of its own");
+    refused(classify("clip", picture("colour.png")), "--label");
+    refused(classify("vit", ""), "image");
+    refused(embed("--pooling mean --image " + picture("colour.png")), "no poolings");
+    refused("embed -d cpu -m " + (goldens_dir() / "encoders/bert_h20").string() + " --image " + picture("colour.png"),
+            "images need a CLIP model");
+}
+
+#endif

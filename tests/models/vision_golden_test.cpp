@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/// ViT, DeiT and CLIP against transformers: normalised pixels and tokens in, hidden states, logits and vectors out.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "models/vision_loading.hpp"
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+
+namespace {
+
+double bound_of(const graph::Backend& backend, DType dtype) {
+    if (dtype == DType::f16) return 3e-3;
+    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
+}
+
+std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "vision/models" / name; }
+Golden golden_of(const std::string& name) { return Golden("vision/models/" + name + "/golden.safetensors"); }
+
+/// A graph that is run once; its inputs are tensors of the golden.
+struct Pass {
+    graph::Graph graph;
+    std::unique_ptr<graph::Program> program;
+
+    graph::Value output(Result<graph::Value> value) {
+        const graph::Value made = must(std::move(value));
+        graph.mark_output(made);
+        return made;
+    }
+    void compile(graph::Backend& backend) {
+        program = must(backend.compile(graph::make_plan(graph), backend.make_store(), backend.make_store()));
+    }
+    void run() {
+        must(program->submit());
+        must(program->wait());
+    }
+    std::vector<double> read(graph::Value value) const {
+        std::vector<double> values(program->plan().graph.shape(value).element_count());
+        must(program->read(value, std::span<double>(values)));
+        return values;
+    }
+    void check(graph::Value value, const Golden& golden, const std::string& name, double bound) const {
+        CAPTURE(name);
+        const std::vector<double> expected = golden.doubles(name), found = read(value);
+        REQUIRE(found.size() == expected.size());
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+    }
+};
+
+models::VisionTensors add_images(Pass& pass, const models::VisionEncoder& encoder, const Golden& golden, DType dtype,
+                                 bool attention = false) {
+    const auto batch = static_cast<std::uint32_t>(golden.shape("pixel_values")[0]);
+    const auto tensors =
+        must(encoder.add_encoder(pass.graph, {.batch = batch, .dtype = dtype, .attention_weights = attention}));
+    CHECK(to_string(pass.graph.shape(tensors.pixels)) == to_string(golden.shape("pixel_values")));
+    pass.graph.mark_output(tensors.hidden);
+    return tensors;
+}
+
+void write_pixels(Pass& pass, const models::VisionTensors& tensors, const Golden& golden) {
+    const auto pixels = golden.floats("pixel_values");
+    must(pass.program->write(tensors.pixels, std::span<const float>(pixels)));
+}
+
+}  // namespace
+
+TEST_CASE("vision encoders give Hugging Face's last hidden states and logits", "[models][vision][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    for (const std::string name : {"vit_h20", "vit_labels", "vit_many_labels", "deit_teacher", "deit_labels"}) {
+        CAPTURE(backend.name(), name, to_string(dtype));
+        const auto encoder = must(models::load_vision_classifier(folder_of(name)));
+        const Golden golden = golden_of(name);
+        Pass pass;
+        const auto tensors = add_images(pass, encoder, golden, dtype);
+        CHECK((encoder.config().labels > 0) == golden.has("logits"));
+        graph::Value logits;
+        if (golden.has("logits")) logits = pass.output(encoder.add_classifier(pass.graph, tensors.hidden));
+        pass.compile(backend);
+        write_pixels(pass, tensors, golden);
+        pass.run();
+        pass.check(tensors.hidden, golden, "last_hidden_state", bound_of(backend, dtype));
+        if (logits) pass.check(logits, golden, "logits", bound_of(backend, dtype));
+    }
+}
+
+TEST_CASE("vision encoders give the attention of their patches", "[models][vision][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    for (const std::string name : {"vit_labels", "deit_teacher"}) {
+        CAPTURE(backend.name(), name);
+        const auto encoder = must(models::load_vision_classifier(folder_of(name)));
+        const Golden golden = golden_of(name);
+        Pass pass;
+        const auto tensors = add_images(pass, encoder, golden, DType::f32, true);
+        REQUIRE(tensors.attention.size() == encoder.config().layers);
+        pass.compile(backend);
+        write_pixels(pass, tensors, golden);
+        pass.run();
+        pass.check(tensors.attention[0], golden, "attentions.0", bound_of(backend, DType::f32));
+        pass.check(tensors.hidden, golden, "last_hidden_state", bound_of(backend, DType::f32));
+    }
+}
+
+TEST_CASE("CLIP's towers give Hugging Face's hidden states and vectors", "[models][vision][clip][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    for (const std::string name : {"clip_old_end", "clip_gelu"}) {
+        CAPTURE(backend.name(), name, to_string(dtype));
+        const auto clip = must(models::load_clip(folder_of(name)));
+        const Golden golden = golden_of(name);
+        const Shape ids = golden.shape("input_ids");
+        Pass pass;
+        const auto images = add_images(pass, clip.vision, golden, dtype);
+        const auto texts = must(clip.text.add_encoder(
+            pass.graph,
+            {.batch = static_cast<std::uint32_t>(ids[0]), .len = static_cast<std::uint32_t>(ids[1]), .dtype = dtype}));
+        pass.graph.mark_output(texts.hidden);
+        const auto image_vector = pass.output(clip.vision.add_embedding(pass.graph, images.hidden));
+        const auto text_vector = pass.output(clip.add_text_embedding(pass.graph, texts));
+        const auto image_unit = pass.output(graph::l2_normalize(pass.graph, image_vector));
+        const auto text_unit = pass.output(graph::l2_normalize(pass.graph, text_vector));
+        pass.compile(backend);
+        write_pixels(pass, images, golden);
+        const auto tokens = golden.ints("input_ids"), lengths = golden.ints("lengths");
+        must(pass.program->write(texts.tokens, std::span<const std::int32_t>(tokens)));
+        must(pass.program->write(texts.lengths, std::span<const std::int32_t>(lengths)));
+        pass.run();
+
+        const double bound = bound_of(backend, dtype);
+        pass.check(images.hidden, golden, "last_hidden_state", bound);
+        pass.check(image_vector, golden, "image_features", bound);
+        pass.check(text_vector, golden, "text_features", bound);
+        pass.check(image_unit, golden, "image_embeds", bound);
+        pass.check(text_unit, golden, "text_embeds", bound);
+        // Hugging Face ran without a mask over padding: tokens up to the end are what matters
+        std::vector<double> hidden = pass.read(texts.hidden), expected = golden.doubles("text_last_hidden_state");
+        const std::size_t width = clip.text.config().hidden_size;
+        for (std::size_t i = 0; i < hidden.size(); ++i)
+            if (i / width % ids[1] >= static_cast<std::size_t>(lengths[i / width / ids[1]]))
+                hidden[i] = expected[i] = 0;
+        CHECK(relative_error(std::span<const double>(hidden), std::span<const double>(expected)) < bound);
+        CHECK(std::abs(clip.logit_scale - std::exp(2.3)) < 1e-5);
+        CHECK(clip.text.config().end_token == (name == "clip_gelu" ? 44 : 60));
+    }
+}

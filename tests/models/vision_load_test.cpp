@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/// Folders that are no vision model, or not quite: each gives an error that says what is wrong.
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "models/vision_loading.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+json config_json(const std::string& name) {
+    std::ifstream file(goldens_dir() / "vision/models" / name / "config.json");
+    return json::parse(file);
+}
+
+formats::TensorMap tensors(const std::string& name) {
+    return must(formats::open_weights(goldens_dir() / "vision/models" / name)).tensors();
+}
+
+formats::Config parse(const json& config) { return must(formats::Config::parse(config.dump(), "config.json")); }
+formats::Weights weights(formats::TensorMap map) { return {"model.safetensors", std::move(map)}; }
+
+Result<models::VisionEncoder> load_vit(const json& config, formats::TensorMap map) {
+    return models::load_vit(parse(config), weights(std::move(map)));
+}
+Result<models::Clip> load_clip(const json& config, formats::TensorMap map) {
+    return models::load_clip(parse(config), weights(std::move(map)));
+}
+
+template <class T>
+void check_refused(const Result<T>& result, ErrorCode code, const std::string& what) {
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code == code);
+    CHECK_THAT(result.error().message, ContainsSubstring(what));
+}
+
+}  // namespace
+
+TEST_CASE("config fields that would change a vision model's arithmetic are refused by name",
+          "[models][vision][errors]") {
+    const auto refused = [](const std::string& field, const json& value,
+                            ErrorCode code = ErrorCode::UnsupportedConfig) {
+        CAPTURE(field);
+        json config = config_json("vit_labels");
+        config[field] = value;
+        check_refused(load_vit(config, tensors("vit_labels")), code, "\"" + field + "\"");
+        json whole = config_json("clip_gelu");
+        whole["vision_config"][field] = value;
+        check_refused(load_clip(whole, tensors("clip_gelu")), code, "\"" + field + "\"");
+    };
+    refused("hidden_act", "mish");
+    refused("num_attention_heads", 5);
+    refused("patch_size", 200);
+    refused("patch_size", {4, 5, 6});
+    refused("image_size", {12.5, 4});
+    refused("image_size", "large", ErrorCode::CorruptFile);
+    refused("num_channels", 0, ErrorCode::CorruptFile);
+    refused("quantization_config", {{"bits", 4}});
+    refused("layer_norm_eps", "small", ErrorCode::CorruptFile);
+
+    json config = config_json("vit_labels");
+    config["problem_type"] = "segmentation";
+    check_refused(load_vit(config, tensors("vit_labels")), ErrorCode::UnsupportedConfig, "\"problem_type\"");
+    config = config_json("clip_gelu");
+    config["text_config"]["num_attention_heads"] = 7;
+    check_refused(load_clip(config, tensors("clip_gelu")), ErrorCode::UnsupportedConfig, "\"num_attention_heads\"");
+    config = config_json("vit_labels");
+    config["patch_size"] = 1;
+    config["image_size"] = 1000;
+    check_refused(load_vit(config, tensors("vit_labels")), ErrorCode::UnsupportedConfig, "at most 65536 patches");
+}
+
+TEST_CASE("weights of a vision model are found with and without the prefix, and checked", "[models][vision][errors]") {
+    const std::string name = "vit_labels";
+    const formats::TensorMap original = tensors(name);
+    json trunk = config_json(name);
+    trunk["architectures"] = {"ViTModel"};
+    formats::TensorMap bare;
+    for (const auto& [key, data] : original) bare[key.starts_with("vit.") ? key.substr(4) : key] = data;
+    CHECK(must(load_vit(trunk, bare)).config().labels == 0);
+
+    const auto without = [&](const std::string& key) {
+        formats::TensorMap fewer = original;
+        REQUIRE(fewer.erase(key) == 1);
+        check_refused(load_vit(config_json(name), fewer), ErrorCode::MissingTensor, key);
+    };
+    without("vit.embeddings.cls_token");
+    without("vit.encoder.layer.1.intermediate.dense.bias");
+    without("vit.layernorm.weight");
+    without("classifier.weight");
+
+    json larger = config_json(name);
+    larger["image_size"] = {30, 22};
+    check_refused(load_vit(larger, original), ErrorCode::ShapeMismatch, "position_embeddings");
+    json biased = config_json(name);
+    biased["qkv_bias"] = true;
+    check_refused(load_vit(biased, original), ErrorCode::MissingTensor, "query.bias");
+
+    formats::TensorMap fewer = tensors("clip_gelu");
+    fewer.erase("logit_scale");
+    check_refused(load_clip(config_json("clip_gelu"), fewer), ErrorCode::MissingTensor, "logit_scale");
+    json narrow = config_json("clip_gelu");
+    narrow["projection_dim"] = 15;
+    check_refused(load_clip(narrow, tensors("clip_gelu")), ErrorCode::ShapeMismatch, "visual_projection.weight");
+}
+
+TEST_CASE("labels are counted and named as config.json says", "[models][vision]") {
+    const auto named = must(load_vit(config_json("vit_labels"), tensors("vit_labels")));
+    CHECK(named.config().label_names == std::vector<std::string>{"tench", "a cat, or two", "Straße", "猫", "none"});
+    const auto many = must(load_vit(config_json("vit_many_labels"), tensors("vit_many_labels")));
+    CHECK(many.config().problem == models::ProblemType::many_labels);
+    CHECK(many.config().labels == 3);
+    // the default of two is not written
+    CHECK(must(load_vit(config_json("deit_labels"), tensors("deit_labels"))).config().labels == 2);
+    json holes = config_json("vit_labels");
+    holes["id2label"].erase("3");
+    check_refused(load_vit(holes, tensors("vit_labels")), ErrorCode::CorruptFile, "\"3\"");
+    graph::Graph graph;
+    const auto trunk = must(load_vit(config_json("vit_h20"), tensors("vit_h20")));
+    const auto t = must(trunk.add_encoder(graph, {}));
+    check_refused(trunk.add_classifier(graph, t.hidden), ErrorCode::UnsupportedConfig, "no classification head");
+}
+
+TEST_CASE("old CLIP configs may say each tower twice", "[models][vision][clip]") {
+    json config = config_json("clip_gelu");
+    const json text = config["text_config"];
+    config["text_config"]["hidden_size"] = 99;
+    check_refused(load_clip(config, tensors("clip_gelu")), ErrorCode::UnsupportedConfig, "");
+    config["text_config_dict"] = text;  // which wins
+    CHECK(must(load_clip(config, tensors("clip_gelu"))).text.config().hidden_size == 18);
+}
+
+TEST_CASE("folders of other models are refused", "[models][vision][errors]") {
+    const auto bert = goldens_dir() / "encoders/bert_h20";
+    check_refused(models::load_vision_classifier(bert), ErrorCode::UnsupportedConfig, "supported: vit, deit");
+    check_refused(models::load_clip(bert), ErrorCode::UnsupportedConfig, "supported: clip");
+    check_refused(models::load_clip(goldens_dir() / "nowhere"), ErrorCode::FileNotFound, "nowhere");
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// How `embed` and `classify` write what they found.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "vkformer/result.hpp"
+
+namespace vkformer::cli {
+
+/// Numbers with a space between them, each with as few digits as give the same float back.
+std::string as_text(const std::vector<float>& values);
+
+/// JSON on one line; what is no UTF-8 is replaced.
+std::string to_line(const nlohmann::json& object);
+
+/// NumPy's format, version 1.0: float32 [rows, width]. Errors: InvalidArgument (the file cannot be written).
+Result<void> write_npy(const std::string& path, std::size_t width, const std::vector<float>& values);
+
+/// `model_type` of a folder's config.json; empty where there is no such file, as in some folders of sentence-transformers.
+/// Errors: CorruptFile.
+Result<std::string> model_type(const std::filesystem::path& folder);
+
+}  // namespace vkformer::cli
