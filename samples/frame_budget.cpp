@@ -30,6 +30,7 @@ struct Options {
     std::uint32_t frames_per_second = 60;
     std::uint32_t frames_alone = 120;  // before the model begins: what the scene costs by itself
     std::uint32_t max_tokens = 128;
+    std::uint32_t chunk = 16;  // of the prompt's tokens, computed together: the smaller, the shorter a slice can be
     sample::WindowOptions window = {.title = "vkformer: frame budget"};
 };
 
@@ -89,10 +90,10 @@ vkf_device* create_device(sample::Window& window) {
 
 // ---- 2. The model: everything is loaded, compiled and allocated here ------------------------------------------------------
 
-vkf_session* create_session(vkf_model* model, std::uint32_t context) {
+vkf_session* create_session(vkf_model* model, std::uint32_t context, std::uint32_t chunk) {
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.context = context;
-    info.chunk = 16;  // of the prompt's tokens, computed together: small chunks make slices that can be short
+    info.chunk = chunk;
     vkf_session_memory memory = VKF_SESSION_MEMORY_INIT;
     check(vkf_session_query_memory(model, &info, &memory));
     std::printf("the model takes %.1f MB of device memory\n", static_cast<double>(memory.total) * 1e-6);
@@ -279,6 +280,8 @@ int main(int argc, char** argv) {
     app.add_option("--fps", options.frames_per_second)->check(CLI::PositiveNumber);
     app.add_option("--alone", options.frames_alone, "frames before the model begins");
     app.add_option("--max-tokens", options.max_tokens, "before it starts anew");
+    app.add_option("--chunk", options.chunk, "tokens of the prompt that are computed together")
+        ->check(CLI::PositiveNumber);
     app.add_option("--frames", options.window.frames, "then end; 0: never");
     app.add_option("--csv", options.csv, "frame times");
     app.add_option("--screenshot", options.window.screenshot, "PNG of the last frame");
@@ -292,7 +295,8 @@ int main(int argc, char** argv) {
     vkf_model* model = nullptr;
     check(vkf_model_load(device, options.model.c_str(), &model));
     const std::vector<std::int32_t> prompt = tokenize(model, options.prompt);
-    vkf_session* session = create_session(model, static_cast<std::uint32_t>(prompt.size()) + options.max_tokens);
+    vkf_session* session =
+        create_session(model, static_cast<std::uint32_t>(prompt.size()) + options.max_tokens, options.chunk);
 
     run(window, session, prompt, options);
 
