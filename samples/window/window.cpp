@@ -120,6 +120,7 @@ void Window::make_instance() {
     if (options_.validation) {
         if (std::ranges::find(extensions, std::string_view(VK_EXT_DEBUG_UTILS_EXTENSION_NAME)) == extensions.end()) {
             extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+            extensions.push_back(VK_EXT_VALIDATION_FEATURES_EXTENSION_NAME);
         }
         info.enabledLayerCount = 1;
         info.ppEnabledLayerNames = &layer;
