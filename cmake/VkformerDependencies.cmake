@@ -7,7 +7,8 @@ find_dependency(Threads)
 find_dependency(nlohmann_json)
 find_dependency(PkgConfig)
 
-# Packages without a CMake config of their own; every name becomes an imported target PkgConfig::<NAME>.
+# Packages without a CMake config of their own; every name becomes an imported target PkgConfig::<NAME>. vkformer.pc and the Debian package
+# of a static library name the same ones: the global properties VKFORMER_PKG_CONFIG_MODULES and VKFORMER_DEBIAN_PACKAGES.
 function(vkformer_pkg_config name module debian_package)
     if(TARGET PkgConfig::${name})
         return()
@@ -16,6 +17,8 @@ function(vkformer_pkg_config name module debian_package)
     if(NOT ${name}_FOUND)
         message(FATAL_ERROR "vkformer: pkg-config finds no ${module}. On Debian: apt-get install ${debian_package}")
     endif()
+    set_property(GLOBAL APPEND PROPERTY VKFORMER_PKG_CONFIG_MODULES ${module})
+    set_property(GLOBAL APPEND PROPERTY VKFORMER_DEBIAN_PACKAGES ${debian_package})
 endfunction()
 
 vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)

@@ -17,8 +17,9 @@ shaders, on a device of its own or in the command buffers of an application.")
 # What dpkg-shlibdeps cannot see: the headers, and what a static library has its users link.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS libvulkan-dev)
 if(NOT BUILD_SHARED_LIBS)
-    string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS
-        ", nlohmann-json3-dev, libsentencepiece-dev, libutf8proc-dev, libpcre2-dev, libopenblas-dev")
+    get_property(debian_packages GLOBAL PROPERTY VKFORMER_DEBIAN_PACKAGES)
+    list(JOIN debian_packages ", " debian_packages)
+    string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", nlohmann-json3-dev, libsentencepiece-dev, ${debian_packages}")
 endif()
 # The loader is opened at run time, and a driver is the user's choice.
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libvulkan1, mesa-vulkan-drivers | vulkan-icd")
