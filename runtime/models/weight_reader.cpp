@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "core/finite.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::models {
@@ -41,6 +42,11 @@ Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& sh
     if (!is_float(data.dtype) && !is_quantized(data.dtype))
         return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
                                                       std::string(to_string(data.dtype)) + ", expected floats"};
+    if (const auto at = first_not_finite(data.dtype, data.bytes))
+        return Error{ErrorCode::CorruptFile, weights_.source() + ": " + prefix_ + name +
+                                                 " has a value that is infinite or no number, at or behind element " +
+                                                 std::to_string(*at) +
+                                                 ": the file is damaged, or its training diverged"};
     return data;
 }
 

@@ -13,7 +13,8 @@
 
 namespace vkformer::models {
 
-/// Reads tensors by name and checks them. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
+/// Reads tensors by name and checks them, values too. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype, CorruptFile (a value
+/// that is infinite or no number).
 class WeightReader {
 public:
     /// `prefix` precedes every name; "model." and the like. Borrows the weights.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// Folders that are no vision model, or not quite: each gives an error that says what is wrong.
+#include <cstring>
 #include <fstream>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -109,6 +111,20 @@ TEST_CASE("weights of a vision model are found with and without the prefix, and 
     json narrow = config_json("clip_gelu");
     narrow["projection_dim"] = 15;
     check_refused(load_clip(narrow, tensors("clip_gelu")), ErrorCode::ShapeMismatch, "visual_projection.weight");
+}
+
+TEST_CASE("weights that are infinite or no number are refused by name", "[models][vision][errors]") {
+    const std::string name = "vit_labels", key = "vit.encoder.layer.2.output.dense.weight";
+    formats::TensorMap map = tensors(name);
+    const TensorData original = map.at(key);
+    const auto damaged = std::make_shared<std::vector<std::byte>>(original.bytes.begin(), original.bytes.end());
+    map[key].bytes = *damaged;
+    map[key].owner = damaged;
+    CHECK(load_vit(config_json(name), map));
+    const float infinity = std::numeric_limits<float>::infinity();
+    std::memcpy(damaged->data() + 5 * sizeof infinity, &infinity, sizeof infinity);
+    check_refused(load_vit(config_json(name), map), ErrorCode::CorruptFile, key);
+    check_refused(load_vit(config_json(name), map), ErrorCode::CorruptFile, "element 5");
 }
 
 TEST_CASE("labels are counted and named as config.json says", "[models][vision]") {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "core/finite.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/block_format.hpp"
+#include "support/catch.h"
+#include "support/must.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+constexpr DType kFormats[] = {DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
+
+TensorData floats_of(const std::shared_ptr<std::vector<float>>& values) {
+    return {
+        .dtype = DType::f32, .shape = {values->size()}, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+}
+
+TEST_CASE("the first value that is not finite is found wherever it is", "[core]") {
+    const float bad = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity());
+    const auto values = std::make_shared<std::vector<float>>(10'000, std::numeric_limits<float>::max());
+    CHECK_FALSE(first_not_finite(DType::f32, floats_of(values).bytes));
+    for (const std::size_t at : {0u, 1u, 4095u, 4096u, 9'999u}) {
+        CAPTURE(bad, at);
+        auto changed = std::make_shared<std::vector<float>>(*values);
+        (*changed)[at] = bad;
+        changed->back() = bad;
+        CHECK(first_not_finite(DType::f32, floats_of(changed).bytes) == at);
+    }
+    CHECK_FALSE(first_not_finite(DType::f32, {}));
+}
+
+TEST_CASE("halves and bfloats that are not finite are found", "[core]") {
+    const std::vector<std::uint16_t> halves = {0x7BFF, 0xFBFF, 0x0001, 0x7C00}, bfloats = {0x7F7F, 0xFF7F, 0xFFC0};
+    CHECK(first_not_finite(DType::f16, std::as_bytes(std::span(halves))) == 3);
+    CHECK_FALSE(first_not_finite(DType::f16, std::as_bytes(std::span(halves).first(3))));
+    CHECK(first_not_finite(DType::bf16, std::as_bytes(std::span(bfloats))) == 2);
+    CHECK_FALSE(first_not_finite(DType::bf16, std::as_bytes(std::span(bfloats).first(2))));
+}
+
+TEST_CASE("blocks with a scale that is not finite are found", "[core]") {
+    for (const DType format : kFormats) {
+        CAPTURE(to_string(format));
+        const auto values = std::make_shared<std::vector<float>>(1024);
+        for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = std::sin(static_cast<float>(i));
+        CHECK_FALSE(first_not_finite(format, must(quantized(floats_of(values), format)).bytes));
+        (*values)[700] = std::numeric_limits<float>::quiet_NaN();
+        const std::uint64_t block = block_elements(format);
+        CHECK(first_not_finite(format, must(quantized(floats_of(values), format)).bytes) == 700 / block * block);
+    }
+}
+
+}  // namespace
+}  // namespace vkformer::tests
