@@ -180,11 +180,14 @@ typedef struct vkf_device_options {
     const vkf_memory_callbacks* memory; /**< null: vkAllocateMemory */
     VkPipelineCache pipeline_cache;     /**< the application's; null: one of vkformer's own, kept in cache_folder */
     const char* cache_folder;           /**< for pipeline cache and verdicts; null: nothing is kept on disk */
-    vkf_log_function log;               /**< null: nothing is told */
+    /** Memory of tensors can be exported as these, to other APIs and processes: see vkf_tensor::memory. Needs VK_KHR_external_memory_fd,
+     * which an application enables itself. */
+    VkExternalMemoryHandleTypeFlags external_handle_types;
+    vkf_log_function log; /**< null: nothing is told */
     void* log_user;
 } vkf_device_options;
 #define VKF_DEVICE_OPTIONS_INIT \
-    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, NULL, NULL }
+    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, 0, NULL, NULL }
 
 /** An application's device. */
 typedef struct vkf_adopt_info {
@@ -227,6 +230,19 @@ VKFORMER_API vkf_result vkf_device_create(const char* choice, const vkf_device_o
 /** Null is allowed. See "Lifetimes" above. */
 VKFORMER_API void vkf_device_destroy(vkf_device* device);
 
+/** The Vulkan objects of a vkf_device, an adopted or an own one: to import memory, make buffers and images, record. */
+typedef struct vkf_vulkan_handles {
+    uint32_t struct_size;
+    PFN_vkGetInstanceProcAddr get_instance_proc_addr;
+    VkInstance instance;
+    VkPhysicalDevice physical_device;
+    VkDevice device;
+    uint32_t queue_family;
+} vkf_vulkan_handles;
+#define VKF_VULKAN_HANDLES_INIT \
+    { sizeof(vkf_vulkan_handles), NULL, VK_NULL_HANDLE, VK_NULL_HANDLE, VK_NULL_HANDLE, 0 }
+/** Thread-safe. They stay vkformer's, or the application's. */
+VKFORMER_API vkf_result vkf_device_vulkan(const vkf_device* device, vkf_vulkan_handles* handles);
 /** The driver's name of it. Valid while the device lives. Thread-safe. */
 VKFORMER_API const char* vkf_device_name(const vkf_device* device);
 /** The wishes again, is_enabled filled: what is available but not enabled is a fast path lost. As vkf_get_device_wishes. */
@@ -340,12 +356,17 @@ VKFORMER_API vkf_result vkf_graph_reshape(vkf_graph* graph, vkf_value x, uint32_
 /** A forward pass with its pipelines, descriptor sets and memory: ready to be recorded or submitted, again and again. */
 typedef struct vkf_program vkf_program;
 
-/** A range of a buffer of the application, for a tensor: row-major, without gaps. */
+/** A range of a buffer of the application, for a tensor. It is used in place where it has no gaps, else copied by a shader. */
 typedef struct vkf_buffer_binding {
-    const char* tensor;  /**< name of an input or output */
-    VkBuffer buffer;     /**< with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT */
+    const char* tensor; /**< name of an input or output */
+    VkBuffer
+        buffer; /**< with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT; for vkf_program_write and _read also TRANSFER_DST and _SRC */
     VkDeviceSize offset; /**< bytes; a multiple of minStorageBufferOffsetAlignment */
-    VkDeviceSize size;   /**< bytes of the range; at least vkf_tensor::bytes */
+    VkDeviceSize size;   /**< bytes of the range */
+    const uint64_t*
+        strides; /**< elements between neighbours along each dimension, as many as the rank; null: row-major, without gaps. Float32 and
+                                  int32 only. An input's may be 0 (the same element again), an output's lead no two elements to one place, and what
+                                  lies between them stays as it is */
 } vkf_buffer_binding;
 
 /** An image of the application that is read as a tensor f32 [1, 3, height, width] (or [1, 1, …]): every pixel of the tensor is
@@ -385,10 +406,12 @@ typedef struct vkf_tensor {
     VkBuffer buffer;     /**< vkformer's, or that of a binding */
     VkDeviceSize offset; /**< bytes */
     VkDeviceSize bytes;
-    void* mapped; /**< where the host sees it; null without unified memory, and for bindings */
+    void* mapped;               /**< where the host sees it; null without unified memory, and for bindings */
+    VkDeviceMemory memory;      /**< the buffer's, to be exported (vkGetMemoryFdKHR); null for bindings */
+    VkDeviceSize memory_offset; /**< bytes: where in it the buffer begins */
 } vkf_tensor;
 #define VKF_TENSOR_INIT \
-    { sizeof(vkf_tensor), VKF_F32, 0, {0, 0, 0, 0}, VK_NULL_HANDLE, 0, 0, NULL }
+    { sizeof(vkf_tensor), VKF_F32, 0, {0, 0, 0, 0}, VK_NULL_HANDLE, 0, 0, NULL, VK_NULL_HANDLE, 0 }
 
 /** Where an input or output lies: for shaders of the application that write or read it. Errors: VKF_ERROR_INVALID_ARGUMENT. */
 VKFORMER_API vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_tensor* tensor);
@@ -451,6 +474,8 @@ typedef struct vkf_model vkf_model;
 typedef enum vkf_model_kind {
     VKF_MODEL_DECODER = 0,         /**< continues text */
     VKF_MODEL_ENCODER_DECODER = 1, /**< reads a text, writes another */
+    VKF_MODEL_ENCODER = 2,         /**< turns a text into vectors */
+    VKF_MODEL_VISION = 3,          /**< turns an image into vectors, or into labels */
     VKF_MODEL_KIND_MAX_ENUM = 0x7FFFFFFF
 } vkf_model_kind;
 /** The name: "decoder". Never null. Thread-safe. */
@@ -471,6 +496,8 @@ VKFORMER_API vkf_model_kind vkf_model_get_kind(const vkf_model* model);
  */
 VKFORMER_API vkf_result vkf_model_tokenize(const vkf_model* model, const char* text, size_t text_bytes, size_t* count,
                                            int32_t* tokens);
+/** What vkf_image_binding takes for a vision model, by its preprocessor_config.json; 0 and 1 where it has none. Errors: VKF_ERROR_INVALID_ARGUMENT. */
+VKFORMER_API vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]);
 /** The piece of text that a token stands for, as the vocabulary spells it; UTF-8, zero-terminated. Sizes as above, in bytes. */
 VKFORMER_API vkf_result vkf_model_piece(const vkf_model* model, int32_t token, size_t* bytes, char* piece);
 
@@ -484,9 +511,16 @@ typedef struct vkf_pass_info {
 #define VKF_PASS_INFO_INIT \
     { sizeof(vkf_pass_info), 0, 0, VKF_F32, VK_FALSE }
 /**
- * One forward pass over given tokens as a program, batch 1. An encoder–decoder has the inputs "source" i32 [1, source_len], "source_lengths" i32 [1]
- * and "target" i32 [1, target_len] and the output "logits" f32 [target_len, vocab]; its attention weights are [1, heads, query_len, key_len]
- * f32. Errors: as vkf_program_create, VKF_ERROR_UNSUPPORTED_CONFIG (no passes for this kind of model).
+ * One forward pass as a program, batch 1. Its inputs and outputs:
+ * - encoder–decoder: "source" i32 [1, source_len], "source_lengths" i32 [1], "target" i32 [1, target_len] → "logits" f32
+ *   [1, target_len, vocab]; attention weights "weights/encoder/L", "weights/decoder/L", "weights/cross/L";
+ * - decoder: "tokens" i32 [1, target_len], "starts" i32 [1] (0) → "logits" f32 [target_len, vocab];
+ * - encoder: "tokens" i32 [1, target_len], "lengths" i32 [1] → "hidden" [1, target_len, hidden_size];
+ * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens, hidden_size], the
+ *   special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32 [1, labels] of a classifier; attention
+ *   weights "weights/vision/L".
+ * Attention weights are f32 [1, heads, query_len, key_len], L counts layers from 0. Errors: as vkf_program_create, and
+ * VKF_ERROR_UNSUPPORTED_CONFIG (attention weights that the model's path does not store).
  */
 VKFORMER_API vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf_program_options* options,
                                        vkf_program** program);

@@ -101,6 +101,11 @@ public:
 
     vulkan::Slice history() const override { return step_->slice(step_->graph.states.history); }
     std::uint32_t capacity() const noexcept override { return context_; }
+    std::uint32_t longest_warm_up() const noexcept override {
+        std::uint32_t tokens = 1;
+        for (const auto& chunk : chunks_) tokens += chunk->len;
+        return std::min(tokens, context_);
+    }
 
     Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const override {
         VKFORMER_CHECK(check_tokens(tokens, model_->config().vocab_size));
@@ -211,6 +216,7 @@ public:
 
     vulkan::Slice history() const override { return step_->slice(step_->graph.greedy.history); }
     std::uint32_t capacity() const noexcept override { return generation_.max_steps; }
+    std::uint32_t longest_warm_up() const noexcept override { return 1; }
 
     Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const override {
         VKFORMER_CHECK(check_tokens(tokens, model_->limits().source_vocab));

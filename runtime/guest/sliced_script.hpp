@@ -36,6 +36,8 @@ public:
     /// i32 [capacity]: the chosen tokens.
     virtual vulkan::Slice history() const = 0;
     virtual std::uint32_t capacity() const noexcept = 0;
+    /// Tokens of a sequence that takes every program.
+    virtual std::uint32_t longest_warm_up() const noexcept = 0;
     /// Tokens that may follow this many, or be answered to them; an error where they are too many or unknown.
     virtual Result<std::uint32_t> room_for(std::span<const std::int32_t> tokens) const = 0;
 

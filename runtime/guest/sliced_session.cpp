@@ -66,6 +66,7 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
     VKFORMER_TRY(session->readback_, vulkan::Buffer::create(device, script.capacity() * sizeof(std::int32_t),
                                                             vulkan::Buffer::Use::staging, "vkformer tokens"));
     VKFORMER_CHECK(session->prepare_measuring());
+    if (device.can_submit() && session->queries_.get()) VKFORMER_CHECK(session->warm_up());
     return session;
 }
 
@@ -84,6 +85,59 @@ Result<void> SlicedSession::prepare_measuring() {
         return vulkan::vulkan_error(r, "vkCreateQueryPool", "preparing to measure slices");
     queries_ = vulkan::UniqueQueryPool(device.vk(), device.handle(), pool);
     return {};
+}
+
+/// A prompt that takes every program, for one token; the second time the driver has nothing left to compile.
+Result<void> SlicedSession::warm_up() {
+    const vulkan::Device& device = *backend_->device();
+    const DeviceTable& vk = device.vk();
+    const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                            .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                            .queueFamilyIndex = device.queue_family()};
+    VkCommandPool pool = VK_NULL_HANDLE;
+    if (const VkResult r = vk.vkCreateCommandPool(device.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
+        return vulkan::vulkan_error(r, "vkCreateCommandPool", "warming a session up");
+    const vulkan::UniqueCommandPool owner(vk, device.handle(), pool);
+    const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                           .commandPool = pool,
+                                           .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                           .commandBufferCount = 1};
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
+        return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
+    const std::vector<std::int32_t> tokens(script_->longest_warm_up(), 0);
+    for (int round = 0; round < 2; ++round) {
+        prompt_.clear();  // nothing of the round before serves again
+        tokens_.clear();
+        VKFORMER_CHECK(begin(tokens, 1));
+        while (has_work()) VKFORMER_CHECK(run_alone(commands));
+    }
+    cancel();
+    prompt_.clear();
+    tokens_.clear();
+    computed_prompt_ = 0;
+    last_us_ = total_us_ = 0;
+    return {};
+}
+
+/// As many slices of one dispatch each as may be outstanding.
+Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
+    constexpr double kLeastBudgetUs = 1e-3;
+    vulkan::Device& device = *backend_->device();
+    const DeviceTable& vk = device.vk();
+    const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                         .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+    if (const VkResult r = vk.vkBeginCommandBuffer(commands, &begin); r != VK_SUCCESS)
+        return vulkan::vulkan_error(r, "vkBeginCommandBuffer", "warming a session up");
+    while (has_work() && slices_.size() < kMostSlices) (void)record(commands, kLeastBudgetUs);
+    if (const VkResult r = vk.vkEndCommandBuffer(commands); r != VK_SUCCESS)
+        return vulkan::vulkan_error(r, "vkEndCommandBuffer", "warming a session up");
+    VKFORMER_TRY(const std::uint64_t value, device.submit({&commands, 1}));
+    if (const auto done = device.wait(value); !done) {
+        device.drain(value);
+        return done.error();
+    }
+    return retire(last_ticket_);
 }
 
 Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uint32_t max_tokens, std::uint32_t draws) {

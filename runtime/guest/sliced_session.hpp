@@ -56,7 +56,8 @@ public:
     static constexpr std::uint32_t kMostSlices = 64;  ///< recorded and not retired
     using Progress = std::function<void(std::uint32_t done, std::uint32_t total)>;
 
-    /// Compiles everything; nothing does afterwards. `weights` may be shared with other sessions. Errors: InvalidArgument,
+    /// Compiles everything, and on a device that can submit runs everything twice, each dispatch alone: drivers that compile at the
+    /// first dispatch have done so, and the times are known. Nothing compiles afterwards. `weights` may be shared with other sessions. Errors: InvalidArgument,
     /// UnsupportedConfig, OutOfDeviceMemory (before anything is allocated, where a budget is known), and those of the device.
     static Result<std::unique_ptr<SlicedSession>> create(vulkan::VulkanBackend& backend, const SlicedModel& model,
                                                          std::shared_ptr<vulkan::VulkanStore> weights,
@@ -105,6 +106,8 @@ private:
 
     SlicedSession(vulkan::VulkanBackend& backend, const SlicedModel& model, const SlicedOptions& options);
     Result<void> prepare_measuring();
+    Result<void> warm_up();
+    Result<void> run_alone(VkCommandBuffer commands);
     bool has_work() const noexcept;
     Reach reach(const Recorded& recorded, double budget_us) const;
     void open_slice(VkCommandBuffer commands) const;

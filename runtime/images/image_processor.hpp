@@ -35,14 +35,18 @@ public:
     /// Of what process gives; none where it depends on the picture.
     std::optional<TargetSize> output_size() const noexcept;
 
+    /// What becomes of each channel: (value − mean) / deviation; values are 0 to 1.
+    struct Normalization {
+        std::array<float, 3> mean{}, deviation{};
+    };
+    /// None: the values stay.
+    const std::optional<Normalization>& normalization() const noexcept { return normalize_; }
+
 private:
     std::optional<TargetSize> resize_;
     Resample filter_ = Resample::bilinear;
     std::optional<TargetSize> crop_;
     std::optional<double> rescale_;
-    struct Normalization {
-        std::array<float, 3> mean{}, deviation{};
-    };
     std::optional<Normalization> normalize_;
 };
 

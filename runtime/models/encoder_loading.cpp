@@ -138,6 +138,12 @@ constexpr std::array<Architecture, 5> kArchitectures = {{
 
 }  // namespace
 
+Result<bool> is_encoder(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
+    return std::ranges::any_of(kArchitectures, [&](const Architecture& known) { return known.model_type == type; });
+}
+
 Result<Encoder> load_encoder(const std::filesystem::path& folder) {
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));

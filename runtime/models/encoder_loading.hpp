@@ -22,6 +22,8 @@ Result<Encoder> load_distilbert(const formats::Config& config, const formats::We
 /// The encoder of a folder, by `model_type` of its config.json. Errors: UnsupportedConfig (with the types that are known) and
 /// FileNotFound besides.
 Result<Encoder> load_encoder(const std::filesystem::path& folder);
+/// Whether load_encoder is the function for the model. Errors: FileNotFound, CorruptFile.
+Result<bool> is_encoder(const std::filesystem::path& folder);
 
 /// What an architecture calls its tensors. Projections and norms are followed by ".weight" and ".bias" (norms of old files: ".gamma"
 /// and ".beta"), those of a layer preceded by `layer`, its number and a point.

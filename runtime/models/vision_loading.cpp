@@ -78,6 +78,20 @@ Result<TensorData> embed_places(const VisionConfig& c, const TensorData& positio
 
 // ---- by type --------------------------------------------------------------------------------------------------------
 
+Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    if (type != "clip") return load_vision_classifier(folder);
+    VKFORMER_TRY(Clip clip, load_clip(folder));
+    return std::move(clip.vision);
+}
+
+Result<bool> is_vision_encoder(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
+    return type == "vit" || type == "deit" || type == "clip";
+}
+
 Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder) {
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));

@@ -31,6 +31,10 @@ Result<Clip> load_clip(const formats::Config& config, const formats::Weights& we
 /// The model of a folder. Errors: UnsupportedConfig (another model_type, with those that are known) and FileNotFound besides.
 Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder);
 Result<Clip> load_clip(const std::filesystem::path& folder);
+/// Of either of them what sees images. Errors: as above.
+Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& folder);
+/// Whether load_vision_encoder is the function for the model. Errors: FileNotFound, CorruptFile.
+Result<bool> is_vision_encoder(const std::filesystem::path& folder);
 
 /// A field that is one number, or a list of two: height and width.
 struct Extent {

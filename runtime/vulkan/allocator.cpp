@@ -51,7 +51,10 @@ Result<void> Allocator::check(std::uint64_t bytes, const std::string& label) con
 
 Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
     const DeviceTable& vk = device_->vk();
+    const VkExportMemoryAllocateInfo exported{.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+                                              .handleTypes = export_.handle_types};
     const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                    .pNext = export_.handle_types ? &exported : nullptr,
                                     .allocationSize = request.requirements.size,
                                     .memoryTypeIndex = request.memory_type};
     MemoryRange range;

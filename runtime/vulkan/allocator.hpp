@@ -40,12 +40,17 @@ struct MemoryCallbacks {
     std::function<void(const MemoryRange&)> free;
 };
 
+/// What memory is to be shared with: other APIs or processes import it.
+struct MemoryExport {
+    VkExternalMemoryHandleTypeFlags handle_types = 0;  ///< 0: nothing
+};
+
 /// Gives out memory and counts it. Thread-safe. Outlives what it gave out.
 class Allocator {
 public:
     /// `limit_bytes` 0: no limit but the driver's.
-    Allocator(const Device& device, std::uint64_t limit_bytes, MemoryCallbacks callbacks)
-        : device_(&device), limit_(limit_bytes), callbacks_(std::move(callbacks)) {}
+    Allocator(const Device& device, std::uint64_t limit_bytes, MemoryCallbacks callbacks, const MemoryExport& exported)
+        : device_(&device), limit_(limit_bytes), callbacks_(std::move(callbacks)), export_(exported) {}
 
     /// Errors: OutOfDeviceMemory (the budget would be exceeded: the message has the numbers), and those of vkAllocateMemory.
     Result<MemoryRange> allocate(const MemoryRequest& request);
@@ -54,6 +59,8 @@ public:
     /// Whether so much more fits now. Errors: OutOfDeviceMemory, with the numbers.
     Result<void> check(std::uint64_t bytes, const std::string& label) const;
 
+    /// Buffers for the memory are to be made for these handle types.
+    VkExternalMemoryHandleTypeFlags export_types() const noexcept { return export_.handle_types; }
     std::uint64_t used() const;
     std::uint64_t peak() const;
     /// Bytes that may be in use now: the limit, or what VK_EXT_memory_budget leaves if that is less. None where neither is known.
@@ -65,6 +72,7 @@ private:
     const Device* device_;
     std::uint64_t limit_;
     MemoryCallbacks callbacks_;
+    MemoryExport export_;
     mutable std::mutex mutex_;
     std::uint64_t used_ = 0, peak_ = 0;
 };

@@ -36,7 +36,10 @@ int rank_of(const DeviceInfo& device) {
 }
 
 DeviceOptions device_options(const BackendOptions& options) {
-    return {.capture = options.capture, .memory_limit = options.memory_limit, .memory = options.memory};
+    return {.capture = options.capture,
+            .memory_limit = options.memory_limit,
+            .memory = options.memory,
+            .exported = options.exported};
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct BackendOptions {
     VkPipelineCache pipeline_cache = VK_NULL_HANDLE;              ///< the application's, used in place of one on disk
     std::uint64_t memory_limit = 0;                               ///< bytes of device memory at most; 0: what there is
     MemoryCallbacks memory{};                                     ///< the application's allocator; empty: the driver's
+    MemoryExport exported{};                                      ///< who memory is shared with
     std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
 

@@ -335,6 +335,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
         .pipelineExecutableInfo = VK_TRUE};
     std::vector<const char*> extensions;
     if (captures) extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
+    if (options.exported.handle_types) extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
     DevicePatch patch(physical.features, extensions);
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
@@ -401,7 +402,7 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     physical_ = physical;
     capabilities_ = physical.capabilities;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
-    allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory);
+    allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};
     const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
@@ -422,7 +423,7 @@ Device::Device(std::shared_ptr<Instance> instance, VkDevice handle, bool owned, 
 
 Device::~Device() {
     if (!vk_.vkDestroyDevice) return;
-    if (timeline_.get()) (void)wait(last_value_);  // a lost device still lets its objects be destroyed
+    if (timeline_.get()) drain(last_value_);
     transfer_.reset();
     timeline_ = UniqueSemaphore();
     if (owned_) vk_.vkDestroyDevice(handle_, nullptr);
@@ -486,6 +487,12 @@ Result<void> Device::wait(std::uint64_t value) {
     VKFORMER_TRY(const bool is_done, wait_for(value, UINT64_MAX));
     (void)is_done;  // without a time-out it is
     return {};
+}
+
+void Device::drain(std::uint64_t value) noexcept {
+    constexpr int kAttempts = 3;
+    for (int i = 0; i < kAttempts; ++i)
+        if (wait(value)) return;
 }
 
 std::uint64_t Device::last_submission() const {

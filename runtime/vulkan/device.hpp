@@ -45,6 +45,7 @@ public:
     Result<std::uint32_t> timestamp_bits(VkPhysicalDevice device, std::uint32_t queue_family) const;
 
     const InstanceTable& vk() const noexcept { return vk_; }
+    VkInstance handle() const noexcept { return handle_; }
     bool debug_utils() const noexcept { return debug_utils_; }
     /// Warnings and errors of the validation layer so far. Thread-safe.
     std::vector<std::string> validation_messages() const;
@@ -75,6 +76,7 @@ struct DeviceOptions {
     PipelineCapture capture = PipelineCapture::nothing;
     std::uint64_t memory_limit = 0;  ///< bytes of device memory at most; 0: what there is
     MemoryCallbacks memory{};        ///< the application's allocator; empty: the driver's
+    MemoryExport exported{};         ///< who memory is shared with
 };
 
 /// Timeline semaphores of an application that a submission waits for and signals.
@@ -123,6 +125,9 @@ public:
     Result<std::uint64_t> submit(std::span<const VkCommandBuffer> commands, const SemaphorePoints& points = {});
     /// Returns when that submission and all before it are done. Thread-safe. Errors: DeviceLost, Vulkan.
     Result<void> wait(std::uint64_t value);
+    /// Before something is destroyed that the submission may use: an error of waiting is no reason to take it from under the device,
+    /// so it is tried a few times; a lost device answers at once.
+    void drain(std::uint64_t value) noexcept;
     /// The same with a limit: false where the time is over.
     Result<bool> wait_for(std::uint64_t value, std::uint64_t timeout_ns);
     /// The timeline value of the last submission; 0: there was none. Thread-safe.

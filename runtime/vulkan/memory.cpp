@@ -43,7 +43,10 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
     const DeviceTable& vk = device.vk();
     Buffer result;
     result.bytes_ = bytes;
+    const VkExternalMemoryBufferCreateInfo external{.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                    .handleTypes = device.allocator().export_types()};
     const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                  .pNext = external.handleTypes ? &external : nullptr,
                                   .size = bytes,
                                   .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                                            VK_BUFFER_USAGE_TRANSFER_DST_BIT,
@@ -124,7 +127,8 @@ Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const 
         const auto [block, offset] = layout.places[i];
         const Buffer& buffer = result.buffers_[block];
         std::byte* const mapped = buffer.mapped() ? buffer.mapped() + offset : nullptr;
-        result.slices_.push_back({buffer.handle(), offset, requests[i].bytes, mapped});
+        result.slices_.push_back(
+            {buffer.handle(), offset, requests[i].bytes, mapped, buffer.memory().memory, buffer.memory().offset});
     }
     return result;
 }
@@ -196,7 +200,9 @@ Result<void> Transfer::run(auto&& record) {
     if (const VkResult r = vk.vkEndCommandBuffer(commands_); r != VK_SUCCESS)
         return vulkan_error(r, "vkEndCommandBuffer", "copying");
     VKFORMER_TRY(const std::uint64_t value, device_->submit({&commands_, 1}));
-    return device_->wait(value);
+    auto done = device_->wait(value);
+    if (!done) device_->drain(value);
+    return done;
 }
 
 Result<void> Transfer::upload(const Slice& slice, VkDeviceSize offset, std::span<const std::byte> bytes) {

@@ -16,7 +16,9 @@ struct Slice {
     VkBuffer buffer = VK_NULL_HANDLE;
     VkDeviceSize offset = 0;  ///< bytes, a multiple of minStorageBufferOffsetAlignment
     VkDeviceSize bytes = 0;
-    std::byte* mapped = nullptr;  ///< where the host sees the slice
+    std::byte* mapped = nullptr;             ///< where the host sees the slice
+    VkDeviceMemory memory = VK_NULL_HANDLE;  ///< the buffer's; null for a caller's
+    VkDeviceSize memory_offset = 0;          ///< bytes, of the buffer's beginning there
 };
 
 /// One VkBuffer with memory of its own, mapped where the host can see it.
@@ -32,6 +34,7 @@ public:
     VkBuffer handle() const noexcept { return buffer_.get(); }
     VkDeviceSize bytes() const noexcept { return bytes_; }
     std::byte* mapped() const noexcept { return mapped_; }
+    const MemoryRange& memory() const noexcept { return memory_.range(); }
 
 private:
     Memory memory_;

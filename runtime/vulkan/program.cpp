@@ -213,14 +213,13 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
     program->states_ = std::move(states);
     VKFORMER_CHECK(program->allocate());
     VKFORMER_CHECK(program->prepare_images());
+    VKFORMER_CHECK(program->prepare_strided());
     VKFORMER_CHECK(program->prepare_steps());
     if (program->device_->can_submit()) VKFORMER_CHECK(program->prepare_commands());
     return program;
 }
 
-VulkanProgram::~VulkanProgram() {
-    (void)device_->wait(submitted_);  // a lost device still lets everything be destroyed
-}
+VulkanProgram::~VulkanProgram() { device_->drain(submitted_); }
 
 Result<void> VulkanProgram::allocate() {
     const graph::Graph& graph = plan_.graph;
@@ -242,8 +241,10 @@ Result<void> VulkanProgram::allocate() {
         if (tensor.kind == TensorKind::weight) slices_[id] = weights_->entry(tensor.name).slice;
         if (tensor.kind == TensorKind::state) slices_[id] = states_->entry(tensor.name).slice;
         if (plan_.arena_offset[id] != graph::Plan::kNotInArena) {
-            slices_[id] = {arena.buffer, arena.offset + plan_.arena_offset[id], graph::storage_bytes(tensor),
-                           arena.mapped ? arena.mapped + plan_.arena_offset[id] : nullptr};
+            slices_[id] = arena;
+            slices_[id].offset += plan_.arena_offset[id];
+            slices_[id].bytes = graph::storage_bytes(tensor);
+            if (arena.mapped) slices_[id].mapped += plan_.arena_offset[id];
         }
     }
     VKFORMER_CHECK(bind_callers_memory());
@@ -251,25 +252,50 @@ Result<void> VulkanProgram::allocate() {
     return {};
 }
 
+/// The caller's memory for an input or output of that name.
+Result<void> VulkanProgram::check_binding(const std::string& name, const Slice& slice, std::uint64_t bytes) const {
+    const VkDeviceSize alignment = device_->capabilities().storage_buffer_alignment;
+    const auto invalid = [&](const std::string& what) {
+        return Error{ErrorCode::InvalidArgument, "the buffer for " + name + " " + what};
+    };
+    const auto value = plan_.graph.find(name);
+    const auto owners = owners_outside_arena(plan_.graph);
+    if (!value || std::ranges::find(owners, value->id) == owners.end())
+        return invalid("belongs to no tensor: the graph has no such input or output");
+    if (!slice.buffer) return invalid("is null");
+    if (slice.offset % alignment != 0)
+        return invalid("begins at byte " + std::to_string(slice.offset) + ", which is no multiple of " +
+                       std::to_string(alignment) + " (minStorageBufferOffsetAlignment)");
+    if (slice.bytes < bytes)
+        return invalid("has " + std::to_string(slice.bytes) + " bytes, the tensor needs " + std::to_string(bytes));
+    return {};
+}
+
 Result<void> VulkanProgram::bind_callers_memory() {
     const graph::Graph& graph = plan_.graph;
-    const VkDeviceSize alignment = device_->capabilities().storage_buffer_alignment;
     for (const auto& [name, slice] : options_.bindings) {
-        const auto invalid = [&name = name](const std::string& what) {
-            return Error{ErrorCode::InvalidArgument, "the buffer for " + name + " " + what};
-        };
         const auto value = graph.find(name);
-        const auto owners = owners_outside_arena(graph);
-        if (!value || std::ranges::find(owners, value->id) == owners.end())
-            return invalid("belongs to no tensor: the graph has no such input or output");
-        const std::uint64_t bytes = graph::storage_bytes(graph.tensor(*value));
-        if (!slice.buffer) return invalid("is null");
-        if (slice.offset % alignment != 0)
-            return invalid("begins at byte " + std::to_string(slice.offset) + ", which is no multiple of " +
-                           std::to_string(alignment) + " (minStorageBufferOffsetAlignment)");
-        if (slice.bytes < bytes)
-            return invalid("has " + std::to_string(slice.bytes) + " bytes, the tensor needs " + std::to_string(bytes));
+        const std::uint64_t bytes = value ? graph::storage_bytes(graph.tensor(*value)) : 0;
+        VKFORMER_CHECK(check_binding(name, slice, bytes));
         slices_[value->id] = {slice.buffer, slice.offset, bytes, slice.mapped};
+    }
+    return {};
+}
+
+Result<void> VulkanProgram::prepare_strided() {
+    const graph::Graph& graph = plan_.graph;
+    for (const auto& [name, strided] : options_.strided) {
+        VKFORMER_CHECK(check_binding(name, strided.slice, 4));
+        const Value value = *graph.find(name);
+        if (element_bytes(graph.dtype(value)) != 4)
+            return Error{ErrorCode::UnsupportedDtype,
+                         "the buffer for " + name + " has strides, which needs float32 or int32"};
+        const bool is_input = graph.tensor(value).kind == TensorKind::input;
+        VKFORMER_TRY(auto copy,
+                     StridedCopy::create(device_, *pipelines_,
+                                         is_input ? StridedCopy::Direction::gather : StridedCopy::Direction::scatter,
+                                         locate(value), graph.shape(value), strided.slice, strided.strides));
+        (is_input ? gathers_ : scatters_).push_back(std::move(copy));
     }
     return {};
 }
@@ -415,8 +441,10 @@ void VulkanProgram::record(VkCommandBuffer commands, std::size_t first, std::siz
 void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first,
                                  std::size_t last) const {
     const DeviceTable& vk = device_->vk();
-    if (first == 0)
+    if (first == 0) {
         for (const ImageReader& image : images_) image.record(commands);
+        for (const StridedCopy& gather : gathers_) gather.record(commands);
+    }
     memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
                    VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT, kCompute,
                    kShaderAccess);
@@ -439,6 +467,8 @@ void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, 
             vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
                                    static_cast<std::uint32_t>(i + 1));
     }
+    if (last == steps_.size())
+        for (const StridedCopy& scatter : scatters_) scatter.record(commands);
     memory_barrier(
         vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
         kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,

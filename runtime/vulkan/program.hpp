@@ -13,6 +13,7 @@
 #include "vulkan/image_reader.hpp"
 #include "vulkan/memory.hpp"
 #include "vulkan/pipelines.hpp"
+#include "vulkan/strided_copy.hpp"
 #include "vulkan/variants.hpp"
 
 namespace vkformer::vulkan {
@@ -29,6 +30,12 @@ struct ProgramOptions {
     ChosenVariants variants{};  ///< by node; empty: the first of each
     /// Inputs and outputs, by name, that lie in memory of the caller: used in place, `mapped` may be null. Not with check_memory.
     std::map<std::string, Slice> bindings{};
+    /// The same with gaps: copied from there at the beginning of each run, or to there at its end. 32-bit dtypes only.
+    struct Strided {
+        Slice slice;
+        std::vector<std::uint64_t> strides;  ///< elements between neighbours along each dimension
+    };
+    std::map<std::string, Strided> strided{};
     /// Inputs, by name, that are read from an image of the caller's at the beginning of each run.
     std::map<std::string, ImageSource> images{};
 };
@@ -146,6 +153,8 @@ private:
     Slice locate(graph::Value tensor) const;
     Result<void> bind_callers_memory();
     Result<void> prepare_images();
+    Result<void> prepare_strided();
+    Result<void> check_binding(const std::string& name, const Slice& slice, std::uint64_t bytes) const;
     void record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first, std::size_t last) const;
     Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
@@ -164,6 +173,7 @@ private:
     std::vector<Slice> slices_;  // by tensor id; of storages only
     UniqueDescriptorPool sets_;
     std::vector<ImageReader> images_;
+    std::vector<StridedCopy> gathers_, scatters_;
     std::vector<Step> steps_;  // one per node
     UniqueCommandPool pool_;
     UniqueQueryPool queries_;

@@ -64,6 +64,10 @@ std::vector<vulkan::VulkanBackend*> opened_vulkan_backends() {
     return opened ? opened->backends : std::vector<vulkan::VulkanBackend*>();
 }
 
+std::size_t case_stride(const std::string& device_index, std::size_t otherwise) {
+    return device_index == vulkan_device_indices().back() || std::getenv("VKFORMER_TEST_THOROUGH") ? 1 : otherwise;
+}
+
 const std::vector<std::string>& vulkan_device_indices() { return vulkan_devices().indices; }
 
 const std::vector<graph::Backend*>& test_backends() {

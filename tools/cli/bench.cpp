@@ -15,6 +15,7 @@ void add_bench(CLI::App& app, Action& action) {
     add_bench_shader(bench, action);
     add_bench_compare(bench, action);
     add_bench_pipelines(bench, action);
+    add_bench_guest(bench, action);
 }
 
 Result<vulkan::PipelineCapture> statistics_of(const std::string& choice) {

@@ -11,6 +11,7 @@ void add_bench_model(CLI::App& bench, Action& action);
 void add_bench_ops(CLI::App& bench, Action& action);
 void add_bench_shader(CLI::App& bench, Action& action);
 void add_bench_compare(CLI::App& bench, Action& action);
+void add_bench_guest(CLI::App& bench, Action& action);
 
 /// Statistics where the device that `choice` names has them, else nothing. Errors: those of vulkan::choose_device.
 Result<vulkan::PipelineCapture> statistics_of(const std::string& choice);

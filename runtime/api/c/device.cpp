@@ -74,6 +74,7 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
     vulkan::BackendOptions result{.cache_folder = options.cache_folder ? options.cache_folder : ""};
     result.pipeline_cache = options.pipeline_cache;
     result.memory_limit = options.memory_budget;
+    result.exported.handle_types = options.external_handle_types;
     if (options.memory) {
         if (!options.memory->allocate || !options.memory->free)
             return Error{ErrorCode::InvalidArgument, "vkf_memory_callbacks: allocate and free are both required"};
@@ -212,6 +213,20 @@ void vkf_device_destroy(vkf_device* device) { delete device; }
 
 const char* vkf_device_name(const vkf_device* device) {
     return device ? device->backend->capabilities().name.c_str() : "";
+}
+
+vkf_result vkf_device_vulkan(const vkf_device* device, vkf_vulkan_handles* handles) {
+    if (!device) return c::invalid("device is required");
+    return c::guarded([&] {
+        const vulkan::Device& d = *device->backend->device();
+        vkf_vulkan_handles answer = VKF_VULKAN_HANDLES_INIT;
+        answer.get_instance_proc_addr = d.instance().vk().vkGetInstanceProcAddr;
+        answer.instance = d.instance().handle();
+        answer.physical_device = d.physical().handle;
+        answer.device = d.handle();
+        answer.queue_family = d.queue_family();
+        return c::write_struct(handles, answer, "vkf_vulkan_handles");
+    });
 }
 
 vkf_result vkf_device_report(const vkf_device* device, uint32_t* count, vkf_wish* wishes) {

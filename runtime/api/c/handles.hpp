@@ -11,6 +11,9 @@
 
 #include "api/c/common.hpp"
 #include "guest/sliced_session.hpp"
+#include "images/image_processor.hpp"
+#include "models/encoder.hpp"
+#include "models/vision.hpp"
 #include "text/tokenizer.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/features.hpp"
@@ -57,11 +60,17 @@ namespace vkformer::c {
 /// What a vkf_model stands for; its sessions keep it alive.
 struct Model {
     std::shared_ptr<vulkan::VulkanBackend> backend;
-    std::optional<models::Decoder> decoder;  // one of the two
+    // One of the four.
+    std::optional<models::Decoder> decoder;
     std::unique_ptr<models::EncoderDecoder> encoder_decoder;
+    std::optional<models::Encoder> encoder;
+    std::optional<models::VisionEncoder> vision;
+    bool can_generate() const noexcept { return decoder || encoder_decoder; }
+
     models::GenerationConfig generation;
     std::vector<std::int32_t> end_tokens;
-    Result<std::unique_ptr<text::Tokenizer>> tokenizer = Error{};  // its error is told when text is asked for
+    Result<std::unique_ptr<text::Tokenizer>> tokenizer = Error{};        // its error is told when text is asked for
+    std::optional<images::ImageProcessor::Normalization> normalization;  // of images
 
     /// The weights in a form, shared by all that use them and gone with the last. Thread-safe.
     std::shared_ptr<vulkan::VulkanStore> weights(DType dtype, models::WeightFormat format);

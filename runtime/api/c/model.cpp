@@ -2,7 +2,9 @@
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
 #include "core/try.hpp"
+#include "models/encoder_loading.hpp"
 #include "models/load.hpp"
+#include "models/vision_loading.hpp"
 
 using namespace vkformer;
 
@@ -37,6 +39,33 @@ Result<void> load_encoder_decoder(Model& model, const std::filesystem::path& pat
     if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
     model.tokenizer = std::move(tokenizer);
     return {};
+}
+
+Result<void> load_encoder(Model& model, const std::filesystem::path& path) {
+    VKFORMER_TRY(model.encoder, models::load_encoder(path));
+    auto tokenizer = text::load_tokenizer(path);
+    if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
+    model.tokenizer = std::move(tokenizer);
+    return {};
+}
+
+Result<void> load_vision(Model& model, const std::filesystem::path& path) {
+    VKFORMER_TRY(model.vision, models::load_vision_encoder(path));
+    model.tokenizer = Error{ErrorCode::InvalidArgument, "a vision model sees images: it has no tokenizer here"};
+    const auto processor = images::ImageProcessor::open(path);
+    if (!processor && processor.error().code != ErrorCode::FileNotFound) return processor.error();
+    if (processor) model.normalization = processor->normalization();
+    return {};
+}
+
+Result<void> load(Model& model, const std::filesystem::path& path) {
+    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
+    if (is_decoder) return load_decoder(model, path);
+    VKFORMER_TRY(const bool is_encoder, models::is_encoder(path));
+    if (is_encoder) return load_encoder(model, path);
+    VKFORMER_TRY(const bool is_vision, models::is_vision_encoder(path));
+    if (is_vision) return load_vision(model, path);
+    return load_encoder_decoder(model, path);
 }
 
 const char* kind_name(AttentionKind kind) {
@@ -86,6 +115,50 @@ Result<graph::Graph> decoder_pass(const models::Decoder& model, const vkf_pass_i
     return graph;
 }
 
+Result<graph::Graph> encoder_pass(const models::Encoder& model, const vkf_pass_info& info, DType dtype,
+                                  NamedTensors& tensors) {
+    if (info.attention_weights != VK_FALSE)
+        return Error{ErrorCode::UnsupportedConfig, "the attention weights of text encoders cannot be read yet"};
+    graph::Graph graph;
+    VKFORMER_TRY(const auto pass, model.add_encoder(graph, {.len = info.target_len, .dtype = dtype}));
+    graph.mark_output(pass.hidden);
+    tensors.add("tokens", pass.tokens);
+    tensors.add("lengths", pass.lengths);
+    tensors.add("hidden", pass.hidden);
+    return graph;
+}
+
+Result<graph::Graph> vision_pass(const models::VisionEncoder& model, const vkf_pass_info& info, DType dtype,
+                                 NamedTensors& tensors) {
+    graph::Graph graph;
+    VKFORMER_TRY(const auto pass,
+                 model.add_encoder(graph, {.dtype = dtype, .attention_weights = info.attention_weights != VK_FALSE}));
+    VKFORMER_TRY(const auto embedding, model.add_embedding(graph, pass.hidden));
+    graph.mark_output(pass.hidden);
+    graph.mark_output(embedding);
+    tensors.add("pixels", pass.pixels);
+    tensors.add("hidden", pass.hidden);
+    tensors.add("embedding", embedding);
+    if (model.config().labels > 0) {
+        VKFORMER_TRY(const auto logits, model.add_classifier(graph, pass.hidden));
+        graph.mark_output(logits);
+        tensors.add("logits", logits);
+    }
+    for (std::size_t layer = 0; layer < pass.attention.size(); ++layer) {
+        graph.mark_output(pass.attention[layer]);
+        tensors.add("weights/vision/" + std::to_string(layer), pass.attention[layer]);
+    }
+    return graph;
+}
+
+Result<graph::Graph> pass_of(const Model& model, const vkf_pass_info& info, DType dtype, NamedTensors& tensors) {
+    if (model.vision) return vision_pass(*model.vision, info, dtype, tensors);
+    if (info.target_len == 0) return Error{ErrorCode::InvalidArgument, "vkf_pass_info::target_len must be at least 1"};
+    if (model.decoder) return decoder_pass(*model.decoder, info, dtype, tensors);
+    if (model.encoder) return encoder_pass(*model.encoder, info, dtype, tensors);
+    return encoder_decoder_pass(*model.encoder_decoder, info, dtype, tensors);
+}
+
 }  // namespace
 
 namespace vkformer::c {
@@ -105,6 +178,8 @@ const char* vkf_model_kind_string(vkf_model_kind kind) {
     switch (kind) {
     case VKF_MODEL_DECODER: return "decoder";
     case VKF_MODEL_ENCODER_DECODER: return "encoder_decoder";
+    case VKF_MODEL_ENCODER: return "encoder";
+    case VKF_MODEL_VISION: return "vision";
     case VKF_MODEL_KIND_MAX_ENUM: break;
     }
     return "?";
@@ -115,12 +190,7 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
     return c::guarded([&]() -> Result<void> {
         auto made = std::make_shared<Model>();
         made->backend = device->backend;
-        VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-        if (is_decoder) {
-            VKFORMER_CHECK(load_decoder(*made, path));
-        } else {
-            VKFORMER_CHECK(load_encoder_decoder(*made, path));
-        }
+        VKFORMER_CHECK(load(*made, path));
         *model = new vkf_model{std::move(made)};
         return {};
     });
@@ -129,7 +199,20 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
 void vkf_model_destroy(vkf_model* model) { delete model; }
 
 vkf_model_kind vkf_model_get_kind(const vkf_model* model) {
-    return model && model->model->encoder_decoder ? VKF_MODEL_ENCODER_DECODER : VKF_MODEL_DECODER;
+    if (!model || model->model->decoder) return VKF_MODEL_DECODER;
+    if (model->model->encoder) return VKF_MODEL_ENCODER;
+    return model->model->vision ? VKF_MODEL_VISION : VKF_MODEL_ENCODER_DECODER;
+}
+
+vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]) {
+    if (!model || !mean || !deviation) return c::invalid("model, mean and deviation are required");
+    if (!model->model->vision) return c::invalid("the model sees no images");
+    const auto& known = model->model->normalization;
+    for (std::size_t i = 0; i < 3; ++i) {
+        mean[i] = known ? known->mean[i] : 0;
+        deviation[i] = known ? known->deviation[i] : 1;
+    }
+    return VKF_SUCCESS;
 }
 
 vkf_result vkf_model_tokenize(const vkf_model* model, const char* text, size_t text_bytes, size_t* count,
@@ -159,12 +242,9 @@ vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf
     return c::guarded([&]() -> Result<void> {
         VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultPass, "vkf_pass_info"));
         VKFORMER_TRY(const DType dtype, c::dtype_of(given.dtype));
-        if (given.target_len == 0)
-            return Error{ErrorCode::InvalidArgument, "vkf_pass_info::target_len must be at least 1"};
         Model& m = *model->model;
         NamedTensors tensors;
-        VKFORMER_TRY(auto graph, m.decoder ? decoder_pass(*m.decoder, given, dtype, tensors)
-                                           : encoder_decoder_pass(*m.encoder_decoder, given, dtype, tensors));
+        VKFORMER_TRY(auto graph, pass_of(m, given, dtype, tensors));
         auto weights = m.weights(dtype, models::WeightFormat::as_filed);
         VKFORMER_TRY(auto made,
                      c::compile(m.backend, std::move(graph), std::move(tensors), options, std::move(weights)));

@@ -26,16 +26,23 @@ Result<std::string> bound_tensor(const char* name, const graph::Graph& graph, co
     return graph.tensor(graph.storage(found->second)).name;
 }
 
-Result<std::map<std::string, vulkan::Slice>> bindings_of(const vkf_program_options& options, const graph::Graph& graph,
-                                                         const c::NamedTensors& tensors) {
-    std::map<std::string, vulkan::Slice> bindings;
+/// The caller's buffers, with gaps and without.
+Result<void> bind_buffers(const vkf_program_options& options, const graph::Graph& graph, const c::NamedTensors& tensors,
+                          vulkan::ProgramOptions& target) {
     if (options.buffer_count > 0 && !options.buffers)
         return Error{ErrorCode::InvalidArgument, "vkf_program_options::buffers is null, but buffer_count is not 0"};
     for (const vkf_buffer_binding& binding : std::span(options.buffers, options.buffer_count)) {
         VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
-        bindings.emplace(std::move(name), vulkan::Slice{binding.buffer, binding.offset, binding.size, nullptr});
+        const vulkan::Slice slice{binding.buffer, binding.offset, binding.size, nullptr};
+        if (binding.strides) {
+            const std::size_t rank = graph.shape(tensors.values.find(binding.tensor)->second).rank();
+            target.strided.insert_or_assign(
+                std::move(name), vulkan::ProgramOptions::Strided{slice, {binding.strides, binding.strides + rank}});
+        } else {
+            target.bindings.insert_or_assign(std::move(name), slice);
+        }
     }
-    return bindings;
+    return {};
 }
 
 Result<std::map<std::string, vulkan::ImageSource>> images_of(const vkf_program_options& options,
@@ -104,14 +111,16 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBacke
                                              std::shared_ptr<vulkan::VulkanStore> weights) {
     VKFORMER_TRY(const auto given, read_struct(options, kDefaultOptions, "vkf_program_options"));
     VKFORMER_TRY(auto images, images_of(given, graph, tensors));
-    VKFORMER_TRY(auto bindings, bindings_of(given, graph, tensors));
+    vulkan::ProgramOptions bound;
+    VKFORMER_CHECK(bind_buffers(given, graph, tensors, bound));
     const graph::Plan plan = graph::make_plan(std::move(graph));
     const auto states = std::make_shared<vulkan::VulkanStore>(backend->device());
     const graph::Plan* const plans[] = {&plan};
     VKFORMER_TRY(const auto needs, vulkan::memory_needs(*backend->device(), plans, *weights, *states));
     VKFORMER_CHECK(backend->device()->allocator().check(needs.total(), "the program"));
     VKFORMER_TRY(auto chosen, backend->default_options(plan));
-    chosen.bindings = std::move(bindings);
+    chosen.bindings = std::move(bound.bindings);
+    chosen.strided = std::move(bound.strided);
     chosen.images = std::move(images);
     auto made = std::make_unique<vkf_program>();
     VKFORMER_TRY(made->program, backend->compile_program(plan, std::move(weights), states, chosen));
@@ -155,6 +164,8 @@ vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_
         answer.offset = slice->offset;
         answer.bytes = bytes_of(graph, *value);
         answer.mapped = slice->mapped;
+        answer.memory = slice->memory;
+        answer.memory_offset = slice->memory_offset;
         return c::write_struct(tensor, answer, "vkf_tensor");
     });
 }

@@ -38,7 +38,9 @@ public:
     }
     Stepper(const Stepper&) = delete;
     Stepper& operator=(const Stepper&) = delete;
-    ~Stepper() { (void)wait(UINT64_MAX); }  // a lost device still lets everything be destroyed
+    ~Stepper() {
+        if (!submitted_.empty()) device_->drain(submitted_.back().value);
+    }
 
     /// Records by `record`, which gives a slice or none, and submits what it recorded.
     Result<std::optional<guest::Slice>> step(auto&& record, const vulkan::SemaphorePoints& semaphores) {
@@ -88,7 +90,10 @@ private:
     std::deque<Submitted> submitted_;
 };
 
-Result<guest::SlicedOptions> options_of(const vkf_session_info& info) {
+Result<guest::SlicedOptions> options_of(const c::Model& model, const vkf_session_info& info) {
+    if (!model.can_generate())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "a session generates text, which encoders do not; vkf_model_pass runs this model"};
     VKFORMER_TRY(const DType dtype, c::dtype_of(info.dtype));
     guest::SlicedOptions options{.context = info.context, .dtype = dtype, .seed = info.seed};
     if (info.source_capacity > 0) options.source_capacity = info.source_capacity;
@@ -207,7 +212,7 @@ vkf_result vkf_session_query_memory(vkf_model* model, const vkf_session_info* in
     return c::guarded([&]() -> vkf_result {
         const auto given = c::read_struct(info, kDefaultInfo, "vkf_session_info");
         if (!given) return c::fail(given.error());
-        const auto options = options_of(*given);
+        const auto options = options_of(*model->model, *given);
         if (!options) return c::fail(options.error());
         c::Model& m = *model->model;
         const auto weights = m.weights(options->dtype, options->weights);
@@ -229,7 +234,7 @@ vkf_result vkf_session_create(vkf_model* model, const vkf_session_info* info, vk
         VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultInfo, "vkf_session_info"));
         auto made = std::make_unique<vkf_session>();
         made->model = model->model;
-        VKFORMER_TRY(made->options, options_of(given));
+        VKFORMER_TRY(made->options, options_of(*model->model, given));
         VKFORMER_CHECK(made->make(progress, progress_user));
         *session = made.release();
         return {};
