@@ -4,20 +4,24 @@
  *
  * Rules that hold for every function:
  *
- * - Results. A function that can fail returns a vkf_result: 0 or positive is success, negative an error. vkf_error_message()
- *   then says for a person what was asked, what was found and what to do. After an error, what the function was to make does
- *   not exist, and what existed before is as it was; exceptions are named. Nothing throws, prints, exits or aborts.
- * - Structs. Structs that the caller fills begin with `struct_size`; make them with the VKF_…_INIT macros, which set it and
- *   the defaults. A library that is newer than the caller takes missing members as their defaults; an older library refuses
- *   members that it does not know, unless they are zero. Structs are read during the call; nothing keeps a pointer into them.
+ * - Results. A function that can fail returns a vkf_result: 0 or positive is success, negative an error.
+ *   vkf_error_message() then says for a person what was asked, what was found and what to do. After an error, what the
+ *   function was to make does not exist, and what existed before is as it was; exceptions are named. Nothing throws,
+ *   prints, exits or aborts.
+ * - Structs. Structs that the caller fills begin with `struct_size`; make them with the VKF_…_INIT macros, which set
+ *   it and the defaults. A library that is newer than the caller takes missing members as their defaults; an older
+ *   library refuses members that it does not know, unless they are zero. Structs are read during the call; nothing
+ *   keeps a pointer into them.
  * - Threads. A handle is used by one thread at a time; distinct handles by distinct threads at will, also those of one
- *   vkf_device. A vkf_device itself and a vkf_model may be used by several threads at once, but for destroying, evicting and
- *   trimming them. Functions that touch the caller's queue say so; they take the caller's lock around vkQueueSubmit alone.
- * - Lifetimes. The caller's instance, device and callbacks outlive the vkf_device; a vkf_device may be destroyed before what was
- *   made from it, it then goes with the last of them. What the GPU still executes must not be destroyed: work that vkformer
- *   submitted itself is waited for, for work that the caller submitted the caller waits. After VKF_ERROR_DEVICE_LOST every handle can
- *   still be destroyed, and the tokens of a session can still be read.
- * - Vulkan. Functions are called through the caller's vkGetInstanceProcAddr; the library does not link the Vulkan loader.
+ *   vkf_device. A vkf_device itself and a vkf_model may be used by several threads at once, but for destroying,
+ *   evicting and trimming them. Functions that touch the caller's queue say so; they take the caller's lock around
+ *   vkQueueSubmit alone.
+ * - Lifetimes. The caller's instance, device and callbacks outlive the vkf_device; a vkf_device may be destroyed
+ *   before what was made from it, it then goes with the last of them. What the GPU still executes must not be
+ *   destroyed: work that vkformer submitted itself is waited for, for work that the caller submitted the caller waits.
+ *   After VKF_ERROR_DEVICE_LOST every handle can still be destroyed, and the tokens of a session can still be read.
+ * - Vulkan. Functions are called through the caller's vkGetInstanceProcAddr; the library does not link the Vulkan
+ *   loader.
  */
 #ifndef VKFORMER_VKFORMER_H
 #define VKFORMER_VKFORMER_H
@@ -62,7 +66,8 @@ typedef enum vkf_result {
 VKFORMER_API const char* vkf_result_string(vkf_result result);
 
 /**
- * What the last failing call of this thread met, UTF-8; empty where none has failed. Valid until the thread's next failing call.
+ * What the last failing call of this thread met, UTF-8; empty where none has failed. Valid until the thread's next
+ * failing call.
  */
 VKFORMER_API const char* vkf_error_message(void);
 /** The VkResult behind it, VK_SUCCESS where no Vulkan call failed. */
@@ -71,7 +76,7 @@ VKFORMER_API VkResult vkf_error_vk_result(void);
 /** The library's version, as VK_MAKE_API_VERSION(0, major, minor, patch). Thread-safe. */
 VKFORMER_API uint32_t vkf_version(void);
 
-/* ---- Before the application creates its device ------------------------------------------------------------------- */
+/* ---- Before the application creates its device ------------------------------------------------------------------ */
 
 /** The oldest Vulkan that vkformer runs on; VkApplicationInfo::apiVersion must be at least this. */
 #define VKF_MIN_VULKAN_VERSION VK_API_VERSION_1_2
@@ -91,15 +96,15 @@ typedef struct vkf_device_requirements {
     uint32_t struct_size;
     VkQueueFlags queue_flags; /**< a queue family with these can run the work: VK_QUEUE_COMPUTE_BIT */
     VkBool32 is_usable;       /**< vkformer runs on this device; else vkf_error_message says why not */
-    uint64_t
-        max_tensor_bytes; /**< the largest weight or activation: maxStorageBufferRange and maxMemoryAllocationSize */
+    /** the largest weight or activation: maxStorageBufferRange and maxMemoryAllocationSize */
+    uint64_t max_tensor_bytes;
 } vkf_device_requirements;
 #define VKF_DEVICE_REQUIREMENTS_INIT \
     { sizeof(vkf_device_requirements), 0, VK_FALSE, 0 }
 
 /**
- * Instance extensions that vkformer would like: *count of them in names, which may be null to ask for the count. None is
- * required. VKF_INCOMPLETE where names was too short. Thread-safe.
+ * Instance extensions that vkformer would like: *count of them in names, which may be null to ask for the count. None
+ * is required. VKF_INCOMPLETE where names was too short. Thread-safe.
  */
 VKFORMER_API vkf_result vkf_get_instance_extensions(uint32_t* count, const char** names);
 
@@ -107,7 +112,9 @@ VKFORMER_API vkf_result vkf_get_instance_extensions(uint32_t* count, const char*
 VKFORMER_API vkf_result vkf_get_device_requirements(PFN_vkGetInstanceProcAddr get_instance_proc_addr,
                                                     VkInstance instance, VkPhysicalDevice physical_device,
                                                     vkf_device_requirements* requirements);
-/** The wishes, *count of them; wishes may be null to ask for the count. Errors as above; VKF_INCOMPLETE. Thread-safe. */
+/**
+ * The wishes, *count of them; wishes may be null to ask for the count. Errors as above; VKF_INCOMPLETE. Thread-safe.
+ */
 VKFORMER_API vkf_result vkf_get_device_wishes(PFN_vkGetInstanceProcAddr get_instance_proc_addr, VkInstance instance,
                                               VkPhysicalDevice physical_device, uint32_t* count, vkf_wish* wishes);
 
@@ -115,11 +122,11 @@ VKFORMER_API vkf_result vkf_get_device_wishes(PFN_vkGetInstanceProcAddr get_inst
 typedef struct vkf_device_patch vkf_device_patch;
 
 /**
- * Adds every wish that the physical device can fulfil to `info`: extensions that are not listed yet, and features. A feature is
- * set in the application's own struct where its pNext chain has one for it (the struct is written to), else in a struct of the
- * patch that is put before the chain. `info` then points into the patch; create the device, adopt it with the same `info`,
- * and destroy the patch. Errors: VKF_ERROR_MISSING_FEATURE (the device cannot be used), VKF_ERROR_INVALID_ARGUMENT; `info` is
- * then untouched.
+ * Adds every wish that the physical device can fulfil to `info`: extensions that are not listed yet, and features. A
+ * feature is set in the application's own struct where its pNext chain has one for it (the struct is written to), else
+ * in a struct of the patch that is put before the chain. `info` then points into the patch; create the device, adopt
+ * it with the same `info`, and destroy the patch. Errors: VKF_ERROR_MISSING_FEATURE (the device cannot be used),
+ * VKF_ERROR_INVALID_ARGUMENT; `info` is then untouched.
  */
 VKFORMER_API vkf_result vkf_patch_device_create_info(PFN_vkGetInstanceProcAddr get_instance_proc_addr,
                                                      VkInstance instance, VkPhysicalDevice physical_device,
@@ -127,7 +134,7 @@ VKFORMER_API vkf_result vkf_patch_device_create_info(PFN_vkGetInstanceProcAddr g
 /** Null is allowed. */
 VKFORMER_API void vkf_device_patch_destroy(vkf_device_patch* patch);
 
-/* ---- The device --------------------------------------------------------------------------------------------------- */
+/* ---- The device ------------------------------------------------------------------------------------------------- */
 
 /** A VkDevice with its pipelines, its memory budget and its way to submit. */
 typedef struct vkf_device vkf_device;
@@ -162,11 +169,10 @@ typedef struct vkf_memory_callbacks {
 
 /** Which shader variants are taken. */
 typedef enum vkf_variants {
-    VKF_VARIANTS_DEFAULT =
-        0, /**< for each op the first that the device can run; nothing is measured, nothing submitted */
-    VKF_VARIANTS_MEASURED =
-        1, /**< each is checked and timed when a program first needs it (needs a queue); verdicts are kept in
-                                    cache_folder */
+    /** For each op the first that the device can run; nothing is measured, nothing submitted. */
+    VKF_VARIANTS_DEFAULT = 0,
+    /** Each is checked and timed when a program first needs it (needs a queue); verdicts are kept in cache_folder. */
+    VKF_VARIANTS_MEASURED = 1,
     VKF_VARIANTS_PLAIN = 2, /**< the plain ones: 32-bit floats, shared memory, no subgroups */
     VKF_VARIANTS_MAX_ENUM = 0x7FFFFFFF
 } vkf_variants;
@@ -175,13 +181,18 @@ typedef enum vkf_variants {
 typedef struct vkf_device_options {
     uint32_t struct_size;
     vkf_variants variants;
-    uint64_t memory_budget; /**< bytes of device memory at most; 0: no limit of its own. What VK_EXT_memory_budget
-                                              says is free is respected besides, where the device has that extension */
+    /**
+     * bytes of device memory at most; 0: no limit of its own. What VK_EXT_memory_budget says is free is respected
+     * besides, where the device has that extension
+     */
+    uint64_t memory_budget;
     const vkf_memory_callbacks* memory; /**< null: vkAllocateMemory */
     VkPipelineCache pipeline_cache;     /**< the application's; null: one of vkformer's own, kept in cache_folder */
     const char* cache_folder;           /**< for pipeline cache and verdicts; null: nothing is kept on disk */
-    /** Memory of tensors can be exported as these, to other APIs and processes: see vkf_tensor::memory. Needs VK_KHR_external_memory_fd,
-     * which an application enables itself. */
+    /**
+     * Memory of tensors can be exported as these, to other APIs and processes: see vkf_tensor::memory. Needs
+     * VK_KHR_external_memory_fd, which an application enables itself.
+     */
     VkExternalMemoryHandleTypeFlags external_handle_types;
     vkf_log_function log; /**< null: nothing is told */
     void* log_user;
@@ -194,13 +205,15 @@ typedef struct vkf_adopt_info {
     uint32_t struct_size;
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
     VkInstance instance;
-    uint32_t
-        api_version; /**< the VkApplicationInfo::apiVersion that it was made for; at least VKF_MIN_VULKAN_VERSION */
+    /** the VkApplicationInfo::apiVersion that it was made for; at least VKF_MIN_VULKAN_VERSION */
+    uint32_t api_version;
     VkPhysicalDevice physical_device;
     VkDevice device;
-    const VkDeviceCreateInfo*
-        created_with;         /**< what vkCreateDevice was given, pNext chain included: a VkDevice cannot be asked
-                                                 what is enabled. Null: nothing is, and only plain paths are taken */
+    /**
+     * What vkCreateDevice was given, pNext chain included: a VkDevice cannot be asked what is enabled. Null: nothing
+     * is, and only plain paths are taken.
+     */
+    const VkDeviceCreateInfo* created_with;
     VkBool32 has_debug_utils; /**< VK_EXT_debug_utils is enabled on the instance: objects get names, ops labels */
     uint32_t queue_family;    /**< of the queue or the command buffers; must support compute */
     VkQueue queue; /**< the queue that vkformer may submit to; null: it only records. Needs timelineSemaphore */
@@ -222,8 +235,9 @@ VKFORMER_API vkf_result vkf_device_adopt(const vkf_adopt_info* info, const vkf_d
                                          vkf_device** device);
 
 /**
- * Makes a device of vkformer's own, through the installed Vulkan loader. `choice`: "auto" or null, an index, a UUID or a part of the name.
- * Errors: VKF_ERROR_NO_VULKAN_LOADER, VKF_ERROR_NO_DEVICE, VKF_ERROR_MISSING_FEATURE, VKF_ERROR_VULKAN.
+ * Makes a device of vkformer's own, through the installed Vulkan loader. `choice`: "auto" or null, an index, a UUID or
+ * a part of the name. Errors: VKF_ERROR_NO_VULKAN_LOADER, VKF_ERROR_NO_DEVICE, VKF_ERROR_MISSING_FEATURE,
+ * VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_device_create(const char* choice, const vkf_device_options* options, vkf_device** device);
 
@@ -245,27 +259,30 @@ typedef struct vkf_vulkan_handles {
 VKFORMER_API vkf_result vkf_device_vulkan(const vkf_device* device, vkf_vulkan_handles* handles);
 /** The driver's name of it. Valid while the device lives. Thread-safe. */
 VKFORMER_API const char* vkf_device_name(const vkf_device* device);
-/** The wishes again, is_enabled filled: what is available but not enabled is a fast path lost. As vkf_get_device_wishes. */
+/**
+ * The wishes again, is_enabled filled: what is available but not enabled is a fast path lost. As
+ * vkf_get_device_wishes.
+ */
 VKFORMER_API vkf_result vkf_device_report(const vkf_device* device, uint32_t* count, vkf_wish* wishes);
 
 typedef struct vkf_memory_use {
     uint32_t struct_size;
     uint64_t used; /**< bytes of device memory that vkformer holds */
     uint64_t peak; /**< the most it has held */
-    uint64_t
-        budget; /**< bytes that it may hold now: the application's limit, VK_EXT_memory_budget's if that is less; 0: none known */
+    /** bytes that it may hold now: the application's limit, VK_EXT_memory_budget's if that is less; 0: none known */
+    uint64_t budget;
 } vkf_memory_use;
 #define VKF_MEMORY_USE_INIT \
     { sizeof(vkf_memory_use), 0, 0, 0 }
 /** Thread-safe. */
 VKFORMER_API vkf_result vkf_device_memory(const vkf_device* device, vkf_memory_use* use);
 /**
- * Gives back memory that costs nothing to make anew: staging buffers, weights that no program uses. *freed may be null. Nothing
- * of the device may be in use by another thread.
+ * Gives back memory that costs nothing to make anew: the staging buffer. (Weights go by themselves with the last
+ * program or session that uses them.) *freed may be null. Nothing of the device may be in use by another thread.
  */
 VKFORMER_API vkf_result vkf_device_trim(vkf_device* device, uint64_t* freed);
 
-/* ---- Graphs: ops put together by the caller ------------------------------------------------------------------------ */
+/* ---- Graphs: ops put together by the caller --------------------------------------------------------------------- */
 
 typedef enum vkf_dtype {
     VKF_F32 = 0, /**< IEEE binary32 */
@@ -301,8 +318,8 @@ VKFORMER_API vkf_result vkf_graph_create(vkf_graph** graph);
 VKFORMER_API void vkf_graph_destroy(vkf_graph* graph);
 
 /**
- * A tensor that the caller writes before each run. Row-major; `shape` has `rank` sizes, 1 ≤ rank ≤ VKF_MAX_RANK. Names are unique.
- * Errors: VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH.
+ * A tensor that the caller writes before each run. Row-major; `shape` has `rank` sizes, 1 ≤ rank ≤ VKF_MAX_RANK. Names
+ * are unique. Errors: VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH.
  */
 VKFORMER_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                         const uint64_t* shape, vkf_value* value);
@@ -319,25 +336,31 @@ typedef struct vkf_attention_options {
     uint32_t window;       /**< keys further back than this are not seen; 0: all are */
     float soft_cap;        /**< scores become c · tanh(score / c); 0: they stay */
     vkf_value key_lengths; /**< i32 [batch]: how many keys of each sequence count; 0: all do */
-    const char*
-        weights_output; /**< the softmax, [batch, heads, query_len, key_len], becomes an output of this name; null: it is
-                                     never in memory (fused) */
+    /**
+     * the softmax, [batch, heads, query_len, key_len], becomes an output of this name; null: it is never in memory
+     * (fused)
+     */
+    const char* weights_output;
 } vkf_attention_options;
 #define VKF_ATTENTION_OPTIONS_INIT \
     { sizeof(vkf_attention_options), 0.0f, VK_FALSE, 0, 0.0f, 0, NULL }
 
 /**
- * softmax(query · keyᵀ · scale + mask) · value (Vaswani et al. 2017, eq. 1). query [batch, query_len, heads, head_dim], key
- * [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads, value_dim]; one dtype of f32, f16; heads is a multiple of
- * kv_heads; head_dim and value_dim up to 256. Gives [batch, query_len, heads, value_dim]. A query whose keys are all masked gives
- * zeros. `options` may be null. Errors: VKF_ERROR_SHAPE_MISMATCH, VKF_ERROR_UNSUPPORTED_DTYPE, VKF_ERROR_INVALID_ARGUMENT.
+ * softmax(query · keyᵀ · scale + mask) · value (Vaswani et al. 2017, eq. 1). query [batch, query_len, heads,
+ * head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads, value_dim]; one dtype of f32,
+ * f16; heads is a multiple of kv_heads; head_dim and value_dim up to 256. Gives [batch, query_len, heads, value_dim].
+ * A query whose keys are all masked gives zeros. `options` may be null. Errors: VKF_ERROR_SHAPE_MISMATCH,
+ * VKF_ERROR_UNSUPPORTED_DTYPE, VKF_ERROR_INVALID_ARGUMENT.
  */
 VKFORMER_API vkf_result vkf_graph_attention(vkf_graph* graph, vkf_value query, vkf_value key, vkf_value value,
                                             const vkf_attention_options* options, vkf_value* result);
 /** x · weightᵀ + bias: x […, in], weight [out, in], bias [out] or 0. Gives […, out]. Errors as above. */
 VKFORMER_API vkf_result vkf_graph_linear(vkf_graph* graph, vkf_value x, vkf_value weight, vkf_value bias,
                                          vkf_value* result);
-/** (x − mean) / sqrt(variance + eps) · gain + bias over the last dimension (Ba et al. 2016); gain, bias [dim]. Errors as above. */
+/**
+ * (x − mean) / sqrt(variance + eps) · gain + bias over the last dimension (Ba et al. 2016); gain, bias [dim]. Errors
+ * as above.
+ */
 VKFORMER_API vkf_result vkf_graph_layer_norm(vkf_graph* graph, vkf_value x, vkf_value gain, vkf_value bias, float eps,
                                              vkf_value* result);
 /** gain · x / sqrt(mean(x²) + eps) over the last dimension (Zhang and Sennrich 2019); gain [dim]. Errors as above. */
@@ -351,26 +374,35 @@ VKFORMER_API vkf_result vkf_graph_activation(vkf_graph* graph, vkf_value x, vkf_
 VKFORMER_API vkf_result vkf_graph_reshape(vkf_graph* graph, vkf_value x, uint32_t rank, const uint64_t* shape,
                                           vkf_value* result);
 
-/* ---- Programs: graphs and models, recorded for a device -------------------------------------------------------------- */
+/* ---- Programs: graphs and models, recorded for a device --------------------------------------------------------- */
 
-/** A forward pass with its pipelines, descriptor sets and memory: ready to be recorded or submitted, again and again. */
+/**
+ * A forward pass with its pipelines, descriptor sets and memory: ready to be recorded or submitted, again and again.
+ */
 typedef struct vkf_program vkf_program;
 
-/** A range of a buffer of the application, for a tensor. It is used in place where it has no gaps, else copied by a shader. */
+/**
+ * A range of a buffer of the application, for a tensor. It is used in place where it has no gaps, else copied by a
+ * shader.
+ */
 typedef struct vkf_buffer_binding {
     const char* tensor; /**< name of an input or output */
-    VkBuffer
-        buffer; /**< with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT; for vkf_program_write and _read also TRANSFER_DST and _SRC */
+    /** with VK_BUFFER_USAGE_STORAGE_BUFFER_BIT; for vkf_program_write and _read also TRANSFER_DST and _SRC */
+    VkBuffer buffer;
     VkDeviceSize offset; /**< bytes; a multiple of minStorageBufferOffsetAlignment */
     VkDeviceSize size;   /**< bytes of the range */
-    const uint64_t*
-        strides; /**< elements between neighbours along each dimension, as many as the rank; null: row-major, without gaps. Float32 and
-                                  int32 only. An input's may be 0 (the same element again), an output's lead no two elements to one place, and what
-                                  lies between them stays as it is */
+    /**
+     * elements between neighbours along each dimension, as many as the rank; null: row-major, without gaps. Float32
+     * and int32 only. An input's may be 0 (the same element again), an output's lead no two elements to one place, and
+     * what lies between them stays as it is
+     */
+    const uint64_t* strides;
 } vkf_buffer_binding;
 
-/** An image of the application that is read as a tensor f32 [1, 3, height, width] (or [1, 1, …]): every pixel of the tensor is
- * sampled with bilinear filtering, then (value − mean) / deviation per channel. */
+/**
+ * An image of the application that is read as a tensor f32 [1, 3, height, width] (or [1, 1, …]): every pixel of the
+ * tensor is sampled with bilinear filtering, then (value − mean) / deviation per channel.
+ */
 typedef struct vkf_image_binding {
     const char* tensor;   /**< name of the input */
     VkImageView view;     /**< 2D, a float or normalised format, with VK_IMAGE_USAGE_SAMPLED_BIT */
@@ -389,9 +421,10 @@ typedef struct vkf_program_options {
     { sizeof(vkf_program_options), 0, NULL, 0, NULL }
 
 /**
- * Compiles a graph for a device: pipelines are made, weights uploaded, memory allocated, here and never later. The graph is spent
- * and can only be destroyed, also after an error. May run on any thread. `options` may be null. Errors: VKF_ERROR_MISSING_FEATURE,
- * VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT (a binding that does not fit), VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * Compiles a graph for a device: pipelines are made, weights uploaded, memory allocated, here and never later. The
+ * graph is spent and can only be destroyed, also after an error. May run on any thread. `options` may be null. Errors:
+ * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT (a binding that does not fit),
+ * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_program_create(vkf_device* device, vkf_graph* graph, const vkf_program_options* options,
                                            vkf_program** program);
@@ -413,21 +446,25 @@ typedef struct vkf_tensor {
 #define VKF_TENSOR_INIT \
     { sizeof(vkf_tensor), VKF_F32, 0, {0, 0, 0, 0}, VK_NULL_HANDLE, 0, 0, NULL, VK_NULL_HANDLE, 0 }
 
-/** Where an input or output lies: for shaders of the application that write or read it. Errors: VKF_ERROR_INVALID_ARGUMENT. */
+/**
+ * Where an input or output lies: for shaders of the application that write or read it. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT.
+ */
 VKFORMER_API vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_tensor* tensor);
 /** The names of inputs and outputs by index, null behind the last. Valid while the program lives. */
 VKFORMER_API const char* vkf_program_tensor_name(const vkf_program* program, uint32_t index);
 
 /**
- * Records one run into the application's command buffer, primary or secondary, which is in the recording state, outside a render
- * pass, of the queue family that the device was adopted with. The recording may be submitted any number of times, one after the other,
- * while the program lives.
+ * Records one run into the application's command buffer, primary or secondary, which is in the recording state,
+ * outside a render pass, of the queue family that the device was adopted with. The recording may be submitted any
+ * number of times, one after the other, while the program lives.
  *
- * Barriers: it begins with one that makes compute, transfer and host writes before it visible to it, and ends with one that makes its
- * results visible to compute, transfer and host reads. Who reads them in another stage (a fragment shader) adds a barrier from
- * VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_WRITE_BIT to it. Inputs that a graphics stage writes likewise.
- * Clobbers: the compute pipeline, compute descriptor set 0, the compute push constants; nothing of graphics.
- * Allocates nothing, waits for nothing, cannot fail but for null arguments (VKF_ERROR_INVALID_ARGUMENT).
+ * Barriers: it begins with one that makes compute, transfer and host writes before it visible to it, and ends with one
+ * that makes its results visible to compute, transfer and host reads. Who reads them in another stage (a fragment
+ * shader) adds a barrier from VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_WRITE_BIT to it. Inputs that a
+ * graphics stage writes likewise. Clobbers: the compute pipeline, compute descriptor set 0, the compute push
+ * constants; nothing of graphics. Allocates nothing, waits for nothing, cannot fail but for null arguments
+ * (VKF_ERROR_INVALID_ARGUMENT).
  */
 VKFORMER_API vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands);
 
@@ -445,8 +482,9 @@ typedef struct vkf_submit_info {
     { sizeof(vkf_submit_info), 0, NULL, NULL, 0, NULL, NULL }
 
 /**
- * Submits one run to the device's queue, under the application's lock, and returns. `info` may be null. *ticket, which may be null, is
- * for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue), VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * Submits one run to the device's queue, under the application's lock, and returns. `info` may be null. *ticket, which
+ * may be null, is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue),
+ * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket);
 /**
@@ -456,19 +494,21 @@ VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submi
 VKFORMER_API vkf_result vkf_device_wait(vkf_device* device, uint64_t ticket, uint64_t timeout_ns);
 
 /**
- * Host → tensor, the whole of it, in its dtype; `bytes` is vkf_tensor::bytes. Work that vkformer
- * submitted is waited for;
- * work of the caller must be done. Without unified memory it submits a copy and waits (a queue is needed). Errors:
- * VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH (bytes), VKF_ERROR_MISSING_FEATURE, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * Host → tensor, the whole of it, in its dtype; `bytes` is vkf_tensor::bytes. Work that vkformer submitted is waited
+ * for; work of the caller must be done. Without unified memory it submits a copy and waits (a queue is needed).
+ * Errors: VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_SHAPE_MISMATCH (bytes), VKF_ERROR_MISSING_FEATURE,
+ * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_program_write(vkf_program* program, const char* name, const void* data, size_t bytes);
 /** Tensor → host, likewise. */
 VKFORMER_API vkf_result vkf_program_read(vkf_program* program, const char* name, void* data, size_t bytes);
 
-/* ---- Models ------------------------------------------------------------------------------------------------------------- */
+/* ---- Models ----------------------------------------------------------------------------------------------------- */
 
-/** A model's files, opened for a device: config, tokenizer, memory-mapped weights. Weights go to the device with the first program
- * or session that needs them, and are shared by all of them. */
+/**
+ * A model's files, opened for a device: config, tokenizer, memory-mapped weights. Weights go to the device with the
+ * first program or session that needs them, and are shared by all of them.
+ */
 typedef struct vkf_model vkf_model;
 
 typedef enum vkf_model_kind {
@@ -482,8 +522,9 @@ typedef enum vkf_model_kind {
 VKFORMER_API const char* vkf_model_kind_string(vkf_model_kind kind);
 
 /**
- * `path`: a Hugging Face folder, or a GGUF file of a decoder. Touches no device memory. May take seconds; may run on any thread.
- * Errors: VKF_ERROR_FILE_NOT_FOUND, VKF_ERROR_CORRUPT_FILE, VKF_ERROR_UNSUPPORTED_CONFIG, VKF_ERROR_MISSING_TENSOR, VKF_ERROR_SHAPE_MISMATCH.
+ * `path`: a Hugging Face folder, or a GGUF file of a decoder. Touches no device memory. May take seconds; may run on
+ * any thread. Errors: VKF_ERROR_FILE_NOT_FOUND, VKF_ERROR_CORRUPT_FILE, VKF_ERROR_UNSUPPORTED_CONFIG,
+ * VKF_ERROR_MISSING_TENSOR, VKF_ERROR_SHAPE_MISMATCH.
  */
 VKFORMER_API vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** model);
 /** Null is allowed. Sessions and programs of it keep what they need. */
@@ -491,14 +532,21 @@ VKFORMER_API void vkf_model_destroy(vkf_model* model);
 VKFORMER_API vkf_model_kind vkf_model_get_kind(const vkf_model* model);
 
 /**
- * Text (UTF-8, `text_bytes` long) → token ids, the tokenizer's special tokens included. *count is the capacity of `tokens` before and the
- * number of tokens after; `tokens` may be null to ask for it. VKF_INCOMPLETE where the array was too short. Errors: VKF_ERROR_INVALID_ARGUMENT.
+ * Text (UTF-8, `text_bytes` long) → token ids, the tokenizer's special tokens included. *count is the capacity of
+ * `tokens` before and the number of tokens after; `tokens` may be null to ask for it. VKF_INCOMPLETE where the array
+ * was too short. Errors: VKF_ERROR_INVALID_ARGUMENT.
  */
 VKFORMER_API vkf_result vkf_model_tokenize(const vkf_model* model, const char* text, size_t text_bytes, size_t* count,
                                            int32_t* tokens);
-/** What vkf_image_binding takes for a vision model, by its preprocessor_config.json; 0 and 1 where it has none. Errors: VKF_ERROR_INVALID_ARGUMENT. */
+/**
+ * What vkf_image_binding takes for a vision model, by its preprocessor_config.json; 0 and 1 where it has none. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT.
+ */
 VKFORMER_API vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]);
-/** The piece of text that a token stands for, as the vocabulary spells it; UTF-8, zero-terminated. Sizes as above, in bytes. */
+/**
+ * The piece of text that a token stands for, as the vocabulary spells it; UTF-8, zero-terminated. Sizes as above, in
+ * bytes.
+ */
 VKFORMER_API vkf_result vkf_model_piece(const vkf_model* model, int32_t token, size_t* bytes, char* piece);
 
 typedef struct vkf_pass_info {
@@ -512,31 +560,31 @@ typedef struct vkf_pass_info {
     { sizeof(vkf_pass_info), 0, 0, VKF_F32, VK_FALSE }
 /**
  * One forward pass as a program, batch 1. Its inputs and outputs:
- * - encoder–decoder: "source" i32 [1, source_len], "source_lengths" i32 [1], "target" i32 [1, target_len] → "logits" f32
- *   [1, target_len, vocab]; attention weights "weights/encoder/L", "weights/decoder/L", "weights/cross/L";
+ * - encoder–decoder: "source" i32 [1, source_len], "source_lengths" i32 [1], "target" i32 [1, target_len] → "logits"
+ *   f32 [1, target_len, vocab]; attention weights "weights/encoder/L", "weights/decoder/L", "weights/cross/L";
  * - decoder: "tokens" i32 [1, target_len], "starts" i32 [1] (0) → "logits" f32 [target_len, vocab];
  * - encoder: "tokens" i32 [1, target_len], "lengths" i32 [1] → "hidden" [1, target_len, hidden_size];
- * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens, hidden_size], the
- *   special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32 [1, labels] of a classifier; attention
- *   weights "weights/vision/L".
- * Attention weights are f32 [1, heads, query_len, key_len], L counts layers from 0. Errors: as vkf_program_create, and
- * VKF_ERROR_UNSUPPORTED_CONFIG (attention weights that the model's path does not store).
+ * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens,
+ *   hidden_size], the special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32
+ *   [1, labels] of a classifier; attention weights "weights/vision/L". Attention weights are f32 [1, heads, query_len,
+ *   key_len], L counts layers from 0. Errors: as vkf_program_create, and VKF_ERROR_UNSUPPORTED_CONFIG (attention
+ *   weights that the model's path does not store).
  */
 VKFORMER_API vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf_program_options* options,
                                        vkf_program** program);
 
-/* ---- Sessions: text, token by token, in slices of bounded GPU time -------------------------------------------------------- */
+/* ---- Sessions: text, token by token, in slices of bounded GPU time ---------------------------------------------- */
 
 /** One sequence that is being generated, with its caches. */
 typedef struct vkf_session vkf_session;
 
 typedef struct vkf_session_info {
     uint32_t struct_size;
-    uint32_t
-        context; /**< tokens at most, prompt included; 0: the model's, at most 4096 (an encoder–decoder: tokens of the answer) */
+    /** tokens at most, prompt included; 0: the model's, at most 4096 (an encoder–decoder: tokens of the answer) */
+    uint32_t context;
     uint32_t source_capacity; /**< an encoder–decoder: tokens of the source at most; 0: 64 */
-    uint32_t
-        chunk; /**< tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
+    /** tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
+    uint32_t chunk;
     vkf_dtype dtype;           /**< of activations and caches */
     VkBool32 weights_as_filed; /**< quantised and bfloat16 weights stay what they are */
     float temperature;         /**< 0: the likeliest token, always */
@@ -565,10 +613,12 @@ VKFORMER_API vkf_result vkf_session_query_memory(vkf_model* model, const vkf_ses
 typedef void (*vkf_progress_function)(void* user, uint32_t done, uint32_t total);
 
 /**
- * Makes everything that a session will need: weights on the device, pipelines, caches. Afterwards nothing of it compiles, allocates device memory or waits
- * for the device, but where a function says so. May run on any thread, while others render. A session that does not fit the
- * budget is refused before anything is allocated. `progress` may be null.
- * Errors: VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT, VKF_ERROR_MISSING_FEATURE, VKF_ERROR_UNSUPPORTED_CONFIG, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * Makes everything that a session will need: weights on the device, pipelines, caches. Afterwards nothing of it
+ * compiles, allocates device memory or waits for the device, but where a function says so. On a device with a queue
+ * everything is run twice, so that drivers that compile at the first dispatch have done so and slices are known from
+ * the start. May run on any thread, while others render. A session that does not fit the budget is refused before
+ * anything is allocated. `progress` may be null. Errors: VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT,
+ * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_UNSUPPORTED_CONFIG, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_session_create(vkf_model* model, const vkf_session_info* info,
                                            vkf_progress_function progress, void* progress_user, vkf_session** session);
@@ -587,9 +637,10 @@ typedef enum vkf_session_state {
 VKFORMER_API const char* vkf_session_state_string(vkf_session_state state);
 
 /**
- * Starts a new sequence. `tokens`: the prompt, or an encoder–decoder's source, as vkf_model_tokenize gives it; max_tokens are
- * generated at most, 0: until the end. What a prompt shares with the sequence before is not computed again. Slices of the
- * sequence before must be done (vkf_session_retire). Errors: VKF_ERROR_INVALID_ARGUMENT (none or too many tokens, unknown ones, slices outstanding).
+ * Starts a new sequence. `tokens`: the prompt, or an encoder–decoder's source, as vkf_model_tokenize gives it;
+ * max_tokens are generated at most, 0: until the end. What a prompt shares with the sequence before is not computed
+ * again. Slices of the sequence before must be done (vkf_session_retire). Errors: VKF_ERROR_INVALID_ARGUMENT (none or
+ * too many tokens, unknown ones, slices outstanding).
  */
 VKFORMER_API vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t count,
                                           uint32_t max_tokens);
@@ -599,7 +650,7 @@ typedef struct vkf_slice {
     uint32_t struct_size;
     uint64_t ticket; /**< for vkf_session_retire; 0: nothing was recorded, for there is nothing to do */
     uint32_t dispatches;
-    uint32_t tokens;    /**< that this slice completes */
+    uint32_t tokens;    /**< that this slice completes; they can be read once it is retired */
     double expected_us; /**< device time that it is expected to take */
     VkBool32 exceeds;   /**< a single dispatch is expected to take more than was allowed: it is recorded alone */
 } vkf_slice;
@@ -607,27 +658,29 @@ typedef struct vkf_slice {
     { sizeof(vkf_slice), 0, 0, 0, 0.0, VK_FALSE }
 
 /**
- * Records the next slice of the sequence into the application's command buffer: as many dispatches as are expected to take at most
- * max_gpu_us microseconds of device time, by what slices before took (timestamps, where the queue has them; else eight dispatches); 0: as many as
- * make the next token complete. Each recording is submitted once, all of them in the order of recording. State of the command buffer and barriers: as
- * vkf_program_record. No allocation of device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired; then VKF_NOT_READY.
- * Errors: VKF_ERROR_INVALID_ARGUMENT (null, evicted).
+ * Records the next slice of the sequence into the application's command buffer: as many dispatches as are expected to
+ * take at most max_gpu_us microseconds of device time, by what slices before took (timestamps, where the queue has
+ * them; else eight dispatches); 0: as many as make the next token complete. Each recording is submitted once, all of
+ * them in the order of recording. State of the command buffer and barriers: as vkf_program_record. No allocation of
+ * device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired; then VKF_NOT_READY. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT (null, evicted).
  */
 VKFORMER_API vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us,
                                            vkf_slice* slice);
 #define VKF_MAX_SLICES 64
 
 /**
- * Says that the device has executed the slice of `ticket` and all before it: the application has waited for its fence, or for a later one.
- * Their times are learned and their tokens can be read. Tickets of slices that were never submitted: see vkf_session_cancel.
- * Errors: VKF_ERROR_INVALID_ARGUMENT (a ticket that was never given), VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * Says that the device has executed the slice of `ticket` and all before it: the application has waited for its fence,
+ * or for a later one. Their times are learned and their tokens can be read. Tickets of slices that were never
+ * submitted: see vkf_session_cancel. Errors: VKF_ERROR_INVALID_ARGUMENT (a ticket that was never given),
+ * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket);
 
 /**
- * The same through the device's queue: records the next slice into a command buffer of vkformer's own and submits it, under the application's
- * lock. Does not wait. `info` may be null. Slices that are done are retired. Errors: those of vkf_session_record and vkf_program_submit. A session is recorded or stepped, not both
- * at the same time.
+ * The same through the device's queue: records the next slice into a command buffer of vkformer's own and submits it,
+ * under the application's lock. Does not wait. `info` may be null. Slices that are done are retired. Errors: those of
+ * vkf_session_record and vkf_program_submit. A session is recorded or stepped, not both at the same time.
  */
 VKFORMER_API vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf_submit_info* info,
                                          vkf_slice* slice);
@@ -649,23 +702,29 @@ typedef struct vkf_session_status {
 /** Retires steps that are done (not slices that the caller submitted). */
 VKFORMER_API vkf_result vkf_session_poll(vkf_session* session, vkf_session_status* status);
 
-/** The tokens generated so far. Sizes as in vkf_model_tokenize. Also after VKF_ERROR_DEVICE_LOST: prompt and tokens begin a session on a new device. */
+/**
+ * The tokens generated so far. Sizes as in vkf_model_tokenize. Also after VKF_ERROR_DEVICE_LOST: prompt and tokens
+ * begin a session on a new device.
+ */
 VKFORMER_API vkf_result vkf_session_tokens(const vkf_session* session, size_t* count, int32_t* tokens);
 /** Their text, UTF-8, zero-terminated, whole characters only. *bytes counts the zero. */
 VKFORMER_API vkf_result vkf_session_text(const vkf_session* session, size_t* bytes, char* text);
 
 /**
- * Ends the sequence: nothing more is recorded of it. Slices recorded and never submitted are forgotten; those that were submitted must be done, or
- * are waited for where vkformer submitted them.
+ * Ends the sequence: nothing more is recorded of it. Slices recorded and never submitted are forgotten; those that
+ * were submitted must be done, or are waited for where vkformer submitted them.
  */
 VKFORMER_API vkf_result vkf_session_cancel(vkf_session* session);
 
 /**
- * Frees the session's device memory, and the model's weights if nothing else uses them; tokens stay. All slices must be retired.
- * *freed may be null. Errors: VKF_ERROR_INVALID_ARGUMENT (slices outstanding).
+ * Frees the session's device memory, and the model's weights if nothing else uses them; tokens stay. All slices must
+ * be retired. *freed may be null. Errors: VKF_ERROR_INVALID_ARGUMENT (slices outstanding).
  */
 VKFORMER_API vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed);
-/** Makes it anew, as vkf_session_create did. The sequence goes on from its tokens, whose keys and values are computed again. */
+/**
+ * Makes it anew, as vkf_session_create did. The sequence goes on from its tokens, whose keys and values are computed
+ * again.
+ */
 VKFORMER_API vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user);
 
 #ifdef __cplusplus
