@@ -1,23 +1,20 @@
-# cmake -D BINARY=x.spv -D NAME=x -D OUTPUT=x.cpp -P EmbedShader.cmake: one SPIR-V module as a C++ array of words.
-file(READ ${BINARY} hex HEX)
-string(SUBSTRING "${hex}" 0 8 magic)
-set(byte "([0-9a-f][0-9a-f])")
-if(magic STREQUAL "03022307")
-    string(REGEX REPLACE "${byte}${byte}${byte}${byte}" "0x\\4\\3\\2\\1," words "${hex}")
-elseif(magic STREQUAL "07230203")   # written on a big-endian machine
-    string(REGEX REPLACE "${byte}${byte}${byte}${byte}" "0x\\1\\2\\3\\4," words "${hex}")
-else()
+# cmake -D BINARY=x.spv -D NAME=x -D OUTPUT=x.cpp -D GZIP=gzip -P EmbedShader.cmake: one SPIR-V module, compressed, as a C++ array.
+file(READ ${BINARY} magic LIMIT 4 HEX)
+if(NOT magic STREQUAL "03022307" AND NOT magic STREQUAL "07230203")
     message(FATAL_ERROR "${BINARY} is no SPIR-V module")
 endif()
+# -n: neither name nor time, so that equal shaders give equal bytes.
+execute_process(COMMAND ${GZIP} -9 -n -c ${BINARY} OUTPUT_FILE ${BINARY}.gz COMMAND_ERROR_IS_FATAL ANY)
+file(READ ${BINARY}.gz hex HEX)
+string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 file(WRITE ${OUTPUT} "// Generated from ${NAME}.spv.
-#include <cstdint>
 #include <span>
 
 namespace vkformer::vulkan::spirv {
 namespace {
-constexpr std::uint32_t kWords[] = {${words}};
+constexpr unsigned char kBytes[] = {${bytes}};
 }
-extern const std::span<const std::uint32_t> ${NAME};
-constinit const std::span<const std::uint32_t> ${NAME} = kWords;
+extern const std::span<const unsigned char> ${NAME};
+constinit const std::span<const unsigned char> ${NAME} = kBytes;
 }   // namespace vkformer::vulkan::spirv
 ")

@@ -1,6 +1,8 @@
 # vkformer_add_shaders(target MANIFEST file TABLE function): compiles what a manifest in this folder lists into an object library,
 # with vkformer::vulkan::<function>(), the table of all its modules.
 include(VkformerGlslang)
+find_program(VKFORMER_GZIP gzip REQUIRED)
+mark_as_advanced(VKFORMER_GZIP)
 
 # The bits of ShaderBinary::requires_mask, lowest first; runtime/vulkan/shader_table.h gives them the same order.
 set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2)
@@ -94,14 +96,14 @@ function(vkformer_add_shaders target)
         )
         add_custom_command(
             OUTPUT ${embedded}
-            COMMAND ${CMAKE_COMMAND} -D BINARY=${binary} -D NAME=${name} -D OUTPUT=${embedded}
+            COMMAND ${CMAKE_COMMAND} -D BINARY=${binary} -D NAME=${name} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP}
                 -P ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             DEPENDS ${binary} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             COMMENT "Embedding shader ${name}"
             VERBATIM
         )
         list(APPEND shader_sources ${embedded})
-        string(APPEND declarations "extern const std::span<const std::uint32_t> ${name};\n")
+        string(APPEND declarations "extern const std::span<const unsigned char> ${name};\n")
         string(APPEND entries "        {\"${name}\", spirv::${name}, ${mask}u},\n")
     endforeach()
 

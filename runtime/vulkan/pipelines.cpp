@@ -184,9 +184,10 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
         return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name +
                                                     "\" lacks a feature that the shader " + dispatch.shader +
                                                     " needs (see: vkformer info)"};
+    VKFORMER_TRY(const auto words, spirv_of(*binary));
     const VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                               .codeSize = binary->words.size_bytes(),
-                                               .pCode = binary->words.data()};
+                                               .codeSize = words.size() * sizeof(words[0]),
+                                               .pCode = words.data()};
     VkShaderModule module_handle = VK_NULL_HANDLE;
     if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle);
         r != VK_SUCCESS)

@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
+
+#include "vkformer/result.hpp"
 
 namespace vkformer::vulkan {
 
@@ -22,11 +25,14 @@ enum ShaderRequirement : std::uint32_t {
 
 struct ShaderBinary {
     std::string_view name;
-    std::span<const std::uint32_t> words;
+    std::span<const unsigned char> gzip;  ///< the SPIR-V module (RFC 1952): a third of its size
     std::uint32_t requires_mask = 0;
 };
 
 std::span<const ShaderBinary> shader_table();
+
+/// The words of its module. Errors: CorruptFile, where they are not what the build put there.
+Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader);
 
 /// Whether this build has the shader: an old shader compiler leaves out those that it cannot compile.
 inline bool is_built(std::string_view shader) {

@@ -21,7 +21,7 @@ std::vector<std::uint32_t> words_of(std::string_view name) {
     const auto table = vulkan::shader_table();
     const auto found = std::ranges::find(table, name, &vulkan::ShaderBinary::name);
     REQUIRE(found != table.end());
-    return {found->words.begin(), found->words.end()};
+    return must(vulkan::spirv_of(*found));
 }
 
 Result<SpirvModule> read(const std::vector<std::uint32_t>& words, const std::string& entry_point = "main") {
@@ -44,6 +44,30 @@ TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[be
     CHECK(module.constants.contains(0));
     for (std::uint32_t& word : words) word = __builtin_bswap32(word);
     CHECK(must(read(words)).words == module.words);
+}
+
+TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "[vulkan][shaders][errors]") {
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
+        INFO(shader.name);
+        CHECK_FALSE(must(read(must(vulkan::spirv_of(shader)))).resources.empty());
+    }
+    const vulkan::ShaderBinary& shader = vulkan::shader_table().front();
+    const std::vector<unsigned char> whole(shader.gzip.begin(), shader.gzip.end());
+    const auto refuses_bytes = [](std::vector<unsigned char> bytes) {
+        const auto words = vulkan::spirv_of({.name = "s", .gzip = bytes});
+        REQUIRE_FALSE(words);
+        CHECK(words.error().code == ErrorCode::CorruptFile);
+        CHECK_THAT(words.error().message, ContainsSubstring("install the library again"));
+    };
+    refuses_bytes({});
+    for (const std::size_t length : {std::size_t{7}, std::size_t{20}, whole.size() - 1})
+        refuses_bytes({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length)});
+    for (const std::size_t at :
+         {std::size_t{0}, whole.size() / 2, whole.size() - 8, whole.size() - 4, whole.size() - 1}) {
+        auto changed = whole;
+        changed[at] ^= 0x40;
+        refuses_bytes(changed);
+    }
 }
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {

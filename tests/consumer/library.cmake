@@ -1,8 +1,9 @@
 # Asks binutils about the library. QUESTION is one of
 #   exports       LIBRARY, a shared one, shows vkf_* and vkformer:: and nothing else
 #   needed        LIBRARY is not linked with the Vulkan loader
+#   size          LIBRARY, stripped, with all its shaders, is smaller than 4 MB
 #   constructors  OBJECTS have no constructors of global objects
-# Needs NM and READELF.
+# Needs NM, READELF and STRIP.
 function(ask result)
     execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE output RESULT_VARIABLE status)
     if(NOT status EQUAL 0)
@@ -41,6 +42,14 @@ elseif(QUESTION STREQUAL "needed")
     endif()
     set(offenders ${needed})
     list(FILTER offenders INCLUDE REGEX "[Vv]ulkan")
+elseif(QUESTION STREQUAL "size")
+    set(stripped ${LIBRARY}.stripped)
+    ask(nothing ${STRIP} -o ${stripped} ${LIBRARY})
+    file(SIZE ${stripped} bytes)
+    message(STATUS "${bytes} bytes")
+    if(bytes GREATER_EQUAL 4000000)
+        set(offenders "${stripped}: ${bytes} bytes, 4000000 are too many")
+    endif()
 elseif(QUESTION STREQUAL "constructors")
     foreach(object IN LISTS OBJECTS)
         list(APPEND objects ${object})

@@ -40,7 +40,8 @@ Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& dev
         (c.subgroup_arithmetic ? vulkan::kNeedsSubgroup : 0u) |
         (c.cooperative_matrix ? vulkan::kNeedsCooperativeMatrix : 0u);
     if (found->requires_mask & ~provided) return Error{ErrorCode::MissingFeature, "the device lacks the feature"};
-    return ShaderCode{.name = std::string(name), .words = {found->words.begin(), found->words.end()}};
+    VKFORMER_TRY(auto words, vulkan::spirv_of(*found));
+    return ShaderCode{.name = std::string(name), .words = std::move(words)};
 }
 
 Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, const Stopping& stopping) {

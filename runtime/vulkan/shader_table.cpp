@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "vulkan/shader_table.h"
+
+#include <zlib.h>
+
+#include <string>
+
+namespace vkformer::vulkan {
+namespace {
+
+constexpr int kGzip = 16 + MAX_WBITS;  // inflateInit2: a gzip header is expected
+constexpr std::size_t kTrailer = 8;    // CRC-32 and length, at the end of a gzip file
+constexpr std::uint32_t kMagic = 0x07230203;
+
+Error damaged(const ShaderBinary& shader) {
+    return {ErrorCode::CorruptFile, "the shader " + std::string(shader.name) +
+                                        " is damaged inside the vkformer library; install the library again"};
+}
+
+/// Bytes of the contents, little-endian in the last four of a gzip file.
+std::size_t length_of(std::span<const unsigned char> gzip) {
+    std::size_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) length |= std::size_t{gzip[gzip.size() - 4 + i]} << (8 * i);
+    return length;
+}
+
+/// Whether the contents fill the words exactly; zlib checks the CRC.
+bool inflate_into(std::span<std::uint32_t> words, std::span<const unsigned char> gzip) {
+    z_stream stream{};
+    stream.next_in = const_cast<unsigned char*>(gzip.data());  // zlib does not write there
+    stream.avail_in = static_cast<uInt>(gzip.size());
+    stream.next_out = reinterpret_cast<unsigned char*>(words.data());
+    stream.avail_out = static_cast<uInt>(words.size_bytes());
+    if (inflateInit2(&stream, kGzip) != Z_OK) return false;
+    const bool is_whole = inflate(&stream, Z_FINISH) == Z_STREAM_END && stream.avail_out == 0;
+    inflateEnd(&stream);
+    return is_whole;
+}
+
+}  // namespace
+
+Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader) {
+    if (shader.gzip.size() < kTrailer) return damaged(shader);
+    const std::size_t bytes = length_of(shader.gzip);
+    // DEFLATE makes nothing smaller than a 1032nd: a length beyond that is wrong, and is not allocated.
+    if (bytes == 0 || bytes % 4 != 0 || bytes / 1032 > shader.gzip.size()) return damaged(shader);
+    std::vector<std::uint32_t> words(bytes / 4);
+    if (!inflate_into(words, shader.gzip) || words[0] != kMagic) return damaged(shader);
+    return words;
+}
+
+}  // namespace vkformer::vulkan
