@@ -179,10 +179,11 @@ SlicedSession::Reach SlicedSession::reach(const Recorded& recorded, double budge
         const std::size_t count = recorded.steps.size() + (reach.last - step_in_job_);
         const double step_us = clock_.expected_us(kinds[reach.last]);
         const bool is_new = step_us < 0;
-        const bool fits = queries_.get() ? !is_new && expected_us + step_us <= budget_us : count < kStepsWithoutClock;
+        const bool fits = queries_.get() ? !is_new && clock_.likely_us(expected_us + step_us) <= budget_us
+                                         : count < kStepsWithoutClock;
         reach.is_full = !fits;
         if (!fits && count > 0) break;
-        reach.exceeds = queries_.get() && !fits && !is_new;
+        reach.exceeds = queries_.get() && step_us > budget_us;
         expected_us += std::max(step_us, 0.0);
         ++reach.last;
     }

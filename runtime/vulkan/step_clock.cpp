@@ -11,6 +11,9 @@ constexpr double kLeastUs = 0.1;  // below a timestamp's resolution; keeps ratio
 /// A slice that took longer is believed sooner than one that was quicker: to be late costs a frame, to be early nothing.
 constexpr double kTrustSlower = 0.5, kTrustQuicker = 0.125;
 constexpr double kMostSlower = 4, kMostQuicker = 0.25;
+/// The margin's quantile, and how far a slice moves it: up by the quantile's share of the step, down by the rest's, so that it rests where
+/// that share of the slices lies below (stochastic approximation, Robbins and Monro 1951).
+constexpr double kQuantile = 0.95, kMarginStep = 0.2, kMostMargin = 4;
 
 }  // namespace
 
@@ -30,6 +33,8 @@ void StepClock::learn(std::span<const Kind> slice, double measured_us) {
     }
     double expected = 0;
     for (const Kind kind : slice) expected += std::max(us_[kind], kLeastUs);
+    margin_ += kMarginStep * (measured_us > likely_us(expected) ? kQuantile : kQuantile - 1);
+    margin_ = std::clamp(margin_, 1.0, kMostMargin);
     const double ratio = std::clamp(measured_us / expected, kMostQuicker, kMostSlower);
     const double factor = 1 + (ratio > 1 ? kTrustSlower : kTrustQuicker) * (ratio - 1);
     std::vector<Kind> kinds(slice.begin(), slice.end());

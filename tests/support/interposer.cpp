@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/interposer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -60,13 +61,16 @@ struct State {
     std::mutex mutex;
     PFN_vkGetInstanceProcAddr next = nullptr;
     PFN_vkGetDeviceProcAddr next_device = nullptr;
-    std::size_t fallible_calls = 0;
+    std::vector<std::string> fallible_calls;
     std::optional<std::size_t> armed_call;
     std::size_t armed_error = 0;
     std::optional<std::string> failed;
     VkResult failed_with = VK_SUCCESS;
     std::map<std::string, std::size_t> calls;
     std::map<std::string, std::int64_t> live;
+    std::optional<std::uint64_t> free_memory;
+    PFN_vkEnumerateDeviceExtensionProperties extensions = nullptr;
+    PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties = nullptr;
 };
 State* state = nullptr;
 
@@ -74,7 +78,8 @@ State* state = nullptr;
 std::optional<VkResult> count_fallible(const char* name, std::span<const VkResult> errors) {
     const std::lock_guard lock(state->mutex);
     ++state->calls[name];
-    const std::size_t number = state->fallible_calls++;
+    const std::size_t number = state->fallible_calls.size();
+    state->fallible_calls.emplace_back(name);
     if (state->armed_call != number || state->armed_error >= errors.size()) return std::nullopt;
     state->failed = name;
     state->failed_with = errors[state->armed_error];
@@ -144,11 +149,53 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
     return real;
 }
 
+/// The driver's extensions, and VK_EXT_memory_budget.
+VKAPI_ATTR VkResult VKAPI_CALL enumerate_extensions(VkPhysicalDevice device, const char* layer, std::uint32_t* count,
+                                                    VkExtensionProperties* properties) {
+    std::uint32_t total = 0;
+    if (const VkResult r = state->extensions(device, layer, &total, nullptr)) return r;
+    std::vector<VkExtensionProperties> all(total);
+    if (const VkResult r = state->extensions(device, layer, &total, all.data())) return r;
+    VkExtensionProperties& budget = all.emplace_back();
+    std::strcpy(budget.extensionName, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    budget.specVersion = VK_EXT_MEMORY_BUDGET_SPEC_VERSION;
+    const auto room = static_cast<std::uint32_t>(all.size());
+    if (!properties) {
+        *count = room;
+        return VK_SUCCESS;
+    }
+    *count = std::min(*count, room);
+    std::copy_n(all.begin(), *count, properties);
+    return *count < room ? VK_INCOMPLETE : VK_SUCCESS;
+}
+
+VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice device,
+                                                 VkPhysicalDeviceMemoryProperties2* properties) {
+    constexpr VkDeviceSize kUsedByOthers = 1 << 30;
+    state->memory_properties(device, properties);
+    const std::lock_guard lock(state->mutex);
+    for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext) {
+        if (next->sType != VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT) continue;
+        auto& budget = *reinterpret_cast<VkPhysicalDeviceMemoryBudgetPropertiesEXT*>(next);
+        std::ranges::fill(budget.heapUsage, kUsedByOthers);
+        std::ranges::fill(budget.heapBudget, kUsedByOthers + *state->free_memory);
+    }
+}
+
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance(VkInstance instance, const char* name) {
     const PFN_vkVoidFunction real = state->next(instance, name);
     if (real && std::strcmp(name, "vkGetDeviceProcAddr") == 0) {
         state->next_device = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&get_device);
+    }
+    if (!state->free_memory) return real;
+    if (std::strcmp(name, "vkEnumerateDeviceExtensionProperties") == 0) {
+        state->extensions = reinterpret_cast<PFN_vkEnumerateDeviceExtensionProperties>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&enumerate_extensions);
+    }
+    if (std::strcmp(name, "vkGetPhysicalDeviceMemoryProperties2") == 0) {
+        state->memory_properties = reinterpret_cast<PFN_vkGetPhysicalDeviceMemoryProperties2>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_memory_properties);
     }
     return real;
 }
@@ -160,7 +207,8 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state = &the_state;
     const std::lock_guard lock(state->mutex);
     state->next = next;
-    state->fallible_calls = 0;
+    state->free_memory.reset();
+    state->fallible_calls.clear();
     state->armed_call.reset();
     state->failed.reset();
     state->calls.clear();
@@ -173,7 +221,7 @@ PFN_vkGetInstanceProcAddr Interposer::get() const noexcept { return &get_instanc
 
 void Interposer::arm(std::size_t call, std::size_t error) {
     const std::lock_guard lock(state->mutex);
-    state->fallible_calls = 0;
+    state->fallible_calls.clear();
     state->armed_call = call;
     state->armed_error = error;
     state->failed.reset();
@@ -191,7 +239,7 @@ bool Interposer::lost_device() const {
     return state->failed_with == VK_ERROR_DEVICE_LOST;
 }
 
-std::size_t Interposer::fallible_calls() const {
+std::vector<std::string> Interposer::fallible_calls() const {
     const std::lock_guard lock(state->mutex);
     return state->fallible_calls;
 }
@@ -211,6 +259,11 @@ std::map<std::string, std::int64_t> Interposer::live() const {
     auto live = state->live;
     std::erase_if(live, [](const auto& entry) { return entry.second == 0; });
     return live;
+}
+
+void Interposer::leave_memory(std::uint64_t bytes) {
+    const std::lock_guard lock(state->mutex);
+    state->free_memory = bytes;
 }
 
 }  // namespace vkformer::tests

@@ -31,13 +31,16 @@ public:
     /// Whether it was with VK_ERROR_DEVICE_LOST.
     bool lost_device() const;
 
-    /// Calls that can fail, so far.
-    std::size_t fallible_calls() const;
+    /// The functions that can fail, as they were called since the making or the last arm().
+    std::vector<std::string> fallible_calls() const;
     /// Calls by name since the last reset.
     std::map<std::string, std::size_t> calls() const;
     void reset_calls();
     /// Objects created and not destroyed, by the function that made them; memory too.
     std::map<std::string, std::int64_t> live() const;
+
+    /// From now on every device has VK_EXT_memory_budget, which says that so many bytes are free in every heap.
+    void leave_memory(std::uint64_t bytes);
 };
 
 }  // namespace vkformer::tests

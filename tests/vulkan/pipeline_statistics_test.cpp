@@ -109,6 +109,7 @@ TEST_CASE("statistics come where the driver has them, and an error where it has 
 #ifdef VKFORMER_CLI
 
 TEST_CASE("every shader that a device can run compiles on it", "[vulkan][pipelines][cli]") {
+    if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     const auto file = std::filesystem::temp_directory_path() / ("vkformer-pipelines-" + index + ".json");
     const std::string command =
