@@ -98,7 +98,7 @@ vkf_session* create_session(vkf_model* model, std::uint32_t context, std::uint32
     check(vkf_session_query_memory(model, &info, &memory));
     std::printf("the model takes %.1f MB of device memory\n", static_cast<double>(memory.total) * 1e-6);
     const auto progress = [](void*, std::uint32_t done, std::uint32_t total) {
-        std::fprintf(stderr, "\rwarming up: %u of %u%s", done, total, done == total ? "\n" : "");
+        std::fprintf(stderr, "\rwarming up: %u %%%s", done * 100 / total, done == total ? "\n" : "");
     };
     vkf_session* session = nullptr;
     check(vkf_session_create(model, &info, progress, nullptr, &session));

@@ -11,10 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -151,13 +148,11 @@ std::string text_of(const vkf_session* session) {
     return text;
 }
 
-/// The token that a translation begins with; the model's config.json says which.
-std::int32_t start_token(const std::string& model_folder) {
-    std::ifstream file(model_folder + "/config.json");
-    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    constexpr std::string_view kKey = "\"decoder_start_token_id\":";
-    const std::size_t at = text.find(kKey);
-    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + kKey.size());
+/// The token that a translation begins with.
+std::int32_t start_token(const vkf_model* model) {
+    vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+    check(vkf_model_query(model, &properties));
+    return properties.start_token;
 }
 
 // ---- 3. The drawing: the softmax of each attention is a storage buffer of the fragment shader --------------------------------
@@ -353,7 +348,7 @@ public:
           session_(create_session(model)),
           heatmap_(window, pass_),
           text_(window, options.font),
-          start_token_(start_token(options.model)) {
+          start_token_(start_token(model)) {
         choice_.text = options.text;
         const auto layers = static_cast<int>(heatmap_.attentions().size());
         choice_.attention =

@@ -529,7 +529,31 @@ VKFORMER_API const char* vkf_model_kind_string(vkf_model_kind kind);
 VKFORMER_API vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** model);
 /** Null is allowed. Sessions and programs of it keep what they need. */
 VKFORMER_API void vkf_model_destroy(vkf_model* model);
-VKFORMER_API vkf_model_kind vkf_model_get_kind(const vkf_model* model);
+
+typedef struct vkf_model_properties {
+    uint32_t struct_size;
+    vkf_model_kind kind;
+    uint32_t vocab_size; /**< tokens are 0 … vocab_size − 1, of an encoder–decoder's target too; 0: it sees images */
+    uint32_t source_vocab;   /**< of an encoder–decoder's source; 0 for others */
+    uint32_t max_len;        /**< tokens of a sequence at most, of an encoder–decoder's target; 0: it sees images */
+    uint32_t max_source_len; /**< of an encoder–decoder's source; 0 for others */
+    int32_t start_token;     /**< that an encoder–decoder's target begins with; -1: none */
+    /* Of vision models; 0 for others. */
+    uint32_t labels; /**< outputs of the classification head; 0: there is none */
+    uint32_t image_height, image_width;
+    uint32_t patch_rows, patch_columns; /**< a token each, row by row, after the special tokens */
+    uint32_t special_tokens;            /**< the class token, and DeiT's distillation token */
+} vkf_model_properties;
+#define VKF_MODEL_PROPERTIES_INIT \
+    { sizeof(vkf_model_properties), VKF_MODEL_DECODER, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0 }
+/** Thread-safe. */
+VKFORMER_API vkf_result vkf_model_query(const vkf_model* model, vkf_model_properties* properties);
+/**
+ * A label's name, as the model's config.json has it ("LABEL_3" where it has none); UTF-8, zero-terminated. *bytes is the
+ * capacity of `name` before and the size after, the zero included; `name` may be null to ask for it. VKF_INCOMPLETE where
+ * it was too short. Errors: VKF_ERROR_INVALID_ARGUMENT (no such label).
+ */
+VKFORMER_API vkf_result vkf_model_label(const vkf_model* model, uint32_t label, size_t* bytes, char* name);
 
 /**
  * Text (UTF-8, `text_bytes` long) → token ids, the tokenizer's special tokens included. *count is the capacity of
@@ -609,7 +633,10 @@ typedef struct vkf_session_memory {
 VKFORMER_API vkf_result vkf_session_query_memory(vkf_model* model, const vkf_session_info* info,
                                                  vkf_session_memory* memory);
 
-/** Told by the calling thread what of the warm-up is done. */
+/**
+ * Told by the calling thread how much is done, in shares of the whole work: `done` grows from call to call, and is `total`
+ * at the last one.
+ */
 typedef void (*vkf_progress_function)(void* user, uint32_t done, uint32_t total);
 
 /**

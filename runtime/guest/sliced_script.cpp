@@ -52,11 +52,12 @@ public:
         return plans;
     }
     Result<void> compile(vulkan::VulkanBackend& backend, std::shared_ptr<VulkanStore> weights,
-                         std::shared_ptr<VulkanStore> states, const SlicedSession::Progress& progress) override {
-        const auto all = parts();
-        for (std::uint32_t i = 0; i < all.size(); ++i) {
-            VKFORMER_TRY(all[i]->program, backend.compile_program(std::move(all[i]->plan), weights, states));
-            if (progress) progress(i + 1, static_cast<std::uint32_t>(all.size()));
+                         std::shared_ptr<VulkanStore> states, const NodesDone& nodes_done) override {
+        std::uint32_t nodes = 0;
+        for (Part* part : parts()) {
+            nodes += static_cast<std::uint32_t>(part->plan.graph.nodes().size());
+            VKFORMER_TRY(part->program, backend.compile_program(std::move(part->plan), weights, states));
+            nodes_done(nodes);
         }
         return {};
     }

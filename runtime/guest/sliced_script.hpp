@@ -28,9 +28,10 @@ public:
     virtual ~Script() = default;
 
     virtual std::vector<const graph::Plan*> plans() const = 0;
+    using NodesDone = std::function<void(std::uint32_t nodes)>;  ///< how many have become part of a program
     /// Makes the programs of the plans, which are spent.
     virtual Result<void> compile(vulkan::VulkanBackend& backend, std::shared_ptr<vulkan::VulkanStore> weights,
-                                 std::shared_ptr<vulkan::VulkanStore> states, const Progress& progress) = 0;
+                                 std::shared_ptr<vulkan::VulkanStore> states, const NodesDone& nodes_done) = 0;
     virtual std::vector<const vulkan::VulkanProgram*> programs() const = 0;
 
     /// i32 [capacity]: the chosen tokens.

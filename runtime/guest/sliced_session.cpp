@@ -17,6 +17,7 @@ using vulkan::DeviceTable;
 using vulkan::StepClock;
 
 constexpr std::size_t kStepsWithoutClock = 8;
+constexpr std::uint32_t kWarmUps = 2;
 constexpr std::uint64_t kLargestUpdate = 65536;  // bytes, of vkCmdUpdateBuffer
 
 void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags source_stage, VkAccessFlags source,
@@ -24,6 +25,12 @@ void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFla
     const VkMemoryBarrier memory{
         .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
     vk.vkCmdPipelineBarrier(commands, source_stage, target_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+std::uint32_t node_count(std::span<const graph::Plan* const> plans) {
+    std::size_t count = 0;
+    for (const graph::Plan* plan : plans) count += plan->graph.nodes().size();
+    return static_cast<std::uint32_t>(count);
 }
 
 }  // namespace
@@ -62,11 +69,20 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
     auto states = std::make_shared<vulkan::VulkanStore>(backend.device());
     VKFORMER_TRY(const auto needs, vulkan::memory_needs(device, script.plans(), *weights, *states));
     VKFORMER_CHECK(device.allocator().check(needs.total(), "the session"));
-    VKFORMER_CHECK(script.compile(backend, std::move(weights), std::move(states), progress));
+    // Every node is compiled, and run in each round of the warm-up.
+    const std::uint32_t nodes = node_count(script.plans());
+    const bool has_warm_up = device.can_submit() && device.capabilities().timestamp_valid_bits > 0;
+    const auto tell = [&](std::uint32_t done) {
+        if (progress) progress(done, nodes * (has_warm_up ? 1 + kWarmUps : 1));
+    };
+    VKFORMER_CHECK(script.compile(backend, std::move(weights), std::move(states), tell));
     VKFORMER_TRY(session->readback_, vulkan::Buffer::create(device, script.capacity() * sizeof(std::int32_t),
                                                             vulkan::Buffer::Use::staging, "vkformer tokens"));
     VKFORMER_CHECK(session->prepare_measuring());
-    if (device.can_submit() && session->queries_.get()) VKFORMER_CHECK(session->warm_up());
+    if (has_warm_up)
+        VKFORMER_CHECK(session->warm_up([&](std::uint32_t round, double share) {
+            tell(nodes * (1 + round) + static_cast<std::uint32_t>(share * nodes));
+        }));
     return session;
 }
 
@@ -88,7 +104,7 @@ Result<void> SlicedSession::prepare_measuring() {
 }
 
 /// A prompt that takes every program, for one token; the second time the driver has nothing left to compile.
-Result<void> SlicedSession::warm_up() {
+Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, double)>& tell) {
     const vulkan::Device& device = *backend_->device();
     const DeviceTable& vk = device.vk();
     const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
@@ -106,11 +122,19 @@ Result<void> SlicedSession::warm_up() {
     if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
     const std::vector<std::int32_t> tokens(script_->longest_warm_up(), 0);
-    for (int round = 0; round < 2; ++round) {
+    std::size_t steps = 0;
+    for (const auto& [program, kinds] : kinds_) steps += kinds.size();
+    for (std::uint32_t round = 0; round < kWarmUps; ++round) {
         prompt_.clear();  // nothing of the round before serves again
         tokens_.clear();
         VKFORMER_CHECK(begin(tokens, 1));
-        while (has_work()) VKFORMER_CHECK(run_alone(commands));
+        for (std::size_t done = 0; has_work();) {
+            VKFORMER_TRY(const std::size_t ran, run_alone(commands));
+            done += ran;
+            // Other models may take a program more than once: the whole is told at the end only.
+            const double share = static_cast<double>(done) / static_cast<double>(steps);
+            tell(round, has_work() ? std::min(share, 0.99) : 1);
+        }
     }
     cancel();
     prompt_.clear();
@@ -120,8 +144,8 @@ Result<void> SlicedSession::warm_up() {
     return {};
 }
 
-/// As many slices of one dispatch each as may be outstanding.
-Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
+/// As many slices of one dispatch each as may be outstanding; gives how many.
+Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
     constexpr double kLeastBudgetUs = 1e-3;
     vulkan::Device& device = *backend_->device();
     const DeviceTable& vk = device.vk();
@@ -137,7 +161,9 @@ Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
         device.drain(value);
         return done.error();
     }
-    return retire(last_ticket_);
+    const std::size_t count = slices_.size();
+    VKFORMER_CHECK(retire(last_ticket_));
+    return count;
 }
 
 Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uint32_t max_tokens, std::uint32_t draws) {

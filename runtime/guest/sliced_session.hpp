@@ -53,8 +53,8 @@ enum class SlicedState : std::uint8_t { idle, prompt, generating, done };
 /// Not thread-safe. Backend, model and store outlive it.
 class SlicedSession {
 public:
-    static constexpr std::uint32_t kMostSlices = 64;  ///< recorded and not retired
-    using Progress = std::function<void(std::uint32_t done, std::uint32_t total)>;
+    static constexpr std::uint32_t kMostSlices = 64;                                ///< recorded and not retired
+    using Progress = std::function<void(std::uint32_t done, std::uint32_t total)>;  ///< the last time, done is total
 
     /// Compiles everything, and on a device that can submit runs everything twice, each dispatch alone: drivers that compile at the
     /// first dispatch have done so, and the times are known. Nothing compiles afterwards. `weights` may be shared with other sessions. Errors: InvalidArgument,
@@ -106,8 +106,8 @@ private:
 
     SlicedSession(vulkan::VulkanBackend& backend, const SlicedModel& model, const SlicedOptions& options);
     Result<void> prepare_measuring();
-    Result<void> warm_up();
-    Result<void> run_alone(VkCommandBuffer commands);
+    Result<void> warm_up(const std::function<void(std::uint32_t round, double share)>& tell);
+    Result<std::size_t> run_alone(VkCommandBuffer commands);
     bool has_work() const noexcept;
     Reach reach(const Recorded& recorded, double budget_us) const;
     void open_slice(VkCommandBuffer commands) const;

@@ -372,7 +372,11 @@ TEST_CASE("an encoder-decoder translates inside the application's frames", "[api
     const VkfDevice device = adopt(host.lend(true));
     const VkfModel model =
         load_model(*device, (std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer").string());
-    CHECK(vkf_model_get_kind(model.get()) == VKF_MODEL_ENCODER_DECODER);
+    vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+    succeed(vkf_model_query(model.get(), &properties));
+    CHECK(properties.kind == VKF_MODEL_ENCODER_DECODER);
+    CHECK(properties.vocab_size == 320);
+    CHECK(properties.start_token == 319);
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.source_capacity = 48;
     info.context = 16;
@@ -391,4 +395,61 @@ TEST_CASE("an encoder-decoder translates inside the application's frames", "[api
     succeed(vkf_session_reload(session.get(), nullptr, nullptr));
     CHECK(status_of(*session).state == VKF_SESSION_DONE);
     CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("a model says what it is", "[api][c][guest]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+    const VkfModel vision = load_model(*device, (goldens_dir() / "vision" / "vit").string());
+    succeed(vkf_model_query(vision.get(), &properties));
+    CHECK(properties.kind == VKF_MODEL_VISION);
+    CHECK(properties.labels == 5);
+    CHECK(properties.image_height == 16);
+    CHECK(properties.patch_columns == 4);
+    CHECK(properties.special_tokens == 1);
+    char name[16];
+    std::size_t bytes = sizeof name;
+    succeed(vkf_model_label(vision.get(), 2, &bytes, name));
+    CHECK(std::string(name) == "Straße");
+    bytes = 3;
+    CHECK(vkf_model_label(vision.get(), 2, &bytes, name) == VKF_INCOMPLETE);
+    CHECK(vkf_model_label(vision.get(), 5, &bytes, name) == VKF_ERROR_INVALID_ARGUMENT);
+
+    const VkfModel decoder = load_model(*device, decoder_folder("qwen2"));
+    succeed(vkf_model_query(decoder.get(), &properties));
+    CHECK(properties.kind == VKF_MODEL_DECODER);
+    CHECK(properties.vocab_size > 0);
+    CHECK(properties.labels == 0);
+    CHECK(properties.start_token == -1);
+    CHECK(vkf_model_label(decoder.get(), 0, &bytes, name) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_model_query(nullptr, &properties) == VKF_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("the making of a session tells how far it is", "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    struct Told {
+        std::uint32_t calls = 0, done = 0, total = 0;
+        bool is_rising = true;
+    };
+    const auto listen = [](void* user, std::uint32_t done, std::uint32_t total) {
+        Told& told = *static_cast<Told*>(user);
+        told.is_rising = told.is_rising && done > told.done && (told.calls == 0 || total == told.total);
+        told = {told.calls + 1, done, total, told.is_rising};
+    };
+    HostApplication host({.device_index = index_of(index)});
+    for (const bool with_queue : {true, false}) {
+        CAPTURE(with_queue);
+        const VkfDevice device = adopt(host.lend(with_queue));
+        const VkfModel model = load_model(*device, decoder_folder("phi3"));
+        const vkf_session_info info = VKF_SESSION_INFO_INIT;
+        Told told;
+        vkf_session* session = nullptr;
+        succeed(vkf_session_create(model.get(), &info, listen, &told, &session));
+        const VkfSession owner(session);
+        CHECK(told.calls >= (with_queue ? 5u : 3u));
+        CHECK(told.done == told.total);
+        CHECK(told.is_rising);
+    }
 }

@@ -68,7 +68,9 @@ Result<void> open(const BenchGuestCommand& command, Guest& guest) {
     start = Clock::now();
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.source_capacity = std::max(command.prompt, 1u);
-    if (vkf_model_get_kind(guest.model) == VKF_MODEL_DECODER) info.context = command.prompt + command.tokens + 1;
+    vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+    VKFORMER_CHECK(check(vkf_model_query(guest.model, &properties)));
+    if (properties.kind == VKF_MODEL_DECODER) info.context = command.prompt + command.tokens + 1;
     VKFORMER_CHECK(check(vkf_session_create(guest.model, &info, nullptr, nullptr, &guest.session)));
     guest.create_seconds = seconds_since(start);
     for (std::uint32_t i = 0; i < command.prompt; ++i) guest.prompt.push_back(static_cast<std::int32_t>(i % 50));

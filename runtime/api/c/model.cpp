@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <limits>
+
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
 #include "core/try.hpp"
@@ -14,6 +17,11 @@ using c::Model;
 using c::NamedTensors;
 
 constexpr vkf_pass_info kDefaultPass = VKF_PASS_INFO_INIT;
+
+/// Some models know no longest sequence.
+std::uint32_t saturated(std::uint64_t value) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, std::numeric_limits<std::uint32_t>::max()));
+}
 
 Result<void> load_decoder(Model& model, const std::filesystem::path& path) {
     VKFORMER_TRY(model.decoder, models::load_decoder(path));
@@ -66,6 +74,36 @@ Result<void> load(Model& model, const std::filesystem::path& path) {
     VKFORMER_TRY(const bool is_vision, models::is_vision_encoder(path));
     if (is_vision) return load_vision(model, path);
     return load_encoder_decoder(model, path);
+}
+
+vkf_model_properties properties_of(const Model& model) {
+    vkf_model_properties answer = VKF_MODEL_PROPERTIES_INIT;
+    if (model.decoder) {
+        answer.vocab_size = model.decoder->config().vocab_size;
+        answer.max_len = model.decoder->config().max_positions;
+    } else if (model.encoder) {
+        answer.kind = VKF_MODEL_ENCODER;
+        answer.vocab_size = model.encoder->config().vocab_size;
+        answer.max_len = model.encoder->config().max_positions;
+    } else if (model.vision) {
+        answer.kind = VKF_MODEL_VISION;
+        const models::VisionConfig& config = model.vision->config();
+        answer.labels = config.labels;
+        answer.image_height = config.image_height;
+        answer.image_width = config.image_width;
+        answer.patch_rows = config.patch_rows();
+        answer.patch_columns = config.patch_columns();
+        answer.special_tokens = config.special_tokens;
+    } else {
+        const auto limits = model.encoder_decoder->limits();
+        answer.kind = VKF_MODEL_ENCODER_DECODER;
+        answer.vocab_size = saturated(limits.target_vocab);
+        answer.source_vocab = saturated(limits.source_vocab);
+        answer.max_len = saturated(limits.target_len);
+        answer.max_source_len = saturated(limits.source_len);
+        answer.start_token = model.generation.decoder_start;
+    }
+    return answer;
 }
 
 const char* kind_name(AttentionKind kind) {
@@ -198,10 +236,25 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
 
 void vkf_model_destroy(vkf_model* model) { delete model; }
 
-vkf_model_kind vkf_model_get_kind(const vkf_model* model) {
-    if (!model || model->model->decoder) return VKF_MODEL_DECODER;
-    if (model->model->encoder) return VKF_MODEL_ENCODER;
-    return model->model->vision ? VKF_MODEL_VISION : VKF_MODEL_ENCODER_DECODER;
+vkf_result vkf_model_query(const vkf_model* model, vkf_model_properties* properties) {
+    if (!model) return c::invalid("model is required");
+    return c::guarded(
+        [&] { return c::write_struct(properties, properties_of(*model->model), "vkf_model_properties"); });
+}
+
+vkf_result vkf_model_label(const vkf_model* model, uint32_t label, size_t* bytes, char* name) {
+    if (!model) return c::invalid("model is required");
+    return c::guarded([&] {
+        const auto& vision = model->model->vision;
+        const std::uint32_t labels = vision ? vision->config().labels : 0;
+        if (label >= labels)
+            return c::fail(
+                Error{ErrorCode::InvalidArgument,
+                      "label " + std::to_string(label) + " was asked for, the model has " + std::to_string(labels)});
+        const auto& names = vision->config().label_names;
+        const std::string found = names.empty() ? "LABEL_" + std::to_string(label) : names[label];
+        return c::write_text(found, bytes, name);
+    });
 }
 
 vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]) {
