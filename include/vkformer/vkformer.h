@@ -401,13 +401,18 @@ typedef struct vkf_buffer_binding {
 
 /**
  * An image of the application that is read as a tensor f32 [1, 3, height, width] (or [1, 1, …]): every pixel of the
- * tensor is sampled with bilinear filtering, then (value − mean) / deviation per channel.
+ * tensor is interpolated bilinearly, then (value − mean) / deviation per channel.
  */
 typedef struct vkf_image_binding {
     const char* tensor;   /**< name of the input */
-    VkImageView view;     /**< 2D, a float or normalised format, with VK_IMAGE_USAGE_SAMPLED_BIT */
+    VkImageView view;     /**< 2D, a float or normalised format */
     VkImageLayout layout; /**< in which it is when the program runs: SHADER_READ_ONLY_OPTIMAL or GENERAL */
     float mean[3], deviation[3];
+    /**
+     * VK_FORMAT_UNDEFINED: the image has VK_IMAGE_USAGE_SAMPLED_BIT. Else it is a storage image (VK_IMAGE_USAGE_STORAGE_BIT)
+     * and the view's format is this one: R8G8B8A8_UNORM, R16G16B16A16_SFLOAT or R32G32B32A32_SFLOAT; the layout is GENERAL
+     */
+    VkFormat storage_format;
 } vkf_image_binding;
 
 typedef struct vkf_program_options {

@@ -18,11 +18,31 @@ static_assert(sizeof(shaders::ImageToTensorPush) == 36);
 constexpr std::uint32_t kWorkgroup = 64;
 constexpr const char* kDoing = "preparing an image as input";
 
+/// The variant that reads images of the format; null where there is none.
+const char* shader_for(VkFormat storage_format) {
+    switch (storage_format) {
+    case VK_FORMAT_UNDEFINED: return "image_to_tensor";
+    case VK_FORMAT_R8G8B8A8_UNORM: return "image_to_tensor_rgba8";
+    case VK_FORMAT_R16G16B16A16_SFLOAT: return "image_to_tensor_rgba16f";
+    case VK_FORMAT_R32G32B32A32_SFLOAT: return "image_to_tensor_rgba32f";
+    default: return nullptr;
+    }
+}
+
 Result<void> check(const ImageSource& image, const Shape& shape) {
     if (shape.rank() != 4 || shape[0] != 1 || (shape[1] != 1 && shape[1] != 3))
         return Error{ErrorCode::ShapeMismatch,
                      "an image becomes a tensor [1, 1 or 3, height, width], the input has shape " + to_string(shape)};
     if (!image.view) return Error{ErrorCode::InvalidArgument, "an image binding has no view"};
+    const bool is_stored = image.storage_format != VK_FORMAT_UNDEFINED;
+    if (!shader_for(image.storage_format))
+        return Error{ErrorCode::InvalidArgument,
+                     "a storage image is read in the formats R8G8B8A8_UNORM, R16G16B16A16_SFLOAT and "
+                     "R32G32B32A32_SFLOAT, not in VkFormat " +
+                         std::to_string(image.storage_format) + "; sample it instead"};
+    if (is_stored && image.layout != VK_IMAGE_LAYOUT_GENERAL)
+        return Error{ErrorCode::InvalidArgument,
+                     "a storage image is read in the layout GENERAL, not " + std::to_string(image.layout)};
     if (image.layout != VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL && image.layout != VK_IMAGE_LAYOUT_GENERAL)
         return Error{
             ErrorCode::InvalidArgument,
@@ -40,6 +60,7 @@ Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pi
                                         const ImageSource& image, const Slice& tensor, const Shape& shape) {
     VKFORMER_CHECK(check(image, shape));
     ImageReader reader;
+    reader.shader_ = shader_for(image.storage_format);
     reader.device_ = std::move(device);
     VKFORMER_TRY(reader.groups_,
                  folded_grid((shape[2] * shape[3] + kWorkgroup - 1) / kWorkgroup, reader.device_->capabilities()));
@@ -52,12 +73,13 @@ Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pi
                                                 .scale_r = 1 / image.deviation[0],
                                                 .scale_g = 1 / image.deviation[1],
                                                 .scale_b = 1 / image.deviation[2]});
+    if (image.storage_format == VK_FORMAT_UNDEFINED) VKFORMER_CHECK(reader.make_sampler());
     VKFORMER_CHECK(reader.make_set(image, tensor));
     VKFORMER_CHECK(reader.make_pipeline(pipelines));
     return reader;
 }
 
-Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor) {
+Result<void> ImageReader::make_sampler() {
     const Device& d = *device_;
     const VkSamplerCreateInfo sampler_info{.sType = VK_STRUCTURE_TYPE_SAMPLER_CREATE_INFO,
                                            .magFilter = VK_FILTER_LINEAR,
@@ -69,10 +91,16 @@ Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor
     if (const VkResult r = d.vk().vkCreateSampler(d.handle(), &sampler_info, nullptr, &sampler); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateSampler", kDoing);
     sampler_ = UniqueSampler(d.vk(), d.handle(), sampler);
+    return {};
+}
 
+Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor) {
+    const Device& d = *device_;
+    const VkDescriptorType image_type =
+        sampler_.get() ? VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER : VK_DESCRIPTOR_TYPE_STORAGE_IMAGE;
     const VkDescriptorSetLayoutBinding bindings[] = {
         {.binding = shaders::kImageToTensorImage,
-         .descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
+         .descriptorType = image_type,
          .descriptorCount = 1,
          .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT},
         {.binding = shaders::kImageToTensorY,
@@ -88,8 +116,7 @@ Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor
         return vulkan_error(r, "vkCreateDescriptorSetLayout", kDoing);
     set_layout_ = UniqueDescriptorSetLayout(d.vk(), d.handle(), layout);
 
-    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER, 1},
-                                          {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1}};
+    const VkDescriptorPoolSize sizes[] = {{image_type, 1}, {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1}};
     const VkDescriptorPoolCreateInfo pool_info{
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 2, .pPoolSizes = sizes};
     VkDescriptorPool pool = VK_NULL_HANDLE;
@@ -103,13 +130,14 @@ Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor
     if (const VkResult r = d.vk().vkAllocateDescriptorSets(d.handle(), &allocate, &set_); r != VK_SUCCESS)
         return vulkan_error(r, "vkAllocateDescriptorSets", kDoing);
 
-    const VkDescriptorImageInfo image_info{.sampler = sampler, .imageView = image.view, .imageLayout = image.layout};
+    const VkDescriptorImageInfo image_info{
+        .sampler = sampler_.get(), .imageView = image.view, .imageLayout = image.layout};
     const VkDescriptorBufferInfo buffer_info{tensor.buffer, tensor.offset, tensor.bytes};
     const VkWriteDescriptorSet writes[] = {{.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                                             .dstSet = set_,
                                             .dstBinding = shaders::kImageToTensorImage,
                                             .descriptorCount = 1,
-                                            .descriptorType = VK_DESCRIPTOR_TYPE_COMBINED_IMAGE_SAMPLER,
+                                            .descriptorType = image_type,
                                             .pImageInfo = &image_info},
                                            {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
                                             .dstSet = set_,
@@ -135,7 +163,7 @@ Result<void> ImageReader::make_pipeline(const Pipelines& pipelines) {
         return vulkan_error(r, "vkCreatePipelineLayout", kDoing);
     layout_ = UniquePipelineLayout(d.vk(), d.handle(), layout);
     Dispatch dispatch;
-    dispatch.shader = kImageToTensorShader;
+    dispatch.shader = shader_;
     dispatch.constants = {kWorkgroup};
     VKFORMER_TRY(auto made, pipelines.compile(dispatch, layout));
     pipeline_ = std::move(made.pipeline);
@@ -149,7 +177,7 @@ void ImageReader::record(VkCommandBuffer commands) const {
                                   .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
     vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                             VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
-    device_->begin_label(commands, kImageToTensorShader);
+    device_->begin_label(commands, shader_);
     vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_.get());
     vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout_.get(), 0, 1, &set_, 0, nullptr);
     const auto push = push_.bytes();

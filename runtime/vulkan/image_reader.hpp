@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <string_view>
 
 #include "core/shape.hpp"
 #include "vulkan/pipelines.hpp"
@@ -12,14 +13,15 @@ namespace vkformer::vulkan {
 
 struct Slice;
 
-/// Its shader: the only one that no node of a graph runs, for it binds an image.
-inline constexpr const char* kImageToTensorShader = "image_to_tensor";
+/// Whether it is a variant of shaders/image_to_tensor.comp, which no node of a graph runs: it binds an image.
+constexpr bool is_image_shader(std::string_view name) { return name.starts_with("image_to_tensor"); }
 
 /// Borrowed; it outlives the program.
 struct ImageSource {
-    VkImageView view = VK_NULL_HANDLE;  ///< 2D, of a format that can be sampled and filtered linearly
+    VkImageView view = VK_NULL_HANDLE;  ///< 2D; sampled: of a format that can be filtered linearly
     VkImageLayout layout = VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL;  ///< in which it is when the program runs
     std::array<float, 3> mean{}, deviation{1, 1, 1};
+    VkFormat storage_format = VK_FORMAT_UNDEFINED;  ///< of a storage image; undefined: the image is sampled
 };
 
 /// Records the dispatch of shaders/image_to_tensor.comp. Everything is made beforehand.
@@ -32,11 +34,14 @@ public:
     void record(VkCommandBuffer commands) const;
 
 private:
+    Result<void> make_sampler();
     Result<void> make_set(const ImageSource& image, const Slice& tensor);
     Result<void> make_pipeline(const Pipelines& pipelines);
 
+    const char* shader_ = nullptr;
+
     std::shared_ptr<Device> device_;
-    UniqueSampler sampler_;
+    UniqueSampler sampler_;  // absent for a storage image
     UniqueDescriptorSetLayout set_layout_;
     UniqueDescriptorPool pool_;
     UniquePipelineLayout layout_;

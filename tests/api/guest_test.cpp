@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/dtype.hpp"
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
@@ -643,18 +644,19 @@ namespace {
 /// An RGBA image of the application's, its pixels copied from a buffer, then readable by shaders.
 struct HostImage {
     HostImage(HostApplication& application, std::uint32_t width, std::uint32_t height,
-              std::span<const std::byte> pixels)
+              std::span<const std::byte> pixels, VkFormat format = VK_FORMAT_R8G8B8A8_UNORM)
         : host(application) {
         create_image = load<PFN_vkCreateImage>("vkCreateImage");
-        const VkImageCreateInfo info{.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
-                                     .imageType = VK_IMAGE_TYPE_2D,
-                                     .format = VK_FORMAT_R8G8B8A8_UNORM,
-                                     .extent = {width, height, 1},
-                                     .mipLevels = 1,
-                                     .arrayLayers = 1,
-                                     .samples = VK_SAMPLE_COUNT_1_BIT,
-                                     .tiling = VK_IMAGE_TILING_OPTIMAL,
-                                     .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT};
+        const VkImageCreateInfo info{
+            .sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
+            .imageType = VK_IMAGE_TYPE_2D,
+            .format = format,
+            .extent = {width, height, 1},
+            .mipLevels = 1,
+            .arrayLayers = 1,
+            .samples = VK_SAMPLE_COUNT_1_BIT,
+            .tiling = VK_IMAGE_TILING_OPTIMAL,
+            .usage = VK_IMAGE_USAGE_SAMPLED_BIT | VK_IMAGE_USAGE_STORAGE_BIT | VK_IMAGE_USAGE_TRANSFER_DST_BIT};
         REQUIRE(create_image(host.device, &info, nullptr, &image) == VK_SUCCESS);
         VkMemoryRequirements requirements{};
         load<PFN_vkGetImageMemoryRequirements>("vkGetImageMemoryRequirements")(host.device, image, &requirements);
@@ -668,7 +670,7 @@ struct HostImage {
         const VkImageViewCreateInfo view_info{.sType = VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO,
                                               .image = image,
                                               .viewType = VK_IMAGE_VIEW_TYPE_2D,
-                                              .format = VK_FORMAT_R8G8B8A8_UNORM,
+                                              .format = format,
                                               .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
         REQUIRE(load<PFN_vkCreateImageView>("vkCreateImageView")(host.device, &view_info, nullptr, &view) ==
                 VK_SUCCESS);
@@ -706,9 +708,8 @@ struct HostImage {
                                        .imageExtent = {width, height, 1}};
         load<PFN_vkCmdCopyBufferToImage>("vkCmdCopyBufferToImage")(commands, buffer.handle, image,
                                                                    VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, 1, &region);
-        barrier(VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL,
-                VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_SHADER_READ_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
-                VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
+        barrier(VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL, VK_IMAGE_LAYOUT_GENERAL, VK_ACCESS_TRANSFER_WRITE_BIT,
+                VK_ACCESS_SHADER_READ_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT);
         host.end(commands);
         host.submit_and_wait(commands);
     }
@@ -723,6 +724,10 @@ struct HostImage {
     VkDeviceMemory memory = VK_NULL_HANDLE;
     VkImageView view = VK_NULL_HANDLE;
 };
+
+double error_between(const std::vector<float>& found, const std::vector<float>& expected) {
+    return relative_error<float, float>(found, expected);
+}
 
 VkfGraph image_graph(std::uint64_t channels, std::uint64_t height, std::uint64_t width) {
     vkf_graph* graph = nullptr;
@@ -748,7 +753,7 @@ TEST_CASE("an image of the application becomes a program's input", "[api][c][gue
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>((i * 37 + 11) % 256);
     const HostImage image(host, kWidth, kHeight, pixels);
     const vkf_image_binding binding = {
-        "pixels", image.view, VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL, {0.5f, 0.25f, 0.1f}, {0.5f, 2.0f, 0.3f}};
+        "pixels", image.view, VK_IMAGE_LAYOUT_GENERAL, {0.5f, 0.25f, 0.1f}, {0.5f, 2.0f, 0.3f}};
     vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
     options.images = &binding;
     options.image_count = 1;
@@ -780,6 +785,61 @@ TEST_CASE("an image of the application becomes a program's input", "[api][c][gue
           VKF_ERROR_INVALID_ARGUMENT);
     wrong = binding;
     wrong.layout = VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL;
+    CHECK(vkf_program_create(device.get(), image_graph(3, 4, 4).get(), &options, &refused) ==
+          VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("a storage image gives what a sampled one does, at any size", "[api][c][guest][image]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    CAPTURE(vkf_device_name(device.get()));
+    constexpr std::uint32_t kWidth = 6, kHeight = 4;
+    constexpr std::size_t kValues = kWidth * kHeight * 4;
+    std::vector<std::uint8_t> bytes(kValues);
+    std::vector<float> floats(kValues);
+    std::vector<std::uint16_t> halves(kValues);
+    for (std::size_t i = 0; i < kValues; ++i) {
+        bytes[i] = static_cast<std::uint8_t>((i * 53 + 5) % 256);
+        floats[i] = static_cast<float>(bytes[i]) / 255.0f;
+        halves[i] = float_to_half(floats[i]);
+    }
+    const HostImage rgba8(host, kWidth, kHeight, std::as_bytes(std::span(bytes)));
+    const HostImage rgba16(host, kWidth, kHeight, std::as_bytes(std::span(halves)), VK_FORMAT_R16G16B16A16_SFLOAT);
+    const HostImage rgba32(host, kWidth, kHeight, std::as_bytes(std::span(floats)), VK_FORMAT_R32G32B32A32_SFLOAT);
+    const std::array<std::uint64_t, 2> sizes[] = {{kHeight, kWidth}, {7, 13}, {3, 2}};
+    for (const auto& [height, width] : sizes) {
+        CAPTURE(height, width);
+        const auto read = [&](const HostImage& image, VkFormat storage_format) {
+            const vkf_image_binding binding = {
+                "pixels", image.view, VK_IMAGE_LAYOUT_GENERAL, {0.5f, 0.25f, 0.1f}, {0.5f, 2.0f, 0.3f}, storage_format};
+            vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
+            options.images = &binding;
+            options.image_count = 1;
+            const VkfProgram program = compile(*device, *image_graph(3, height, width), &options);
+            succeed(vkf_program_submit(program.get(), nullptr, nullptr));
+            return read_tensor<float>(*program, "twice");
+        };
+        const auto sampled = read(rgba8, VK_FORMAT_UNDEFINED);
+        CHECK(error_between(read(rgba8, VK_FORMAT_R8G8B8A8_UNORM), sampled) < 4e-3);  // of 8-bit filtering weights
+        const auto exact = read(rgba32, VK_FORMAT_R32G32B32A32_SFLOAT);
+        CHECK(error_between(read(rgba8, VK_FORMAT_R8G8B8A8_UNORM), exact) < 1e-6);
+        CHECK(error_between(read(rgba16, VK_FORMAT_R16G16B16A16_SFLOAT), exact) < 1e-3);
+        if (height == kHeight)
+            for (std::size_t i = 0; i < kWidth * kHeight; ++i)
+                REQUIRE(exact[i] == Approx(2 * (floats[4 * i] - 0.5f) / 0.5f).margin(1e-5));
+    }
+    vkf_image_binding wrong = {"pixels", rgba8.view, VK_IMAGE_LAYOUT_GENERAL, {}, {1, 1, 1}, VK_FORMAT_R8_UNORM};
+    vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
+    options.images = &wrong;
+    options.image_count = 1;
+    vkf_program* refused = nullptr;
+    CHECK(vkf_program_create(device.get(), image_graph(3, 4, 4).get(), &options, &refused) ==
+          VKF_ERROR_INVALID_ARGUMENT);
+    wrong.storage_format = VK_FORMAT_R8G8B8A8_UNORM;
+    wrong.layout = VK_IMAGE_LAYOUT_SHADER_READ_ONLY_OPTIMAL;
     CHECK(vkf_program_create(device.get(), image_graph(3, 4, 4).get(), &options, &refused) ==
           VKF_ERROR_INVALID_ARGUMENT);
     CHECK(host.messages() == std::vector<std::string>{});

@@ -206,7 +206,7 @@ std::vector<std::string> without_case(const WantedList& wanted, const Capabiliti
     std::vector<std::string> names;
     for (const vulkan::ShaderBinary& binary : vulkan::shader_table())
         if (vulkan::can_run(device, binary) && !reached.contains(binary.name) &&
-            binary.name != vulkan::kImageToTensorShader && binary.name != vulkan::kStridedCopyShader)
+            !vulkan::is_image_shader(binary.name) && binary.name != vulkan::kStridedCopyShader)
             names.emplace_back(binary.name);
     return names;
 }

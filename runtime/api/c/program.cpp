@@ -53,7 +53,11 @@ Result<std::map<std::string, vulkan::ImageSource>> images_of(const vkf_program_o
         return Error{ErrorCode::InvalidArgument, "vkf_program_options::images is null, but image_count is not 0"};
     for (const vkf_image_binding& binding : std::span(options.images, options.image_count)) {
         VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
-        vulkan::ImageSource image{.view = binding.view, .layout = binding.layout, .mean = {}, .deviation = {}};
+        vulkan::ImageSource image{.view = binding.view,
+                                  .layout = binding.layout,
+                                  .mean = {},
+                                  .deviation = {},
+                                  .storage_format = binding.storage_format};
         std::ranges::copy(binding.mean, image.mean.begin());
         std::ranges::copy(binding.deviation, image.deviation.begin());
         images.emplace(std::move(name), image);
