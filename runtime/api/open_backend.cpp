@@ -8,6 +8,9 @@
 namespace vkformer::api {
 namespace {
 
+/// Of a user who waits for an answer; what is not tried by then is tried the next time.
+constexpr double kTrialSeconds = 3;
+
 OpenedBackend open_cpu() {
     auto backend = cpu::make_cpu_backend<float>();
     std::string name = backend->name();
@@ -29,8 +32,8 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
     if (options.plain)
         chooser = std::make_shared<vulkan::PlainVariants>();
     else
-        chooser = std::make_shared<tuning::Ladder>(
-            tuning::LadderOptions{.folder = vulkan::default_cache_folder(), .progress = options.progress});
+        chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{
+            .folder = vulkan::default_cache_folder(), .progress = options.progress, .max_seconds = kTrialSeconds});
     if (options.variants.empty()) return chooser;
     VKFORMER_TRY(auto named, vulkan::NamedVariants::create(options.variants, std::move(chooser)));
     return std::shared_ptr<vulkan::VariantChooser>(std::move(named));

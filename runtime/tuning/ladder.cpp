@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "core/try.hpp"
@@ -157,6 +158,18 @@ private:
     double fastest_ = std::numeric_limits<double>::infinity();
 };
 
+/// Roughly: multiplications of a product, elements touched by anything else.
+double work_of(const Graph& graph, const Node& node) {
+    if (const auto* const linear = std::get_if<graph::Linear>(&node.op))
+        return static_cast<double>(graph.shape(linear->x).row_count()) *
+               static_cast<double>(graph.shape(linear->weight).element_count());
+    double elements = 0;
+    graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access) {
+        elements += static_cast<double>(graph.shape(value).element_count());
+    });
+    return elements;
+}
+
 bool usable(const Verdict* verdict, const vulkan::VariantNames& names) {
     return verdict && std::ranges::find(names, verdict->variant) != names.end();
 }
@@ -190,8 +203,8 @@ const Verdict* Ladder::known(const Graph& graph, const Node& node, const vulkan:
     return nullptr;
 }
 
-std::map<std::string, Ladder::OpenCase> Ladder::open_cases(const graph::Plan& plan,
-                                                           const vulkan::Capabilities& device) {
+std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const graph::Plan& plan,
+                                                                         const vulkan::Capabilities& device) {
     std::map<std::string, OpenCase> open;
     for (const Node& node : plan.graph.nodes()) {
         auto names = vulkan::variants(node.op, {plan.graph, device});
@@ -199,9 +212,12 @@ std::map<std::string, Ladder::OpenCase> Ladder::open_cases(const graph::Plan& pl
         const std::string key = case_key(plan.graph, node, options_.thorough);
         const bool is_open =
             options_.thorough ? !tuned_.contains(device.uuid + key) : known(plan.graph, node, names, device) == nullptr;
-        if (is_open) open.emplace(key, OpenCase{&node, std::move(names)});
+        if (is_open)
+            open.try_emplace(key, OpenCase{&node, std::move(names)}).first->second.work += work_of(plan.graph, node);
     }
-    return open;
+    std::vector<std::pair<std::string, OpenCase>> sorted(open.begin(), open.end());
+    std::ranges::stable_sort(sorted, std::greater(), [](const auto& entry) { return entry.second.work; });
+    return sorted;
 }
 
 Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, const std::string& key,
@@ -242,7 +258,10 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
         const auto open = open_cases(plan, device);
         Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
         for (const auto& [key, open_case] : open) {
+            if (is_time_over()) break;
+            const auto start = std::chrono::steady_clock::now();
             VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress));
+            seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
             ++progress.done;
         }
         if (options_.progress && !open.empty()) options_.progress(progress);

@@ -28,6 +28,9 @@ struct LadderOptions {
     std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
+    /// After this long no further case is begun, and what is not tried takes the first of vulkan::variants(); the next Ladder with
+    /// the same folder goes on from there. The cases with the most work come first. 0: all are tried.
+    double max_seconds = 0;
 };
 
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
@@ -53,15 +56,20 @@ private:
     struct OpenCase {
         const graph::Node* node;
         vulkan::VariantNames names;
+        double work = 0;  // of all the plan's nodes that it stands for
     };
     const Verdict* known(const graph::Graph& graph, const graph::Node& node, const vulkan::VariantNames& names,
                          const vulkan::Capabilities& device);
-    std::map<std::string, OpenCase> open_cases(const graph::Plan& plan, const vulkan::Capabilities& device);
+    /// By key, the most work first.
+    std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
+                                                             const vulkan::Capabilities& device);
+    bool is_time_over() const noexcept { return options_.max_seconds > 0 && seconds_ >= options_.max_seconds; }
     Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
                        const OpenCase& open_case, Progress progress);
 
     std::map<std::string, VerdictFile> files_;  // by device UUID
     LadderOptions options_;
+    double seconds_ = 0;           // spent on trials so far
     std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
 };
 
