@@ -211,7 +211,7 @@ typedef struct vkf_adopt_info {
     VkDevice device;
     /**
      * What vkCreateDevice was given, pNext chain included: a VkDevice cannot be asked what is enabled. Null: nothing
-     * is, and only plain paths are taken.
+     * is, `queue` must be null (timeline semaphores are needed to submit), and only plain paths are taken.
      */
     const VkDeviceCreateInfo* created_with;
     VkBool32 has_debug_utils; /**< VK_EXT_debug_utils is enabled on the instance: objects get names, ops labels */
@@ -540,9 +540,11 @@ typedef struct vkf_model_properties {
     vkf_model_kind kind;
     uint32_t vocab_size; /**< tokens are 0 … vocab_size − 1, of an encoder–decoder's target too; 0: it sees images */
     uint32_t source_vocab;   /**< of an encoder–decoder's source; 0 for others */
-    uint32_t max_len;        /**< tokens of a sequence at most, of an encoder–decoder's target; 0: it sees images */
+    uint32_t max_len;        /**< tokens of a sequence at most, of an encoder–decoder's target, start token
+                              included; 0: it sees images */
     uint32_t max_source_len; /**< of an encoder–decoder's source; 0 for others */
     int32_t start_token;     /**< that an encoder–decoder's target begins with; -1: none */
+    int32_t end_token;       /**< that ends a sequence (the first of several), itself delivered; -1: none */
     /* Of vision models; 0 for others. */
     uint32_t labels; /**< outputs of the classification head; 0: there is none */
     uint32_t image_height, image_width;
@@ -550,20 +552,21 @@ typedef struct vkf_model_properties {
     uint32_t special_tokens;            /**< the class token, and DeiT's distillation token */
 } vkf_model_properties;
 #define VKF_MODEL_PROPERTIES_INIT \
-    { sizeof(vkf_model_properties), VKF_MODEL_DECODER, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0 }
+    { sizeof(vkf_model_properties), VKF_MODEL_DECODER, 0, 0, 0, 0, -1, -1, 0, 0, 0, 0, 0, 0 }
 /** Thread-safe. */
 VKFORMER_API vkf_result vkf_model_query(const vkf_model* model, vkf_model_properties* properties);
 /**
  * A label's name, as the model's config.json has it ("LABEL_3" where it has none); UTF-8, zero-terminated. *bytes is the
  * capacity of `name` before and the size after, the zero included; `name` may be null to ask for it. VKF_INCOMPLETE where
- * it was too short. Errors: VKF_ERROR_INVALID_ARGUMENT (no such label).
+ * it was too short: then `name` has as many whole characters as fit, and the zero. Errors:
+ * VKF_ERROR_INVALID_ARGUMENT (no such label).
  */
 VKFORMER_API vkf_result vkf_model_label(const vkf_model* model, uint32_t label, size_t* bytes, char* name);
 
 /**
  * Text (UTF-8, `text_bytes` long) → token ids, the tokenizer's special tokens included. *count is the capacity of
- * `tokens` before and the number of tokens after; `tokens` may be null to ask for it. VKF_INCOMPLETE where the array
- * was too short. Errors: VKF_ERROR_INVALID_ARGUMENT.
+ * `tokens` before and the number written after; `tokens` may be null to ask how many there are. VKF_INCOMPLETE where
+ * the array was too short. Errors: VKF_ERROR_INVALID_ARGUMENT.
  */
 VKFORMER_API vkf_result vkf_model_tokenize(const vkf_model* model, const char* text, size_t text_bytes, size_t* count,
                                            int32_t* tokens);
@@ -573,8 +576,8 @@ VKFORMER_API vkf_result vkf_model_tokenize(const vkf_model* model, const char* t
  */
 VKFORMER_API vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]);
 /**
- * The piece of text that a token stands for, as the vocabulary spells it; UTF-8, zero-terminated. Sizes as above, in
- * bytes.
+ * The piece of text that a token stands for, as the vocabulary spells it; UTF-8, zero-terminated. Sizes as for
+ * vkf_model_label. Errors: VKF_ERROR_INVALID_ARGUMENT (no such token).
  */
 VKFORMER_API vkf_result vkf_model_piece(const vkf_model* model, int32_t token, size_t* bytes, char* piece);
 
@@ -609,7 +612,8 @@ typedef struct vkf_session vkf_session;
 
 typedef struct vkf_session_info {
     uint32_t struct_size;
-    /** tokens at most, prompt included; 0: the model's, at most 4096 (an encoder–decoder: tokens of the answer) */
+    /** tokens at most, prompt included; 0: the model's, at most 4096 (an encoder–decoder: tokens of the answer,
+     * its start token included) */
     uint32_t context;
     uint32_t source_capacity; /**< an encoder–decoder: tokens of the source at most; 0: 64 */
     /** tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
@@ -680,7 +684,7 @@ VKFORMER_API vkf_result vkf_session_begin(vkf_session* session, const int32_t* t
 /** What a slice is. */
 typedef struct vkf_slice {
     uint32_t struct_size;
-    uint64_t ticket; /**< for vkf_session_retire; 0: nothing was recorded, for there is nothing to do */
+    uint64_t ticket; /**< for vkf_session_retire, rising; 0: nothing was recorded, for there is nothing to do */
     uint32_t dispatches;
     uint32_t tokens;    /**< that this slice completes; they can be read once it is retired */
     double expected_us; /**< device time that it is expected to take */
@@ -739,12 +743,17 @@ VKFORMER_API vkf_result vkf_session_poll(vkf_session* session, vkf_session_statu
  * begin a session on a new device.
  */
 VKFORMER_API vkf_result vkf_session_tokens(const vkf_session* session, size_t* count, int32_t* tokens);
-/** Their text, UTF-8, zero-terminated, whole characters only. *bytes counts the zero. */
+/**
+ * Their text, UTF-8, zero-terminated. While the sequence goes on, what a later token may still change is held back (parts
+ * of a character, a space at the end); after the end, and after vkf_session_cancel, it is whole. Asked for every frame it
+ * costs what is new. Sizes as for vkf_model_label.
+ */
 VKFORMER_API vkf_result vkf_session_text(const vkf_session* session, size_t* bytes, char* text);
 
 /**
  * Ends the sequence: nothing more is recorded of it. Slices recorded and never submitted are forgotten; those that
- * were submitted must be done, or are waited for where vkformer submitted them.
+ * were submitted must be done, or are waited for where vkformer submitted them. Tokens and text stay; the state is
+ * VKF_SESSION_IDLE.
  */
 VKFORMER_API vkf_result vkf_session_cancel(vkf_session* session);
 
@@ -754,8 +763,8 @@ VKFORMER_API vkf_result vkf_session_cancel(vkf_session* session);
  */
 VKFORMER_API vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed);
 /**
- * Makes it anew, as vkf_session_create did. The sequence goes on from its tokens, whose keys and values are computed
- * again.
+ * Makes it anew, as vkf_session_create did and in about the same time. The sequence goes on from its tokens, whose keys and
+ * values are computed again: until they are, the state is VKF_SESSION_PROMPT. Tickets go on rising.
  */
 VKFORMER_API vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user);
 

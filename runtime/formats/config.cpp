@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -63,7 +64,28 @@ Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::st
 Config::Config(std::shared_ptr<const json> object, std::string file_name)
     : object_(std::move(object)), file_name_(std::move(file_name)) {}
 
+namespace {
+
+/// A model's folder that is none.
+std::optional<Error> missing_model(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (path.filename() != "config.json" || std::filesystem::exists(path, ignored)) return std::nullopt;
+    const std::filesystem::path folder = path.parent_path();
+    std::string found = "is empty";
+    if (!folder.empty())
+        found = "\"" + folder.string() + "\" " +
+                (std::filesystem::exists(folder, ignored) ? "has no config.json" : "does not exist");
+    return Error{
+        ErrorCode::FileNotFound,
+        "the model's path " + found +
+            "; give the path of a Hugging Face folder (with config.json and weights) or of a GGUF file; nothing is "
+            "downloaded"};
+}
+
+}  // namespace
+
 Result<Config> Config::open(const std::filesystem::path& path) {
+    if (const auto missing = missing_model(path)) return *missing;
     const std::string file_name = path.filename().string();
     VKFORMER_TRY(auto object, object_of(read_json(path), file_name));
     return Config(std::move(object), file_name);

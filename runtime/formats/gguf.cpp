@@ -267,7 +267,9 @@ struct Part {
 Result<std::uint32_t> read_version(Reader& reader) {
     VKFORMER_TRY(const auto magic, reader.number<std::uint32_t>("the magic number"));
     if (magic != 0x46554747)  // "GGUF"
-        return reader.corrupt("does not begin with \"GGUF\"; is this a GGUF file?");
+        return reader.corrupt(
+            "does not begin with \"GGUF\": it is no GGUF file; of a Hugging Face model give the folder, not a file in "
+            "it");
     VKFORMER_TRY(const auto version, reader.number<std::uint32_t>("the version"));
     if (version != 0 && (version & 0xFFFF) == 0)
         return reader.corrupt("is a big-endian GGUF file; vkformer reads little-endian ones");

@@ -197,12 +197,13 @@ public:
         if (options.context > 0) g.max_steps = options.context;
         if (g.max_steps == 0 || g.max_steps > limits.target_len)
             return invalid("an answer of " + std::to_string(g.max_steps) +
-                           " tokens was asked for, the model has positions for 1 to " +
+                           " tokens was asked for (context), the model has positions for 1 to " +
                            std::to_string(limits.target_len));
         if (g.decoder_start < 0) return invalid("decoder_start_token_id is missing");
         if (options.source_capacity == 0 || options.source_capacity > std::min<std::uint64_t>(limits.source_len, 16384))
             return invalid("a source of " + std::to_string(options.source_capacity) +
-                           " tokens was asked for, the model takes 1 to " + std::to_string(limits.source_len));
+                           " tokens was asked for (source_capacity), the model takes 1 to " +
+                           std::to_string(limits.source_len));
         if (options.sample.temperature != 0)
             return invalid("an encoder–decoder does not sample: temperature must be 0");
         const models::DecodeLayout layout = {
@@ -223,7 +224,7 @@ public:
         VKFORMER_CHECK(check_tokens(tokens, model_->limits().source_vocab));
         if (tokens.size() > source_.size())
             return invalid("the source has " + std::to_string(tokens.size()) + " tokens, the session holds " +
-                           std::to_string(source_.size()));
+                           std::to_string(source_.size()) + " (source_capacity)");
         return generation_.max_steps;
     }
 

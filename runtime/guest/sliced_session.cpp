@@ -43,7 +43,7 @@ struct SlicedSession::Reach {
 };
 
 SlicedSession::SlicedSession(vulkan::VulkanBackend& backend, const SlicedModel& model, const SlicedOptions& options)
-    : backend_(&backend), model_(model), options_(options) {}
+    : backend_(&backend), model_(model), options_(options), last_ticket_(options.first_ticket - 1) {}
 
 SlicedSession::~SlicedSession() = default;
 
@@ -168,9 +168,8 @@ Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
 
 Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uint32_t max_tokens, std::uint32_t draws) {
     if (!slices_.empty())
-        return Error{
-            ErrorCode::InvalidArgument,
-            std::to_string(slices_.size()) + " slices of the sequence before are not retired; retire or cancel them"};
+        return Error{ErrorCode::InvalidArgument, "slices of the sequence before are not retired (" +
+                                                     std::to_string(slices_.size()) + "); retire or cancel them"};
     VKFORMER_TRY(const std::uint32_t room, script_->room_for(tokens));
     std::vector<std::int32_t> known = prompt_;
     known.insert(known.end(), tokens_.begin(), tokens_.end());

@@ -34,6 +34,7 @@ struct SlicedOptions {
         0;  ///< tokens of a sequence at most; 0: the model's, at most 4096. Of the answer for an encoder–decoder
     std::uint32_t source_capacity = 64;  ///< an encoder–decoder: tokens of the source at most
     std::uint32_t chunk = 64;            ///< tokens of a prompt that are computed together
+    std::uint64_t first_ticket = 1;      ///< of the slices' numbers
     DType dtype = DType::f32;
     models::WeightFormat weights = models::WeightFormat::as_filed;
     graph::SampleOptions sample = {.temperature = 0};

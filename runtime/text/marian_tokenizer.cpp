@@ -46,20 +46,41 @@ std::vector<std::string> contents_of(const std::vector<AddedToken>& tokens) {
     return contents;
 }
 
-/// SentencePiece joins pieces of a whole text only.
+/// SentencePiece joins pieces of a whole text only, so each token decodes all of them anew: in proportion to the text so far, which
+/// is a sentence.
 class WholeText final : public StreamDecoder {
 public:
-    WholeText(const Tokenizer& tokenizer, bool skip_special) : tokenizer_(tokenizer), skip_special_(skip_special) {}
+    /// `clean_up`: whether spaces may go from before what follows.
+    WholeText(const Tokenizer& tokenizer, bool skip_special, bool clean_up)
+        : tokenizer_(tokenizer), skip_special_(skip_special), clean_up_(clean_up) {}
+
     std::string push(std::int32_t id) override {
         ids_.push_back(id);
-        return {};
+        if (is_byte(tokenizer_.piece(id))) return {};  // perhaps a part of a character
+        std::string text = tokenizer_.decode(ids_, skip_special_);
+        // The next token may take the spaces at the end away, and cleaning up the last one before what looks like a mark or a suffix.
+        const std::size_t end = clean_up_ ? text.rfind(' ') : text.find_last_not_of(' ') + 1;
+        text.resize(end == text.npos ? 0 : end);
+        return given_out(text);
     }
-    std::string finish() override { return tokenizer_.decode(ids_, skip_special_); }
+    std::string finish() override { return given_out(tokenizer_.decode(ids_, skip_special_)); }
 
 private:
+    static bool is_byte(std::string_view piece) {
+        return piece.size() == 6 && piece.starts_with("<0x") && piece.ends_with('>');
+    }
+    /// What is new of it. What was given out is never taken back, not even where decoding changes its mind.
+    std::string given_out(std::string_view text) {
+        if (text.size() <= given_) return {};
+        std::string part(text.substr(given_));
+        given_ = text.size();
+        return part;
+    }
+
     const Tokenizer& tokenizer_;
-    bool skip_special_;
+    bool skip_special_, clean_up_;
     std::vector<std::int32_t> ids_;
+    std::size_t given_ = 0;  // bytes
 };
 
 class MarianTokenizer final : public Tokenizer {
@@ -119,7 +140,7 @@ public:
     }
 
     std::unique_ptr<StreamDecoder> stream(bool skip_special) const override {
-        return std::make_unique<WholeText>(*this, skip_special);
+        return std::make_unique<WholeText>(*this, skip_special, parts_.clean_up);
     }
 
     std::string piece(std::int32_t id) const override {

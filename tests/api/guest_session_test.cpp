@@ -2,6 +2,7 @@
 // Sessions of the C interface: slices recorded into the application's frames, and steps through its queue.
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -211,10 +212,12 @@ TEST_CASE("a session goes on after it was evicted, and on another device", "[api
     CHECK(use.used <= memory.total + 4096 * 8);  // what the driver rounds up
 
     begin(*session, golden.prompt);
+    std::uint64_t last_ticket = 0;
     while (status_of(*session).generated_tokens < 5) {
         vkf_slice slice = VKF_SLICE_INIT;
         succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
         succeed(vkf_session_wait(session.get(), UINT64_MAX));
+        last_ticket = slice.ticket;
     }
     std::uint64_t freed = 0;
     succeed(vkf_session_evict(session.get(), &freed));
@@ -227,6 +230,9 @@ TEST_CASE("a session goes on after it was evicted, and on another device", "[api
     vkf_slice slice = VKF_SLICE_INIT;
     CHECK(vkf_session_step(session.get(), 0, nullptr, &slice) == VKF_ERROR_INVALID_ARGUMENT);
     succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+    succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+    CHECK(slice.ticket > last_ticket);  // a ticket from before the eviction is never taken for a new one
+    succeed(vkf_session_wait(session.get(), UINT64_MAX));
     CHECK(run_stepped(*session, 0) == first_of(golden));
 
     // As after a lost device: prompt and tokens begin a session elsewhere.
@@ -452,4 +458,53 @@ TEST_CASE("the making of a session tells how far it is", "[api][c][guest][sessio
         CHECK(told.done == told.total);
         CHECK(told.is_rising);
     }
+}
+
+TEST_CASE("a translation's text grows with its tokens, and is cut between characters", "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    HostApplication host({.device_index = index_of(vulkan_device_indices().back())});
+    const VkfDevice device = adopt(host.lend(true));
+    const VkfModel model =
+        load_model(*device, (std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer").string());
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.source_capacity = 48;
+    info.context = 16;
+    const VkfSession session = make_session(*model, info);
+    begin(*session, tokenize(*model, "Donnerstag, den 4. März 2021"), 0);
+    std::string text;
+    std::size_t growths = 0;
+    while (is_running(*session)) {
+        vkf_slice slice = VKF_SLICE_INIT;
+        succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+        const std::string longer = text_of(*session);
+        CHECK(longer.starts_with(text));
+        growths += longer.size() > text.size();
+        text = longer;
+    }
+    CHECK(text == "2021-03-04");
+    CHECK(growths > 5);
+
+    char short_text[8];
+    std::memset(short_text, 'x', sizeof short_text);
+    std::size_t bytes = 5;
+    CHECK(vkf_session_text(session.get(), &bytes, short_text) == VKF_INCOMPLETE);
+    CHECK(std::string(short_text) == "2021");
+    CHECK(bytes == 5);
+    bytes = 0;
+    CHECK(vkf_session_text(session.get(), &bytes, short_text) == VKF_INCOMPLETE);
+    bytes = sizeof short_text;
+    CHECK(vkf_model_piece(model.get(), 320, &bytes, short_text) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_model_piece(model.get(), -1, &bytes, short_text) == VKF_ERROR_INVALID_ARGUMENT);
+
+    // What was written when a sequence is cancelled can be read whole.
+    begin(*session, tokenize(*model, "4. März 2021"), 0);
+    while (status_of(*session).generated_tokens < 4) {
+        vkf_slice slice = VKF_SLICE_INIT;
+        succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+    }
+    succeed(vkf_session_cancel(session.get()));
+    CHECK(tokens_of(*session).size() == 4);
+    CHECK_FALSE(text_of(*session).empty());
 }

@@ -62,7 +62,7 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
     CHECK_THAT(run("inspect " + quoted(folder)).out, ContainsSubstring("model_type"));
     CHECK_THAT(run("inspect " + quoted(folder / "model.safetensors")).out, ContainsSubstring("f32"));
     refuses("inspect /nonexistent.gguf", "/nonexistent.gguf");
-    refuses("inspect " + quoted(folder / "config.json"), "is this a GGUF file?");
+    refuses("inspect " + quoted(folder / "config.json"), "it is no GGUF file");
 }
 
 TEST_CASE("convert writes other dtypes", "[cli][gguf]") {

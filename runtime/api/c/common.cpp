@@ -33,11 +33,15 @@ vkf_result code_of(ErrorCode code) noexcept {
     return VKF_ERROR_UNKNOWN;
 }
 
+/// The length of the text's first characters that take at most so many bytes: UTF-8 is not cut within a character.
+std::size_t whole_characters(std::string_view text, std::size_t most) noexcept {
+    std::size_t length = std::min(text.size(), most);
+    while (length < text.size() && length > 0 && (static_cast<unsigned char>(text[length]) & 0xC0u) == 0x80u) --length;
+    return length;
+}
+
 void remember(std::string_view message, VkResult vk) noexcept {
-    std::size_t length = std::min(message.size(), sizeof(last_error.message) - 1);
-    // A message that is cut is cut between characters.
-    while (length < message.size() && length > 0 && (static_cast<unsigned char>(message[length]) & 0xC0u) == 0x80u)
-        --length;
+    const std::size_t length = whole_characters(message, sizeof(last_error.message) - 1);
     std::copy_n(message.begin(), length, last_error.message);
     last_error.message[length] = '\0';
     last_error.vk = vk;
@@ -58,8 +62,17 @@ vkf_result invalid(const char* message) noexcept {
 }
 
 vkf_result write_text(std::string_view text, std::size_t* bytes, char* target) {
-    const std::string terminated(text);
-    return write_array(std::span(terminated.c_str(), terminated.size() + 1), bytes, target);
+    if (!bytes) return invalid("the number of bytes is required");
+    if (!target) {
+        *bytes = text.size() + 1;
+        return VKF_SUCCESS;
+    }
+    if (*bytes == 0) return VKF_INCOMPLETE;
+    const std::size_t length = whole_characters(text, *bytes - 1);
+    std::copy_n(text.begin(), length, target);
+    target[length] = '\0';
+    *bytes = length + 1;
+    return length < text.size() ? VKF_INCOMPLETE : VKF_SUCCESS;
 }
 
 }  // namespace vkformer::c

@@ -103,6 +103,7 @@ vkf_model_properties properties_of(const Model& model) {
         answer.max_source_len = saturated(limits.source_len);
         answer.start_token = model.generation.decoder_start;
     }
+    if (!model.end_tokens.empty()) answer.end_token = model.end_tokens.front();
     return answer;
 }
 
@@ -285,6 +286,10 @@ vkf_result vkf_model_piece(const vkf_model* model, int32_t token, size_t* bytes,
     return c::guarded([&] {
         const auto& tokenizer = model->model->tokenizer;
         if (!tokenizer) return c::fail(tokenizer.error());
+        if (token < 0 || static_cast<std::size_t>(token) >= (*tokenizer)->vocab_size())
+            return c::fail(Error{ErrorCode::InvalidArgument, "token " + std::to_string(token) +
+                                                                 " was asked for, the tokenizer has 0 to " +
+                                                                 std::to_string((*tokenizer)->vocab_size() - 1)});
         return c::write_text((*tokenizer)->piece(token), bytes, piece);
     });
 }

@@ -123,6 +123,15 @@ struct vkf_session {
     std::uint32_t max_tokens = 0;
     SlicedState state_when_evicted = SlicedState::idle;  // idle once a sequence has begun since
 
+    /// The text as far as it has been asked for, so that asking again costs what is new.
+    struct Text {
+        std::unique_ptr<text::StreamDecoder> stream;
+        std::vector<std::int32_t> tokens;
+        std::string text;
+    };
+    mutable Text text;
+    std::string text_so_far(const text::Tokenizer& tokenizer) const;
+
     std::vector<std::int32_t> tokens() const;
     Result<void> make(vkf_progress_function progress, void* user);
     Result<void> retire_done();
@@ -138,6 +147,18 @@ std::vector<std::int32_t> vkf_session::tokens() const {
     else if (now.size() >= all.size())
         all.assign(now.begin(), now.end());
     return all;
+}
+
+std::string vkf_session::text_so_far(const text::Tokenizer& tokenizer) const {
+    const auto all = tokens();
+    const SlicedState state = sliced ? sliced->state() : state_when_evicted;
+    if (state == SlicedState::done || state == SlicedState::idle) return tokenizer.decode(all);
+    const bool goes_on = text.stream && text.tokens.size() <= all.size() &&
+                         std::equal(text.tokens.begin(), text.tokens.end(), all.begin());
+    if (!goes_on) text = {.stream = tokenizer.stream(), .tokens = {}, .text = {}};
+    for (std::size_t i = text.tokens.size(); i < all.size(); ++i) text.text += text.stream->push(all[i]);
+    text.tokens = all;
+    return text.text;
 }
 
 Result<void> vkf_session::make(vkf_progress_function progress, void* user) {
@@ -166,8 +187,8 @@ namespace {
 Error evicted() { return {ErrorCode::InvalidArgument, "the session is evicted; reload it first"}; }
 
 Error outstanding_error(const SlicedSession& session) {
-    return {ErrorCode::InvalidArgument,
-            std::to_string(session.outstanding()) + " slices are outstanding; retire them, or cancel the sequence"};
+    return {ErrorCode::InvalidArgument, "slices are outstanding (" + std::to_string(session.outstanding()) +
+                                            "); retire them, or cancel the sequence"};
 }
 
 vkf_session_state state_of(const vkf_session& session) {
@@ -339,13 +360,7 @@ vkf_result vkf_session_text(const vkf_session* session, size_t* bytes, char* tex
     return c::guarded([&]() -> vkf_result {
         const auto& tokenizer = session->model->tokenizer;
         if (!tokenizer) return c::fail(tokenizer.error());
-        const auto all = session->tokens();
-        const SlicedState state = session->sliced ? session->sliced->state() : session->state_when_evicted;
-        if (state == SlicedState::done) return c::write_text((*tokenizer)->decode(all), bytes, text);
-        const auto stream = (*tokenizer)->stream();
-        std::string whole;
-        for (const std::int32_t token : all) whole += stream->push(token);
-        return c::write_text(whole, bytes, text);
+        return c::write_text(session->text_so_far(**tokenizer), bytes, text);
     });
 }
 
@@ -372,10 +387,12 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
         if (!session->sliced) return {};
         VKFORMER_CHECK(session->retire_done());
         if (session->sliced->outstanding() > 0) return outstanding_error(*session->sliced);
+        session->text = {};
         const vulkan::Allocator& allocator = session->model->backend->device()->allocator();
         const std::uint64_t before = allocator.used();
         session->earlier = session->tokens();
         session->state_when_evicted = session->sliced->state();
+        session->options.first_ticket = session->sliced->last_ticket() + 1;
         session->stepper.reset();
         session->sliced.reset();
         if (freed) *freed = before - allocator.used();
