@@ -39,3 +39,10 @@ add_window_test("frame_budget by the token" SAMPLE frame_budget CSV 20
     ARGUMENTS --model ${decoder} --prompt "the cat" --max-tokens 8 --frames 20 --alone 5 --budget-us 0)
 add_window_test("heatmap of a date" SAMPLE heatmap
     ARGUMENTS --text "4. März 2021" --expect "2021-03-04" --budget-us 0 --frames 20)
+add_window_test("image_in of a star" SAMPLE image_in
+    ARGUMENTS --shape star --expect star --frames 6)
+# A classifier of another size with oblong pictures, and a model without labels.
+add_window_test("image_in with another model" SAMPLE image_in
+    ARGUMENTS --model ${PROJECT_SOURCE_DIR}/tests/goldens/vision/vit --layer 0 --head 1 --frames 3)
+add_window_test("image_in without labels" SAMPLE image_in
+    ARGUMENTS --model ${PROJECT_SOURCE_DIR}/tests/goldens/vision/clip --frames 3)

@@ -515,7 +515,7 @@ VkPipeline Window::make_pipeline(const PipelineInfo& info) const {
     pipeline.pColorBlendState = &blend;
     pipeline.pDynamicState = &dynamic;
     pipeline.layout = info.layout;
-    pipeline.renderPass = render_pass_;
+    pipeline.renderPass = info.render_pass != VK_NULL_HANDLE ? info.render_pass : render_pass_;
     VkPipeline result = VK_NULL_HANDLE;
     check(vkCreateGraphicsPipelines(device_, VK_NULL_HANDLE, 1, &pipeline, nullptr, &result),
           "vkCreateGraphicsPipelines");

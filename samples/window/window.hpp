@@ -67,11 +67,12 @@ public:
     /// Memory of a type with the flags, bound by the caller. Images and buffers have one allocation each: there are few.
     VkDeviceMemory allocate(const VkMemoryRequirements& needs, VkMemoryPropertyFlags flags) const;
 
-    /// A pipeline for triangles or strips that blends over what is there; dynamic viewport and scissor are the window's.
+    /// A pipeline for triangles or strips that blends over what is there; viewport and scissor are dynamic.
     struct PipelineInfo {
         std::span<const std::uint32_t> vertex, fragment;  ///< SPIR-V
         VkPipelineLayout layout = VK_NULL_HANDLE;
         const VkPipelineVertexInputStateCreateInfo* vertex_input = nullptr;  ///< null: none
+        VkRenderPass render_pass = VK_NULL_HANDLE;                           ///< null: the window's
     };
     VkPipeline make_pipeline(const PipelineInfo& info) const;
 

@@ -81,6 +81,31 @@ TEST_CASE("classifications are those of transformers", "[vision][golden]") {
     }
 }
 
+TEST_CASE("the shipped classifier knows the shapes that a renderer draws", "[vision][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    CAPTURE(device);
+    const auto folder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/shape-classifier";
+    const json golden = json::parse(std::ifstream(goldens_dir() / "shapes" / "golden.json"));
+    auto classifier = must(ImageClassifier::load(folder, options_for<VisionOptions>(device, Precision::f32)));
+    std::vector<Image> images;
+    for (const json& c : golden["cases"])
+        images.push_back(must(load_image(goldens_dir() / "shapes" / (c["shape"].get<std::string>() + ".png"))));
+    const auto found = must(classifier.classify(images));
+    REQUIRE(found.size() == classifier.labels().size());
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const json& expected = golden["cases"][i];
+        CAPTURE(expected["shape"]);
+        const std::string& label = classifier.labels()[found[i].front().label];
+        CHECK(label == expected["found"]);
+        right += label == expected["shape"];
+        std::vector<float> logits(found[i].size());
+        for (const ImageLabel& label : found[i]) logits[label.label] = label.logit;
+        CHECK(error_of(logits, expected["logits"]) < kModelBound);
+    }
+    CHECK(right + 1 >= found.size());  // it is right on 98 of a hundred
+}
+
 TEST_CASE("what patches look at can be read", "[vision][golden]") {
     const std::string device = GENERATE(from_range(devices()));
     CAPTURE(device);
