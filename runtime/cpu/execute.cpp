@@ -26,6 +26,7 @@
 #include "cpu/penalize.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/positional_embedding.hpp"
+#include "cpu/relative_bias.hpp"
 #include "cpu/recurrent_cell.hpp"
 #include "cpu/recurrent_layer.hpp"
 #include "cpu/rms_norm.hpp"
@@ -74,6 +75,9 @@ public:
 
     void operator()(const graph::Activate& op) const { activate<T>(floats(op.x), op.activation, floats(op.y)); }
 
+    void operator()(const graph::RelativeBias& op) const {
+        relative_bias<T>(floats(op.table), ints(op.starts), dim(op.y, 1), dim(op.y, 2), dim(op.y, 3), floats(op.y));
+    }
     void operator()(const graph::SoftCap& op) const { soft_cap<T>(floats(op.x), static_cast<T>(op.cap), floats(op.y)); }
 
     void operator()(const graph::Add& op) const { add<T>(floats(op.a), floats(op.b), floats(op.y)); }

@@ -105,6 +105,12 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
 // 2408.00118, section 2); 0: none.
 
+/// A bias of the scores by distance, for AttentionMask::additive: y[b, h, i, j] = table[h, clamp(j − (starts[b] + i), −reach, reach) +
+/// reach]. table f32 [heads, 2 · reach + 1], from the key furthest behind the query to the one furthest before it; starts i32 [batch]
+/// (absent: 0) → f32 [batch, heads, query_len, key_len], batch 1 without starts. Raffel et al. 2020, section 2.1, whose
+/// logarithmic buckets are spelled out in the table.
+Result<Value> relative_bias(Graph& graph, Value table, Value starts, std::uint64_t query_len, std::uint64_t key_len);
+
 /// scores = scale · query · keyᵀ, capped: f32 [batch, heads, query_len, key_len].
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale, float soft_cap = 0);
 /// scores[b, h, i, j] = Σ_d weight[h, d] · tanh(query[b, i, h, d] + key[b, j, h, d]): f32 [batch, heads, query_len, key_len].

@@ -196,6 +196,17 @@ struct AttentionScores {
     }
 };
 
+/// y[b, h, i, j] = table[h, distance], the distance from query i to key j shifted and clamped into the table.
+struct RelativeBias {
+    static constexpr std::string_view kName = "relative_bias";
+    Value table, starts, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("table", self.table, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct MaskedSoftmax {
     static constexpr std::string_view kName = "masked_softmax";
     Value scores, weights;
@@ -519,11 +530,11 @@ struct BeamStep {
     }
 };
 
-using Op =
-    std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm, RmsNorm,
-                 Rope, GatedActivation, AttentionScores, AdditiveScores, MaskedSoftmax, LocalSoftmax, WeightedSum,
-                 Attention, DecodeAttention, AttentionCombine, RecurrentLayer, RecurrentCell, CacheAppend, CacheReorder,
-                 Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits, CountTokens, Penalize, GreedyStep, BeamStep>;
+using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm,
+                        RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
+                        LocalSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, RecurrentLayer,
+                        RecurrentCell, CacheAppend, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
+                        CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -32,11 +32,14 @@ struct Architecture {
     std::string_view model_type;
     Result<std::unique_ptr<EncoderDecoder>> (*load)(const std::filesystem::path&);
 };
-constexpr std::array<Architecture, 5> kArchitectures = {{
+constexpr std::array<Architecture, 8> kArchitectures = {{
     {"marian", &load_seq2seq<load_marian>},
     {"bart", &load_seq2seq<load_bart>},
     {"mbart", &load_seq2seq<load_bart>},
     {"m2m_100", &load_seq2seq<load_m2m100>},
+    {"t5", &load_seq2seq<load_t5>},
+    {"mt5", &load_seq2seq<load_t5>},
+    {"umt5", &load_seq2seq<load_t5>},
     {"recurrent_seq2seq", &load_recurrent},
 }};
 

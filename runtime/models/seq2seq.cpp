@@ -47,7 +47,8 @@ EncoderDecoder::Limits Seq2Seq::limits() const noexcept {
     return {.source_len = config_.encoder.max_positions,
             .target_len = config_.decoder.max_positions,
             .source_vocab = config_.encoder.vocab_size,
-            .target_vocab = config_.target_vocab};
+            .target_vocab = config_.target_vocab,
+            .takes_any_mask = !config_.has_relative_bias};
 }
 
 /// The pieces of one stack for one graph. Scopes, and so the names of nodes and tensors, are "encoder.3.self_attn" and the like.
@@ -108,10 +109,28 @@ public:
         const Layer& w = layers()[layer];
         return residual(scope(layer, "fc2"), scope(layer, "final_layer_norm"), w.feed_forward_norm, x,
                         [&](Value h) -> Result<Value> {
-                            VKFORMER_TRY(const Value inner, linear(scope(layer, "fc1"), w.up, h));
-                            VKFORMER_TRY(const Value active, graph::activate(graph_, inner, config_.activation));
-                            return linear(scope(layer, "fc2"), w.down, active);
+                            VKFORMER_TRY(const Value inner, inner_layer(layer, h));
+                            return linear(scope(layer, "fc2"), w.down, inner);
                         });
+    }
+
+    /// The mask of a layer's self-attention, the bias by distance in it where the model has one.
+    Result<AttentionMask> self_mask(std::size_t layer, const AttentionMask& base, Value starts, std::uint64_t query_len,
+                                    std::uint64_t key_len) {
+        if (!config_.has_relative_bias) return base;
+        if (base.additive)
+            return Error{ErrorCode::InvalidArgument,
+                         "a model with relative positions takes no mask but lengths: its scores have a bias already"};
+        const TensorData& table = layers()[layer].relative_bias;
+        if (!table.bytes.empty()) {
+            const std::string at = scope(layer, kSelf);
+            graph_.set_scope(at);
+            VKFORMER_TRY(const Value stored, graph_.weight(at + ".relative_bias", table, DType::f32));
+            VKFORMER_TRY(relative_bias_, graph::relative_bias(graph_, stored, starts, query_len, key_len));
+        }
+        AttentionMask mask = base;
+        mask.additive = relative_bias_;
+        return mask;
     }
 
     Result<Value> final_norm(Value x) { return norm(name_ + ".layer_norm", stack_weights_.final_norm, x); }
@@ -138,31 +157,35 @@ public:
     /// The whole encoder.
     Result<Value> encoder(Value tokens, const AttentionMask& mask, AttentionMaps* maps) {
         VKFORMER_TRY(Value x, embed(tokens, {}));
+        const std::uint64_t len = graph_.shape(x)[1];
         for (std::size_t layer = 0; layer < layers().size(); ++layer) {
             const Attention& w = layers()[layer].self;
+            VKFORMER_TRY(const AttentionMask seen, self_mask(layer, mask, {}, len, len));
             VKFORMER_TRY(x, attention(layer, kSelf, w, x, [&](Value query, Value h) {
-                             return attend(layer, AttentionKind::encoder, w, query, h, mask, maps);
+                             return attend(layer, AttentionKind::encoder, w, query, h, seen, maps);
                          }));
             VKFORMER_TRY(x, feed_forward(layer, x));
         }
         return final_norm(x);
     }
 
-    /// The whole decoder over a target that is known.
+    /// The whole decoder over a target that is known, but for its final norm.
     Result<Value> decoder(Value tokens, const AttentionMask& mask, Value source, const AttentionMask& source_mask,
                           AttentionMaps* maps) {
         VKFORMER_TRY(Value x, embed(tokens, {}));
+        const std::uint64_t len = graph_.shape(x)[1];
         for (std::size_t layer = 0; layer < layers().size(); ++layer) {
             const Attention &self = layers()[layer].self, &cross = *layers()[layer].cross;
+            VKFORMER_TRY(const AttentionMask seen, self_mask(layer, mask, {}, len, len));
             VKFORMER_TRY(x, attention(layer, kSelf, self, x, [&](Value query, Value h) {
-                             return attend(layer, AttentionKind::decoder, self, query, h, mask, maps);
+                             return attend(layer, AttentionKind::decoder, self, query, h, seen, maps);
                          }));
             VKFORMER_TRY(x, attention(layer, kCross, cross, x, [&](Value query, Value) {
                              return attend(layer, AttentionKind::cross, cross, query, source, source_mask, maps);
                          }));
             VKFORMER_TRY(x, feed_forward(layer, x));
         }
-        return final_norm(x);
+        return x;
     }
 
     /// One token per row against the cache of those before it, which it joins.
@@ -182,8 +205,10 @@ public:
         };
         VKFORMER_TRY(const Value key, cache("key", "k_proj", w.key));
         VKFORMER_TRY(const Value value, cache("value", "v_proj", w.value));
+        const AttentionMask causal = {.causal = true, .starts = starts};
+        VKFORMER_TRY(const AttentionMask mask, self_mask(layer, causal, starts, 1, layout.max_steps));
         graph_.set_scope(at);
-        return graph::decode_attention(graph_, query, key, value, {.causal = true, .starts = starts}, score_scale());
+        return graph::decode_attention(graph_, query, key, value, mask, score_scale());
     }
 
     /// One token per row against what the encoder left. The beams of a sequence are queries of one batch element, so that they
@@ -216,10 +241,16 @@ public:
         return {};
     }
 
-    /// x [batch, len, d_model] → logits f32 [batch · len, target_vocab].
-    Result<Value> logits(Value x) {
+    /// Logits f32 [batch · len, target_vocab] of what the last layer gave, [batch, len, d_model]; `normed` is it behind the final
+    /// norm, made here where absent.
+    Result<Value> logits(Value last, Value normed) {
+        if (weights_.logits_norm) {
+            VKFORMER_TRY(normed, norm("lm_head.norm", weights_.logits_norm, last));
+        } else if (!normed) {
+            VKFORMER_TRY(normed, final_norm(last));
+        }
         graph_.set_scope("lm_head");
-        VKFORMER_TRY(const Value rows, graph_.reshape(x, {graph_.shape(x).row_count(), config_.d_model}));
+        VKFORMER_TRY(const Value rows, graph_.reshape(normed, {graph_.shape(normed).row_count(), config_.d_model}));
         const TensorData& head = weights_.lm_head.weight;
         VKFORMER_TRY(const Value table, graph_.weight(embedding_name(head), head, dtype_));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
@@ -227,6 +258,15 @@ public:
     }
 
 private:
+    Result<Value> inner_layer(std::size_t layer, Value x) {
+        const Layer& w = layers()[layer];
+        VKFORMER_TRY(const Value up, linear(scope(layer, "fc1"), w.up, x));
+        if (w.gate.weight.bytes.empty()) return graph::activate(graph_, up, config_.activation);
+        VKFORMER_TRY(const Value gate, linear(scope(layer, "gate"), w.gate, x));
+        graph_.set_scope(scope(layer, "gate"));
+        return graph::gated_activation(graph_, gate, up, config_.activation);
+    }
+
     /// Tables that are the same bytes have the same name, so that they are one tensor on the device.
     std::string embedding_name(const TensorData& table) const {
         if (is_same(table, weights_.encoder.embedding)) return "encoder.embedding";
@@ -287,6 +327,7 @@ private:
     std::string name_;
     Graph& graph_;
     DType dtype_;
+    Value relative_bias_;  // of the last layer that has a table
 };
 
 Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
@@ -314,9 +355,10 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
     g.mark_output(f.encoder_hidden);
 
     Builder decoder(*this, Builder::Side::decoder, g, options.dtype);
-    VKFORMER_TRY(f.decoder_hidden, decoder.decoder(f.target_tokens, target_mask, f.encoder_hidden, source_mask, maps));
+    VKFORMER_TRY(const Value last, decoder.decoder(f.target_tokens, target_mask, f.encoder_hidden, source_mask, maps));
+    VKFORMER_TRY(f.decoder_hidden, decoder.final_norm(last));
     g.mark_output(f.decoder_hidden);
-    VKFORMER_TRY(const Value logits, decoder.logits(f.decoder_hidden));
+    VKFORMER_TRY(const Value logits, decoder.logits(last, f.decoder_hidden));
     g.mark_output(logits);
     VKFORMER_TRY(f.logits, g.reshape(logits, {options.batch, options.target_len, config_.target_vocab}));
     return f;
@@ -348,8 +390,7 @@ Result<EncoderDecoder::Step> Seq2Seq::add_decoder_step(Graph& graph, const Decod
         }));
         VKFORMER_TRY(x, decoder.feed_forward(layer, x));
     }
-    VKFORMER_TRY(const Value hidden, decoder.final_norm(x));
-    VKFORMER_TRY(step.logits, decoder.logits(hidden));
+    VKFORMER_TRY(step.logits, decoder.logits(x, {}));
     return step;
 }
 

@@ -30,6 +30,8 @@ struct Seq2SeqConfig {
     std::uint32_t d_model = 0;
     Stack encoder, decoder;
     std::uint64_t target_vocab = 0;  ///< width of the logits, at most the decoder's vocab_size
+    bool has_relative_bias =
+        false;  ///< the scores of self-attention have a bias by distance; no other masks then than lengths
 
     Norm norm = Norm::layer;
     NormPlace norm_place = NormPlace::after;
@@ -47,6 +49,9 @@ struct Seq2SeqWeights {
     struct Layer {
         Attention self;
         std::optional<Attention> cross;  ///< of a decoder, over what the encoder gave
+        TensorData
+            relative_bias;  ///< [heads, 2 · reach + 1] of graph::relative_bias; empty bytes: that of the layer before
+        Projection gate;    ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
         NormWeights feed_forward_norm;
     };
@@ -61,6 +66,8 @@ struct Seq2SeqWeights {
     /// the decoder's embedding.
     Stack encoder, decoder;
     Projection lm_head;  ///< [target_vocab, d_model], bias optional
+    NormWeights
+        logits_norm;  ///< optional: in place of the decoder's final norm on the way to the head (T5 scales there)
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.

@@ -18,6 +18,7 @@ namespace vkformer::models {
 Result<Seq2Seq> load_marian(const formats::Config& config, const formats::Weights& weights);  // opus-mt
 Result<Seq2Seq> load_bart(const formats::Config& config, const formats::Weights& weights);    // BART, mBART
 Result<Seq2Seq> load_m2m100(const formats::Config& config, const formats::Weights& weights);  // M2M100, NLLB
+Result<Seq2Seq> load_t5(const formats::Config& config, const formats::Weights& weights);      // T5, mT5, umT5, Flan-T5
 
 /// A field that Hugging Face no longer reads, or that has one value with this architecture.
 struct RequiredFlag {

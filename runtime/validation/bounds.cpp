@@ -43,6 +43,7 @@ struct Rules {
         return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};
     }
     Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
+    Rule operator()(const graph::RelativeBias&) const { return {1, 0, 0}; }
     Rule operator()(const graph::SoftCap&) const { return {32, 0, 0}; }
     Rule operator()(const graph::Add&) const { return {2, 0, 0}; }
     // float16: a fused sum may be normalised before or after it is rounded

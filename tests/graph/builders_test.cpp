@@ -29,6 +29,8 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     check(linear(g, in(f16, {6}), in(f16, {7, 6}), {}, f32), f32, {7});
     check(activate(g, in(f16, {2, 5}), Activation::silu), f16, {2, 5});
     check(soft_cap(g, in(f16, {2, 5}), 30), f16, {2, 5});
+    check(relative_bias(g, in(f32, {3, 9}), {}, 4, 7), f32, {1, 3, 4, 7});
+    check(relative_bias(g, in(f32, {3, 9}), in(i32, {2}), 1, 7), f32, {2, 3, 1, 7});
     check(add(g, in(f32, {2, 5}), in(f32, {2, 5})), f32, {2, 5});
     check(layer_norm(g, in(f32, {2, 5}), in(f32, {5}), {}, 1e-5f), f32, {2, 5});
 
@@ -89,6 +91,8 @@ TEST_CASE("embeddings refuse what does not fit", "[builders]") {
     CHECK_REFUSED(in, embedding(in.graph, in(i32, {1 << 20}), in(f32, {5, 2048})), kInvalid,
                   "embedding: shape [1048576, 2048] must have 1 to 2147483647 elements");
 
+    CHECK_REFUSED(in, relative_bias(in.graph, in(f32, {4, 6}), {}, 3, 3), kShape,
+                  "relative_bias: table has shape [4, 6], expected an odd number of distances, 0 in the middle");
     CHECK_REFUSED(in, positional_embedding(in.graph, in(f32, {4, 6}), in(f32, {5, 6})), kShape,
                   "positional_embedding: x has shape [4, 6], expected 3 dimensions [batch, len, dim]");
     CHECK_REFUSED(in, positional_embedding(in.graph, in(f32, {2, 4, 6}), in(f32, {5, 7})), kShape,

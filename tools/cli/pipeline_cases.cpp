@@ -262,6 +262,7 @@ Result<void> build_elementwise(Graph& graph, DType dtype) {
     o.output(soft_cap(graph, x, 30));
     o.output(add(graph, x, y));
     o.output(concat(graph, x, y));
+    o.output(relative_bias(graph, o.singles({16, 257}), o.ints({1}), kRows, kRows));
     return o.done();
 }
 

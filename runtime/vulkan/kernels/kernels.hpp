@@ -38,6 +38,7 @@ Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& 
 Result<Dispatch> plan_dispatch(const graph::PositionalEmbedding& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::RelativeBias& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::SoftCap& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context);

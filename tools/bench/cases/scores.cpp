@@ -84,6 +84,22 @@ Result<Case> additive_case(const Family::Dims& shape, std::string_view dtype_nam
                 }};
 }
 
+Result<Case> relative_bias_case(const Family::Dims& shape, std::string_view dtype) {
+    const std::uint64_t queries = shape[0], keys = shape[1], heads = shape[2], reach = 128;
+    const double scores = static_cast<double>(queries * keys * heads);
+    return Case{.op = "relative_bias",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 0, .read = 4 * static_cast<double>(heads * (2 * reach + 1)), .written = 4 * scores},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto table, b.input("table", DType::f32, {heads, 2 * reach + 1}));
+                    VKFORMER_TRY(const auto starts, b.ints("starts", {1}, {static_cast<std::int32_t>(keys - queries)}));
+                    VKFORMER_TRY(const auto y, graph::relative_bias(b.graph, table, starts, queries, keys));
+                    b.result(y);
+                    return {};
+                }};
+}
+
 Result<Case> local_softmax_case(const Family::Dims& shape, std::string_view dtype) {
     const std::uint64_t batch = shape[0], keys = shape[1], half_width = shape[2];
     const double window = static_cast<double>(batch * std::min(2 * half_width + 1, keys));
@@ -127,6 +143,12 @@ void add_scores_cases(std::vector<Family>& families) {
                         .shapes = {{32, 64, 1, 512}},
                         .gpu_shapes = {},
                         .make = additive_case});
+    families.push_back({.op = "relative_bias",
+                        .dims = "queries x keys x heads",
+                        .dtypes = {"f32"},
+                        .shapes = {{512, 512, 8}, {1, 512, 8}},
+                        .gpu_shapes = {},
+                        .make = relative_bias_case});
     families.push_back({.op = "local_softmax",
                         .dims = "sequences x keys x half_width",
                         .dtypes = {"f32"},

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// T5 (Raffel et al. 2020), T5 v1.1 and Flan-T5 (gated feed-forward layers), mT5 and umT5 (a table of distances in every layer): pre-norm with
+// RMS norms, no biases, positions only as a bias of the scores by distance, scores that are not scaled.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+#include "models/seq2seq_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+using formats::Weights;
+
+constexpr std::array<std::string_view, 7> kArchitectures = {
+    "T5ForConditionalGeneration",   "T5Model",  "T5WithLMHeadModel", "MT5ForConditionalGeneration", "MT5Model",
+    "UMT5ForConditionalGeneration", "UMT5Model"};
+/// The model has no table of positions; longer sequences were not seen in training, and a bias of heads · len² has to fit.
+constexpr std::uint32_t kMaxPositions = 4096;
+
+/// The fields that are T5's own.
+struct T5Fields {
+    std::uint32_t buckets = 32, max_distance = 128;
+    bool is_gated = false;
+    bool ties_head = true;
+};
+
+/// "relu", "gated-gelu", "gated-silu", …: the activation and whether there is a gate. "gated-gelu" is the approximation by tanh.
+Result<void> read_feed_forward(const Config& config, Seq2SeqConfig& c, T5Fields& t5) {
+    constexpr std::string_view kGated = "gated-";
+    VKFORMER_TRY(std::string name, config.string("feed_forward_proj", "relu"));
+    t5.is_gated = name.starts_with(kGated);
+    if (t5.is_gated) name.erase(0, kGated.size());
+    constexpr std::array<std::pair<std::string_view, graph::Activation>, 4> kKnown = {
+        {{"relu", graph::Activation::relu},
+         {"gelu", graph::Activation::gelu_erf},
+         {"gelu_new", graph::Activation::gelu_tanh},
+         {"silu", graph::Activation::silu}}};
+    for (const auto& [known, activation] : kKnown) {
+        if (name != known) continue;
+        c.activation = t5.is_gated && name == "gelu" ? graph::Activation::gelu_tanh : activation;
+        return {};
+    }
+    return config.unsupported("feed_forward_proj", "relu, gelu, gelu_new, silu, each with or without \"gated-\"");
+}
+
+Result<Seq2SeqConfig> read_config(const Config& config, T5Fields& t5) {
+    const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
+    Seq2SeqConfig c;
+    VKFORMER_TRY(c.d_model, config.unsigned_integer("d_model", count));
+    Seq2SeqConfig::Stack stack;
+    VKFORMER_TRY(stack.heads, config.unsigned_integer("num_heads", count));
+    VKFORMER_TRY(stack.head_dim, config.unsigned_integer("d_kv", {.min = 1, .max = 1u << 16}));
+    VKFORMER_TRY(stack.ffn_dim, config.unsigned_integer("d_ff", count));
+    VKFORMER_TRY(stack.layers, config.unsigned_integer("num_layers", {.min = 1, .max = 4096}));
+    VKFORMER_TRY(stack.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
+    stack.max_positions = kMaxPositions;
+    c.encoder = c.decoder = stack;
+    VKFORMER_TRY(c.decoder.layers,
+                 config.unsigned_integer("num_decoder_layers", {.fallback = stack.layers, .min = 1, .max = 4096}));
+    c.target_vocab = stack.vocab_size;
+    VKFORMER_TRY(t5.buckets, config.unsigned_integer("relative_attention_num_buckets",
+                                                     {.fallback = 32, .min = 4, .max = 1u << 16}));
+    VKFORMER_TRY(t5.max_distance,
+                 config.unsigned_integer("relative_attention_max_distance", {.fallback = 128, .max = 1u << 16}));
+    if (t5.max_distance <= t5.buckets / 2)
+        return config.unsupported("relative_attention_max_distance",
+                                  "more than half of relative_attention_num_buckets");
+    VKFORMER_TRY(const double eps, config.real("layer_norm_epsilon", {.fallback = 1e-6, .min = 0, .max = 1}));
+    VKFORMER_CHECK(read_feed_forward(config, c, t5));
+    VKFORMER_TRY(t5.ties_head, config.boolean("tie_word_embeddings", true));
+    c.norm = Seq2SeqConfig::Norm::rms;
+    c.norm_place = Seq2SeqConfig::NormPlace::before;
+    c.norm_eps = static_cast<float>(eps);
+    c.scales_scores = false;
+    c.has_relative_bias = true;
+    return c;
+}
+
+/// The bucket of a key `distance` before (positive) or behind the query. Half of them, or a quarter each way, are distances one by
+/// one; the others grow with the logarithm up to max_distance. Formed in float32, like transformers' _relative_position_bucket.
+std::uint32_t bucket_of(std::int64_t distance, bool is_bidirectional, const T5Fields& t5) {
+    std::uint32_t buckets = t5.buckets, first = 0;
+    if (is_bidirectional) {
+        buckets /= 2;
+        if (distance > 0) first = buckets;
+    } else {
+        distance = std::min<std::int64_t>(distance, 0);
+    }
+    const auto apart = static_cast<std::uint64_t>(std::abs(distance));
+    const std::uint32_t exact = buckets / 2;
+    if (apart < exact) return first + static_cast<std::uint32_t>(apart);
+    const float share = std::log(static_cast<float>(apart) / static_cast<float>(exact)) /
+                        static_cast<float>(std::log(static_cast<double>(t5.max_distance) / exact));
+    const auto log_bucket = static_cast<std::uint32_t>(share * static_cast<float>(buckets - exact));
+    return first + std::min(exact + log_bucket, buckets - 1);
+}
+
+/// The table of buckets, [buckets, heads], as a value per head and distance: [heads, 2 · reach + 1]. From max_distance on all
+/// distances are one bucket.
+Result<TensorData> spell_out(const TensorData& table, bool is_bidirectional, const T5Fields& t5) {
+    const std::uint64_t heads = table.shape[1], reach = t5.max_distance, distances = 2 * reach + 1;
+    std::vector<float> values(table.shape.element_count());
+    VKFORMER_CHECK(convert(table.dtype, table.bytes, 0, std::span<float>(values)));
+    const auto result = std::make_shared<std::vector<float>>(heads * distances);
+    for (std::uint64_t i = 0; i < distances; ++i) {
+        const auto distance = static_cast<std::int64_t>(i) - static_cast<std::int64_t>(reach);
+        const std::uint32_t bucket = bucket_of(distance, is_bidirectional, t5);
+        for (std::uint64_t h = 0; h < heads; ++h) (*result)[h * distances + i] = values[bucket * heads + h];
+    }
+    return TensorData{
+        .dtype = DType::f32, .shape = {heads, distances}, .bytes = std::as_bytes(std::span(*result)), .owner = result};
+}
+
+/// Reads the tensors of one stack.
+class StackReader {
+public:
+    StackReader(const Weights& weights, const std::string& name, const Seq2SeqConfig& c,
+                const Seq2SeqConfig::Stack& stack, const T5Fields& t5)
+        : read_(weights, name + "."), d_(c.d_model), stack_(stack), t5_(t5), is_decoder_(name == "decoder") {}
+
+    Result<void> read(Seq2SeqWeights::Stack& w) const {
+        for (std::uint32_t i = 0; i < stack_.layers; ++i) {
+            VKFORMER_TRY(auto layer, this->layer("block." + std::to_string(i) + ".layer.", i));
+            w.layers.push_back(std::move(layer));
+        }
+        VKFORMER_TRY(w.final_norm, read_.norm("final_layer_norm", d_));
+        return {};
+    }
+
+private:
+    Result<Seq2SeqWeights::Layer> layer(const std::string& at, std::uint32_t index) const {
+        Seq2SeqWeights::Layer w;
+        VKFORMER_TRY(w.self, attention(at + "0.SelfAttention.", at + "0.layer_norm"));
+        const std::string bias = at + "0.SelfAttention.relative_attention_bias.weight";
+        if (index == 0 || read_.has(bias)) {
+            VKFORMER_TRY(const TensorData table, read_.tensor(bias, {t5_.buckets, stack_.heads}));
+            VKFORMER_TRY(w.relative_bias, spell_out(table, !is_decoder_, t5_));
+        }
+        if (is_decoder_) {
+            VKFORMER_TRY(w.cross, attention(at + "1.EncDecAttention.", at + "1.layer_norm"));
+        }
+        const std::string last = at + (is_decoder_ ? "2." : "1."), dense = last + "DenseReluDense.";
+        if (t5_.is_gated) {
+            VKFORMER_TRY(w.gate, read_.projection(dense + "wi_0", stack_.ffn_dim, d_, false));
+        }
+        VKFORMER_TRY(w.up, read_.projection(dense + (t5_.is_gated ? "wi_1" : "wi"), stack_.ffn_dim, d_, false));
+        VKFORMER_TRY(w.down, read_.projection(dense + "wo", d_, stack_.ffn_dim, false));
+        VKFORMER_TRY(w.feed_forward_norm, read_.norm(last + "layer_norm", d_));
+        return w;
+    }
+
+    Result<Seq2SeqWeights::Attention> attention(const std::string& at, const std::string& norm) const {
+        const std::uint64_t width = std::uint64_t{stack_.heads} * stack_.head_dim;
+        Seq2SeqWeights::Attention w;
+        VKFORMER_TRY(w.query, read_.projection(at + "q", width, d_, false));
+        VKFORMER_TRY(w.key, read_.projection(at + "k", width, d_, false));
+        VKFORMER_TRY(w.value, read_.projection(at + "v", width, d_, false));
+        VKFORMER_TRY(w.output, read_.projection(at + "o", d_, width, false));
+        VKFORMER_TRY(w.norm, read_.norm(norm, d_));
+        return w;
+    }
+
+    WeightReader read_;
+    std::uint64_t d_;
+    const Seq2SeqConfig::Stack& stack_;
+    const T5Fields& t5_;
+    bool is_decoder_;
+};
+
+/// The gain times 1 / √d_model: what the tied head's input is scaled by.
+Result<NormWeights> scaled(const NormWeights& norm, std::uint64_t d_model) {
+    const auto gain = std::make_shared<std::vector<float>>(d_model);
+    VKFORMER_CHECK(convert(norm.gain.dtype, norm.gain.bytes, 0, std::span<float>(*gain)));
+    const float scale = 1 / std::sqrt(static_cast<float>(d_model));
+    for (float& value : *gain) value *= scale;
+    return NormWeights{
+        .gain = {.dtype = DType::f32, .shape = {d_model}, .bytes = std::as_bytes(std::span(*gain)), .owner = gain}};
+}
+
+}  // namespace
+
+Result<Seq2Seq> load_t5(const Config& config, const Weights& weights) {
+    VKFORMER_CHECK(refuse_other_seq2seq(config, kArchitectures));
+    T5Fields t5;
+    VKFORMER_TRY(const Seq2SeqConfig c, read_config(config, t5));
+    Seq2SeqWeights w;
+    VKFORMER_CHECK(StackReader(weights, "encoder", c, c.encoder, t5).read(w.encoder));
+    VKFORMER_CHECK(StackReader(weights, "decoder", c, c.decoder, t5).read(w.decoder));
+
+    const WeightReader read(weights, "");
+    const Shape table = {c.target_vocab, c.d_model};
+    const char* own = "encoder.embed_tokens.weight";
+    VKFORMER_TRY(w.encoder.embedding,
+                 read.tensor(read.has("shared.weight") || !read.has(own) ? "shared.weight" : own, table));
+    w.decoder.embedding = w.lm_head.weight = w.encoder.embedding;
+    if (t5.ties_head) {
+        VKFORMER_TRY(w.logits_norm, scaled(w.decoder.final_norm, c.d_model));
+    } else {
+        VKFORMER_TRY(w.lm_head.weight, read.tensor("lm_head.weight", table));
+    }
+    return Seq2Seq(c, std::move(w));
+}
+
+}  // namespace vkformer::models

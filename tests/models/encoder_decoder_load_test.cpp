@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+/// Folders of BART, mBART, M2M100 and T5 that are not quite: each gives an error that says what is wrong.
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "models/seq2seq_loading.hpp"
+#include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+using Load = Result<models::Seq2Seq> (*)(const formats::Config&, const formats::Weights&);
+
+std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "encoder_decoders" / name; }
+
+Load loader_of(const std::string& name) {
+    if (name.find("bart") != name.npos) return &models::load_bart;
+    return name.starts_with("m2m100") ? &models::load_m2m100 : &models::load_t5;
+}
+
+Result<models::Seq2Seq> load_with(const std::string& name, const std::string& field, const std::string& value) {
+    std::ifstream file(folder_of(name) / "config.json");
+    json config = json::parse(file);
+    config[field] = json::parse(value);
+    return loader_of(name)(must(formats::Config::parse(config.dump(), "config.json")),
+                           must(formats::open_weights(folder_of(name))));
+}
+
+}  // namespace
+
+TEST_CASE("encoder-decoder configs that are not computed are refused by name", "[models][encoder_decoder][errors]") {
+    const auto [name, field, value] = GENERATE(table<std::string, std::string, std::string>({
+        {"bart_d21_h3_h7", "activation_function", R"("mish")"},
+        {"bart_d21_h3_h7", "architectures", R"(["BartForSequenceClassification"])"},
+        {"bart_d21_h3_h7", "normalize_before", "true"},
+        {"bart_d21_h3_h7", "encoder_attention_heads", "4"},
+        {"bart_d21_h3_h7", "is_encoder_decoder", "false"},
+        {"bart_d21_h3_h7", "quantization_config", R"({"bits": 4})"},
+        {"mbart_d20_h5_h2", "normalize_before", "false"},
+        {"m2m100_d26_h2", "decoder_attention_heads", "7"},
+        {"m2m100_d26_h2", "architectures", R"(["NllbMoeForConditionalGeneration"])"},
+        {"t5_d22_relu", "feed_forward_proj", R"("gated-swish")"},
+        {"t5_d22_relu", "relative_attention_max_distance", "4"},
+        {"t5_d22_relu", "architectures", R"(["T5EncoderModel"])"},
+    }));
+    CAPTURE(name, field, value);
+    const auto result = load_with(name, field, value);
+    REQUIRE_FALSE(result);
+    CHECK(result.error().code == ErrorCode::UnsupportedConfig);
+    CHECK_THAT(result.error().message, ContainsSubstring(field));
+}
+
+TEST_CASE("encoder-decoder configs that contradict the weights are refused", "[models][encoder_decoder][errors]") {
+    const auto [name, field, value, tensor] = GENERATE(table<std::string, std::string, std::string, std::string>({
+        {"bart_d21_h3_h7", "encoder_ffn_dim", "30", "fc1.weight"},
+        {"bart_d21_h3_h7", "vocab_size", "54", "shared.weight"},
+        {"bart_d21_h3_h7", "max_position_embeddings", "25", "embed_positions.weight"},
+        {"mbart_d20_h5_h2", "decoder_layers", "3", "decoder.layers.2"},
+        {"t5_d22_relu", "d_kv", "6", "SelfAttention.q.weight"},
+        {"t5_d22_relu", "relative_attention_num_buckets", "10", "relative_attention_bias.weight"},
+        {"t5_d22_relu", "feed_forward_proj", R"("gated-gelu")", "wi_0.weight"},
+        {"t5_d22_relu", "tie_word_embeddings", "false", "lm_head.weight"},
+    }));
+    CAPTURE(name, field, value);
+    const auto result = load_with(name, field, value);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring(tensor));
+}
+
+TEST_CASE("relative positions take no other mask than lengths", "[models][encoder_decoder][errors]") {
+    const auto model = must(load_with("t5_d22_relu", "d_model", "22"));
+    CHECK_FALSE(model.limits().takes_any_mask);
+    const auto refused = model.forward({.source_mask = models::SourceMask::additive});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::InvalidArgument);
+    graph::Graph graph;
+    CHECK_FALSE(model.add_encoder(graph, {.masked_source = true}));
+}
