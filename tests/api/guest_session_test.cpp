@@ -403,6 +403,31 @@ TEST_CASE("an encoder-decoder translates inside the application's frames", "[api
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
+TEST_CASE("T5 generates inside the application's frames what Hugging Face does", "[api][c][guest][session]") {
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(false));
+    const auto folder = goldens_dir() / "encoder_decoders/t5_d22_relu";
+    std::ifstream file(folder / "generate.json");
+    const auto golden = nlohmann::json::parse(file)[0];
+    const VkfModel model = load_model(*device, folder.string());
+    vkf_model_properties properties = VKF_MODEL_PROPERTIES_INIT;
+    succeed(vkf_model_query(model.get(), &properties));
+    CHECK(properties.kind == VKF_MODEL_ENCODER_DECODER);
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.source_capacity = 9;
+    info.context = golden["options"]["max_length"].get<std::uint32_t>() - 1;
+    const VkfSession session = make_session(*model, info);
+    const auto source = golden["input_ids"][1].get<std::vector<std::int32_t>>();  // as long as the batch: no padding
+    auto expected = golden["sequences"][1].get<std::vector<std::int32_t>>();
+    expected.erase(expected.begin());  // the start token
+    for (const std::uint32_t budget_us : {0u, 500u}) {
+        begin(*session, source, 0);
+        CHECK(run_recorded(host, *session, budget_us) == expected);
+    }
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
 TEST_CASE("a model says what it is", "[api][c][guest]") {
     if (vulkan_device_indices().empty()) return;
     const VkfDevice device = own_device(vulkan_device_indices().back());
