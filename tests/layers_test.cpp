@@ -25,6 +25,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"formats", {"core"}},
     {"text", {"core", "formats"}},
     {"images", {"core", "formats"}},
+    {"audio", {"core", "cpu", "formats"}},
     {"models", {"core", "graph", "formats", "text"}},
     {"decoding", {"core", "graph", "formats", "text", "models"}},
     {"guest", {"core", "graph", "vulkan", "models", "decoding"}},
@@ -32,8 +33,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"tuning", {"core", "graph", "cpu", "vulkan", "formats", "validation"}},
     // what the public API is made of: it stands above all layers
     {"api",
-     {"core", "graph", "cpu", "vulkan", "formats", "text", "images", "models", "decoding", "guest", "validation",
-      "tuning"}},
+     {"core", "graph", "cpu", "vulkan", "formats", "text", "images", "audio", "models", "decoding", "guest",
+      "validation", "tuning"}},
 };
 
 struct Include {

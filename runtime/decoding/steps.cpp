@@ -87,6 +87,7 @@ Result<StepGraph> step_graph(const models::EncoderDecoder& model, const DecodeLa
     step.greedy.starts = step.beam.starts = starts;
     VKFORMER_TRY(const auto decoder, model.add_decoder_step(step.graph, layout, tokens, starts));
     step.source = decoder.source;
+    step.logits = decoder.logits;
     if (generation.beams == 1) {
         VKFORMER_CHECK(add_greedy_step(step, decoder.logits, layout, generation));
     } else {

@@ -19,6 +19,7 @@ struct StepGraph {
     models::SourceTensors source;
     graph::GreedyStates greedy;  ///< with beams = 1
     graph::BeamStates beam;      ///< with beams > 1
+    graph::Value logits;         ///< f32 [rows, target_vocab]: before bans; no output unless marked as one
 };
 /// layout.beams and layout.max_steps are the generation's.
 Result<StepGraph> step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,

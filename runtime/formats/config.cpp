@@ -41,11 +41,12 @@ std::optional<T> integer_value(const json& value) {
     return std::nullopt;
 }
 
-std::optional<std::vector<std::int32_t>> integer_list(const json& value) {
+/// `null_value`: what stands for null, which is no integer otherwise.
+std::optional<std::vector<std::int32_t>> integer_list(const json& value, std::optional<std::int32_t> null_value = {}) {
     if (!value.is_array()) return std::nullopt;
     std::vector<std::int32_t> list;
     for (const json& element : value) {
-        const auto number = integer_value<std::int32_t>(element);
+        const auto number = element.is_null() ? null_value : integer_value<std::int32_t>(element);
         if (!number) return std::nullopt;
         list.push_back(*number);
     }
@@ -210,7 +211,7 @@ Result<std::vector<std::vector<std::int32_t>>> Config::token_id_lists(std::strin
     if (!value) return lists;
     if (!value->is_array()) return unexpected(name, "a list of lists of integers");
     for (const json& element : *value) {
-        auto list = integer_list(element);
+        auto list = integer_list(element, -1);
         if (!list) return unexpected(name, "a list of lists of integers");
         lists.push_back(*std::move(list));
     }

@@ -48,7 +48,7 @@ public:
     Result<std::vector<double>> reals(std::string_view name) const;
     /// A list of token ids, or one (`eos_token_id` is written both ways); empty where absent.
     Result<std::vector<std::int32_t>> token_ids(std::string_view name) const;
-    /// A list of lists (`bad_words_ids`, `forced_decoder_ids`); empty where absent.
+    /// A list of lists (`bad_words_ids`, `forced_decoder_ids`), −1 for a null in them; empty where absent.
     Result<std::vector<std::vector<std::int32_t>>> token_id_lists(std::string_view name) const;
     /// A nested object; one without fields where absent.
     Result<Config> object(std::string_view name) const;

@@ -27,14 +27,15 @@ struct ForwardOptions {
 /// Encoder and decoder over whole sequences. Inputs are absent where the options do not ask for them.
 struct ForwardGraph {
     graph::Graph graph;
-    graph::Value source_tokens;   ///< i32 [batch, source_len]
-    graph::Value source_lengths;  ///< i32 [batch]
-    graph::Value source_mask;     ///< f32 [batch, 1, 1, source_len], 0 or −∞
-    graph::Value target_tokens;   ///< i32 [batch, target_len]
-    graph::Value target_mask;     ///< f32 [batch, 1, 1, target_len], 0 or −∞
-    graph::Value encoder_hidden;  ///< [batch, source_len, d_model]
-    graph::Value decoder_hidden;  ///< [batch, target_len, d_model]
-    graph::Value logits;          ///< f32 [batch, target_len, decoder vocabulary]
+    graph::Value source_tokens;    ///< i32 [batch, source_len]; absent for a model that hears
+    graph::Value source_features;  ///< [batch, source_len, Limits::source_features]; absent for one that reads
+    graph::Value source_lengths;   ///< i32 [batch]
+    graph::Value source_mask;      ///< f32 [batch, 1, 1, source_len], 0 or −∞
+    graph::Value target_tokens;    ///< i32 [batch, target_len]
+    graph::Value target_mask;      ///< f32 [batch, 1, 1, target_len], 0 or −∞
+    graph::Value encoder_hidden;   ///< [batch, source_len, d_model]
+    graph::Value decoder_hidden;   ///< [batch, target_len, d_model]
+    graph::Value logits;           ///< f32 [batch, target_len, decoder vocabulary]
 
     struct AttentionMap {
         AttentionKind kind;
@@ -58,7 +59,9 @@ struct DecodeLayout {
 
 /// The tensors by which the host tells an encoder and a decoder step about the source.
 struct SourceTensors {
-    graph::Value tokens;   ///< input i32 [batch, source_len]; of the encoder only
+    graph::Value tokens;  ///< input i32 [batch, source_len]; of the encoder only; absent for a model that hears
+    graph::Value
+        features;  ///< input [batch, source_len, Limits::source_features]; of the encoder only; absent for one that reads
     graph::Value lengths;  ///< state i32 [batch]; absent with masked_source
     graph::Value mask;     ///< state f32 [batch, 1, 1, source_len], 0 or −∞; absent without masked_source
 };
@@ -70,11 +73,12 @@ struct SourceTensors {
 class EncoderDecoder {
 public:
     struct Limits {
-        std::uint64_t source_len = 0;    ///< longest source sequence
-        std::uint64_t target_len = 0;    ///< longest target sequence, the start token included
-        std::uint64_t source_vocab = 0;  ///< tokens of the encoder: 0 … source_vocab − 1
-        std::uint64_t target_vocab = 0;  ///< width of the logits
-        bool takes_any_mask = true;      ///< false: only SourceMask::none and lengths, no target_mask, no masked_source
+        std::uint64_t source_len = 0;       ///< longest source sequence
+        std::uint64_t target_len = 0;       ///< longest target sequence, the start token included
+        std::uint64_t source_vocab = 0;     ///< tokens of the encoder: 0 … source_vocab − 1
+        std::uint64_t target_vocab = 0;     ///< width of the logits
+        std::uint64_t source_features = 0;  ///< numbers per position of a source that is no text; 0: it is tokens
+        bool takes_any_mask = true;  ///< false: only SourceMask::none and lengths, no target_mask, no masked_source
     };
 
     virtual ~EncoderDecoder() = default;

@@ -86,7 +86,11 @@ bool is_empty(const Config& config, std::string_view name) {
     return false;
 }
 
-Result<void> refuse_what_is_not_done(const Config& config, GenerationSource source) {
+Result<void> refuse_what_is_not_done(const Config& config, GenerationSource source,
+                                     std::span<const std::string_view> read_elsewhere) {
+    const auto is_elsewhere = [&](std::string_view name) {
+        return std::ranges::find(read_elsewhere, name) != read_elsewhere.end();
+    };
     for (const auto& [name, min, max] : kNeutralNumbers) {
         VKFORMER_TRY(const double value, config.real(name, {.fallback = min}));
         if (value < min || value > max)
@@ -97,11 +101,12 @@ Result<void> refuse_what_is_not_done(const Config& config, GenerationSource sour
         if (value) return config.unsupported(name, "false");
     }
     for (const std::string_view name : kRefused)
-        if (config.has(name) && !is_empty(config, name)) return config.unsupported(name, "null");
+        if (!is_elsewhere(name) && config.has(name) && !is_empty(config, name)) return config.unsupported(name, "null");
     if (source == GenerationSource::model_config) return {};
 
     for (const std::string& name : config.names()) {
         const auto is_name = [&](const auto& known) { return std::ranges::find(known, name) != known.end(); };
+        if (is_elsewhere(name)) continue;
         if (is_name(kHonoured) || is_name(kIgnored) || is_name(kNeutralFalse) || is_name(kRefused)) continue;
         if (std::ranges::find(kNeutralNumbers, name, &NeutralNumber::name) != kNeutralNumbers.end()) continue;
         return config.unsupported(name, "null (this field is not known)");
@@ -150,8 +155,9 @@ Result<std::uint32_t> max_steps(const Config& config, std::uint64_t max_position
 }  // namespace
 
 Result<GenerationConfig> parse_generation_config(const Config& config, GenerationSource source,
-                                                 std::uint64_t max_positions) {
-    VKFORMER_CHECK(refuse_what_is_not_done(config, source));
+                                                 std::uint64_t max_positions,
+                                                 std::span<const std::string_view> read_elsewhere) {
+    VKFORMER_CHECK(refuse_what_is_not_done(config, source, read_elsewhere));
     GenerationConfig generation;
     VKFORMER_TRY(generation.decoder_start, one_token(config, "decoder_start_token_id"));
     if (generation.decoder_start < 0) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "formats/config.hpp"
@@ -35,9 +37,10 @@ enum class GenerationSource : std::uint8_t {
 
 /// Reads the fields as transformers 4.56 does. A field that changes what is generated and is not implemented (sampling,
 /// penalties of repetition, banned phrases of several tokens, …) is refused by name unless its value does nothing.
-/// `max_positions` bounds the default length. Errors: CorruptFile, UnsupportedConfig.
+/// `max_positions` bounds the default length; fields `read_elsewhere` are the caller's. Errors: CorruptFile, UnsupportedConfig.
 Result<GenerationConfig> parse_generation_config(const formats::Config& config, GenerationSource source,
-                                                 std::uint64_t max_positions);
+                                                 std::uint64_t max_positions,
+                                                 std::span<const std::string_view> read_elsewhere = {});
 
 /// generation_config.json of the folder or, without one, what config.json says. Errors: FileNotFound besides.
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions);

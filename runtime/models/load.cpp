@@ -75,6 +75,16 @@ Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesyst
     return config.unsupported("model_type", supported);
 }
 
+Result<SpeechModel> load_speech_model(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    if (type != "whisper") return config.unsupported("model_type", "whisper");
+    VKFORMER_TRY(const formats::Weights weights, formats::open_weights(folder));
+    VKFORMER_TRY(Seq2Seq model, load_whisper(config, weights));
+    const std::uint32_t mel_bins = model.config().mel_bins;
+    return SpeechModel{std::make_unique<Seq2Seq>(std::move(model)), mel_bins};
+}
+
 namespace {
 
 bool is_file(const std::filesystem::path& path) {

@@ -48,6 +48,7 @@ EncoderDecoder::Limits Seq2Seq::limits() const noexcept {
             .target_len = config_.decoder.max_positions,
             .source_vocab = config_.encoder.vocab_size,
             .target_vocab = config_.target_vocab,
+            .source_features = source_features(),
             .takes_any_mask = !config_.has_relative_bias};
 }
 
@@ -154,9 +155,22 @@ public:
         return graph::weighted_sum(graph_, weights, value);
     }
 
-    /// The whole encoder.
-    Result<Value> encoder(Value tokens, const AttentionMask& mask, AttentionMaps* maps) {
-        VKFORMER_TRY(Value x, embed(tokens, {}));
+    /// What the first layer of a model that hears reads: two convolutions with GELU, the second of stride two.
+    Result<Value> listen(Value features) {
+        const Shape shape = graph_.shape(features);
+        const std::uint64_t d = config_.d_model;
+        VKFORMER_TRY(const Value windows, graph_.reshape(features, {shape[0], 3 * shape[1], shape[2] / 3}));
+        VKFORMER_TRY(const Value first, linear(name_ + ".conv1", weights_.stem.first, windows));
+        VKFORMER_TRY(const Value heard, graph::activate(graph_, first, graph::Activation::gelu_erf));
+        VKFORMER_TRY(const Value joined, graph_.reshape(heard, {shape[0], shape[1], 3 * d}));
+        VKFORMER_TRY(const Value second, linear(name_ + ".conv2", weights_.stem.second, joined));
+        VKFORMER_TRY(const Value x, graph::activate(graph_, second, graph::Activation::gelu_erf));
+        return add_positions(x, {});
+    }
+
+    /// The whole encoder, of tokens or features.
+    Result<Value> encoder(Value source, const AttentionMask& mask, AttentionMaps* maps) {
+        VKFORMER_TRY(Value x, config_.mel_bins ? listen(source) : embed(source, {}));
         const std::uint64_t len = graph_.shape(x)[1];
         for (std::size_t layer = 0; layer < layers().size(); ++layer) {
             const Attention& w = layers()[layer].self;
@@ -333,7 +347,12 @@ private:
 Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
     ForwardGraph f;
     Graph& g = f.graph;
-    VKFORMER_TRY(f.source_tokens, g.input("input_ids", DType::i32, {options.batch, options.source_len}));
+    if (config_.mel_bins) {
+        VKFORMER_TRY(f.source_features,
+                     g.input("input_features", options.dtype, {options.batch, options.source_len, source_features()}));
+    } else {
+        VKFORMER_TRY(f.source_tokens, g.input("input_ids", DType::i32, {options.batch, options.source_len}));
+    }
     AttentionMask source_mask;
     if (options.source_mask == SourceMask::lengths) {
         VKFORMER_TRY(f.source_lengths, g.input("source_lengths", DType::i32, {options.batch}));
@@ -351,7 +370,8 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
 
     auto* maps = options.attention_weights ? &f.attention : nullptr;
     Builder encoder(*this, Builder::Side::encoder, g, options.dtype);
-    VKFORMER_TRY(f.encoder_hidden, encoder.encoder(f.source_tokens, source_mask, maps));
+    VKFORMER_TRY(f.encoder_hidden,
+                 encoder.encoder(config_.mel_bins ? f.source_features : f.source_tokens, source_mask, maps));
     g.mark_output(f.encoder_hidden);
 
     Builder decoder(*this, Builder::Side::decoder, g, options.dtype);
@@ -366,9 +386,15 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
 
 Result<SourceTensors> Seq2Seq::add_encoder(Graph& graph, const DecodeLayout& layout) const {
     VKFORMER_TRY(SourceTensors source, source_states(graph, layout));
-    VKFORMER_TRY(source.tokens, graph.input("input_ids", DType::i32, {layout.batch, layout.source_len}));
+    if (config_.mel_bins) {
+        VKFORMER_TRY(source.features,
+                     graph.input("input_features", layout.dtype, {layout.batch, layout.source_len, source_features()}));
+    } else {
+        VKFORMER_TRY(source.tokens, graph.input("input_ids", DType::i32, {layout.batch, layout.source_len}));
+    }
     Builder encoder(*this, Builder::Side::encoder, graph, layout.dtype);
-    VKFORMER_TRY(const Value hidden, encoder.encoder(source.tokens, mask_of(source), nullptr));
+    VKFORMER_TRY(const Value hidden,
+                 encoder.encoder(config_.mel_bins ? source.features : source.tokens, mask_of(source), nullptr));
     VKFORMER_CHECK(Builder(*this, Builder::Side::decoder, graph, layout.dtype).keep_source(layout, hidden));
     return source;
 }

@@ -30,6 +30,8 @@ struct Seq2SeqConfig {
     std::uint32_t d_model = 0;
     Stack encoder, decoder;
     std::uint64_t target_vocab = 0;  ///< width of the logits, at most the decoder's vocab_size
+    std::uint32_t mel_bins =
+        0;  ///< of a model that hears: the encoder begins with a convolution over these; 0: with tokens
     bool has_relative_bias =
         false;  ///< the scores of self-attention have a bias by distance; no other masks then than lengths
 
@@ -62,9 +64,17 @@ struct Seq2SeqWeights {
         std::vector<Layer> layers;
         NormWeights final_norm;  ///< optional
     };
+    /// The two convolutions over time that turn mel bins into the encoder's positions (Radford et al. 2022, section 2.2), as products: a
+    /// position of the encoder reads three of the first's results, each of which reads three frames (audio/mel.hpp, windows_of).
+    struct Stem {
+        Projection first;   ///< [d_model, 3 · mel_bins + 1]; its last column is the bias
+        Projection second;  ///< [d_model, 3 · d_model], with a bias
+    };
+
     /// Where the two stacks have the same bytes for embedding or positions, the device has them once; likewise lm_head's weight and
     /// the decoder's embedding.
     Stack encoder, decoder;
+    Stem stem;           ///< with mel_bins only; the encoder then has no embedding
     Projection lm_head;  ///< [target_vocab, d_model], bias optional
     NormWeights
         logits_norm;  ///< optional: in place of the decoder's final norm on the way to the head (T5 scales there)
@@ -75,6 +85,9 @@ class Seq2Seq final : public EncoderDecoder {
 public:
     /// Requires what the loading functions give: weights of the shapes that the config says.
     Seq2Seq(const Seq2SeqConfig& config, Seq2SeqWeights weights) : config_(config), weights_(std::move(weights)) {}
+
+    /// Numbers per position of the encoder: three windows of three frames, each with a one for the bias; 0 for a model that reads.
+    std::uint64_t source_features() const noexcept { return config_.mel_bins ? 3 * (3 * config_.mel_bins + 1) : 0; }
 
     const Seq2SeqConfig& config() const noexcept { return config_; }
     const Seq2SeqWeights& weights() const noexcept { return weights_; }

@@ -29,10 +29,11 @@ Result<Seq2SeqConfig::Stack> read_stack(const Config& config, const std::string&
     return stack;
 }
 
-Result<Seq2SeqWeights::Attention> read_attention(const WeightReader& read, const std::string& name, std::uint64_t d) {
+Result<Seq2SeqWeights::Attention> read_attention(const WeightReader& read, const std::string& name, std::uint64_t d,
+                                                 bool key_bias) {
     Seq2SeqWeights::Attention w;
     VKFORMER_TRY(w.query, read.projection(name + ".q_proj", d, d, true));
-    VKFORMER_TRY(w.key, read.projection(name + ".k_proj", d, d, true));
+    VKFORMER_TRY(w.key, read.projection(name + ".k_proj", d, d, key_bias));
     VKFORMER_TRY(w.value, read.projection(name + ".v_proj", d, d, true));
     VKFORMER_TRY(w.output, read.projection(name + ".out_proj", d, d, true));
     VKFORMER_TRY(w.norm, read.norm(name + "_layer_norm", d, true));
@@ -40,11 +41,11 @@ Result<Seq2SeqWeights::Attention> read_attention(const WeightReader& read, const
 }
 
 Result<Seq2SeqWeights::Layer> read_layer(const WeightReader& read, const std::string& name, std::uint64_t d,
-                                         std::uint64_t ffn_dim, bool has_cross) {
+                                         std::uint64_t ffn_dim, bool has_cross, bool key_bias) {
     Seq2SeqWeights::Layer w;
-    VKFORMER_TRY(w.self, read_attention(read, name + "self_attn", d));
+    VKFORMER_TRY(w.self, read_attention(read, name + "self_attn", d, key_bias));
     if (has_cross) {
-        VKFORMER_TRY(w.cross, read_attention(read, name + "encoder_attn", d));
+        VKFORMER_TRY(w.cross, read_attention(read, name + "encoder_attn", d, key_bias));
     }
     VKFORMER_TRY(w.up, read.projection(name + "fc1", ffn_dim, d, true));
     VKFORMER_TRY(w.down, read.projection(name + "fc2", d, ffn_dim, true));
@@ -100,7 +101,7 @@ Result<Seq2SeqWeights> read_bart_layers(const Weights& weights, const Seq2SeqCon
         }
         for (std::uint32_t i = 0; i < stack.layers; ++i) {
             VKFORMER_TRY(auto layer, read_layer(read, "layers." + std::to_string(i) + ".", c.d_model, stack.ffn_dim,
-                                                name == "decoder"));
+                                                name == "decoder", layout.key_bias));
             w.layers.push_back(std::move(layer));
         }
         if (layout.final_norms) {

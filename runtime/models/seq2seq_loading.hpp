@@ -19,6 +19,7 @@ Result<Seq2Seq> load_marian(const formats::Config& config, const formats::Weight
 Result<Seq2Seq> load_bart(const formats::Config& config, const formats::Weights& weights);    // BART, mBART
 Result<Seq2Seq> load_m2m100(const formats::Config& config, const formats::Weights& weights);  // M2M100, NLLB
 Result<Seq2Seq> load_t5(const formats::Config& config, const formats::Weights& weights);      // T5, mT5, umT5, Flan-T5
+Result<Seq2Seq> load_whisper(const formats::Config& config, const formats::Weights& weights);
 
 /// A field that Hugging Face no longer reads, or that has one value with this architecture.
 struct RequiredFlag {
@@ -39,6 +40,7 @@ Result<Seq2SeqConfig> read_bart_sizes(const formats::Config& config);
 struct BartLayout {
     bool embedding_norms = false;
     bool final_norms = false;
+    bool key_bias = true;
 };
 Result<Seq2SeqWeights> read_bart_layers(const formats::Weights& weights, const Seq2SeqConfig& config,
                                         const BartLayout& layout, const std::string& prefix);

@@ -48,6 +48,7 @@ struct ModelOption {
 // One function per command: describes it to the parser and, when the parser meets it, sets `action`.
 void add_info(CLI::App& app, Action& action);
 void add_translate(CLI::App& app, Action& action);
+void add_transcribe(CLI::App& app, Action& action);
 void add_embed(CLI::App& app, Action& action);
 void add_rerank(CLI::App& app, Action& action);
 void add_classify(CLI::App& app, Action& action);

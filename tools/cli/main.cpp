@@ -25,6 +25,7 @@ int run(int argc, char** argv) {
     cli::Action action;
     cli::add_info(app, action);
     cli::add_translate(app, action);
+    cli::add_transcribe(app, action);
     cli::add_embed(app, action);
     cli::add_rerank(app, action);
     cli::add_classify(app, action);

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+#include "models/speech_config.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "core/try.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+constexpr std::int32_t kHeard = -1;  // in a prefix: the language that the model hears
+
+/// Read here, or of no use without timestamps.
+constexpr std::array<std::string_view, 14> kOwnFields = {"suppress_tokens",
+                                                         "begin_suppress_tokens",
+                                                         "forced_decoder_ids",
+                                                         "lang_to_id",
+                                                         "task_to_id",
+                                                         "language",
+                                                         "task",
+                                                         "is_multilingual",
+                                                         "return_timestamps",
+                                                         "no_timestamps_token_id",
+                                                         "alignment_heads",
+                                                         "max_initial_timestamp_index",
+                                                         "prev_sot_token_id",
+                                                         "median_filter_width"};
+
+Result<Config> open_config(const std::filesystem::path& folder, GenerationSource& source) {
+    std::error_code ignored;
+    const auto path = folder / "generation_config.json";
+    const bool is_there = std::filesystem::exists(path, ignored);
+    source = is_there ? GenerationSource::generation_config : GenerationSource::model_config;
+    return Config::open(is_there ? path : folder / "config.json");
+}
+
+/// "de" of "<|de|>".
+std::string bare(std::string_view name) {
+    if (name.starts_with("<|") && name.ends_with("|>") && name.size() > 4) name = name.substr(2, name.size() - 4);
+    std::string lower(name);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    return lower;
+}
+
+/// The object `field` of names to tokens.
+Result<std::map<std::string, std::int32_t>> tokens_by_name(const Config& config, std::string_view field) {
+    std::map<std::string, std::int32_t> tokens;
+    VKFORMER_TRY(const Config object, config.object(field));
+    for (const std::string& name : object.names()) {
+        constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+        VKFORMER_TRY(const std::int64_t token, object.integer(name, {.min = 0, .max = kMost}));
+        tokens[bare(name)] = static_cast<std::int32_t>(token);
+    }
+    return tokens;
+}
+
+/// What `name` stands for. Errors: InvalidArgument (says what there is).
+Result<std::int32_t> find_token(const std::map<std::string, std::int32_t>& tokens, const std::string& what,
+                                const std::string& name) {
+    const auto found = tokens.find(bare(name));
+    if (found != tokens.end()) return found->second;
+    if (tokens.empty())
+        return Error{ErrorCode::InvalidArgument, "the model has one language: there is no " + what + " to choose"};
+    std::string known;
+    for (const auto& [known_name, token] : tokens) known += (known.empty() ? "" : ", ") + known_name;
+    return Error{ErrorCode::InvalidArgument, "the model knows no " + what + " \"" + name + "\", but " + known};
+}
+
+/// forced_decoder_ids, from position 1 on; a null in front stands for the language.
+Result<std::vector<std::int32_t>> forced_prefix(const Config& config) {
+    VKFORMER_TRY(const auto pairs, config.token_id_lists("forced_decoder_ids"));
+    std::vector<std::int32_t> prefix;
+    for (const auto& pair : pairs) {
+        if (pair.size() != 2 || pair[0] != static_cast<std::int32_t>(prefix.size()) + 1 ||
+            pair[1] < (prefix.empty() ? kHeard : 0))
+            return config.unsupported("forced_decoder_ids", "pairs of a position, 1, 2, 3, …, and a token");
+        prefix.push_back(pair[1]);
+    }
+    return prefix;
+}
+
+/// WhisperGenerationMixin._retrieve_init_tokens, but for the start token.
+Result<std::vector<std::int32_t>> read_prefix(const Config& config, const SpeechConfig& speech,
+                                              const SpeechChoice& choice) {
+    VKFORMER_TRY(const std::string own_language, config.string("language", ""));
+    VKFORMER_TRY(const std::string own_task, config.string("task", ""));
+    VKFORMER_TRY(const auto tasks, tokens_by_name(config, "task_to_id"));
+    const std::string& language = choice.language.empty() ? own_language : choice.language;
+    const std::string& task = choice.task.empty() ? own_task : choice.task;
+
+    std::vector<std::int32_t> prefix;
+    if (language.empty() && task.empty()) {
+        VKFORMER_TRY(prefix, forced_prefix(config));
+    }
+    if (prefix.empty() && (!language.empty() || !speech.languages.empty())) prefix.push_back(kHeard);
+    if (!language.empty()) {
+        VKFORMER_TRY(prefix[0], find_token(speech.languages, "language", language));
+    }
+    if (!task.empty()) {
+        VKFORMER_TRY(const std::int32_t token, find_token(tasks, "task", task));
+        prefix.push_back(token);
+    } else if (!language.empty() && tasks.contains("transcribe")) {
+        prefix.push_back(tasks.at("transcribe"));
+    }
+    if (speech.first_timestamp > 0 && (prefix.empty() || prefix.back() != speech.first_timestamp - 1))
+        prefix.push_back(speech.first_timestamp - 1);
+    if (speech.languages.empty()) std::erase(prefix, kHeard);
+    return prefix;
+}
+
+/// max_length counts what the decoder is given, max_new_tokens and the library's default do not.
+Result<std::uint32_t> max_steps(const Config& config, const SpeechConfig& speech, std::uint64_t max_positions) {
+    constexpr std::uint32_t kDefaultMaxLength = 20;
+    VKFORMER_TRY(const std::uint32_t max_length,
+                 config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
+    const bool counts_prefix = !config.has("max_new_tokens") && max_length != kDefaultMaxLength;
+    const std::uint64_t steps =
+        speech.generation.max_steps + (counts_prefix ? std::uint64_t{0} : std::uint64_t{speech.prefix.size()});
+    return static_cast<std::uint32_t>(std::min(steps, max_positions - 1));
+}
+
+}  // namespace
+
+Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
+                                        const SpeechChoice& choice) {
+    GenerationSource source = {};
+    VKFORMER_TRY(const Config config, open_config(folder, source));
+    SpeechConfig speech;
+    VKFORMER_TRY(speech.generation, parse_generation_config(config, source, max_positions, kOwnFields));
+    if (speech.generation.beams != 1) return config.unsupported("num_beams", "1 with a model that hears");
+    VKFORMER_TRY(const bool wants_timestamps, config.boolean("return_timestamps", false));
+    if (wants_timestamps) return config.unsupported("return_timestamps", "false");
+
+    VKFORMER_TRY(const auto suppressed, config.token_ids("suppress_tokens"));
+    speech.generation.banned.insert(speech.generation.banned.end(), suppressed.begin(), suppressed.end());
+    VKFORMER_TRY(speech.banned_first, config.token_ids("begin_suppress_tokens"));
+    VKFORMER_TRY(speech.languages, tokens_by_name(config, "lang_to_id"));
+    VKFORMER_TRY(const bool has_languages, config.boolean("is_multilingual", !speech.languages.empty()));
+    if (!has_languages) {
+        if (!choice.language.empty() || !choice.task.empty())
+            return Error{ErrorCode::InvalidArgument,
+                         "the model has one language: there is neither a language nor a task to choose"};
+        speech.languages.clear();
+    }
+    if (config.has("no_timestamps_token_id")) {
+        VKFORMER_TRY(const std::uint32_t token, config.unsigned_integer("no_timestamps_token_id", {.max = 1u << 24}));
+        speech.first_timestamp = static_cast<std::int32_t>(token) + 1;
+    }
+    VKFORMER_TRY(speech.prefix, read_prefix(config, speech, choice));
+    VKFORMER_TRY(speech.generation.max_steps, max_steps(config, speech, max_positions));
+    if (speech.prefix.size() >= speech.generation.max_steps)
+        return config.unsupported("max_length", "more than the " + std::to_string(speech.prefix.size() + 1) +
+                                                    " tokens that the decoder is given");
+    return speech;
+}
+
+}  // namespace vkformer::models

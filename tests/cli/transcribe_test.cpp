@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+/// vkformer transcribe as a user runs it, on the CPU, with sound files good and bad.
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.hpp"
+#include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/wav.hpp"
+
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+#ifdef VKFORMER_CLI
+
+namespace {
+
+std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "speech" / name; }
+
+std::vector<float> clip() { return Golden("speech/whisper_texts/golden.safetensors").floats("clip0"); }
+
+Outcome transcribe(const std::string& rest, const std::string& model = "whisper_texts") {
+    return run("transcribe -d cpu --plain --max-length 24 -m " + folder_of(model).string() + " " + rest);
+}
+
+std::filesystem::path write(const TemporaryFolder& folder, const std::string& bytes) {
+    const auto path = folder / "sound.wav";
+    std::ofstream(path, std::ios::binary) << bytes;
+    return path;
+}
+
+void check_refused(const std::string& bytes, const std::string& message) {
+    const TemporaryFolder folder;
+    const Outcome outcome = transcribe(write(folder, bytes).string());
+    CAPTURE(outcome.err, message);
+    CHECK(outcome.exit_code == 2);
+    CHECK(outcome.out.empty());
+    CHECK_THAT(outcome.err, ContainsSubstring("sound.wav"));
+    CHECK_THAT(outcome.err, ContainsSubstring(message));
+}
+
+}  // namespace
+
+TEST_CASE("transcribe prints what is said", "[cli][speech]") {
+    const TemporaryFolder folder;
+    const std::string file = write(folder, wav(clip(), 8000)).string();
+    const Outcome plain = transcribe(file);
+    CHECK(plain.exit_code == 0);
+    CHECK(plain.out == "The cat sat on the mat.\n");
+    CHECK_THAT(plain.err, ContainsSubstring("device: CPU"));
+
+    const Outcome objects = transcribe("-q --json --language en --task translate " + file);
+    REQUIRE(objects.exit_code == 0);
+    CHECK(objects.err.empty());
+    const json object = json::parse(objects.out);
+    CHECK(object["file"] == file);
+    CHECK(object["language"] == "en");
+    REQUIRE(object["windows"].size() == 1);
+    CHECK(object["windows"][0]["start"] == 0);
+    CHECK(object["windows"][0]["end"] == static_cast<double>(clip().size()) / 8000);
+    CHECK(object["text"] == "The cat sat on the mat.");
+}
+
+TEST_CASE("transcribe takes sound of any rate and number of channels", "[cli][speech]") {
+    const TemporaryFolder folder;
+    const Outcome stereo = transcribe(write(folder, wav(clip(), 8000, 2)).string());
+    CHECK(stereo.out == "The cat sat on the mat.\n");
+    // Twice the rate: every sample twice is a fair copy of what lies far below the lower rate's limit.
+    std::vector<float> doubled;
+    for (const float sample : clip()) doubled.insert(doubled.end(), 2, sample);
+    const Outcome fast = transcribe(write(folder, wav(doubled, 16000)).string());
+    CHECK(fast.exit_code == 0);
+    CHECK_FALSE(fast.out.empty());
+}
+
+TEST_CASE("sound files that are none are refused with a reason", "[cli][speech][errors]") {
+    const auto samples = clip();
+    const std::string good = wav(samples, 8000);
+    check_refused("", "libsndfile");
+    check_refused("RIFF", "libsndfile");
+    check_refused(good.substr(0, 30), "libsndfile");
+    check_refused(std::string(2000, 'x'), "libsndfile");
+    check_refused(wav({}, 8000), "no samples");
+    check_refused(wav(samples, 0), "");
+    check_refused(wav(samples, 4'000'000'000u), "");
+    check_refused(wav(samples, 3), "cannot be converted");
+    check_refused(wav(samples, 8000, 1000), "");
+    const Outcome missing = transcribe("no_such_file.wav");
+    CHECK(missing.exit_code == 2);
+    CHECK_THAT(missing.err, ContainsSubstring("no_such_file.wav"));
+}
+
+TEST_CASE("a WAV file that ends early is heard as far as it goes", "[cli][speech]") {
+    const TemporaryFolder folder;
+    const std::string good = wav(clip(), 8000);
+    CHECK(transcribe(write(folder, good.substr(0, good.size() - 501)).string()).exit_code == 0);
+    const Outcome claims = transcribe(write(folder, wav(clip(), 8000, 1, 0xF0000000u)).string());
+    CHECK(claims.out == "The cat sat on the mat.\n");
+}
+
+TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech][errors]") {
+    const TemporaryFolder folder;
+    const std::string file = write(folder, wav(clip(), 8000)).string();
+    CHECK_THAT(run("transcribe " + file).err, ContainsSubstring("--model"));
+    CHECK_THAT(transcribe("").err, ContainsSubstring("file"));
+    CHECK_THAT(transcribe("--timestamps " + file).err, ContainsSubstring("--timestamps"));
+    CHECK_THAT(transcribe("--language xx " + file).err, ContainsSubstring("de, en, fr"));
+    const Outcome text_model =
+        run("transcribe -d cpu -m " + (goldens_dir() / "encoder_decoders/bart_d21_h3_h7").string() + " " + file);
+    CHECK(text_model.exit_code == 2);
+    CHECK_THAT(text_model.err, ContainsSubstring("supported: whisper"));
+    const Outcome help = run("transcribe --help");
+    CHECK(help.exit_code == 0);
+    CHECK_THAT(help.out, ContainsSubstring("--language"));
+}
+
+#endif
