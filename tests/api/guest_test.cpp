@@ -122,9 +122,12 @@ TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
     vkf_memory_use use = VKF_MEMORY_USE_INIT;
     succeed(vkf_device_memory(device.get(), &use));
     CHECK(use.peak > 0);
-    succeed(vkf_device_trim(device.get(), nullptr));
+    const std::uint64_t before = use.used;
+    std::uint64_t freed = 0;
+    succeed(vkf_device_trim(device.get(), &freed));
     succeed(vkf_device_memory(device.get(), &use));
     CHECK(use.used == 0);  // the programs are gone, and the staging buffer with the trim
+    CHECK(freed == before);
 }
 
 TEST_CASE("a graph of the C interface runs a feed-forward block", "[api][c]") {
