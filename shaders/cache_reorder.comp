@@ -40,7 +40,7 @@ void main() {
     const uint stride = p.workgroups_per_group * gl_WorkGroupSize.x;
     const uint first = linear_workgroup() % p.workgroups_per_group * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
     for (uint i = first; i < columns; i += stride) {
-        float value[kCacheReorderMaxBeams];
+        VALUE value[kCacheReorderMaxBeams];
         [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
             if (beam < BEAMS && i < moved_elements[beam]) value[beam] = LOAD(cache, parent[beam] * row_elements + i);
         [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)

@@ -2,8 +2,12 @@
 // SPDX-License-Identifier: MIT
 // y[row, i] = −∞ where i is banned, else x[row, i]; where a token is forced: 0 for it, −∞ for all others. Forcing the last token
 // overrides forcing the first, which overrides banning. x, y: f32 [rows, width]; starts: i32 [rows]; banned: i32 [banned_count].
+// Banned in a row is also `late` before late_start, and what would make a run of `ngram` tokens come twice: every token that
+// follows a place of sequences[row, 0 … starts[row]], i32 [rows, capacity], where its last ngram − 1 tokens stand (Hugging Face's
+// NoRepeatNGramLogitsProcessor).
 // One workgroup per 4096 consecutive elements of a row; an invocation owns those that are ≡ its index modulo the workgroup's
-// size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup.
+// size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup; to find repeats an
+// invocation owns the places of the sequence that are ≡ its index.
 // Shared memory: 4096 bits = 512 bytes.
 #extension GL_GOOGLE_include_directive : require
 #include "interface/mask_logits.h"
@@ -13,11 +17,30 @@ layout(push_constant) uniform Push { MaskLogitsPush p; };
 layout(std430, binding = kMaskLogitsX) readonly buffer X { float x[]; };
 layout(std430, binding = kMaskLogitsStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskLogitsBanned) readonly buffer Banned { uint banned[]; };
+layout(std430, binding = kMaskLogitsSequences) readonly buffer Sequences { int sequences[]; };
 layout(std430, binding = kMaskLogitsY) writeonly buffer Y { float y[]; };
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 shared uint banned_bits[kMaskLogitsChunk / 32];
+
+// Of the token, if it lies in the chunk that begins at `first`: offset is huge for one before it.
+void ban(uint token, uint first) {
+    const uint offset = token - first;
+    if (offset < kMaskLogitsChunk) atomicOr(banned_bits[offset / 32], 1u << (offset % 32));
+}
+
+void ban_repeats(uint row, uint first) {
+    const uint len = uint(clamp(starts[row], -1, int(p.capacity) - 1) + 1);
+    const uint base = row * p.capacity;
+    const uint context = p.ngram - 1;  // tokens that a repeat has before the one to ban
+    if (len < p.ngram) return;
+    for (uint i = gl_LocalInvocationIndex; i <= len - p.ngram; i += gl_WorkGroupSize.x) {
+        uint same = 0;
+        while (same < context && sequences[base + i + same] == sequences[base + len - context + same]) ++same;
+        if (same == context) ban(uint(sequences[base + i + context]), first);
+    }
+}
 
 void main() {
     const uint chunks = (p.width + kMaskLogitsChunk - 1) / kMaskLogitsChunk;
@@ -28,10 +51,9 @@ void main() {
 
     for (uint i = gl_LocalInvocationIndex; i < kMaskLogitsChunk / 32; i += gl_WorkGroupSize.x) banned_bits[i] = 0;
     barrier();
-    for (uint i = gl_LocalInvocationIndex; i < p.banned_count; i += gl_WorkGroupSize.x) {
-        const uint offset = banned[i] - first;  // huge for a token before this chunk
-        if (offset < kMaskLogitsChunk) atomicOr(banned_bits[offset / 32], 1u << (offset % 32));
-    }
+    for (uint i = gl_LocalInvocationIndex; i < p.banned_count; i += gl_WorkGroupSize.x) ban(banned[i], first);
+    if (gl_LocalInvocationIndex == 0 && starts[row] < p.late_start && p.late >= 0) ban(uint(p.late), first);
+    if (p.ngram > 0) ban_repeats(row, first);
     barrier();
 
     int forced = -1;

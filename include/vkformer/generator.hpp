@@ -34,8 +34,9 @@ struct Sampling {
 
     float repetition_penalty =
         1;  ///< logits of tokens in prompt or answer are divided (positive ones) or multiplied by it
-    float presence_penalty = 0;                ///< taken off the logits of tokens in the answer
-    float frequency_penalty = 0;               ///< taken off likewise, for each time that they are in it
+    float presence_penalty = 0;         ///< taken off the logits of tokens in the answer
+    float frequency_penalty = 0;        ///< taken off likewise, for each time that they are in it
+    std::uint32_t no_repeat_ngram = 0;  ///< no run of so many tokens comes twice in prompt and answer; 0: any may
     std::map<std::int32_t, float> logit_bias;  ///< added to a token's logit, before all else; −∞ forbids it
 
     friend bool operator==(const Sampling&, const Sampling&) = default;

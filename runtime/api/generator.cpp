@@ -95,7 +95,8 @@ struct Generator::Impl {
 
     Result<void> set_sampling(const std::optional<Sampling>& wanted) {
         if (!wanted)
-            return session.set_sampling(text.defaults.sample, {.repetition = text.defaults.repetition_penalty});
+            return session.set_sampling(text.defaults.sample, {.repetition = text.defaults.repetition_penalty,
+                                                               .no_repeat_ngram = text.defaults.no_repeat_ngram});
         return session.set_sampling({.temperature = wanted->temperature,
                                      .top_k = wanted->top_k,
                                      .top_p = wanted->top_p,
@@ -103,6 +104,7 @@ struct Generator::Impl {
                                     {.repetition = wanted->repetition_penalty,
                                      .presence = wanted->presence_penalty,
                                      .frequency = wanted->frequency_penalty,
+                                     .no_repeat_ngram = wanted->no_repeat_ngram,
                                      .bias = wanted->logit_bias});
     }
     bool is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,12 +8,12 @@
 namespace vkformer::cpu {
 
 struct CacheDims {
-    std::size_t rows, capacity, width;  // width = heads · dim
+    std::size_t rows, capacity, width;  // width = heads · dim, of tokens 1
 };
 
 // cache[b, starts[b] + i, :] = x[b, i, :]     x: [rows, len, width], cache: [rows, capacity, width]; positions outside the cache
 // are not written. `starts` may be empty: 0.
-template <std::floating_point T>
+template <class T>
 void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, std::size_t len, const CacheDims& dims,
                   std::span<T> cache) {
     for (std::size_t b = 0; b < dims.rows; ++b)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,7 +13,7 @@ namespace vkformer::cpu {
 
 // cache[r, p, :] = old cache[parents[r], p, :] for p < lengths[r]     cache: [rows, capacity, width]. A parent outside the row's
 // group of `beams` rows leaves the row as it is.
-template <std::floating_point T>
+template <class T>
 void cache_reorder(std::span<const std::int32_t> parents, std::span<const std::int32_t> lengths, std::size_t beams,
                    const CacheDims& dims, std::span<T> cache) {
     const std::vector<T> old(cache.begin(), cache.end());

@@ -26,9 +26,9 @@
 #include "cpu/penalize.hpp"
 #include "cpu/pool.hpp"
 #include "cpu/positional_embedding.hpp"
-#include "cpu/relative_bias.hpp"
 #include "cpu/recurrent_cell.hpp"
 #include "cpu/recurrent_layer.hpp"
+#include "cpu/relative_bias.hpp"
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
 #include "cpu/sample.hpp"
@@ -204,11 +204,24 @@ public:
     }
 
     void operator()(const graph::CacheAppend& op) const {
-        cache_append<T>(floats(op.x), ints(op.starts), dim(op.x, 1), cache_dims(op.cache), floats(op.cache));
+        const auto append = [&](auto x, auto cache) {
+            cache_append(std::span<const typename decltype(x)::value_type>(x), ints(op.starts), dim(op.x, 1),
+                         cache_dims(op.cache), cache);
+        };
+        if (graph_.dtype(op.cache) == DType::i32)
+            append(ints(op.x), ints(op.cache));
+        else
+            append(floats(op.x), floats(op.cache));
     }
 
     void operator()(const graph::CacheReorder& op) const {
-        cache_reorder<T>(ints(op.parents), ints(op.lengths), op.beams, cache_dims(op.cache), floats(op.cache));
+        const auto reorder = [&](auto cache) {
+            cache_reorder(ints(op.parents), ints(op.lengths), op.beams, cache_dims(op.cache), cache);
+        };
+        if (graph_.dtype(op.cache) == DType::i32)
+            reorder(ints(op.cache));
+        else
+            reorder(floats(op.cache));
     }
 
     void operator()(const graph::Pool& op) const {
@@ -247,9 +260,15 @@ public:
 
     void operator()(const graph::MaskLogits& op) const {
         const ForcedTokens forced{.first = op.forced_first, .last = op.forced_last, .last_start = op.last_start};
-        for (std::size_t row = 0; row < rows(op.x); ++row)
-            mask_logits<T>(row_of(floats(op.x), row, width(op.x)), ints(op.starts)[row], ints(op.banned), forced,
+        for (std::size_t row = 0; row < rows(op.x); ++row) {
+            const std::int32_t start = ints(op.starts)[row];
+            std::vector<std::int32_t> banned(ints(op.banned).begin(), ints(op.banned).end());
+            if (start < op.late_start && op.late >= 0) banned.push_back(op.late);
+            if (op.ngram > 0)
+                ban_repeats(row_of(ints(op.sequences), row, width(op.sequences)), start, op.ngram, banned);
+            mask_logits<T>(row_of(floats(op.x), row, width(op.x)), start, banned, forced,
                            row_of(floats(op.y), row, width(op.x)));
+        }
     }
 
     void operator()(const graph::CountTokens& op) const {
@@ -357,7 +376,9 @@ private:
     }
 
     CacheDims cache_dims(Value cache) const {
-        return {.rows = dim(cache, 0), .capacity = dim(cache, 1), .width = dim(cache, 2) * dim(cache, 3)};
+        const std::size_t positions = dim(cache, 0) * dim(cache, 1);
+        const std::size_t width = graph_.shape(cache).element_count() / positions;
+        return {.rows = dim(cache, 0), .capacity = dim(cache, 1), .width = width};
     }
 
     const graph::Graph& graph_;

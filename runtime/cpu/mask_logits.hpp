@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <vector>
 
 namespace vkformer::cpu {
 
@@ -18,8 +19,21 @@ struct ForcedTokens {
     std::int32_t last_start;
 };
 
+// Adds to `banned` what would complete a run of `ngram` tokens that sequence[0 … start] has already: every token that follows a
+// place where its last ngram − 1 tokens stand. Hugging Face's NoRepeatNGramLogitsProcessor; fairseq had it first.
+inline void ban_repeats(std::span<const std::int32_t> sequence, std::int32_t start, std::uint32_t ngram,
+                        std::vector<std::int32_t>& banned) {
+    assert(ngram > 0);
+    const std::size_t len =
+        std::min(sequence.size(), static_cast<std::size_t>(std::max(std::int64_t{start} + 1, std::int64_t{0})));
+    if (len < ngram) return;
+    const auto last = sequence.subspan(len - (ngram - 1), ngram - 1);
+    for (std::size_t i = 0; i + ngram <= len; ++i)
+        if (std::ranges::equal(sequence.subspan(i, ngram - 1), last)) banned.push_back(sequence[i + ngram - 1]);
+}
+
 // y = x with −∞ for the banned tokens; where a token is forced, 0 for it and −∞ for all others. One row of logits.
-// The processors of Hugging Face generate: bad words, then forced first token, then forced last token.
+// The processors of Hugging Face generate: bans, then forced first token, then forced last token. A banned token outside the row is passed over.
 template <std::floating_point T>
 void mask_logits(std::span<const T> x, std::int32_t start, std::span<const std::int32_t> banned,
                  const ForcedTokens& forced_tokens, std::span<T> y) {
@@ -33,7 +47,8 @@ void mask_logits(std::span<const T> x, std::int32_t start, std::span<const std::
         return;
     }
     std::ranges::copy(x, y.begin());
-    for (const std::int32_t token : banned) y[static_cast<std::size_t>(token)] = kMinusInfinity;
+    for (const std::int32_t token : banned)
+        if (static_cast<std::size_t>(token) < y.size()) y[static_cast<std::size_t>(token)] = kMinusInfinity;
 }
 
 }  // namespace vkformer::cpu

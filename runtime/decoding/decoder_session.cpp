@@ -101,6 +101,10 @@ Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, co
         sample.min_p == now.min_p && penalties == options_.penalties)
         return {};
     VKFORMER_CHECK(check_bias(penalties, model_->config().vocab_size));
+    if ((penalties.no_repeat_ngram > 0) != (options_.penalties.no_repeat_ngram > 0)) {
+        chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
+        clear();
+    }
     options_.sample = sample;
     options_.penalties = penalties;
     step_.reset();

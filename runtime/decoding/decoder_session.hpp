@@ -14,9 +14,10 @@
 
 namespace vkformer::decoding {
 
-/// What is done to the logits before a token is chosen; graph::penalize says how.
+/// What is done to the logits before a token is chosen; graph::penalize and graph::mask_logits say how.
 struct Penalties {
     float repetition = 1, presence = 0, frequency = 0;
+    std::uint32_t no_repeat_ngram = 0;   ///< > 0: no run of so many tokens comes twice, the prompt counted
     std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
 
     bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
@@ -85,7 +86,8 @@ public:
     const DecoderSessionOptions& options() const noexcept { return options_; }
     /// Of the last run.
     const DecoderTimings& timings() const noexcept { return timings_; }
-    /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay.
+    /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;
+    /// but the first with no_repeat_ngram, and the first without, begin with empty caches.
     /// Errors: InvalidArgument (a bias of an unknown token).
     Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties);
     /// Forgets what the caches hold.

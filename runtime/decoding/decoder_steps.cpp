@@ -34,6 +34,14 @@ Result<Value> penalized(DecoderStepGraph& step, Value logits, const DecoderSessi
     return graph::penalize(step.graph, logits, wanted);
 }
 
+/// What the rows have read, kept beside keys and values: whoever appends those appends to this. Absent where nobody asks.
+Result<Value> keep_sequences(graph::Graph& graph, const DecoderSessionOptions& options, Value tokens, Value starts) {
+    if (options.penalties.no_repeat_ngram == 0) return Value{};
+    VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {options.rows, options.context}));
+    VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
+    return sequences;
+}
+
 constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
 
 }  // namespace
@@ -44,6 +52,7 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
     VKFORMER_TRY(chunk.starts, chunk.graph.input("chunk_starts", DType::i32, {options.rows}));
     VKFORMER_CHECK(
         model.add_pass(chunk.graph, layout_of(options, len), chunk.tokens, chunk.starts, models::Logits::none));
+    VKFORMER_CHECK(keep_sequences(chunk.graph, options, chunk.tokens, chunk.starts));
     return chunk;
 }
 
@@ -58,7 +67,12 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1), step.states.tokens, step.states.starts,
                                                  models::Logits::all));
     graph.set_scope("choice");
-    VKFORMER_TRY(const Value logits, penalized(step, pass.logits, options));
+    VKFORMER_TRY(Value logits, penalized(step, pass.logits, options));
+    VKFORMER_TRY(const Value sequences, keep_sequences(graph, options, step.states.tokens, step.states.starts));
+    if (sequences) {
+        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts,
+                                                {.ngram = options.penalties.no_repeat_ngram, .sequences = sequences}));
+    }
     Value next;
     if (options.sample.temperature == 0) {
         VKFORMER_TRY(next, graph::arg_max(graph, logits));

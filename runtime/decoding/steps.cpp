@@ -13,14 +13,29 @@ using graph::Value;
 using models::DecodeLayout;
 using models::GenerationConfig;
 
+/// The tokens of every row so far, the step's input included: a cache as that of the keys. Absent where nobody asks.
+Result<Value> keep_sequences(Graph& graph, Value tokens, Value starts, const DecodeLayout& layout,
+                             const GenerationConfig& generation) {
+    if (generation.no_repeat_ngram == 0) return Value{};
+    VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {layout.rows(), layout.max_steps}));
+    VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
+    return sequences;
+}
+
 /// Bans and forced tokens; `x` itself where there are none.
-Result<Value> mask(Graph& graph, Value x, Value starts, const GenerationConfig& generation) {
-    if (generation.banned.empty() && generation.forced_first < 0 && generation.forced_last < 0) return x;
+Result<Value> mask(Graph& graph, Value x, Value starts, Value sequences, const GenerationConfig& generation) {
+    const bool forces = generation.forced_first >= 0 || generation.forced_last >= 0;
+    const bool has_late_end = generation.min_steps > 0 && generation.eos >= 0;
+    if (generation.banned.empty() && !forces && !has_late_end && !sequences) return x;
     return graph::mask_logits(graph, x, starts,
                               {.banned = generation.banned,
                                .forced_first = generation.forced_first,
                                .forced_last = generation.forced_last,
-                               .last_start = static_cast<std::int32_t>(generation.max_steps) - 1});
+                               .last_start = static_cast<std::int32_t>(generation.max_steps) - 1,
+                               .late = has_late_end ? generation.eos : -1,
+                               .late_start = static_cast<std::int32_t>(generation.min_steps),
+                               .ngram = generation.no_repeat_ngram,
+                               .sequences = sequences});
 }
 
 Result<void> add_greedy_step(StepGraph& step, Value logits, const DecodeLayout& layout,
@@ -29,7 +44,9 @@ Result<void> add_greedy_step(StepGraph& step, Value logits, const DecodeLayout& 
     graph.set_scope("greedy");
     VKFORMER_TRY(step.greedy.finished, graph.state("finished", DType::i32, {layout.rows()}));
     VKFORMER_TRY(step.greedy.history, graph.state("history", DType::i32, {layout.max_steps, layout.rows()}));
-    VKFORMER_TRY(const Value allowed, mask(graph, logits, step.greedy.starts, generation));
+    VKFORMER_TRY(const Value sequences,
+                 keep_sequences(graph, step.greedy.tokens, step.greedy.starts, layout, generation));
+    VKFORMER_TRY(const Value allowed, mask(graph, logits, step.greedy.starts, sequences, generation));
     VKFORMER_TRY(const Value next, graph::arg_max(graph, allowed));
     return graph::greedy_step(graph, next, step.greedy, generation.eos, generation.pad);
 }
@@ -51,7 +68,8 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
     VKFORMER_TRY(states.state, graph.state("state", DType::i32, {layout.batch + std::uint64_t{2}}));
 
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
-    VKFORMER_TRY(Value scores, mask(graph, log_probs, states.starts, generation));
+    VKFORMER_TRY(const Value sequences, keep_sequences(graph, states.tokens, states.starts, layout, generation));
+    VKFORMER_TRY(Value scores, mask(graph, log_probs, states.starts, sequences, generation));
     if (generation.renormalize) {
         VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
     }
@@ -67,6 +85,8 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
     // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
     for (const Value cache : decoder.caches)
         VKFORMER_CHECK(graph::cache_reorder(graph, cache, states.parents, states.starts, generation.beams));
+    if (sequences)
+        VKFORMER_CHECK(graph::cache_reorder(graph, sequences, states.parents, states.starts, generation.beams));
     return {};
 }
 

@@ -182,10 +182,10 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 
 /// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype,
-/// starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
+/// or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
 
-/// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state [rows, capacity, heads, dim]; parents
+/// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state of cache_append, its batch the rows; parents
 /// and lengths i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to kMaxBeams; rows a multiple of it).
 /// Positions at or above lengths[r] keep what they have. A parent outside its group leaves its row as it is.
 inline constexpr std::uint32_t kMaxBeams = 32;
@@ -234,9 +234,14 @@ struct MaskLogitsOptions {
     std::int32_t forced_first = -1;    ///< the only one allowed after the start token; −1: any
     std::int32_t forced_last = -1;     ///< the only one allowed in the last step; −1: any
     std::int32_t last_start = -1;      ///< value of `starts` in the last step
+    std::int32_t late = -1;  ///< not chosen before the step at `late_start`: the end of a text, say; −1: any
+    std::int32_t late_start = 0;
+    std::uint32_t ngram = 0;  ///< > 0: never chosen is what would make a run of so many tokens come twice in its row
+    Value sequences;          ///< with ngram: i32 [rows, capacity], a row's tokens at positions 0 … starts[row]
 };
 /// y = x with −∞ for what is forbidden, and 0 for a forced token with −∞ for all others.
-/// x f32 [rows, vocab], starts i32 [rows] (position of the step's input token).
+/// x f32 [rows, vocab], starts i32 [rows] (position of the step's input token). A step's graph keeps `sequences` with cache_append
+/// and, in a beam search, cache_reorder. Tokens outside the vocabulary are never chosen, and forbid nothing.
 Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsOptions& options);
 
 /// Adds tokens to what `penalize` reads. tokens i32 [rows] or [rows, len], counts a state i32 [rows, vocab], all 0 before the

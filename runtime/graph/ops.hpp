@@ -439,14 +439,19 @@ struct Sample {
 /// What generation forbids and forces; token −1: nothing.
 struct MaskLogits {
     static constexpr std::string_view kName = "mask_logits";
-    Value x, starts, banned, y;
+    Value x, starts, banned, sequences, y;
     std::int32_t forced_first = -1;  ///< the only token allowed where starts[row] == 0
     std::int32_t forced_last = -1;   ///< the only token allowed where starts[row] == last_start
     std::int32_t last_start = -1;    ///< start of the last step before the length limit
+    std::int32_t late = -1;          ///< not allowed where starts[row] < late_start
+    std::int32_t late_start = 0;
+    std::uint32_t ngram =
+        0;  ///< no run of so many tokens comes twice in sequences[row, 0 … starts[row]] and what follows
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("starts", self.starts, Access::read);
         visit("banned", self.banned, Access::read);
+        visit("sequences", self.sequences, Access::read);
         visit("y", self.y, Access::write);
     }
 };

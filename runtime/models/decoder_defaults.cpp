@@ -18,6 +18,8 @@ Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folde
     VKFORMER_TRY(const double repetition,
                  generation.real("repetition_penalty", {.fallback = 1, .min = 1e-3, .max = 1e3}));
     defaults.repetition_penalty = static_cast<float>(repetition);
+    VKFORMER_TRY(defaults.no_repeat_ngram,
+                 generation.unsigned_integer("no_repeat_ngram_size", {.fallback = 0, .max = 1u << 20}));
     VKFORMER_TRY(const bool draws, generation.boolean("do_sample", false));
     if (!draws) return defaults;
     VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));

@@ -15,6 +15,7 @@ struct DecoderDefaults {
     std::vector<std::int32_t> end_tokens;              ///< each ends a generation
     graph::SampleOptions sample = {.temperature = 0};  ///< greedy where nothing is said
     float repetition_penalty = 1;
+    std::uint32_t no_repeat_ngram = 0;
 };
 
 /// generation_config.json of the folder, and config.json for what it does not say; transformers' own defaults (top_k 50) hold

@@ -14,10 +14,11 @@ namespace {
 
 using formats::Config;
 
-constexpr std::array<std::string_view, 13> kHonoured = {
-    "decoder_start_token_id", "bos_token_id",        "eos_token_id",      "pad_token_id",   "max_length",
-    "max_new_tokens",         "num_beams",           "early_stopping",    "length_penalty", "bad_words_ids",
-    "forced_bos_token_id",    "forced_eos_token_id", "renormalize_logits"};
+constexpr std::array<std::string_view, 16> kHonoured = {
+    "decoder_start_token_id", "bos_token_id",        "eos_token_id",       "pad_token_id",   "max_length",
+    "max_new_tokens",         "num_beams",           "early_stopping",     "length_penalty", "bad_words_ids",
+    "forced_bos_token_id",    "forced_eos_token_id", "renormalize_logits", "min_length",     "min_new_tokens",
+    "no_repeat_ngram_size"};
 
 /// Do nothing to the result: what is returned besides, how the cache is kept, and what only sampling or an assistant reads.
 constexpr std::array<std::string_view, 31> kIgnored = {"_from_model_config",
@@ -57,13 +58,10 @@ struct NeutralNumber {
     std::string_view name;
     double min, max;
 };
-constexpr std::array<NeutralNumber, 11> kNeutralNumbers = {{
+constexpr std::array<NeutralNumber, 8> kNeutralNumbers = {{
     {"repetition_penalty", 1, 1},
     {"encoder_repetition_penalty", 1, 1},
-    {"no_repeat_ngram_size", 0, 0},
     {"encoder_no_repeat_ngram_size", 0, 0},
-    {"min_length", 0, 1},  // the start token counts
-    {"min_new_tokens", 0, 0},
     {"num_beam_groups", 1, 1},
     {"diversity_penalty", 0, 0},
     {"num_return_sequences", 1, 1},
@@ -152,6 +150,13 @@ Result<std::uint32_t> max_steps(const Config& config, std::uint64_t max_position
         std::max<std::uint64_t>(std::min<std::uint64_t>(max_length + 1, max_positions), 2) - 1);
 }
 
+/// `min_length` counts the start token; min_new_tokens goes before it.
+Result<std::uint32_t> min_steps(const Config& config) {
+    VKFORMER_TRY(const auto min_length, config.unsigned_integer("min_length", {.fallback = 0, .max = 1u << 20}));
+    const std::uint32_t steps = min_length > 0 ? min_length - 1 : 0;
+    return config.unsigned_integer("min_new_tokens", {.fallback = steps, .max = 1u << 20});
+}
+
 }  // namespace
 
 Result<GenerationConfig> parse_generation_config(const Config& config, GenerationSource source,
@@ -176,6 +181,9 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
     VKFORMER_TRY(generation.banned, banned_tokens(config, generation.eos));
     VKFORMER_TRY(generation.forced_first, one_token(config, "forced_bos_token_id"));
     VKFORMER_TRY(generation.forced_last, one_token(config, "forced_eos_token_id"));
+    VKFORMER_TRY(generation.min_steps, min_steps(config));
+    VKFORMER_TRY(generation.no_repeat_ngram,
+                 config.unsigned_integer("no_repeat_ngram_size", {.fallback = 0, .max = 1u << 20}));
     VKFORMER_TRY(generation.renormalize, config.boolean("renormalize_logits", false));
     return generation;
 }

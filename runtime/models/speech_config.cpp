@@ -154,6 +154,7 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
     }
     VKFORMER_TRY(speech.prefix, read_prefix(config, speech, choice));
     VKFORMER_TRY(speech.generation.max_steps, max_steps(config, speech, max_positions));
+    if (config.has("min_new_tokens")) speech.generation.min_steps += static_cast<std::uint32_t>(speech.prefix.size());
     if (speech.prefix.size() >= speech.generation.max_steps)
         return config.unsupported("max_length", "more than the " + std::to_string(speech.prefix.size() + 1) +
                                                     " tokens that the decoder is given");

@@ -3,7 +3,8 @@
 //   (nothing)    float
 //   F16          float16_t; the device has storageBuffer16BitAccess
 //   F16_WORDS    two halves in a uint; for devices without 16-bit storage
-// LOAD(buffer, i) gives a float; STORE(buffer, i, value) rounds. A half in a word is stored by two atomics, since the other
+//   ANY_32       32 bits of any type, for shaders that only copy
+// LOAD(buffer, i) gives a VALUE, which is a float but for ANY_32; STORE(buffer, i, value) rounds. A half in a word is stored by two atomics, since the other
 // half may belong to another invocation: slow, but only the devices that have no other way take it. (The mask: SwiftShader's
 // packHalf2x16 lets a NaN spill into the other half.)
 // A tensor that is only read is declared `readonly`; a tensor that is stored to is declared STORED (writeonly but for words).
@@ -14,11 +15,13 @@
 #extension GL_EXT_shader_16bit_storage : require
 #define ELEMENT float16_t
 #define STORED writeonly
+#define VALUE float
 #define LOAD(buffer, i) float(buffer[i])
 #define STORE(buffer, i, value) buffer[i] = float16_t(value)
 #elif defined(F16_WORDS)
 #define ELEMENT uint
 #define STORED
+#define VALUE float
 #define LOAD(buffer, i) unpackHalf2x16(buffer[(i) >> 1])[(i) & 1u]
 #define STORE(buffer, i, value)                                                              \
     {                                                                                        \
@@ -27,8 +30,15 @@
         atomicAnd(buffer[(i) >> 1], ~(0xFFFFu << half_shift));                               \
         atomicOr(buffer[(i) >> 1], half_bits << half_shift);                                 \
     }
+#elif defined(ANY_32)
+#define ELEMENT uint
+#define STORED writeonly
+#define VALUE uint
+#define LOAD(buffer, i) buffer[i]
+#define STORE(buffer, i, value) buffer[i] = (value)
 #else
 #define ELEMENT float
+#define VALUE float
 #define STORED writeonly
 #define LOAD(buffer, i) buffer[i]
 #define STORE(buffer, i, value) buffer[i] = (value)

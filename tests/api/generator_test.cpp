@@ -144,8 +144,10 @@ TEST_CASE("penalties and biases are those of Hugging Face", "[api][generator][go
             CHECK(generation.tokens == expected()[name]["ids"].get<std::vector<std::int32_t>>());
     };
     check({.repetition_penalty = 1.4f}, "penalised");
+    check({.no_repeat_ngram = 2}, "unrepeated");  // the caches of the run before have no tokens of the prompt
     check({.logit_bias = {{145, -50.0f}, {270, 1.5f}}}, "biased");
-    CHECK(expected()["penalised"]["ids"] != expected()["biased"]["ids"]);
+    for (const char* other : {"biased", "unrepeated"})
+        CHECK(expected()["penalised"]["ids"] != expected()[other]["ids"]);
     const GenerateOptions unknown = {.sampling = Sampling{.logit_bias = {{300, 1.0f}}}};
     CHECK(generator.generate(twice, unknown).error().code == ErrorCode::InvalidArgument);
 }

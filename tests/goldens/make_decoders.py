@@ -243,6 +243,7 @@ def write_text_case(folder):
     result = {
         "prompts": [{"prompt": p} | generate(tokenizer(p).input_ids) for p in prompts],
         "penalised": generate(tokenizer(prompts[0]).input_ids, repetition_penalty=1.4),
+        "unrepeated": generate(tokenizer(prompts[0]).input_ids, no_repeat_ngram_size=2),
         "biased": generate(tokenizer(prompts[0]).input_ids, sequence_bias=[[[145], -50.0], [[270], 1.5]]),
         "conversations": [
             {"messages": c} | generate(tokenizer.apply_chat_template(c, add_generation_prompt=True)) for c in conversations

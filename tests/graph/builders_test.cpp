@@ -224,6 +224,10 @@ TEST_CASE("caches refuse what does not fit", "[builders]") {
                   "cache_append: cache (" + g.tensor(input).name + ") is no state, but the op updates it");
     CHECK_REFUSED(in, cache_append(g, cache, {}, cache), kInvalid,
                   "cache_append: x and cache are the same tensor (state0)");
+    CHECK_REFUSED(in, cache_append(g, in(i32, {4, 1, 2, 5}), {}, cache), kShape,
+                  "cache_append: x has shape [4, 1, 2, 5], expected 2 dimensions [batch, len]");
+    CHECK_REFUSED(in, cache_append(g, in(i32, {4, 1}), {}, cache), kDtype,
+                  "cache_append: cache has dtype f16, expected i32 (as x)");
     CHECK_REFUSED(in, cache_append(g, in(f16, {4, 1, 2, 5}), in(i32, {3}), cache), kShape,
                   "cache_append: starts has shape [3], expected [4] (batch of x)");
 
@@ -263,6 +267,11 @@ TEST_CASE("the choice of tokens refuses what does not fit", "[builders]") {
                   "mask_logits: forced_last token is 99, expected 0 to 6");
     CHECK_REFUSED(in, mask_logits(g, x, starts, {.forced_last = 2}), kInvalid,
                   "mask_logits: forced_last needs last_start, which is -1");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.late = 7}), kInvalid,
+                  "mask_logits: late token is 7, expected 0 to 6");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.ngram = 2}), kInvalid, "mask_logits: sequences is absent");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.ngram = 2, .sequences = in(i32, {2, 9})}), kShape,
+                  "mask_logits: sequences has shape [2, 9], expected [3, 9] (rows of x)");
     CHECK_REFUSED(in, mask_logits(g, x, in(i32, {2}), {}), kShape,
                   "mask_logits: starts has shape [2], expected [3] (rows of x)");
 }

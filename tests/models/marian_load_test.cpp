@@ -179,7 +179,8 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                        {"transformers_version", "4.57.6"},
                        {"temperature", 0.7},
                        {"repetition_penalty", 1.0},
-                       {"min_length", 0},
+                       {"min_length", 8},
+                       {"no_repeat_ngram_size", 3},
                        {"do_sample", false},
                        {"suppress_tokens", json::array()}});
     const auto generation = must(parse_generation(config));
@@ -193,6 +194,8 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                                                .banned = {3},  // a ban of eos is dropped
                                                .forced_first = 7,
                                                .forced_last = 0,
+                                               .min_steps = 7,  // the start token counts
+                                               .no_repeat_ngram = 3,
                                                .renormalize = true};
     CHECK(generation == expected);
 }
@@ -210,6 +213,14 @@ TEST_CASE("lengths of generation", "[models][generation_config]") {
         models::parse_generation_config(must(formats::Config::parse(kMinimal.dump(), "generation_config.json")),
                                         models::GenerationSource::generation_config, 9);
     CHECK(must(few_positions).max_steps == 8);
+
+    CHECK(must(parse_generation(config)).min_steps == 0);
+    config["min_length"] = 1;
+    CHECK(must(parse_generation(config)).min_steps == 0);
+    config["min_length"] = 4;
+    CHECK(must(parse_generation(config)).min_steps == 3);
+    config["min_new_tokens"] = 2;
+    CHECK(must(parse_generation(config)).min_steps == 2);
 }
 
 TEST_CASE("tokens of generation fall back as in generate()", "[models][generation_config]") {
@@ -225,10 +236,7 @@ TEST_CASE("what would change the generation and is not done is refused by name",
     const auto [name, value] = GENERATE(table<std::string, std::string>({{"do_sample", "true"},
                                                                          {"repetition_penalty", "1.2"},
                                                                          {"encoder_repetition_penalty", "0.9"},
-                                                                         {"no_repeat_ngram_size", "3"},
                                                                          {"encoder_no_repeat_ngram_size", "2"},
-                                                                         {"min_length", "5"},
-                                                                         {"min_new_tokens", "1"},
                                                                          {"num_beam_groups", "2"},
                                                                          {"diversity_penalty", "0.5"},
                                                                          {"num_return_sequences", "2"},
@@ -257,6 +265,8 @@ TEST_CASE("numbers of generation outside their range are corrupt", "[models][gen
                                                                          {"num_beams", "33"},
                                                                          {"max_length", "1"},
                                                                          {"max_new_tokens", "0"},
+                                                                         {"min_length", "-1"},
+                                                                         {"no_repeat_ngram_size", "-1"},
                                                                          {"length_penalty", "\"x\""}}));
     CAPTURE(name, value);
     json config = kMinimal;

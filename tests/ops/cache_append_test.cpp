@@ -53,5 +53,15 @@ TEST_CASE("cache_append leaves out what lies outside the cache", "[op][cache_app
     run_case(backend, dtype, {8, 4, 6, 1, 3}, {-2, 5, 6, -4, kLowest, kHighest, -1, 1 << 30});
 }
 
+TEST_CASE("cache_append keeps tokens too", "[op][cache_append]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value x = c.ints("x", {3, 5}, c.random_ints(15, -9, 100'000));
+    const Value cache = c.state("cache", {3, 11}, c.random_ints(33, 0, 1 << 30));
+    REQUIRE(cache_append(c.graph, x, c.ints("starts", {3}, {2, 9, -1}), cache));
+    c.check(backend);
+}
+
 }  // namespace
 }  // namespace vkformer::tests

@@ -75,5 +75,15 @@ TEST_CASE("cache_reorder leaves rows with wrong parents and takes any length", "
              {5, 5, kHighest, 2, 5, 5, kLowest, 5, 6});
 }
 
+TEST_CASE("cache_reorder moves tokens too", "[op][cache_reorder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value cache = c.state("cache", {6, 37}, c.random_ints(6 * 37, 0, 1 << 30));
+    const Value parents = c.ints("parents", {6}, {2, 0, 1, 4, 4, 4});
+    REQUIRE(cache_reorder(c.graph, cache, parents, c.ints("lengths", {6}, {37, 5, 36, 0, 1, 37}), 3));
+    c.check(backend);
+}
+
 }  // namespace
 }  // namespace vkformer::tests

@@ -35,6 +35,27 @@ TEST_CASE("mask_logits forbids and forces", "[op][mask_logits]") {
     c.check(backend);
 }
 
+// 40 tokens of a small alphabet, so that every run comes again; the workgroup's 128 invocations take positions in turns.
+TEST_CASE("mask_logits forbids runs to come twice, and an early end", "[op][mask_logits]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto ngram = GENERATE(values<std::uint32_t>({1, 2, 3, 7, 41, 1u << 20}));
+    const auto capacity = GENERATE(values<std::uint64_t>({1, 40, 300}));
+    CAPTURE(backend.name(), ngram, capacity);
+
+    OpCase c;
+    constexpr std::uint64_t kRows = 6, kVocab = 4200;
+    const Value x = c.floats("x", DType::f32, {kRows, kVocab});
+    const auto last = static_cast<std::int32_t>(capacity) - 1;
+    constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
+    const Value starts = c.ints("starts", {kRows}, {0, last / 2, last, kHighest, -1, 5});
+    auto tokens = c.random_ints(kRows * capacity, 4094, 4098);
+    tokens.front() = -7;  // no tokens, as a row of a batch may hold that nobody asked for
+    tokens.back() = 1 << 30;
+    const Value sequences = c.ints("sequences", {kRows, capacity}, tokens);
+    c.expect(mask_logits(c.graph, x, starts, {.late = 4095, .late_start = 5, .ngram = ngram, .sequences = sequences}));
+    c.check(backend);
+}
+
 TEST_CASE("mask_logits takes a long list, and keeps NaN", "[op][mask_logits]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -47,6 +47,11 @@ void GeneratorCommand::add(CLI::App& command) {
         ->check(CLI::Range(-1e3, 1e3))
         ->group(group);
     command
+        .add_option("--no-repeat-ngram", no_repeat_ngram,
+                    "No run of so many tokens comes twice in prompt and answer; 0: any may")
+        ->check(CLI::Range(0u, 1u << 20))
+        ->group(group);
+    command
         .add_option("--logit-bias", logit_bias, "TOKEN=NUMBER, added to a token's logit; -inf forbids it; repeatable")
         ->take_all()
         ->group(group);
@@ -85,8 +90,8 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
     GenerateOptions options{.max_tokens = max_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
-    if (!has_rules &&
-        !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty", "--logit-bias"))
+    if (!has_rules && !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",
+                                "--logit-bias", "--no-repeat-ngram"))
         return options;
     Sampling sampling{.temperature = temperature,
                       .top_k = top_k,
@@ -94,7 +99,8 @@ Result<GenerateOptions> GeneratorCommand::generate_options() const {
                       .min_p = min_p,
                       .repetition_penalty = repetition_penalty,
                       .presence_penalty = presence_penalty,
-                      .frequency_penalty = frequency_penalty};
+                      .frequency_penalty = frequency_penalty,
+                      .no_repeat_ngram = no_repeat_ngram};
     if (has_rules && !is_given("--temperature")) sampling.temperature = 1;  // rules for drawing mean drawing
     VKFORMER_TRY(sampling.logit_bias, parse_biases(logit_bias));
     options.sampling = std::move(sampling);

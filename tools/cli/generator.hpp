@@ -20,6 +20,7 @@ struct GeneratorCommand {
     float temperature = 0, top_p = 1, min_p = 0;
     std::uint32_t top_k = 0;
     float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+    std::uint32_t no_repeat_ngram = 0;
     std::vector<std::string> logit_bias;  ///< "15043=-2.5"
     std::vector<std::string> stop;
     bool ignore_end = false;

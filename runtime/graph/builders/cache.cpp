@@ -3,17 +3,32 @@
 #include "graph/builders/check.hpp"
 
 namespace vkformer::graph {
+namespace {
+
+/// Tokens, i32 of two dimensions, or keys or values, floats of four. `layout` is how both layouts begin.
+Result<void> check_cached(const OperandCheck& check, const Graph& graph, std::string_view name, Value value,
+                          const std::string& layout) {
+    VKFORMER_CHECK(check.present(name, value));
+    if (graph.dtype(value) == DType::i32) return check.rank(name, value, layout + "]");
+    VKFORMER_CHECK(check.floats(name, value));
+    return check.rank(name, value, layout + ", heads, dim]");
+}
+
+}  // namespace
 
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
     const OperandCheck check(graph, CacheAppend::kName);
-    VKFORMER_CHECK(check.floats("x", x));
-    VKFORMER_CHECK(check.rank("x", x, "[batch, len, heads, dim]"));
+    VKFORMER_CHECK(check_cached(check, graph, "x", x, "[batch, len"));
     VKFORMER_CHECK(check_like(check, graph, "cache", cache, "x", x));
-    VKFORMER_CHECK(check.rank("cache", cache, "[batch, capacity, heads, dim]"));
+    VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[batch, capacity"));
     const Shape& new_rows = graph.shape(x);
     const std::uint64_t capacity = graph.shape(cache)[1];
-    VKFORMER_CHECK(
-        check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]}, "batch, heads and dim of x"));
+    if (graph.dtype(x) == DType::i32) {
+        VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity}, "batch of x"));
+    } else {
+        VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]},
+                                   "batch, heads and dim of x"));
+    }
     VKFORMER_CHECK(check.state("cache", cache));
     VKFORMER_CHECK(check.distinct({{"x", x}, {"cache", cache}}));
     if (starts) {
@@ -26,8 +41,7 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
 
 Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams) {
     const OperandCheck check(graph, CacheReorder::kName);
-    VKFORMER_CHECK(check.floats("cache", cache));
-    VKFORMER_CHECK(check.rank("cache", cache, "[rows, capacity, heads, dim]"));
+    VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[rows, capacity"));
     VKFORMER_CHECK(check.state("cache", cache));
     const std::uint64_t rows = graph.shape(cache)[0];
     VKFORMER_CHECK(check.dtype("parents", parents, DType::i32));

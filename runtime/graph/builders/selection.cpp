@@ -22,6 +22,12 @@ Result<void> check_token(const OperandCheck& check, std::string_view name, std::
                                                        ", expected 0 to " + std::to_string(vocab - 1));
 }
 
+Result<void> check_sequences(const OperandCheck& check, const Graph& graph, Value sequences, std::uint64_t rows) {
+    VKFORMER_CHECK(check.dtype("sequences", sequences, DType::i32));
+    VKFORMER_CHECK(check.rank("sequences", sequences, "[rows, capacity]"));
+    return check.shape("sequences", sequences, {rows, graph.shape(sequences)[1]}, "rows of x");
+}
+
 /// Weights are shared by name between graphs, so the name must tell one list from another: FNV-1a of the tokens.
 std::string banned_name(std::span<const std::int32_t> banned) {
     std::uint64_t hash = 0xcbf29ce484222325u;
@@ -98,6 +104,9 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
                                "forced_last needs last_start, which is " + std::to_string(options.last_start));
     }
 
+    if (options.late != -1) VKFORMER_CHECK(check_token(check, "late", options.late, shape[1]));
+    if (options.ngram > 0) VKFORMER_CHECK(check_sequences(check, graph, options.sequences, shape[0]));
+
     Value banned;
     if (!options.banned.empty()) {
         const auto tokens = std::make_shared<std::vector<std::int32_t>>(options.banned);
@@ -111,10 +120,14 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
     graph.add_node(MaskLogits{.x = x,
                               .starts = starts,
                               .banned = banned,
+                              .sequences = options.ngram > 0 ? options.sequences : Value{},
                               .y = y,
                               .forced_first = options.forced_first,
                               .forced_last = options.forced_last,
-                              .last_start = options.last_start});
+                              .last_start = options.last_start,
+                              .late = options.late,
+                              .late_start = options.late_start,
+                              .ngram = options.ngram});
     return y;
 }
 

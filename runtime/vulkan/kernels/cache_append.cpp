@@ -10,11 +10,11 @@ static_assert(sizeof(shaders::CacheAppendPush) == 16);
 Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& x = context.graph.shape(op.x);
-    const std::uint64_t count = x.element_count();
+    const std::uint64_t count = x.element_count(), width = count / (x[0] * x[1]);
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kCacheAppendElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
     Dispatch dispatch{
-        .shader = variant_for("cache_append", context.graph.dtype(op.x), context.device),
+        .shader = copy_variant_for("cache_append", context.graph.dtype(op.x), context.device),
         .bindings = {op.x, or_else(op.starts, op.x), op.cache},
         .constants = {kWorkgroup, op.starts ? 1u : 0u},
         .groups = groups,
@@ -23,7 +23,7 @@ Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext
         .count = static_cast<std::uint32_t>(count),
         .len = static_cast<std::uint32_t>(x[1]),
         .capacity = static_cast<std::uint32_t>(context.graph.shape(op.cache)[1]),
-        .width = static_cast<std::uint32_t>(x[2] * x[3]),
+        .width = static_cast<std::uint32_t>(width),
     });
     return dispatch;
 }

@@ -16,12 +16,12 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
     constexpr std::uint64_t kMostWorkgroups =
         64;  // per group; the cache's filled part, which is not known here, may be short
     const Shape& cache = context.graph.shape(op.cache);
-    const std::uint64_t row_elements = cache[1] * cache[2] * cache[3];
+    const std::uint64_t row_elements = cache.element_count() / cache[0];
     const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, kMostWorkgroups);
     const std::uint64_t beam_groups = cache[0] / op.beams;
     VKFORMER_TRY(const auto groups, folded_grid(beam_groups * workgroups, context.device));
     Dispatch dispatch{
-        .shader = variant_for("cache_reorder", context.graph.dtype(op.cache), context.device),
+        .shader = copy_variant_for("cache_reorder", context.graph.dtype(op.cache), context.device),
         .bindings = {op.parents, op.lengths, op.cache},
         .constants = {kWorkgroup, op.beams},
         .groups = groups,
@@ -30,7 +30,7 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
         .groups = static_cast<std::uint32_t>(beam_groups),
         .workgroups_per_group = static_cast<std::uint32_t>(workgroups),
         .capacity = static_cast<std::uint32_t>(cache[1]),
-        .width = static_cast<std::uint32_t>(cache[2] * cache[3]),
+        .width = static_cast<std::uint32_t>(row_elements / cache[1]),
     });
     return dispatch;
 }

@@ -13,6 +13,10 @@ std::string variant_for(std::string_view shader, DType dtype, const Capabilities
     return name + "_f32";
 }
 
+std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
+    return dtype == DType::f16 ? variant_for(shader, dtype, device) : std::string(shader) + "_b32";
+}
+
 Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted) {
     if (wanted.empty()) return names.front();
     if (const auto found = std::ranges::find(names, wanted); found != names.end()) return *found;

@@ -51,6 +51,8 @@ struct Dispatch {
 /// The manifest's name of the variant of `shader` for tensors stored as `dtype`: "layer_norm_f16" or, where the device has
 /// no 16-bit storage, "layer_norm_f16_words".
 std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device);
+/// Of a shader that only copies: `shader`_b32 for every dtype of 32 bits.
+std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device);
 
 /// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
 inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
