@@ -128,8 +128,9 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
                      path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +
                          " tokens, the model only " + std::to_string(model->config().vocab_size)};
     VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model)));
-    VKFORMER_TRY(auto session, decoding::DecoderSession::create(*device.backend, *model,
-                                                                session_options(options, text.defaults.sample)));
+    auto wanted = session_options(options, text.defaults.sample);
+    wanted.chunk_seconds = api::submit_seconds(*device.backend);
+    VKFORMER_TRY(auto session, decoding::DecoderSession::create(*device.backend, *model, wanted));
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
                                                     .model = std::move(model),
                                                     .text = std::move(text),

@@ -53,4 +53,10 @@ Result<OpenedBackend> open_backend(const OpenOptions& options) {
     return OpenedBackend{std::move(backend), std::move(description)};
 }
 
+double submit_seconds(const graph::Backend& backend) noexcept {
+    constexpr double kOnGpus = 0.1;
+    const auto* const device = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
+    return device && device->capabilities().type != "cpu" ? kOnGpus : 0;
+}
+
 }  // namespace vkformer::api

@@ -34,6 +34,10 @@ struct OpenOptions {
 /// InvalidArgument (an unknown op or variant).
 Result<OpenedBackend> open_backend(const OpenOptions& options);
 
+/// How long a submit may take: GPUs are reset after some two seconds, and draw a desktop meanwhile; 0, any time, for backends that
+/// are CPUs.
+double submit_seconds(const graph::Backend& backend) noexcept;
+
 /// What `options` say about variants, for a backend that is opened in another way. Errors: InvalidArgument.
 Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& options);
 

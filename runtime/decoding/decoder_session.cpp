@@ -142,6 +142,18 @@ Result<DecoderSession::Chunk*> DecoderSession::chunk(std::uint32_t len) {
     return known.get();
 }
 
+/// The shortest that takes all that is left, or the longest that the time allows. A longer chunk takes less per token, not more, so
+/// what is expected of it is too long rather than too short.
+std::uint32_t DecoderSession::next_chunk_len(std::size_t left) const {
+    std::uint32_t len = kSmallestChunk;
+    while (len < left && len < options_.chunk) {
+        const std::uint32_t longer = std::min(len * 4, options_.chunk);
+        if (options_.chunk_seconds > 0 && longer * token_seconds_ > options_.chunk_seconds) break;
+        len = longer;
+    }
+    return len;
+}
+
 Result<DecoderSession::Step*> DecoderSession::step() {
     if (step_) return step_.get();
     auto made = std::make_shared<Step>();
@@ -173,8 +185,7 @@ Result<void> DecoderSession::prefill(std::span<const Request> requests, std::spa
         timings_.prompt_tokens += context.size() - row.cached.size();
     }
     while (longest > 0) {
-        std::uint32_t len = kSmallestChunk;
-        while (len < longest && len < options_.chunk) len = std::min(len * 4, options_.chunk);
+        const std::uint32_t len = next_chunk_len(longest);
         VKFORMER_TRY(Chunk* const made, chunk(len));
         std::vector<std::int32_t> tokens(rows_.size() * len, 0), starts(rows_.size());
         for (std::size_t r = 0; r < rows_.size(); ++r) starts[r] = static_cast<std::int32_t>(rows_[r].cached.size());
@@ -188,8 +199,11 @@ Result<void> DecoderSession::prefill(std::span<const Request> requests, std::spa
         }
         VKFORMER_CHECK(write(*made->program, made->graph.tokens, tokens));
         VKFORMER_CHECK(write(*made->program, made->graph.starts, starts));
+        const Clock::time_point submitted = Clock::now();
         VKFORMER_CHECK(made->program->submit());
         VKFORMER_CHECK(made->program->wait());
+        token_seconds_ = seconds_since(submitted) / len;
+        ++timings_.prompt_chunks;
         longest -= std::min<std::size_t>(longest, len);
     }
     timings_.prompt_seconds += seconds_since(start);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
@@ -29,7 +30,10 @@ struct DecoderSessionOptions {
     std::uint32_t context =
         0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most kDefaultContext
     std::uint32_t chunk = 256;  ///< tokens of a prompt that are computed in one submit at most
-    DType dtype = DType::f32;   ///< of activations and caches
+    /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
+    /// before took per token, among a few lengths, so that few programs are made.
+    double chunk_seconds = 0;
+    DType dtype = DType::f32;  ///< of activations and caches
     models::WeightFormat weights = models::WeightFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
@@ -64,6 +68,7 @@ struct SequenceResult {
 struct DecoderTimings {
     double prompt_seconds = 0, decode_seconds = 0;
     std::uint64_t prompt_tokens = 0;  ///< computed in chunks, those reused not counted
+    std::uint64_t prompt_chunks = 0;
     std::uint64_t decode_steps = 0;
 };
 
@@ -106,6 +111,7 @@ private:
     DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options);
     Result<void> check(std::span<const Request> requests) const;
     Result<Chunk*> chunk(std::uint32_t len);
+    std::uint32_t next_chunk_len(std::size_t left) const;
     Result<Step*> step();
     Result<void> prefill(std::span<const Request> requests, std::span<const std::size_t> rows,
                          std::span<SequenceResult> results);
@@ -122,6 +128,7 @@ private:
     std::shared_ptr<Step> step_;
     std::vector<Row> rows_;
     std::uint32_t queue_ = 1;  // steps in the next submit: grows while steps are short
+    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk
     DecoderTimings timings_;
 };
 

@@ -55,6 +55,27 @@ TEST_CASE("greedy continuations are those of Hugging Face, token for token", "[d
     CHECK(results[0].finish == FinishReason::length);
 }
 
+TEST_CASE("a prompt is cut by the time its pieces take, which changes no token", "[decoding][decoder]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = load_decoder_case("qwen3");
+    const Greedy greedy = greedy_case("qwen3");
+    Request request = request_of(greedy, 4);
+    for (int round = 0; round < 2; ++round)
+        request.prompt.insert(request.prompt.end(), greedy.continuation.begin(), greedy.continuation.begin() + 46);
+    REQUIRE(request.prompt.size() == 101);  // the last one belongs to the first step
+    const auto run = [&](double seconds, std::uint64_t chunks) {
+        CAPTURE(seconds);
+        auto session =
+            must(DecoderSession::create(backend, model, {.context = 120, .chunk = 64, .chunk_seconds = seconds}));
+        const auto results = must(session.run({&request, 1}));
+        CHECK(session.timings().prompt_chunks == chunks);
+        return results[0].tokens;
+    };
+    const auto unbounded = run(0, 2);   // 64 and 36
+    CHECK(run(1e9, 3) == unbounded);    // 16, as nothing is known yet; 64, 20
+    CHECK(run(1e-12, 7) == unbounded);  // all of 16
+}
+
 TEST_CASE("sequences that run together continue as they do alone", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -94,9 +94,10 @@ decoding::Request request_of(const models::Decoder& model, std::uint32_t prompt,
     return request;
 }
 
-Result<DecoderCost> measure_rates(const models::Decoder& model, const DecoderSessionOptions& options,
+Result<DecoderCost> measure_rates(const models::Decoder& model, DecoderSessionOptions options,
                                   const BenchModelCommand& command, graph::Backend& backend) {
     DecoderCost cost;
+    options.chunk_seconds = api::submit_seconds(backend);
     VKFORMER_TRY(auto session, DecoderSession::create(backend, model, options));
     std::vector<double> prompt, decode, host;
     for (std::uint32_t run = 0; run < command.runs + 1; ++run) {
