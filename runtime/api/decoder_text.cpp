@@ -2,7 +2,6 @@
 #include "api/decoder_text.hpp"
 
 #include <optional>
-#include <system_error>
 
 #include "core/try.hpp"
 #include "formats/gguf.hpp"
@@ -10,11 +9,6 @@
 
 namespace vkformer::api {
 namespace {
-
-bool is_file(const std::filesystem::path& path) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored);
-}
 
 std::string piece_of(const text::Tokenizer& tokenizer, std::optional<std::int32_t> token) {
     return token ? tokenizer.piece(*token) : std::string();
@@ -34,7 +28,7 @@ Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const s
 
 Result<DecoderText> load_decoder_text(const std::filesystem::path& path) {
     DecoderText loaded;
-    if (is_file(path)) {
+    if (formats::is_file(path)) {
         VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
         VKFORMER_TRY(auto found, text::load_gguf_tokenizer(file));
         loaded.chat_template = template_of(found, path.filename().string());

@@ -6,6 +6,7 @@
 #include "api/encoder_options.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
+#include "formats/gguf.hpp"
 #include "text/unicode.hpp"
 
 namespace vkformer::api {
@@ -25,6 +26,7 @@ Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& en
 
 /// What the tokenizer says that the model takes, where nothing else says it. "No limit" is written as 10^30.
 Result<std::uint32_t> tokenizer_max_length(const std::filesystem::path& folder) {
+    if (formats::is_file(folder)) return 0u;
     VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "tokenizer_config.json"));
     VKFORMER_TRY(const double length, config.real("model_max_length", {.fallback = 0, .min = 0}));
     return length > 1e9 ? 0u : static_cast<std::uint32_t>(length);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <system_error>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -738,6 +739,11 @@ Result<std::vector<float>> Gguf::floats(std::string_view key) const {
         });
     if (!all_numbers) return unexpected(key, "a number or a list of numbers");
     return numbers;
+}
+
+bool is_file(const std::filesystem::path& path) noexcept {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
 }
 
 }  // namespace vkformer::formats

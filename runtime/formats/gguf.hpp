@@ -114,4 +114,7 @@ private:
     std::shared_ptr<const Contents> contents_;
 };
 
+/// Whether the path of a model is that of a file, which is then taken for a GGUF file, and not of a folder.
+bool is_file(const std::filesystem::path& path) noexcept;
+
 }  // namespace vkformer::formats

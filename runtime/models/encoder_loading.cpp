@@ -138,19 +138,27 @@ constexpr std::array<Architecture, 5> kArchitectures = {{
 
 }  // namespace
 
-Result<bool> is_encoder(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+Result<bool> is_encoder(const std::filesystem::path& path) {
+    if (formats::is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        return is_gguf_encoder(file);
+    }
+    VKFORMER_TRY(const Config config, Config::open(path / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type", ""));
     return std::ranges::any_of(kArchitectures, [&](const Architecture& known) { return known.model_type == type; });
 }
 
-Result<Encoder> load_encoder(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+Result<Encoder> load_encoder(const std::filesystem::path& path) {
+    if (formats::is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        return load_gguf_encoder(file);
+    }
+    VKFORMER_TRY(const Config config, Config::open(path / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));
     std::string supported;
     for (const Architecture& architecture : kArchitectures) {
         if (architecture.model_type == type) {
-            VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
+            VKFORMER_TRY(const Weights weights, formats::open_weights(path));
             return architecture.load(config, weights);
         }
         supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);

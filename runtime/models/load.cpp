@@ -5,10 +5,10 @@
 #include <array>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/encoder_loading.hpp"
 #include "models/recurrent_seq2seq.hpp"
 #include "models/seq2seq_loading.hpp"
 
@@ -85,17 +85,8 @@ Result<SpeechModel> load_speech_model(const std::filesystem::path& folder) {
     return SpeechModel{std::make_unique<Seq2Seq>(std::move(model)), mel_bins};
 }
 
-namespace {
-
-bool is_file(const std::filesystem::path& path) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored);
-}
-
-}  // namespace
-
 Result<Decoder> load_decoder(const std::filesystem::path& path) {
-    if (is_file(path)) {
+    if (formats::is_file(path)) {
         VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
         VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file));
         return Decoder(std::move(parts.config), std::move(parts.weights));
@@ -115,7 +106,10 @@ Result<Decoder> load_decoder(const std::filesystem::path& path) {
 }
 
 Result<bool> is_decoder(const std::filesystem::path& path) {
-    if (is_file(path)) return true;
+    if (formats::is_file(path)) {
+        VKFORMER_TRY(const bool encodes, is_encoder(path));
+        return !encodes;
+    }
     VKFORMER_TRY(const formats::Config config, formats::Config::open(path / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type", ""));
     return std::ranges::find(kDecoders, type, &DecoderArchitecture::model_type) != kDecoders.end();

@@ -197,7 +197,14 @@ std::uint64_t SentenceModel::dimension(std::uint64_t hidden_size) const noexcept
     return width;
 }
 
-Result<SentenceModel> load_sentence_model(const std::filesystem::path& folder) {
+Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
+    if (formats::is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        VKFORMER_TRY(SentenceModel model, load_gguf_sentence_model(file));
+        model.encoder_folder = path;
+        return model;
+    }
+    const std::filesystem::path& folder = path;
     SentenceModel model{.encoder_folder = folder};
     std::error_code ignored;
     if (std::filesystem::exists(folder / "modules.json", ignored)) VKFORMER_CHECK(read_modules(folder, model));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formats/config.hpp"
+#include "formats/gguf.hpp"
 #include "models/encoder.hpp"
 
 namespace vkformer::models {
@@ -38,9 +39,10 @@ struct SentenceModel {
     std::uint64_t dimension(std::uint64_t hidden_size) const noexcept;
 };
 
-/// A folder without modules.json gets what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound,
+/// A GGUF file says the pooling, and its vectors are normalised, as llama.cpp's programs do it. A folder without modules.json gets what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound,
 /// CorruptFile, UnsupportedConfig (a module that is not implemented, by name), MissingTensor, ShapeMismatch.
-Result<SentenceModel> load_sentence_model(const std::filesystem::path& folder);
+Result<SentenceModel> load_sentence_model(const std::filesystem::path& path);
+Result<SentenceModel> load_gguf_sentence_model(const formats::Gguf& file);
 
 /// Adds pooling and stages: f32 [batch, dimension].
 Result<graph::Value> add_sentence(graph::Graph& graph, const SentenceModel& model, const EncoderTensors& encoder);

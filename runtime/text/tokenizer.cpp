@@ -5,6 +5,9 @@
 #include <string>
 #include <system_error>
 
+#include "core/try.hpp"
+#include "formats/gguf.hpp"
+#include "text/gguf_tokenizer.hpp"
 #include "text/json_tokenizer.hpp"
 #include "text/marian_tokenizer.hpp"
 
@@ -14,18 +17,23 @@ Result<Encoding> Tokenizer::encode_for_encoder(std::string_view, std::optional<s
     return Error{ErrorCode::UnsupportedConfig, "the tokenizer is not one of an encoder model"};
 }
 
-Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& folder) try {
+Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& path) try {
+    if (formats::is_file(path)) {
+        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
+        VKFORMER_TRY(auto found, load_gguf_tokenizer(file));
+        return std::move(found.tokenizer);
+    }
     const auto has = [&](const char* name) {
         std::error_code ignored;
-        return std::filesystem::exists(folder / name, ignored);
+        return std::filesystem::exists(path / name, ignored);
     };
-    if (has("source.spm") && has("target.spm") && has("vocab.json")) return load_marian_tokenizer(folder);
-    if (has("tokenizer.json")) return load_json_tokenizer(folder);
+    if (has("source.spm") && has("target.spm") && has("vocab.json")) return load_marian_tokenizer(path);
+    if (has("tokenizer.json")) return load_json_tokenizer(path);
     return Error{
         ErrorCode::FileNotFound,
-        folder.string() + " has no tokenizer: neither source.spm with target.spm and vocab.json, nor tokenizer.json"};
+        path.string() + " has no tokenizer: neither source.spm with target.spm and vocab.json, nor tokenizer.json"};
 } catch (const std::bad_alloc&) {
-    return Error{ErrorCode::OutOfHostMemory, folder.string() + ": out of memory while loading the tokenizer"};
+    return Error{ErrorCode::OutOfHostMemory, path.string() + ": out of memory while loading the tokenizer"};
 }
 
 }  // namespace vkformer::text

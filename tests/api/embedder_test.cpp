@@ -51,6 +51,27 @@ void check_rows(const std::vector<Embedding>& found, const json& expected, doubl
 
 }  // namespace
 
+TEST_CASE("a BERT in a GGUF file embeds as its folder does", "[embedder][gguf][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    CAPTURE(device);
+    const auto folder = goldens_dir() / "gguf_encoders";
+    std::ifstream in(folder / "golden.json");
+    const json golden = json::parse(in);
+    const auto texts = golden["texts"].get<std::vector<std::string>>();
+
+    Embedder embedder = must(Embedder::load(folder / "bert.gguf", options_for(device)));
+    CHECK(embedder.pooling() == "mean, normalised");
+    CHECK(embedder.max_length() == 32);
+    const auto found = must(embedder.embed(texts));
+    check_rows(found, golden["mean"], kModelBound);
+    CHECK(found.back().tokens == 32);
+    CHECK(found.back().cut == 10);
+
+    EmbedderOptions first = options_for(device);
+    first.pooling = "cls";
+    check_rows(must(must(Embedder::load(folder / "bert.gguf", first)).embed(texts)), golden["cls"], kModelBound);
+}
+
 TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]") {
     const std::string device = GENERATE(from_range(devices()));
     const Precision precision = GENERATE(Precision::f32, Precision::f16);

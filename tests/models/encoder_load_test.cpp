@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/gguf_writer.hpp"
 #include "models/encoder_loading.hpp"
+#include "models/load.hpp"
 #include "models/sentence.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
@@ -133,6 +135,36 @@ TEST_CASE("weights of an encoder are found with and without the prefix, and chec
         std::erase_if(headless, [](const auto& e) { return e.first.starts_with("classifier"); });
         check_refused(load(folder, config_json(folder), headless), ErrorCode::MissingTensor, "classifier");
     }
+}
+
+TEST_CASE("encoders in GGUF files that are not done are refused by name", "[models][encoder][gguf][errors]") {
+    const auto original = goldens_dir() / "gguf_encoders/bert.gguf";
+    CHECK(must(models::is_encoder(original)));
+    CHECK_FALSE(must(models::is_decoder(original)));
+    const formats::Gguf file = must(formats::Gguf::open(original));
+    std::vector<formats::OutputTensor> tensors;
+    for (const formats::GgufTensor& tensor : file.tensors())
+        tensors.push_back(
+            {.name = std::string(tensor.name), .dtype = DType::f32, .source = must(file.weights().get(tensor.name))});
+    const TemporaryFolder folder;
+    const auto refused = [&](const char* key, auto value, ErrorCode code, const std::string& what) {
+        CAPTURE(key);
+        formats::GgufMetadata metadata;
+        for (const formats::GgufValue& kept : file.values()) metadata.set(kept);
+        metadata.set(key, value);
+        const auto changed = folder / "changed.gguf";
+        must(formats::write_gguf(changed, metadata, tensors));
+        const auto model = models::load_encoder(changed);
+        check_refused(model ? Result<bool>(models::load_sentence_model(changed).error()) : model.error(), code, what);
+    };
+    constexpr ErrorCode kUnsupported = ErrorCode::UnsupportedConfig;
+    refused("general.architecture", "nomic-bert", kUnsupported, "\"general.architecture\" is \"nomic-bert\"");
+    refused("bert.pooling_type", 4u, kUnsupported, "bert.pooling_type");
+    refused("bert.attention.causal", true, kUnsupported, "bert.attention.causal");
+    refused("bert.attention.head_count", 3u, kUnsupported, "bert.attention.head_count");
+    refused("bert.embedding_length", 24u, ErrorCode::ShapeMismatch, "token_embd.weight");
+    refused("bert.block_count", 3u, ErrorCode::MissingTensor, "blk.2.attn_q.weight");
+    refused("bert.block_count", "two", ErrorCode::CorruptFile, "bert.block_count");
 }
 
 TEST_CASE("a graph of an encoder refuses what the model does not take", "[models][encoder][errors]") {

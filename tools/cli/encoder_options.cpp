@@ -10,9 +10,9 @@ namespace vkformer::cli {
 
 void EncoderCommand::add(CLI::App& command) {
     command
-        .add_option(
-            "-m,--model", folder,
-            "Model folder: sentence-transformers or Hugging Face, with a model of the kinds that docs/models.md lists")
+        .add_option("-m,--model", folder,
+                    "Model folder: sentence-transformers or Hugging Face, with a model of the kinds that "
+                    "docs/models.md lists; for texts also a GGUF file")
         ->required();
     command.add_option("--batch", batch, "Texts or images that are run together at most")
         ->check(CLI::Range(1u, 4096u))
@@ -35,8 +35,8 @@ Result<std::filesystem::path> EncoderCommand::apply(EncoderOptions& options) con
     VKFORMER_TRY(options.shader_variants, device.variants_by_op());
     if (!device.quiet) options.on_progress = show_progress;
     std::error_code ignored;
-    if (std::filesystem::is_directory(folder, ignored)) return std::filesystem::path(folder);
-    return Error{ErrorCode::FileNotFound, "there is no model folder " + folder};
+    if (std::filesystem::exists(folder, ignored)) return std::filesystem::path(folder);
+    return Error{ErrorCode::FileNotFound, "there is no model folder or file " + folder};
 }
 
 void CutReport::show(const char* what, std::size_t max_length) const {

@@ -10,6 +10,7 @@
 
 #include "core/try.hpp"
 #include "formats/config.hpp"
+#include "formats/gguf.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -54,6 +55,10 @@ Result<void> write_npy(const std::string& path, std::size_t width, const std::ve
 }
 
 Result<std::string> model_type(const std::filesystem::path& folder) {
+    if (formats::is_file(folder)) {
+        VKFORMER_TRY(const auto file, formats::Gguf::open(folder));
+        return file.string("general.architecture");
+    }
     VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "config.json"));
     return config.string("model_type", "");
 }

@@ -21,7 +21,8 @@ std::string to_line(const nlohmann::json& object);
 /// NumPy's format, version 1.0: float32 [rows, width]. Errors: InvalidArgument (the file cannot be written).
 Result<void> write_npy(const std::string& path, std::size_t width, const std::vector<float>& values);
 
-/// `model_type` of a folder's config.json; empty where there is no such file, as in some folders of sentence-transformers.
+/// `model_type` of a folder's config.json, or general.architecture of a GGUF file; empty where there is no such file, as in some
+/// folders of sentence-transformers.
 /// Errors: CorruptFile.
 Result<std::string> model_type(const std::filesystem::path& folder);
 
