@@ -331,6 +331,27 @@ TEST_CASE("bench model: every program of a generation", "[cli][bench]") {
     }
 }
 
+TEST_CASE("validate, bench model and tune take models that answer in one pass", "[cli][encoder][vision]") {
+    const auto [folder, programs, items] = GENERATE(table<std::string, std::size_t, std::string>({
+        {"encoders/bert_pairs", 1, "texts"},
+        {"sentences/embedder", 1, "texts"},
+        {"gguf_encoders/bert.gguf", 1, "texts"},
+        {"vision/models/vit_labels", 2, "images"},
+        {"vision/models/clip_gelu", 3, "images"},
+    }));
+    CAPTURE(folder);
+    const std::string model = " -q --json --device cpu --length 7 --model " + (goldens_dir() / folder).string();
+    const Outcome validated = run("validate" + model);
+    CHECK(validated.exit_code == 0);
+    const json reports = json::parse(validated.out)["reports"];
+    REQUIRE(reports.size() == programs);  // images with and without attention weights
+    for (const json& report : reports) CHECK(report["checks"].size() > 10);
+
+    const Outcome bench = run("bench model --batch 3 --runs 1" + model);
+    REQUIRE(bench.exit_code == 0);
+    CHECK(json::parse(bench.out)["programs"][0][items + "_per_second"].get<double>() > 0);
+}
+
 TEST_CASE("tune: every variant on the shapes of a model", "[cli][tuning]") {
     const Outcome list = run("tune --list");
     CHECK(list.exit_code == 0);

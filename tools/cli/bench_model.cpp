@@ -14,6 +14,7 @@
 #include "device.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
+#include "passes.hpp"
 #include "vulkan/backend.hpp"
 
 namespace vkformer::cli {
@@ -43,6 +44,73 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
 
 constexpr std::uint32_t kDefaultLength = 32, kDefaultSteps = 16, kDefaultRuns = 15;
 
+struct BenchDevices {
+    api::OpenedBackend opened;
+    std::unique_ptr<vulkan::VulkanBackend> profiler;  // the same device; null for the CPU backend
+};
+
+Result<BenchDevices> open_devices(const BenchModelCommand& command) {
+    BenchDevices devices;
+    VKFORMER_TRY(const auto open, open_options(command.device));
+    VKFORMER_TRY(devices.opened, api::open_backend(open));
+    if (command.device.device != "cpu") {
+        VKFORMER_TRY(auto chooser, api::make_chooser(open));
+        VKFORMER_TRY(devices.profiler, vulkan::VulkanBackend::create(command.device.device,
+                                                                     {.profile = true, .chooser = std::move(chooser)}));
+    }
+    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", devices.opened.description.c_str());
+    return devices;
+}
+
+Result<void> feed(graph::Program& program, const validation::Feeds& feeds) {
+    const graph::Graph& graph = program.plan().graph;
+    for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
+        const auto found = feeds.find(graph.tensor(graph::Value{id}).name);
+        if (found == feeds.end() || graph.tensor(graph::Value{id}).alias_of) continue;
+        VKFORMER_CHECK(
+            std::visit([&](const auto& values) { return program.write(graph::Value{id}, values); }, found->second));
+    }
+    return {};
+}
+
+/// A model that answers in one pass: an encoder of texts or of images.
+Result<int> bench_one_pass(const BenchModelCommand& command, const std::filesystem::path& path) {
+    const std::uint32_t runs = command.runs == 0 ? kDefaultRuns : command.runs;
+    VKFORMER_TRY(const auto passes, passes_of(path, {.batch = command.batch,
+                                                     .length = command.length == 0 ? kDefaultLength : command.length,
+                                                     .dtype = command.device.dtype_value()}));
+    VKFORMER_TRY(const auto devices, open_devices(command));
+    json programs = json::array();
+    for (const Pass& pass : passes) {
+        VKFORMER_TRY(const auto cost,
+                     measure({.name = pass.name,
+                              .graph = &pass.graph,
+                              .runs = runs,
+                              .prepare = [&](graph::Program& program) { return feed(program, pass.feeds); }},
+                             *devices.opened.backend, devices.profiler.get()));
+        const double rate = command.batch / (cost.wall_us.median * 1e-6);
+        if (command.json) {
+            json program = as_json(cost);
+            program[pass.items + "_per_second"] = rate;
+            programs.push_back(std::move(program));
+        } else {
+            char line[64];
+            std::snprintf(line, sizeof line, "%.1f %s per second\n", rate, pass.items.c_str());
+            VKFORMER_CHECK(print(as_text(cost, command.top) + line));
+        }
+    }
+    if (command.json)
+        VKFORMER_CHECK(print(json{{"model", path.string()},
+                                  {"device", devices.opened.description},
+                                  {"dtype", command.device.dtype},
+                                  {"batch", command.batch},
+                                  {"runs", runs},
+                                  {"programs", programs}}
+                                 .dump(2) +
+                             "\n"));
+    return kOk;
+}
+
 Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::filesystem::path& folder) {
     BenchModelCommand command = given;
     if (command.length == 0) command.length = kDefaultLength;
@@ -63,16 +131,7 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
                                          .dtype = command.device.dtype_value()};
     generation.max_steps = command.steps;
 
-    VKFORMER_TRY(const auto open, open_options(command.device));
-    VKFORMER_TRY(const auto device, api::open_backend(open));
-    std::unique_ptr<vulkan::VulkanBackend> profiler;
-    if (command.device.device != "cpu") {
-        VKFORMER_TRY(auto chooser, api::make_chooser(open));
-        VKFORMER_TRY(profiler, vulkan::VulkanBackend::create(command.device.device,
-                                                             {.profile = true, .chooser = std::move(chooser)}));
-    }
-    if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
-
+    VKFORMER_TRY(const auto devices, open_devices(command));
     VKFORMER_TRY(const auto encoder, decoding::encoder_graph(*model, layout));
     VKFORMER_TRY(const auto step, decoding::step_graph(*model, layout, generation));
     json programs = json::array();
@@ -84,7 +143,7 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
                               .runs_per_submit = per_submit,
                               .runs = command.runs,
                               .prepare = [&](graph::Program& program) { return feed(program, layout); }},
-                             *device.backend, profiler.get()));
+                             *devices.opened.backend, devices.profiler.get()));
         if (command.json) {
             programs.push_back(as_json(cost));
         } else {
@@ -93,7 +152,7 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
     }
     if (command.json)
         VKFORMER_CHECK(print(json{{"model", folder.string()},
-                                  {"device", device.description},
+                                  {"device", devices.opened.description},
                                   {"dtype", command.device.dtype},
                                   {"batch", layout.batch},
                                   {"beams", layout.beams},
@@ -108,6 +167,8 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
 
 Result<int> run(const BenchModelCommand& command) {
     VKFORMER_TRY(const auto path, command.model.find());
+    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
+    if (has_one_pass) return bench_one_pass(command, path);
     VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
     return is_decoder ? bench_decoder(command, path) : bench_encoder_decoder(command, path);
 }

@@ -11,6 +11,7 @@
 #include "device.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
+#include "passes.hpp"
 #include "tuning/ladder.hpp"
 #include "tuning/trial_case.hpp"
 #include "vulkan/backend.hpp"
@@ -85,6 +86,15 @@ Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const Tu
 }
 
 Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, const TuneCommand& command) {
+    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
+    if (has_one_pass) {
+        VKFORMER_TRY(
+            auto passes,
+            passes_of(path, {.batch = command.batch, .length = command.length, .dtype = command.dtype_value()}));
+        std::vector<graph::Plan> plans;
+        for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph)));
+        return plans;
+    }
     VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
     if (is_decoder) {
         VKFORMER_TRY(const auto model, models::load_decoder(path));

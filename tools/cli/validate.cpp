@@ -16,6 +16,7 @@
 #include "device.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
+#include "passes.hpp"
 #include "validation/validate.hpp"
 
 namespace vkformer::cli {
@@ -209,8 +210,23 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
     return cases;
 }
 
+Result<std::vector<Case>> one_pass_cases(const std::filesystem::path& path, const ValidateCommand& command) {
+    VKFORMER_TRY(auto passes, passes_of(path, {.batch = kBatch,
+                                               .length = command.length,
+                                               .dtype = command.device.dtype_value(),
+                                               .seed = command.seed,
+                                               .full_texts = false,
+                                               .with_attention_weights = true}));
+    std::vector<Case> cases;
+    for (Pass& pass : passes)
+        cases.push_back({.name = pass.name, .graph = std::move(pass.graph), .feeds = std::move(pass.feeds)});
+    return cases;
+}
+
 Result<std::vector<Case>> cases_of(const std::filesystem::path& path, const ValidateCommand& command) {
     const DType dtype = command.device.dtype_value();
+    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
+    if (has_one_pass) return one_pass_cases(path, command);
     VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
     if (is_decoder) {
         VKFORMER_TRY(const auto model, models::load_decoder(path));

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "passes.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "core/try.hpp"
+#include "decoding/encoder_session.hpp"
+#include "decoding/image_session.hpp"
+#include "models/encoder_loading.hpp"
+#include "models/sentence.hpp"
+#include "models/vision_loading.hpp"
+#include "vectors.hpp"
+
+namespace vkformer::cli {
+namespace {
+
+template <class T, class Distribution>
+std::vector<T> random_values(std::size_t count, Distribution distribution, std::uint32_t seed) {
+    std::mt19937 generator(seed);
+    std::vector<T> values(count);
+    for (T& value : values) value = distribution(generator);
+    return values;
+}
+
+std::vector<std::int32_t> random_ints(std::size_t count, std::uint32_t below, std::uint32_t seed) {
+    const auto last = static_cast<std::int32_t>(below) - 1;
+    return random_values<std::int32_t>(count, std::uniform_int_distribution<std::int32_t>(0, last), seed);
+}
+
+Result<Pass> text_pass(const models::Encoder& encoder, const decoding::EncoderHead& head, const PassOptions& options) {
+    const models::EncoderConfig& config = encoder.config();
+    const models::EncoderLayout layout = {.batch = options.batch,
+                                          .len = std::min(options.length, config.max_positions),
+                                          .dtype = options.dtype,
+                                          .token_types = config.types > 1};
+    VKFORMER_TRY(auto made, decoding::encoder_graph(encoder, head, layout));
+    const std::size_t tokens = std::size_t{layout.batch} * layout.len;
+    std::vector<std::int32_t> lengths(layout.batch, static_cast<std::int32_t>(layout.len));
+    for (std::uint32_t b = 1; b < layout.batch && !options.full_texts; b += 2)
+        lengths[b] = static_cast<std::int32_t>(std::max(1u, layout.len - layout.len / 3));
+    Pass pass = {.name = "texts", .items = "texts", .graph = std::move(made.graph), .feeds = {}};
+    pass.feeds["input_ids"] = random_ints(tokens, config.vocab_size, options.seed);
+    if (layout.token_types) pass.feeds["token_type_ids"] = random_ints(tokens, config.types, options.seed + 1);
+    pass.feeds["lengths"] = std::move(lengths);
+    return pass;
+}
+
+Result<Pass> image_pass(const models::VisionEncoder& encoder, const PassOptions& options, bool keeps_weights) {
+    const models::VisionConfig& config = encoder.config();
+    const decoding::ImageHead head = [&](graph::Graph& graph, graph::Value hidden) {
+        return config.labels > 0 ? encoder.add_classifier(graph, hidden) : encoder.add_embedding(graph, hidden);
+    };
+    VKFORMER_TRY(auto made, decoding::image_graph(
+                                encoder, head,
+                                {.batch = options.batch, .dtype = options.dtype, .attention_weights = keeps_weights}));
+    Pass pass = {.name = keeps_weights ? "images, attention weights kept" : "images",
+                 .items = "images",
+                 .graph = std::move(made.graph),
+                 .feeds = {}};
+    const std::size_t pixels = std::size_t{options.batch} * config.channels * config.image_height * config.image_width;
+    pass.feeds["pixel_values"] = random_values<float>(pixels, std::normal_distribution<float>(), options.seed);
+    return pass;
+}
+
+Result<std::vector<Pass>> image_passes(const models::VisionEncoder& encoder, const PassOptions& options) {
+    std::vector<Pass> passes;
+    for (const bool keeps_weights : {false, true}) {
+        if (keeps_weights && !options.with_attention_weights) continue;
+        VKFORMER_TRY(Pass pass, image_pass(encoder, options, keeps_weights));
+        passes.push_back(std::move(pass));
+    }
+    return passes;
+}
+
+Result<std::vector<Pass>> clip_passes(const std::filesystem::path& folder, const PassOptions& options) {
+    VKFORMER_TRY(const models::Clip clip, models::load_clip(folder));
+    VKFORMER_TRY(auto passes, image_passes(clip.vision, options));
+    const decoding::EncoderHead head = [&](graph::Graph& graph, const models::EncoderTensors& tensors) {
+        return clip.add_text_embedding(graph, tensors);
+    };
+    VKFORMER_TRY(Pass texts, text_pass(clip.text, head, options));
+    passes.push_back(std::move(texts));
+    return passes;
+}
+
+Result<std::vector<Pass>> text_passes(const std::filesystem::path& path, const PassOptions& options) {
+    VKFORMER_TRY(const models::SentenceModel sentence, models::load_sentence_model(path));
+    VKFORMER_TRY(const models::Encoder encoder, models::load_encoder(sentence.encoder_folder));
+    const decoding::EncoderHead head = [&](graph::Graph& graph,
+                                           const models::EncoderTensors& tensors) -> Result<graph::Value> {
+        if (encoder.config().labels > 0) return encoder.add_classifier(graph, tensors.hidden);
+        return models::add_sentence(graph, sentence, tensors);
+    };
+    VKFORMER_TRY(Pass pass, text_pass(encoder, head, options));
+    std::vector<Pass> passes;
+    passes.push_back(std::move(pass));
+    return passes;
+}
+
+}  // namespace
+
+Result<bool> is_one_pass(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path / "modules.json", ignored)) return true;
+    VKFORMER_TRY(const bool is_text, models::is_encoder(path));
+    if (is_text || formats::is_file(path)) return is_text;
+    return models::is_vision_encoder(path);
+}
+
+Result<std::vector<Pass>> passes_of(const std::filesystem::path& path, const PassOptions& options) {
+    VKFORMER_TRY(const std::string type, model_type(path));
+    if (type == "clip") return clip_passes(path, options);
+    if (type != "vit" && type != "deit") return text_passes(path, options);
+    VKFORMER_TRY(const auto encoder, models::load_vision_encoder(path));
+    return image_passes(encoder, options);
+}
+
+}  // namespace vkformer::cli
