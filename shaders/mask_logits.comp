@@ -6,8 +6,8 @@
 // follows a place of sequences[row, 0 … starts[row]], i32 [rows, capacity], where its last ngram − 1 tokens stand (Hugging Face's
 // NoRepeatNGramLogitsProcessor).
 // One workgroup per 4096 consecutive elements of a row; an invocation owns those that are ≡ its index modulo the workgroup's
-// size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup; to find repeats an
-// invocation owns the places of the sequence that are ≡ its index.
+// size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup; to find
+// repeats an invocation owns the places of the sequence that are ≡ its index.
 // Shared memory: 4096 bits = 512 bytes.
 #extension GL_GOOGLE_include_directive : require
 #include "interface/mask_logits.h"

@@ -33,7 +33,8 @@ inline void ban_repeats(std::span<const std::int32_t> sequence, std::int32_t sta
 }
 
 // y = x with −∞ for the banned tokens; where a token is forced, 0 for it and −∞ for all others. One row of logits.
-// The processors of Hugging Face generate: bans, then forced first token, then forced last token. A banned token outside the row is passed over.
+// The processors of Hugging Face generate: bans, then forced first token, then forced last token. A banned token outside the row
+// is passed over.
 template <std::floating_point T>
 void mask_logits(std::span<const T> x, std::int32_t start, std::span<const std::int32_t> banned,
                  const ForcedTokens& forced_tokens, std::span<T> y) {

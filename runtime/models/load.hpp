@@ -26,8 +26,8 @@ Result<SpeechModel> load_speech_model(const std::filesystem::path& folder);
 /// The decoder-only model of a folder, likewise, or of a GGUF file, by its general.architecture.
 Result<Decoder> load_decoder(const std::filesystem::path& path);
 
-/// Whether load_decoder is the function for the model: a GGUF file that is no encoder's, or a folder whose model_type is a decoder's.
-/// Errors: FileNotFound, CorruptFile.
+/// Whether load_decoder is the function for the model: a GGUF file that is no encoder's, or a folder whose model_type is a
+/// decoder's. Errors: FileNotFound, CorruptFile.
 Result<bool> is_decoder(const std::filesystem::path& path);
 
 }  // namespace vkformer::models

@@ -39,8 +39,9 @@ struct SentenceModel {
     std::uint64_t dimension(std::uint64_t hidden_size) const noexcept;
 };
 
-/// A GGUF file says the pooling, and its vectors are normalised, as llama.cpp's programs do it. A folder without modules.json gets what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound,
-/// CorruptFile, UnsupportedConfig (a module that is not implemented, by name), MissingTensor, ShapeMismatch.
+/// A GGUF file says the pooling, and its vectors are normalised, as llama.cpp's programs do it. A folder without modules.json gets
+/// what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound, CorruptFile, UnsupportedConfig (a
+/// module that is not implemented, by name), MissingTensor, ShapeMismatch.
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path);
 Result<SentenceModel> load_gguf_sentence_model(const formats::Gguf& file);
 

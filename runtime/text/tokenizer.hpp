@@ -70,8 +70,9 @@ public:
     virtual std::size_t vocab_size() const noexcept = 0;
 };
 
-/// The tokenizer in a GGUF file, or that of a model folder: `source.spm` + `target.spm` + `vocab.json` (Marian), or `tokenizer.json`; the first
-/// where both are there. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are read beside them.
+/// The tokenizer in a GGUF file, or that of a model folder: `source.spm` + `target.spm` + `vocab.json` (Marian), or
+/// `tokenizer.json`; the first where both are there. `tokenizer_config.json`, `special_tokens_map.json` and `added_tokens.json` are
+/// read beside them.
 /// Errors: FileNotFound, CorruptFile, UnsupportedConfig (a component that is not implemented, by name), OutOfHostMemory.
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& path);
 

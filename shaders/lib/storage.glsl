@@ -4,9 +4,9 @@
 //   F16          float16_t; the device has storageBuffer16BitAccess
 //   F16_WORDS    two halves in a uint; for devices without 16-bit storage
 //   ANY_32       32 bits of any type, for shaders that only copy
-// LOAD(buffer, i) gives a VALUE, which is a float but for ANY_32; STORE(buffer, i, value) rounds. A half in a word is stored by two atomics, since the other
-// half may belong to another invocation: slow, but only the devices that have no other way take it. (The mask: SwiftShader's
-// packHalf2x16 lets a NaN spill into the other half.)
+// LOAD(buffer, i) gives a VALUE, which is a float but for ANY_32; STORE(buffer, i, value) rounds. A half in a word is stored by
+// two atomics, since the other half may belong to another invocation: slow, but only the devices that have no other way take
+// it. (The mask: SwiftShader's packHalf2x16 lets a NaN spill into the other half.)
 // A tensor that is only read is declared `readonly`; a tensor that is stored to is declared STORED (writeonly but for words).
 #ifndef VKFORMER_STORAGE_GLSL
 #define VKFORMER_STORAGE_GLSL

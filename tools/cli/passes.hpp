@@ -33,7 +33,8 @@ struct PassOptions {
 /// Whether the model is of that kind. Errors: FileNotFound, CorruptFile.
 Result<bool> is_one_pass(const std::filesystem::path& path);
 
-/// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP both towers. Errors: those of loading.
+/// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP both towers. Errors: those of
+/// loading.
 Result<std::vector<Pass>> passes_of(const std::filesystem::path& path, const PassOptions& options);
 
 }  // namespace vkformer::cli
