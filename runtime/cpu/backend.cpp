@@ -9,6 +9,7 @@
 
 #include "core/try.hpp"
 #include "cpu/execute.hpp"
+#include "cpu/packed_dot.hpp"
 
 namespace vkformer::cpu {
 namespace {
@@ -42,21 +43,41 @@ std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, s
 }
 
 template <std::floating_point T>
-Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor) {
-    auto result = make_tensor<T>(tensor, 0, 0);
+Result<void> load_numbers(const Tensor& tensor, CpuTensor<T>& result) {
+    if (tensor.dtype == DType::i32)
+        result.ints.resize(tensor.shape.element_count());
+    else
+        result.floats.resize(tensor.shape.element_count());
     std::size_t first = 0;
     for (const TensorData& part : tensor.data) {
         const std::size_t count = part.shape.element_count();
         if (tensor.dtype == DType::i32) {
-            VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span(result->ints).subspan(first, count)));
+            VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span(result.ints).subspan(first, count)));
         } else {
             std::vector<float> values(count);  // float: a device has no more than f32 either
             VKFORMER_CHECK(convert(part.dtype, part.bytes, 0, std::span(values)));
-            std::ranges::transform(values, result->floats.begin() + static_cast<std::ptrdiff_t>(first),
+            std::ranges::transform(values, result.floats.begin() + static_cast<std::ptrdiff_t>(first),
                                    [&](float value) { return static_cast<T>(rounded_to(tensor.dtype, value)); });
         }
         first += count;
     }
+    return {};
+}
+
+/// The weight as its file has it, where that holds the numbers that load_numbers would.
+std::optional<PackedWeight> packed_weight(const Tensor& tensor) {
+    const DType dtype = tensor.data.front().dtype;
+    const bool is_same = std::ranges::all_of(tensor.data, [&](const TensorData& part) { return part.dtype == dtype; });
+    if (!is_same || packed_kernels(dtype) == nullptr) return std::nullopt;
+    if (tensor.dtype != dtype && tensor.dtype != DType::f32) return std::nullopt;
+    return PackedWeight{.dtype = dtype, .in = tensor.shape.back(), .parts = tensor.data};
+}
+
+template <std::floating_point T>
+Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, bool may_pack) {
+    auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
+    if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor);
+    if (!result->packed) VKFORMER_CHECK(load_numbers(tensor, *result));
     return result;
 }
 
@@ -78,32 +99,54 @@ Result<std::shared_ptr<CpuTensor<T>>> shared_tensor(CpuStore<T>& store, const Te
     return found->second;
 }
 
+/// How the nodes of a graph read a tensor.
+struct Use {
+    bool any = false;
+    bool as_numbers = false;  ///< one by one, not only by functions that know packed rows
+};
+
+std::vector<Use> uses_of(const graph::Graph& graph) {
+    std::vector<Use> uses(graph.tensors().size());
+    for (std::size_t id = 0; id < uses.size(); ++id) uses[id].as_numbers = graph.tensors()[id].is_output;
+    for (const graph::Node& node : graph.nodes()) {
+        for_each_operand(node.op, [&](std::string_view name, Value value, graph::Access) {
+            Use& use = uses[graph.storage(value).id];
+            const bool knows_rows = (std::holds_alternative<graph::Linear>(node.op) && name == "weight") ||
+                                    (std::holds_alternative<graph::Embedding>(node.op) && name == "table");
+            use.any = true;
+            if (!knows_rows || graph.storage(value).id != value.id) use.as_numbers = true;
+        });
+    }
+    return uses;
+}
+
 /// nullptr for a tensor that no node uses.
 template <std::floating_point T>
-Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, bool is_used, CpuStore<T>& weights,
+Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const Use& use, CpuStore<T>& weights,
                                                    CpuStore<T>& states) {
     using Made = Result<std::shared_ptr<CpuTensor<T>>>;
     if (tensor.kind == TensorKind::state)
         return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0); });
-    if (tensor.kind != TensorKind::input && !is_used) return std::shared_ptr<CpuTensor<T>>();
-    if (tensor.kind == TensorKind::weight)
-        return shared_tensor(weights, tensor, [&]() -> Made { return load_weight<T>(tensor); });
+    if (tensor.kind != TensorKind::input && !use.any) return std::shared_ptr<CpuTensor<T>>();
+    if (tensor.kind == TensorKind::weight) {
+        VKFORMER_TRY(auto weight,
+                     shared_tensor(weights, tensor, [&]() -> Made { return load_weight<T>(tensor, !use.as_numbers); }));
+        // Another program of the store had no need of them.
+        if (use.as_numbers && weight->packed && weight->floats.empty()) VKFORMER_CHECK(load_numbers(tensor, *weight));
+        return weight;
+    }
     return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min());
 }
 
 template <std::floating_point T>
 Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Graph& graph, CpuStore<T>& weights,
                                                      CpuStore<T>& states) {
-    std::vector<bool> is_used(graph.tensors().size(), false);
-    for (const graph::Node& node : graph.nodes())
-        for_each_operand(
-            node.op, [&](std::string_view, Value value, graph::Access) { is_used[graph.storage(value).id] = true; });
-
+    const std::vector<Use> uses = uses_of(graph);
     typename CpuProgram<T>::Tensors result(graph.tensors().size());
     for (std::size_t id = 0; id < result.size(); ++id) {
         const Tensor& tensor = graph.tensors()[id];
         if (tensor.alias_of) continue;
-        VKFORMER_TRY(result[id], place_tensor(tensor, is_used[id], weights, states));
+        VKFORMER_TRY(result[id], place_tensor(tensor, uses[id], weights, states));
     }
     return result;
 }
@@ -152,6 +195,8 @@ template <std::floating_point T>
 template <class From>
 Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> values) {
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
+    tensor->packed.reset();  // a weight that is written over
+    tensor->floats.resize(values.size());
     std::ranges::transform(values, tensor->floats.begin(),
                            [&](From from) { return rounded_to(tensor->dtype, static_cast<T>(from)); });
     return {};

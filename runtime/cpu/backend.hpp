@@ -5,20 +5,25 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "cpu/packed_linear.hpp"
 #include "graph/program.hpp"
 
 namespace vkformer::cpu {
 
-/// One tensor. Floats are held as T whatever the dtype says, so that a result is rounded once, to T, and never to f16.
+/// One tensor. Floats are held as T whatever the dtype says, so that a result is rounded once, to T, and never to f16. Weights that
+/// only products and embeddings read stay packed, for float, where there is a kernel: the numbers are the same.
 template <std::floating_point T>
 struct CpuTensor {
     DType dtype;
     Shape shape;
     std::vector<T> floats;           ///< of f32 and f16
     std::vector<std::int32_t> ints;  ///< of i32
+    /// Of a weight that float programs read as its file has it, in place of `floats`; never of double.
+    std::optional<PackedWeight> packed{};
 };
 
 /// A plan whose tensors are T and int32_t. What comes from outside is rounded as a device stores it: weights and host writes to

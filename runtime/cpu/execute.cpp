@@ -48,6 +48,10 @@ public:
         : graph_(graph), tensors_(tensors) {}
 
     void operator()(const graph::Embedding& op) const {
+        if constexpr (std::same_as<T, float>) {
+            if (const PackedWeight* table = packed(op.table))
+                return packed_embedding(ints(op.tokens), *table, dim(op.table, 0), op.scale, floats(op.y));
+        }
         embedding<T>(ints(op.tokens), floats(op.table), width(op.table), static_cast<T>(op.scale), floats(op.y));
     }
 
@@ -69,6 +73,11 @@ public:
 
     void operator()(const graph::Linear& op) const {
         const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = width(op.y)};
+        if constexpr (std::same_as<T, float>) {
+            if (const PackedWeight* weight = packed(op.weight))
+                return packed_linear(floats(op.x), *weight, floats(op.bias), floats(op.residual), op.activation, dims,
+                                     floats(op.y));
+        }
         linear<T>(floats(op.x), floats(op.weight), floats(op.bias), floats(op.residual), op.activation, dims,
                   floats(op.y));
     }
@@ -326,6 +335,11 @@ private:
     /// Empty for an absent operand.
     std::span<T> floats(Value value) const {
         return value ? std::span<T>(tensors_[graph_.storage(value).id]->floats) : std::span<T>();
+    }
+    /// Null for a weight that is held as numbers.
+    const PackedWeight* packed(Value value) const {
+        const CpuTensor<T>& tensor = *tensors_[graph_.storage(value).id];
+        return tensor.packed ? &*tensor.packed : nullptr;
     }
     std::span<std::int32_t> ints(Value value) const {
         return value ? std::span<std::int32_t>(tensors_[graph_.storage(value).id]->ints) : std::span<std::int32_t>();

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/packed_dot.hpp"
+
+#include <cstdint>
+
+#include "cpu/packed_dot_avx2.hpp"
+
+namespace vkformer::cpu {
+namespace {
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors that the target splits; they cross no border of this file
+#include "cpu/packed_dot.inl"
+
+}  // namespace
+
+const PackedKernels* plain_packed_kernels(DType dtype) noexcept {
+    switch (dtype) {
+    case DType::f16: return &kF16;
+    case DType::bf16: return &kBf16;
+    case DType::q8_0: return &kQ8_0;
+    case DType::q4_0: return &kQ4_0;
+    default: return nullptr;
+    }
+}
+
+const PackedKernels* packed_kernels(DType dtype) noexcept {
+#if defined(__x86_64__)
+    // Every processor with AVX2 has F16C, for which not every compiler has a name.
+    static const bool is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (is_wide) return packed_kernels_avx2(dtype);
+#endif
+    return plain_packed_kernels(dtype);
+}
+
+}  // namespace vkformer::cpu

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+/// packed_dot.inl compiled for x86-64 with AVX2, FMA and F16C.
+#pragma once
+
+#include "cpu/packed_dot.hpp"
+
+#if defined(__x86_64__)
+namespace vkformer::cpu {
+const PackedKernels* packed_kernels_avx2(DType dtype) noexcept;
+}
+#endif

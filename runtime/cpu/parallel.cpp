@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/parallel.hpp"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace vkformer::cpu {
+namespace {
+
+struct Job {
+    void (*work)(void*, std::size_t, std::size_t) = nullptr;
+    void* context = nullptr;
+    std::size_t count = 0, slice = 1;
+};
+
+void do_slices(const Job& job, std::atomic<std::size_t>& next) {
+    for (std::size_t first = next.fetch_add(job.slice); first < job.count; first = next.fetch_add(job.slice))
+        job.work(job.context, first, std::min(first + job.slice, job.count));
+}
+
+/// A job at a time is open to the workers. Whoever of them comes too late for one finds it closed and touches nothing of it.
+class Workers {
+public:
+    explicit Workers(std::size_t count) {
+        for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+    }
+    ~Workers() {
+        is_ending_ = true;
+        number_.fetch_add(1);
+        number_.notify_all();
+        for (std::thread& thread : threads_) thread.join();
+    }
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    /// False: another thread's job is open.
+    bool try_do(const Job& job) {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock) return false;
+        job_ = job;
+        next_ = 0;
+        const std::uint32_t number = number_.load() + 1;
+        open_ = number;
+        number_ = number;
+        number_.notify_all();
+        do_slices(job, next_);
+        open_ = 0;
+        while (inside_.load() != 0) std::this_thread::yield();  // for their last slices
+        return true;
+    }
+
+private:
+    void run() {
+        std::uint32_t seen = 0;
+        for (;;) {
+            seen = await_other_than(seen);
+            if (is_ending_) return;
+            inside_.fetch_add(1);
+            if (open_.load() == seen) do_slices(job_, next_);
+            inside_.fetch_sub(1);
+        }
+    }
+
+    /// A model's products follow each other within microseconds: waking a thread would take longer.
+    std::uint32_t await_other_than(std::uint32_t seen) const {
+        constexpr int kSpins = 4000;
+        for (int i = 0; i < kSpins; ++i) {
+            const std::uint32_t number = number_.load(std::memory_order_acquire);
+            if (number != seen) return number;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+        number_.wait(seen);
+        return number_.load();
+    }
+
+    std::mutex mutex_;
+    Job job_;
+    std::atomic<std::size_t> next_ = 0;
+    std::atomic<std::uint32_t> number_ = 0, open_ = 0;  // of the latest job, of the one that is open (0: none)
+    std::atomic<int> inside_ = 0;                       // workers that may touch the job
+    std::atomic<bool> is_ending_ = false;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+void parallel_for(std::size_t count, std::size_t slice, void (*work)(void*, std::size_t, std::size_t), void* context) {
+    static const std::size_t thread_count = static_cast<std::size_t>(std::max(1, openblas_get_num_threads()));
+    if (thread_count > 1 && count > slice) {
+        static Workers workers(thread_count - 1);
+        if (workers.try_do({work, context, count, slice})) return;
+    }
+    work(context, 0, count);
+}
+
+}  // namespace vkformer::cpu
