@@ -11,6 +11,14 @@ namespace {
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors that the target splits; they cross no border of this file
 #include "cpu/packed_dot.inl"
 
+#if defined(__x86_64__)
+/// Every processor with AVX2 has F16C, for which not every compiler has a name.
+bool is_wide() noexcept {
+    static const bool result = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return result;
+}
+#endif
+
 }  // namespace
 
 const PackedKernels* plain_packed_kernels(DType dtype) noexcept {
@@ -25,11 +33,18 @@ const PackedKernels* plain_packed_kernels(DType dtype) noexcept {
 
 const PackedKernels* packed_kernels(DType dtype) noexcept {
 #if defined(__x86_64__)
-    // Every processor with AVX2 has F16C, for which not every compiler has a name.
-    static const bool is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (is_wide) return packed_kernels_avx2(dtype);
+    if (is_wide()) return packed_kernels_avx2(dtype);
 #endif
     return plain_packed_kernels(dtype);
+}
+
+const FloatKernels& plain_float_kernels() noexcept { return kFloats; }
+
+const FloatKernels& float_kernels() noexcept {
+#if defined(__x86_64__)
+    if (is_wide()) return float_kernels_avx2();
+#endif
+    return kFloats;
 }
 
 }  // namespace vkformer::cpu

@@ -21,6 +21,29 @@ struct PackedKernels {
     void (*unpack)(const std::byte* row, std::size_t in, float* out);
 };
 
+/// Of a product of float32 matrices. x: [rows, depth], w: [columns, depth], y: [rows, columns], by rows `stride` elements apart.
+struct ProductOperands {
+    std::size_t rows, columns, depth;
+    const float* x;
+    std::size_t x_stride;
+    const float* w;
+    std::size_t w_stride;
+    float* y;
+    std::size_t y_stride;
+};
+
+/// For float32, on the calling thread and without blocks: w is to be in a cache, or x to have few rows.
+struct FloatKernels {
+    /// y[r, c] += Σ_i x[r, i] · w[c, i]
+    void (*add_products)(const ProductOperands& operands);
+    /// y[i] += Σ_j scales[j] · w[j · w_stride + i] for j below `count` and i below `width`
+    void (*add_scaled_rows)(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
+                            std::size_t width, float* y);
+};
+
+const FloatKernels& float_kernels() noexcept;
+const FloatKernels& plain_float_kernels() noexcept;
+
 /// By what the processor can do; null: the format has none. Those of f16, bf16, q8_0 and q4_0.
 const PackedKernels* packed_kernels(DType dtype) noexcept;
 /// The same for processors without wide vectors, which is also what the others are tested against.

@@ -32,6 +32,8 @@ const PackedKernels* packed_kernels_avx2(DType dtype) noexcept {
     }
 }
 
+const FloatKernels& float_kernels_avx2() noexcept { return kFloats; }
+
 }  // namespace vkformer::cpu
 
 #if defined(__clang__)

@@ -7,5 +7,6 @@
 #if defined(__x86_64__)
 namespace vkformer::cpu {
 const PackedKernels* packed_kernels_avx2(DType dtype) noexcept;
-}
+const FloatKernels& float_kernels_avx2() noexcept;
+}  // namespace vkformer::cpu
 #endif

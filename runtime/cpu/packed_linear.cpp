@@ -13,12 +13,18 @@ namespace {
 constexpr std::size_t kDotRows = 4;
 /// Multiplications in a slice of rows that a thread takes at a time: some 20 µs.
 constexpr std::size_t kSliceProducts = std::size_t{1} << 17;
-/// Floats of unpacked rows: 1 MiB, which stays in the second or third cache between being made and being multiplied.
-constexpr std::size_t kPanelFloats = std::size_t{1} << 18;
+
+// Blocks of a product with many rows, for a first cache of 32 KiB and a second one of 256 KiB or more. Of w, kPanelRows · kDepth unpacked
+// floats (120 KiB) and of x, kBlockRows · kDepth (80 KiB) stay in the second; kStripRows of w and four of x (40 KiB at most, 30 where a
+// depth of 576 or 1536 is cut into equal parts) mostly in the first.
+constexpr std::size_t kPanelRows = 48, kStripRows = 12, kBlockRows = 32, kDepth = 640;
+/// Where depths are cut: the elements of the largest block of any format.
+constexpr std::size_t kDepthStep = 256;
 
 std::size_t rows_of(const TensorData& part, std::size_t in) { return part.shape.element_count() / in; }
 
 struct PackedRows {
+    DType dtype;
     const PackedKernels& kernels;
     const std::byte* bytes;
     std::size_t row_bytes, in;
@@ -26,35 +32,59 @@ struct PackedRows {
 };
 
 PackedRows rows_in(const PackedWeight& weight, const TensorData& part) {
-    return {*packed_kernels(weight.dtype), part.bytes.data(), bytes_of(weight.dtype, weight.in), weight.in};
+    return {weight.dtype, *packed_kernels(weight.dtype), part.bytes.data(), bytes_of(weight.dtype, weight.in),
+            weight.in};
 }
 
 /// y[r · stride + o] += weight row o · x row r, for all o below `count`. `arranged`: the rows of x, as the kernels read them.
 void add_dots(const PackedRows& weight, std::size_t count, std::span<const float> arranged, std::size_t rows, float* y,
               std::size_t stride) {
     const std::size_t size = arranged.size() / rows;
-    parallel_for(
-        count, std::max<std::size_t>(1, kSliceProducts / (weight.in * rows)), [&](std::size_t first, std::size_t last) {
-            for (std::size_t o = first; o < last; ++o)
-                for (std::size_t r = 0; r < rows; ++r)
-                    y[r * stride + o] += weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
-        });
+    parallel_for(count, std::max<std::size_t>(1, kSliceProducts / (weight.in * rows)),
+                 [&](std::size_t first, std::size_t last, std::size_t) {
+                     for (std::size_t o = first; o < last; ++o)
+                         for (std::size_t r = 0; r < rows; ++r)
+                             y[r * stride + o] +=
+                                 weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
+                 });
 }
 
-/// The same by panels of unpacked rows, of which each is a matrix product.
+/// Elements of a row that are unpacked at a time: equal parts, of whole blocks.
+std::size_t depth_of_panels(std::size_t in) {
+    const std::size_t parts = (in + kDepth - 1) / kDepth, each = (in + parts - 1) / parts;
+    return parts == 1 ? in : (each + kDepthStep - 1) / kDepthStep * kDepthStep;
+}
+
+/// Floats of a panel go through x: y[r, c] += x row r · panel row c, over `depth` elements.
+void add_panel(const ProductOperands& o) {
+    const FloatKernels& kernels = float_kernels();
+    for (std::size_t r = 0; r < o.rows; r += kBlockRows)
+        for (std::size_t c = 0; c < o.columns; c += kStripRows) {
+            ProductOperands part = o;
+            part.rows = std::min(kBlockRows, o.rows - r);
+            part.columns = std::min(kStripRows, o.columns - c);
+            part.x += r * o.x_stride;
+            part.w += c * o.w_stride;
+            part.y += r * o.y_stride + c;
+            kernels.add_products(part);
+        }
+}
+
+/// The same by panels of unpacked rows, each a thread's own: a BLAS would want all of the weight as floats, and threads of its own.
 void add_panels(const PackedRows& weight, std::size_t count, std::span<const float> x, std::size_t rows, float* y,
                 std::size_t stride) {
-    const std::size_t panel_rows = std::clamp<std::size_t>(kPanelFloats / weight.in, 1, count);
-    std::vector<float> panel(panel_rows * weight.in);
-    for (std::size_t first = 0; first < count; first += panel_rows) {
-        const std::size_t some = std::min(panel_rows, count - first);
-        parallel_for(some, std::max<std::size_t>(1, kSliceProducts / weight.in), [&](std::size_t from, std::size_t to) {
-            for (std::size_t o = from; o < to; ++o)
-                weight.kernels.unpack(weight.row(first + o), weight.in, panel.data() + o * weight.in);
-        });
-        add_product_transposed(rows, some, weight.in, 1.0f, {x.data(), weight.in}, {panel.data(), weight.in},
-                               {y + first, stride});
-    }
+    const std::size_t depth = depth_of_panels(weight.in);
+    std::vector<float> panels(parallel_threads() * kPanelRows * depth);
+    parallel_for(count, kPanelRows, [&](std::size_t first, std::size_t last, std::size_t thread) {
+        float* const panel = panels.data() + thread * kPanelRows * depth;
+        for (; first < last; first += kPanelRows)
+            for (std::size_t i = 0; i < weight.in; i += depth) {
+                const std::size_t columns = std::min(kPanelRows, last - first), some = std::min(depth, weight.in - i);
+                for (std::size_t c = 0; c < columns; ++c)
+                    weight.kernels.unpack(weight.row(first + c) + bytes_of(weight.dtype, i), some, panel + c * some);
+                add_panel({rows, columns, some, x.data() + i, weight.in, panel, some, y + first, stride});
+            }
+    });
 }
 
 std::vector<float> arranged(const PackedKernels& kernels, std::span<const float> x, std::size_t rows, std::size_t in) {

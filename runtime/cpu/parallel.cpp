@@ -14,21 +14,21 @@ namespace vkformer::cpu {
 namespace {
 
 struct Job {
-    void (*work)(void*, std::size_t, std::size_t) = nullptr;
+    void (*work)(void*, std::size_t, std::size_t, std::size_t) = nullptr;
     void* context = nullptr;
     std::size_t count = 0, slice = 1;
 };
 
-void do_slices(const Job& job, std::atomic<std::size_t>& next) {
+void do_slices(const Job& job, std::atomic<std::size_t>& next, std::size_t thread) {
     for (std::size_t first = next.fetch_add(job.slice); first < job.count; first = next.fetch_add(job.slice))
-        job.work(job.context, first, std::min(first + job.slice, job.count));
+        job.work(job.context, first, std::min(first + job.slice, job.count), thread);
 }
 
 /// A job at a time is open to the workers. Whoever of them comes too late for one finds it closed and touches nothing of it.
 class Workers {
 public:
     explicit Workers(std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+        for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this, i] { run(i + 1); });
     }
     ~Workers() {
         is_ending_ = true;
@@ -49,20 +49,20 @@ public:
         open_ = number;
         number_ = number;
         number_.notify_all();
-        do_slices(job, next_);
+        do_slices(job, next_, 0);
         open_ = 0;
         while (inside_.load() != 0) std::this_thread::yield();  // for their last slices
         return true;
     }
 
 private:
-    void run() {
+    void run(std::size_t thread) {
         std::uint32_t seen = 0;
         for (;;) {
             seen = await_other_than(seen);
             if (is_ending_) return;
             inside_.fetch_add(1);
-            if (open_.load() == seen) do_slices(job_, next_);
+            if (open_.load() == seen) do_slices(job_, next_, thread);
             inside_.fetch_sub(1);
         }
     }
@@ -92,13 +92,18 @@ private:
 
 }  // namespace
 
-void parallel_for(std::size_t count, std::size_t slice, void (*work)(void*, std::size_t, std::size_t), void* context) {
-    static const std::size_t thread_count = static_cast<std::size_t>(std::max(1, openblas_get_num_threads()));
-    if (thread_count > 1 && count > slice) {
-        static Workers workers(thread_count - 1);
+std::size_t parallel_threads() {
+    static const std::size_t count = static_cast<std::size_t>(std::max(1, openblas_get_num_threads()));
+    return count;
+}
+
+void parallel_for(std::size_t count, std::size_t slice, void (*work)(void*, std::size_t, std::size_t, std::size_t),
+                  void* context) {
+    if (parallel_threads() > 1 && count > slice) {
+        static Workers workers(parallel_threads() - 1);
         if (workers.try_do({work, context, count, slice})) return;
     }
-    work(context, 0, count);
+    work(context, 0, count, 0);
 }
 
 }  // namespace vkformer::cpu

@@ -206,7 +206,7 @@ TEST_CASE("a loop over threads does everything once", "[cpu][packed][threads]") 
     const auto count_all = [](int& failures) {
         for (int round = 0; round < 200; ++round) {
             std::vector<std::atomic<int>> seen(kCount);
-            cpu::parallel_for(kCount, 7, [&](std::size_t first, std::size_t last) {
+            cpu::parallel_for(kCount, 7, [&](std::size_t first, std::size_t last, std::size_t) {
                 for (std::size_t i = first; i < last; ++i) ++seen[i];
             });
             for (const auto& times : seen) failures += times != 1;
