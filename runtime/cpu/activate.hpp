@@ -12,6 +12,7 @@
 
 namespace vkformer::cpu {
 
+// use(f), f one of
 // relu: max(x, 0), NaN stays NaN
 // gelu_erf: x · Φ(x), with Φ(x) = erfc(−x / √2) / 2, which keeps its digits where Φ is near 0
 // gelu_tanh: x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))): Hendrycks and Gimpel 2016
@@ -19,27 +20,37 @@ namespace vkformer::cpu {
 // tanh; sigmoid: 1 / (1 + e^−x)
 // gelu_quick: x · sigmoid(1.702 x): Hendrycks and Gimpel 2016, section 2
 template <std::floating_point T>
-T activation_of(graph::Activation activation, T x) {
+auto with_activation(graph::Activation activation, auto&& use) {
     switch (activation) {
-    case graph::Activation::none: return x;
-    case graph::Activation::relu: return x < 0 ? T{0} : x;
-    case graph::Activation::gelu_erf: return x * (std::erfc(-x / std::numbers::sqrt2_v<T>) / 2);
-    case graph::Activation::gelu_tanh: {
-        const T sqrt_2_over_pi = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
-        return x / 2 * (1 + std::tanh(sqrt_2_over_pi * (x + static_cast<T>(0.044715) * x * x * x)));
+    case graph::Activation::none: break;
+    case graph::Activation::relu: return use([](T x) { return x < 0 ? T{0} : x; });
+    case graph::Activation::gelu_erf:
+        return use([](T x) { return x * (std::erfc(-x / std::numbers::sqrt2_v<T>) / 2); });
+    case graph::Activation::gelu_tanh:
+        return use([](T x) {
+            const T sqrt_2_over_pi = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
+            return x / 2 * (1 + std::tanh(sqrt_2_over_pi * (x + static_cast<T>(0.044715) * x * x * x)));
+        });
+    case graph::Activation::silu: return use([](T x) { return x / (1 + std::exp(-x)); });
+    case graph::Activation::tanh: return use([](T x) { return std::tanh(x); });
+    case graph::Activation::sigmoid: return use([](T x) { return 1 / (1 + std::exp(-x)); });
+    case graph::Activation::gelu_quick: return use([](T x) { return x / (1 + std::exp(static_cast<T>(-1.702) * x)); });
     }
-    case graph::Activation::silu: return x / (1 + std::exp(-x));
-    case graph::Activation::tanh: return std::tanh(x);
-    case graph::Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case graph::Activation::gelu_quick: return x / (1 + std::exp(static_cast<T>(-1.702) * x));
-    }
-    return x;
+    return use([](T x) { return x; });
+}
+
+template <std::floating_point T>
+T activation_of(graph::Activation activation, T x) {
+    return with_activation<T>(activation, [&](auto f) { return f(x); });
 }
 
 template <std::floating_point T>
 void activate(std::span<const T> x, graph::Activation activation, std::span<T> y) {
     assert(y.size() == x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] = activation_of(activation, x[i]);
+    if (activation == graph::Activation::none && x.data() == y.data()) return;
+    with_activation<T>(activation, [&](auto f) {
+        for (std::size_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);
+    });
 }
 
 }  // namespace vkformer::cpu

@@ -10,10 +10,20 @@
 
 #include "cpu/attention_mask.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/parallel.hpp"
 #include "cpu/soft_cap.hpp"
 #include "cpu/softmax.hpp"
 
 namespace vkformer::cpu {
+
+/// Heads go to several threads in float. In double their products are a BLAS's, which has threads of its own.
+template <std::floating_point T>
+void over_threads(std::size_t count, std::size_t products, auto&& work) {
+    if constexpr (std::same_as<T, float>)
+        parallel_for(count, slice_of(products), work);
+    else
+        work(0, count, 0);
+}
 
 /// The operands of attention; layouts at AttentionDims.
 template <std::floating_point T>
@@ -96,9 +106,9 @@ private:
 
     void score(std::span<T> weights) const {
         if (common_.first < common_.last)
-            add_product_transposed(count_, common_.last - common_.first, dims_.head_dim, o_.scale,
-                                   {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim},
-                                   keys(common_.first), {&weights[common_.first - reach_.first], width_});
+            add_small_product_transposed(count_, common_.last - common_.first, dims_.head_dim, o_.scale,
+                                         {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim},
+                                         keys(common_.first), {&weights[common_.first - reach_.first], width_});
         for (std::size_t i = 0; i < count_; ++i)
             for (const auto& [first, last] : own_keys(i))
                 if (first < last)
@@ -120,9 +130,9 @@ private:
 
     void add_values(std::span<const T> weights, std::span<T> y) const {
         if (common_.first < common_.last)
-            add_product(count_, dims_.value_dim, common_.last - common_.first,
-                        {&weights[common_.first - reach_.first], width_}, values(common_.first),
-                        {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
+            add_small_product(count_, dims_.value_dim, common_.last - common_.first,
+                              {&weights[common_.first - reach_.first], width_}, values(common_.first),
+                              {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
         for (std::size_t i = 0; i < count_; ++i)
             for (const auto& [first, last] : own_keys(i))
                 if (first < last)
@@ -143,10 +153,16 @@ void attention(const AttentionOperands<T>& o, std::span<T> y) {
     constexpr std::size_t kBlock = 32;  // queries: the keys on the edge of a causal mask are few beside the common ones
     const AttentionDims& dims = o.dims;
     std::ranges::fill(y, T{0});
-    for (std::size_t b = 0; b < dims.batch; ++b)
-        for (std::size_t h = 0; h < dims.heads; ++h)
-            for (std::size_t i = 0; i < dims.query_len; i += kBlock)
-                QueryBlock<T>(o, b, h, i, std::min(kBlock, dims.query_len - i)).attend(y);
+    const std::size_t blocks = (dims.query_len + kBlock - 1) / kBlock;
+    const auto attend = [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t n = first; n < last; ++n) {
+            const std::size_t i = n % blocks * kBlock, h = n / blocks % dims.heads, b = n / blocks / dims.heads;
+            QueryBlock<T>(o, b, h, i, std::min(kBlock, dims.query_len - i)).attend(y);
+        }
+    };
+    const std::size_t block_products =
+        std::min(kBlock, dims.query_len) * dims.key_len * (dims.head_dim + dims.value_dim);
+    over_threads<T>(dims.batch * dims.heads * blocks, block_products, attend);
 }
 
 }  // namespace vkformer::cpu

@@ -10,6 +10,7 @@
 #include "core/try.hpp"
 #include "cpu/execute.hpp"
 #include "cpu/packed_dot.hpp"
+#include "cpu/weight_bytes.hpp"
 
 namespace vkformer::cpu {
 namespace {
@@ -277,6 +278,19 @@ std::unique_ptr<graph::Backend> make_cpu_backend() {
 
 template std::unique_ptr<graph::Backend> make_cpu_backend<float>();
 template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
+
+std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph) {
+    const std::vector<Use> uses = uses_of(graph);
+    std::vector<std::uint64_t> result(uses.size());
+    for (std::size_t id = 0; id < result.size(); ++id) {
+        const Tensor& tensor = graph.tensors()[id];
+        if (tensor.alias_of || tensor.kind != TensorKind::weight || !uses[id].any) continue;
+        const bool is_packed = !uses[id].as_numbers && packed_weight(tensor);
+        const DType held = tensor.dtype == DType::i32 ? DType::i32 : DType::f32;
+        result[id] = bytes_of(is_packed ? tensor.data.front().dtype : held, tensor.shape.element_count());
+    }
+    return result;
+}
 
 Result<void> run_node(graph::Program& cpu_program, std::size_t node_index) {
     if (auto* const program = dynamic_cast<CpuProgram<double>*>(&cpu_program)) return program->run_node(node_index);

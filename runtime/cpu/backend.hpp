@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "cpu/packed_linear.hpp"
+#include "cpu/packed_weight.hpp"
 #include "graph/program.hpp"
 
 namespace vkformer::cpu {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/// The four BLAS calls that the CPU ops use, row-major and always accumulating: c keeps what it holds, so that a bias or a zero
-/// is put there first and no result depends on how a BLAS treats "0 · what was there".
+/// The products that the CPU ops use, row-major and always accumulating: c keeps what it holds, so that a bias or a zero is put
+/// there first and no result depends on how a BLAS treats "0 · what was there". Those of matrices are a BLAS's and run on its threads;
+/// those with a vector are, in float, float_kernels' and run on the calling thread.
 #pragma once
 
 #include <cblas.h>
@@ -8,6 +9,8 @@
 #include <cassert>
 #include <cstddef>
 #include <limits>
+
+#include "cpu/float_kernels.hpp"
 
 namespace vkformer::cpu {
 
@@ -48,11 +51,38 @@ inline void add_product(std::size_t m, std::size_t n, std::size_t k, Matrix<cons
                 blas_int(a.stride), b.data, blas_int(b.stride), 1, c.data, blas_int(c.stride));
 }
 
+/// The same on the calling thread, in float; for matrices that lie in a cache.
+inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, float alpha,
+                                         Matrix<const float> a, Matrix<const float> b, Matrix<float> c) {
+    float_kernels().add_products({.rows = m,
+                                  .columns = n,
+                                  .depth = k,
+                                  .x = a.data,
+                                  .x_stride = a.stride,
+                                  .w = b.data,
+                                  .w_stride = b.stride,
+                                  .y = c.data,
+                                  .y_stride = c.stride,
+                                  .scale = alpha});
+}
+inline void add_small_product_transposed(std::size_t m, std::size_t n, std::size_t k, double alpha,
+                                         Matrix<const double> a, Matrix<const double> b, Matrix<double> c) {
+    add_product_transposed(m, n, k, alpha, a, b, c);
+}
+inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const float> a, Matrix<const float> b,
+                              Matrix<float> c) {
+    for (std::size_t i = 0; i < m; ++i)
+        float_kernels().add_scaled_rows(a.data + i * a.stride, k, b.data, b.stride, n, c.data + i * c.stride);
+}
+inline void add_small_product(std::size_t m, std::size_t n, std::size_t k, Matrix<const double> a,
+                              Matrix<const double> b, Matrix<double> c) {
+    add_product(m, n, k, a, b, c);
+}
+
 /// y[m] += alpha · a[m, k] · x[k]
 inline void add_matrix_vector(std::size_t m, std::size_t k, float alpha, Matrix<const float> a, const float* x,
                               float* y) {
-    cblas_sgemv(CblasRowMajor, CblasNoTrans, blas_int(m), blas_int(k), alpha, a.data, blas_int(a.stride), x, 1, 1, y,
-                1);
+    add_small_product_transposed(1, m, k, alpha, {x, k}, a, {y, m});
 }
 inline void add_matrix_vector(std::size_t m, std::size_t k, double alpha, Matrix<const double> a, const double* x,
                               double* y) {
@@ -62,7 +92,7 @@ inline void add_matrix_vector(std::size_t m, std::size_t k, double alpha, Matrix
 
 /// y[k] += x[m] · a[m, k]
 inline void add_vector_matrix(std::size_t m, std::size_t k, const float* x, Matrix<const float> a, float* y) {
-    cblas_sgemv(CblasRowMajor, CblasTrans, blas_int(m), blas_int(k), 1, a.data, blas_int(a.stride), x, 1, 1, y, 1);
+    float_kernels().add_scaled_rows(x, m, a.data, a.stride, k, y);
 }
 inline void add_vector_matrix(std::size_t m, std::size_t k, const double* x, Matrix<const double> a, double* y) {
     cblas_dgemv(CblasRowMajor, CblasTrans, blas_int(m), blas_int(k), 1, a.data, blas_int(a.stride), x, 1, 1, y, 1);

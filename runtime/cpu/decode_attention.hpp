@@ -30,16 +30,18 @@ void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::sp
     const AttentionDims& dims = o.dims;
     const std::size_t width = dims.value_dim + 2;
     std::ranges::fill(partial, T{0});
-    for (std::size_t b = 0; b < dims.batch; ++b)
-        for (std::size_t h = 0; h < dims.heads; ++h)
-            for (std::size_t split = 0; split < splits; ++split) {
-                const KeyRange seen = o.mask.seen_keys(b, 0, dims.key_len);
-                const KeyRange keys = keys_of_split(seen, split, splits);
-                const std::span<T> row = partial.subspan(((b * dims.heads + h) * splits + split) * width, width);
-                const SoftmaxTerms<T> terms = add_weighted_values(o, b, h, 0, keys, row.first(dims.value_dim));
-                row[dims.value_dim] = terms.max;
-                row[dims.value_dim + 1] = terms.sum;
-            }
+    const auto attend = [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t n = first; n < last; ++n) {
+            const std::size_t split = n % splits, h = n / splits % dims.heads, b = n / splits / dims.heads;
+            const KeyRange keys = keys_of_split(o.mask.seen_keys(b, 0, dims.key_len), split, splits);
+            const std::span<T> row = partial.subspan(n * width, width);
+            const SoftmaxTerms<T> terms = add_weighted_values(o, b, h, 0, keys, row.first(dims.value_dim));
+            row[dims.value_dim] = terms.max;
+            row[dims.value_dim + 1] = terms.sum;
+        }
+    };
+    const std::size_t seen = o.mask.seen_keys(0, 0, dims.key_len).last;
+    over_threads<T>(dims.batch * dims.heads * splits, seen * (dims.head_dim + dims.value_dim) / splits, attend);
 }
 
 // y[row, v] = Σ_split exp(m_split − m) · sums[split, v] / Σ_split exp(m_split − m) · sum[split], with m = max m_split; zeros

@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "cpu/packed_linear.hpp"
+#include "cpu/packed_weight.hpp"
 
 namespace vkformer::cpu {
 

@@ -22,6 +22,7 @@
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
 #include "cpu/masked_softmax.hpp"
+#include "cpu/packed_linear.hpp"
 #include "cpu/patchify.hpp"
 #include "cpu/penalize.hpp"
 #include "cpu/pool.hpp"
@@ -98,17 +99,19 @@ public:
     void operator()(const graph::LayerNorm& op) const {
         std::vector<T> own_sum;
         const std::span<const T> x = with_residual(op, own_sum);
-        for (std::size_t row = 0; row < rows(op.x); ++row)
+        for_rows(op.x, [&](std::size_t row) {
             layer_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), floats(op.bias), static_cast<T>(op.eps),
                           row_of(floats(op.y), row, width(op.x)));
+        });
     }
 
     void operator()(const graph::RmsNorm& op) const {
         std::vector<T> own_sum;
         const std::span<const T> x = with_residual(op, own_sum);
-        for (std::size_t row = 0; row < rows(op.x); ++row)
+        for_rows(op.x, [&](std::size_t row) {
             rms_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), static_cast<T>(op.gain_offset),
                         static_cast<T>(op.eps), row_of(floats(op.y), row, width(op.x)));
+        });
     }
 
     void operator()(const graph::Rope& op) const {
@@ -122,12 +125,15 @@ public:
     }
 
     void operator()(const graph::GatedActivation& op) const {
-        if (op.up) return gated_activation<T>(floats(op.gate), floats(op.up), op.activation, floats(op.y));
         const std::size_t half = width(op.y);
-        for (std::size_t row = 0; row < rows(op.y); ++row) {
+        for_rows(op.y, [&](std::size_t row) {
+            const std::span<T> y = row_of(floats(op.y), row, half);
+            if (op.up)
+                return gated_activation<T>(row_of(floats(op.gate), row, half), row_of(floats(op.up), row, half),
+                                           op.activation, y);
             const std::span<T> both = row_of(floats(op.gate), row, 2 * half);
-            gated_activation<T>(both.first(half), both.last(half), op.activation, row_of(floats(op.y), row, half));
-        }
+            gated_activation<T>(both.first(half), both.last(half), op.activation, y);
+        });
     }
 
     void operator()(const graph::AttentionScores& op) const {
@@ -347,6 +353,13 @@ private:
     template <class Element>
     static std::span<Element> row_of(std::span<Element> elements, std::size_t row, std::size_t width) {
         return elements.subspan(row * width, width);
+    }
+
+    /// Over several threads; eight multiplications stand for an element's share of a root or an exponential.
+    void for_rows(Value value, auto&& work) const {
+        parallel_for(rows(value), slice_of(8 * width(value)), [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t row = first; row < last; ++row) work(row);
+        });
     }
 
     /// What a norm with a residual normalises: x + residual in `sum` or, where nobody else reads the sum, in `own_sum`.

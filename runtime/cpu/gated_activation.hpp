@@ -14,7 +14,9 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 void gated_activation(std::span<const T> gate, std::span<const T> up, graph::Activation activation, std::span<T> y) {
     assert(up.size() == gate.size() && y.size() == gate.size());
-    for (std::size_t i = 0; i < gate.size(); ++i) y[i] = activation_of(activation, gate[i]) * up[i];
+    with_activation<T>(activation, [&](auto f) {
+        for (std::size_t i = 0; i < gate.size(); ++i) y[i] = f(gate[i]) * up[i];
+    });
 }
 
 }  // namespace vkformer::cpu

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <concepts>
 #include <cstddef>
 #include <span>
 
 #include "cpu/activate.hpp"
+#include "cpu/add.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/parallel.hpp"
 
 namespace vkformer::cpu {
+
+/// Up to so many rows of x, a product costs what reading the weight does.
+inline constexpr std::size_t kFewRows = 4;
 
 struct LinearDims {
     std::size_t rows, in, out;
@@ -18,13 +24,49 @@ struct LinearDims {
 // What a product is added to: the bias, or zeros.
 template <std::floating_point T>
 void begin_linear(std::span<const T> bias, std::size_t out, std::span<T> y) {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] = bias.empty() ? T{0} : bias[i % out];
+    for (std::size_t i = 0; i < y.size(); i += out)
+        if (bias.empty())
+            std::fill_n(&y[i], out, T{0});
+        else
+            std::ranges::copy(bias, &y[i]);
 }
 
 template <std::floating_point T>
-void end_linear(std::span<const T> residual, graph::Activation activation, std::span<T> y) {
-    for (std::size_t i = 0; i < y.size(); ++i)
-        y[i] = activation_of(activation, y[i]) + (residual.empty() ? T{0} : residual[i]);
+void end_linear(std::span<const T> residual, graph::Activation activation, const LinearDims& dims, std::span<T> y) {
+    if (activation == graph::Activation::none && residual.empty()) return;
+    parallel_for(dims.rows, slice_of(8 * dims.out), [&](std::size_t first, std::size_t last, std::size_t) {
+        const std::size_t from = first * dims.out, count = (last - first) * dims.out;
+        const std::span<T> some = y.subspan(from, count);
+        activate<T>(some, activation, some);
+        if (!residual.empty()) add<T>(some, residual.subspan(from, count), some);
+    });
+}
+
+// y += x · weightᵀ. A weight is read once for few rows: OpenBLAS would copy it, and its road for one row is slower than for many.
+inline void add_linear(std::span<const float> x, std::span<const float> weight, const LinearDims& dims,
+                       std::span<float> y) {
+    const auto [rows, in, out] = dims;
+    if (rows > kFewRows)
+        return add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
+    parallel_for(out, slice_of(in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
+        float_kernels().add_products({.rows = rows,
+                                      .columns = last - first,
+                                      .depth = in,
+                                      .x = x.data(),
+                                      .x_stride = in,
+                                      .w = weight.data() + first * in,
+                                      .w_stride = in,
+                                      .y = y.data() + first,
+                                      .y_stride = out});
+    });
+}
+inline void add_linear(std::span<const double> x, std::span<const double> weight, const LinearDims& dims,
+                       std::span<double> y) {
+    const auto [rows, in, out] = dims;
+    if (rows == 1)
+        add_matrix_vector(out, in, 1, {weight.data(), in}, x.data(), y.data());
+    else
+        add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
 }
 
 // y = activation(x · weightᵀ + bias) + residual     x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out].
@@ -35,12 +77,8 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
     const auto [rows, in, out] = dims;
     assert(x.size() == rows * in && weight.size() == out * in && y.size() == rows * out);
     begin_linear(bias, out, y);
-    if (rows == 1)
-        add_matrix_vector(out, in, T{1}, {weight.data(), in}, x.data(),
-                          y.data());  // BLAS's own road for one row is slower
-    else
-        add_product_transposed(rows, out, in, T{1}, {x.data(), in}, {weight.data(), in}, {y.data(), out});
-    end_linear(residual, activation, y);
+    add_linear(x, weight, dims, y);
+    end_linear(residual, activation, dims, y);
 }
 
 }  // namespace vkformer::cpu

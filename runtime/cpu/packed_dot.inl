@@ -1,43 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Included by packed_dot.cpp and packed_dot_avx2.cpp, which differ in the compiler's target, each into a namespace of its own. GCC's and
-// clang's vectors of eight lanes become whatever the target has. No function of the standard library is called: a copy of one
-// that was compiled for the wider target must not end up in the rest of the program.
+// PackedKernels of every format; see vectors.inl.
 //
 // The quantised formats are read as eight 32-bit words at a time, and a mask or a shift takes the same field out of each of them; x
 // is laid out so that the field's element meets its x in the same lane. Nothing is shuffled inside the loops.
+#include "cpu/vectors.inl"
 
-using Floats = float __attribute__((vector_size(32)));
-using Ints = std::int32_t __attribute__((vector_size(32)));
-using Words = std::uint32_t __attribute__((vector_size(32)));
-using Bytes = unsigned char __attribute__((vector_size(16)));
-using FourFloats = float __attribute__((vector_size(16)));
-using FourWords = std::uint32_t __attribute__((vector_size(16)));
-
-constexpr std::size_t kLanes = 8;
-
-template <class Vector>
-inline Vector load(const void* from) {
-    Vector result;
-    __builtin_memcpy(&result, from, sizeof(Vector));
-    return result;
-}
-
-inline Floats as_numbers(Ints integers) { return __builtin_convertvector(integers, Floats); }
-inline Floats as_floats(Words bits) { return (Floats)bits; }
-
-inline float sum_of(Floats v) {
-    const FourFloats fours = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
-    const FourFloats twos = fours + __builtin_shufflevector(fours, fours, 2, 3, 2, 3);
-    return twos[0] + twos[1];
-}
-
-inline float bits_to_float(std::uint32_t bits) {
-    float result;
-    __builtin_memcpy(&result, &bits, sizeof result);
-    return result;
-}
-
-#ifdef VKFORMER_HAS_F16C
+#ifdef VKFORMER_HAS_AVX2
 inline float half_at(const std::byte* from) {
     std::uint16_t half;
     __builtin_memcpy(&half, from, sizeof half);
@@ -59,78 +27,6 @@ inline float half_at(const std::byte* from) {
 inline Floats pair_of(float first, float second) {
     return Floats{first, first, first, first, second, second, second, second};
 }
-
-// ---- float32: tiles of rows of x and rows of w, whose sums stay in registers -----------------------------------------------------------
-
-// Twelve sums, three rows of w and a vector of x are sixteen registers of AVX2, and half of NEON's.
-#if defined(VKFORMER_HAS_F16C) || defined(__aarch64__)
-constexpr std::size_t kTileRows = 4, kTileColumns = 3;
-#else
-constexpr std::size_t kTileRows = 2, kTileColumns = 2;
-#endif
-
-template <std::size_t rows, std::size_t columns>
-inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t column) {
-    const float* const x = o.x + row * o.x_stride;
-    const float* const w = o.w + column * o.w_stride;
-    Floats sums[rows][columns] = {};
-    std::size_t i = 0;
-    for (; i + kLanes <= o.depth; i += kLanes) {
-        Floats ws[columns];
-#pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) ws[c] = load<Floats>(w + c * o.w_stride + i);
-#pragma GCC unroll 4
-        for (std::size_t r = 0; r < rows; ++r) {
-            const auto xs = load<Floats>(x + r * o.x_stride + i);
-#pragma GCC unroll 4
-            for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
-        }
-    }
-#pragma GCC unroll 4
-    for (std::size_t r = 0; r < rows; ++r)
-#pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) {
-            float sum = sum_of(sums[r][c]);
-            for (std::size_t k = i; k < o.depth; ++k) sum += x[r * o.x_stride + k] * w[c * o.w_stride + k];
-            o.y[(row + r) * o.y_stride + column + c] += sum;
-        }
-}
-
-template <std::size_t rows>
-inline void add_row_of_tiles(const ProductOperands& o, std::size_t row) {
-    std::size_t column = 0;
-    for (; column + kTileColumns <= o.columns; column += kTileColumns) add_tile<rows, kTileColumns>(o, row, column);
-    for (; column < o.columns; ++column) add_tile<rows, 1>(o, row, column);
-}
-
-inline void add_products(const ProductOperands& o) {
-    std::size_t row = 0;
-    for (; row + kTileRows <= o.rows; row += kTileRows) add_row_of_tiles<kTileRows>(o, row);
-    for (; row < o.rows; ++row) add_row_of_tiles<1>(o, row);
-}
-
-/// y[0 … vectors · 8 − 1] += Σ_j scales[j] · w[j]
-template <std::size_t vectors>
-inline void add_scaled_columns(const float* scales, std::size_t count, const float* w, std::size_t w_stride, float* y) {
-    Floats sums[vectors];
-#pragma GCC unroll 8
-    for (std::size_t v = 0; v < vectors; ++v) sums[v] = load<Floats>(y + v * kLanes);
-    for (std::size_t j = 0; j < count; ++j, w += w_stride)
-#pragma GCC unroll 8
-        for (std::size_t v = 0; v < vectors; ++v) sums[v] += scales[j] * load<Floats>(w + v * kLanes);
-    __builtin_memcpy(y, sums, sizeof sums);
-}
-
-inline void add_scaled_rows(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
-                            std::size_t width, float* y) {
-    std::size_t i = 0;
-    for (; i + 8 * kLanes <= width; i += 8 * kLanes) add_scaled_columns<8>(scales, count, w + i, w_stride, y + i);
-    for (; i + kLanes <= width; i += kLanes) add_scaled_columns<1>(scales, count, w + i, w_stride, y + i);
-    for (; i < width; ++i)
-        for (std::size_t j = 0; j < count; ++j) y[i] += scales[j] * w[j * w_stride + i];
-}
-
-constexpr FloatKernels kFloats = {add_products, add_scaled_rows};
 
 // ---- f16, bf16: a word holds two elements; x comes as the even ones of sixteen, then the odd ones ------------------------------
 
@@ -193,7 +89,7 @@ void unpack_halves(const std::byte* row, std::size_t in, float* out) {
     for (std::size_t i = 0; i < in; ++i) out[i] = Format::at(row + 2 * i);
 }
 
-#ifdef VKFORMER_HAS_F16C
+#ifdef VKFORMER_HAS_AVX2
 // The processor converts eight neighbours by itself: x stays as it is.
 inline void copy_row(const float* x, std::size_t in, float* arranged) {
     __builtin_memcpy(arranged, x, in * sizeof(float));
@@ -216,10 +112,7 @@ inline float dot_f16(const std::byte* row, const float* x, std::size_t in) {
 
 inline void unpack_f16(const std::byte* row, std::size_t in, float* out) {
     std::size_t i = 0;
-    for (; i + kLanes <= in; i += kLanes) {
-        const Floats numbers = eight_halves(row + 2 * i);
-        __builtin_memcpy(out + i, &numbers, sizeof numbers);
-    }
+    for (; i + kLanes <= in; i += kLanes) store(out + i, eight_halves(row + 2 * i));
     for (; i < in; ++i) out[i] = half_at(row + 2 * i);
 }
 
@@ -255,7 +148,8 @@ inline float dot_q8(const std::byte* row, const float* x, std::size_t in) {
 inline void unpack_q8(const std::byte* row, std::size_t in, float* out) {
     for (; in != 0; in -= kBlock, row += kQ8Bytes, out += kBlock) {
         const float d = half_at(row);
-        for (std::size_t i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(static_cast<signed char>(row[2 + i]));
+        for (std::size_t i = 0; i < kBlock; i += kLanes)
+            store(out + i, d * as_numbers((Ints)((Words)eight_bytes(row + 2 + i) << 24) >> 24));
     }
 }
 
@@ -303,10 +197,23 @@ inline Words words_of(const std::byte* first, const std::byte* second) {
     return __builtin_shufflevector(load<FourWords>(first + 2), load<FourWords>(second + 2), 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
+/// The halves that two blocks begin with, over the lanes of their nibbles.
+#ifdef VKFORMER_HAS_AVX2
+inline Floats scales_of(const std::byte* first, const std::byte* second) {
+    const int both = load<std::uint16_t>(first) | load<std::uint16_t>(second) << 16;
+    const __m256 two = _mm256_castps128_ps256(_mm_cvtph_ps(_mm_cvtsi32_si128(both)));
+    return (Floats)_mm256_permutevar8x32_ps(two, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1));
+}
+#else
+inline Floats scales_of(const std::byte* first, const std::byte* second) {
+    return pair_of(half_at(first), half_at(second));
+}
+#endif
+
 inline float dot_q4(const std::byte* row, const float* x, std::size_t in) {
     Floats sum = {};
     for (; in >= kPair; in -= kPair, row += 2 * kQ4Bytes, x += kPairFloats)
-        sum += pair_of(half_at(row), half_at(row + kQ4Bytes)) * q4_products(words_of(row, row + kQ4Bytes), x);
+        sum += scales_of(row, row + kQ4Bytes) * q4_products(words_of(row, row + kQ4Bytes), x);
     // A single block is its own neighbour, whose x are zeros.
     if (in != 0) sum += pair_of(half_at(row), 0) * q4_products(words_of(row, row), x);
     return sum_of(sum);
@@ -314,14 +221,174 @@ inline float dot_q4(const std::byte* row, const float* x, std::size_t in) {
 
 inline void unpack_q4(const std::byte* row, std::size_t in, float* out) {
     for (; in != 0; in -= kBlock, row += kQ4Bytes, out += kBlock) {
-        const auto bytes = load<Bytes>(row + 2);
-        const Bytes first = (bytes & 15) - 8, second = (bytes >> 4) - 8;
-        signed char quants[kBlock];
-        __builtin_memcpy(quants, &first, sizeof first);
-        __builtin_memcpy(quants + kBlock / 2, &second, sizeof second);
         const float d = half_at(row);
-        for (std::size_t i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(quants[i]);
+        for (std::size_t i = 0; i < kBlock / 2; i += kLanes) {
+            const Ints bytes = eight_bytes(row + 2 + i);
+            store(out + i, d * as_numbers((bytes & 15) - 8));
+            store(out + i + kBlock / 2, d * as_numbers((bytes >> 4) - 8));
+        }
     }
 }
 
 constexpr PackedKernels kQ4_0 = {q4_arranged_size, arrange_q4, dot_q4, unpack_q4};
+
+// ---- q4_k, q5_k, q6_k: blocks of 256, read as groups of 32 quants, each a byte of eight words; x comes by groups, every fourth of 32 from
+// 0, 1, 2, 3, divided by what the byte's place makes of it ----------------------------------------------------------------------------------
+
+constexpr std::size_t kBlockK = 256, kGroups = kBlockK / kBlock;
+constexpr std::size_t kQ4KBytes = 144, kQ5KBytes = 176, kQ6KBytes = 210;
+
+inline void arrange_group(const float* x, float* arranged) {
+    constexpr float kPlaces[] = {1, 0x1p-8f, 0x1p-16f, 1};  // the last is shifted down
+    for (std::size_t i = 0; i < kBlock; ++i) arranged[i % 4 * kLanes + i / 4] = x[i] * kPlaces[i % 4];
+}
+
+inline Floats group_products(Words quants, const float* x) {
+    Floats sum = as_numbers((Ints)(quants & 0x000000FFu)) * load<Floats>(x);
+    sum += as_numbers((Ints)(quants & 0x0000FF00u)) * load<Floats>(x + kLanes);
+    sum += as_numbers((Ints)(quants & 0x00FF0000u)) * load<Floats>(x + 2 * kLanes);
+    return sum + as_numbers((Ints)(quants >> 24)) * load<Floats>(x + 3 * kLanes);
+}
+
+// q4_k and q5_k: d · s · q − m · t, with s and t of a group. For x the sums of the groups come first: t · m is taken from them.
+
+struct GroupScales {
+    Floats s, t;
+};
+
+/// From 12 bytes: s and t of groups 0 … 3 are the lower 6 bits of the first and second four; the last four hold the lower 4 bits of
+/// groups 4 … 7, whose upper 2 bits lie above the others.
+inline GroupScales group_scales(const std::byte* from) {
+    const auto a = load<std::uint32_t>(from), b = load<std::uint32_t>(from + 4), c = load<std::uint32_t>(from + 8);
+    const std::uint32_t s[] = {a & 0x3F3F3F3Fu, (c & 0x0F0F0F0Fu) | (a >> 2 & 0x30303030u)};
+    const std::uint32_t t[] = {b & 0x3F3F3F3Fu, (c >> 4 & 0x0F0F0F0Fu) | (b >> 2 & 0x30303030u)};
+    return {as_numbers(eight_bytes(reinterpret_cast<const std::byte*>(s))),
+            as_numbers(eight_bytes(reinterpret_cast<const std::byte*>(t)))};
+}
+
+constexpr std::size_t kBlockKFloats = kLanes + kBlockK;
+
+inline std::size_t with_minimum_arranged_size(std::size_t in) { return in / kBlockK * kBlockKFloats; }
+
+inline void arrange_with_minimum(const float* x, std::size_t in, float* arranged) {
+    for (; in != 0; in -= kBlockK, arranged += kBlockKFloats)
+        for (std::size_t g = 0; g < kGroups; ++g, x += kBlock) {
+            arranged[g] = 0;
+            for (std::size_t i = 0; i < kBlock; ++i) arranged[g] += x[i];
+            arrange_group(x, arranged + kLanes + g * kBlock);
+        }
+}
+
+struct Q4_K {
+    static constexpr std::size_t bytes = kQ4KBytes, nibbles = 16;
+    static Words fifth_bits(const std::byte*, std::size_t) { return Words{}; }
+    static Ints fifth_bits(const std::byte*, std::size_t, std::size_t) { return Ints{}; }
+};
+
+struct Q5_K {
+    static constexpr std::size_t bytes = kQ5KBytes, nibbles = 48;
+    /// Of a group, above its nibbles: of all its quants, of eight from `i` on.
+    static Words fifth_bits(const std::byte* block, std::size_t g) {
+        return (load<Words>(block + 16) >> static_cast<std::uint32_t>(g) & 0x01010101u) << 4;
+    }
+    static Ints fifth_bits(const std::byte* block, std::size_t g, std::size_t i) {
+        return (eight_bytes(block + 16 + i) >> static_cast<std::int32_t>(g) & 1) << 4;
+    }
+};
+
+template <class Format>
+float dot_with_minimum(const std::byte* block, const float* x, std::size_t in) {
+    Floats sum = {};
+    for (; in != 0; in -= kBlockK, block += Format::bytes, x += kBlockKFloats) {
+        const GroupScales scales = group_scales(block + 4);
+        Floats products = {};
+        for (std::size_t g = 0; g < kGroups; g += 2) {
+            const auto nibbles = load<Words>(block + Format::nibbles + g / 2 * kBlock);
+            const Words first = (nibbles & 0x0F0F0F0Fu) | Format::fifth_bits(block, g);
+            const Words second = (nibbles >> 4 & 0x0F0F0F0Fu) | Format::fifth_bits(block, g + 1);
+            products += scales.s[g] * group_products(first, x + kLanes + g * kBlock);
+            products += scales.s[g + 1] * group_products(second, x + kLanes + (g + 1) * kBlock);
+        }
+        sum += half_at(block) * products;
+        sum -= half_at(block + 2) * (scales.t * load<Floats>(x));
+    }
+    return sum_of(sum);
+}
+
+template <class Format>
+void unpack_with_minimum(const std::byte* block, std::size_t in, float* out) {
+    for (; in != 0; in -= kBlockK, block += Format::bytes) {
+        const GroupScales scales = group_scales(block + 4);
+        for (std::size_t g = 0; g < kGroups; ++g, out += kBlock) {
+            const float scale = half_at(block) * scales.s[g], minimum = half_at(block + 2) * scales.t[g];
+            const std::byte* const nibbles = block + Format::nibbles + g / 2 * kBlock;
+            for (std::size_t i = 0; i < kBlock; i += kLanes) {
+                const Ints bytes = eight_bytes(nibbles + i), four = g % 2 == 0 ? bytes & 15 : bytes >> 4;
+                store(out + i, scale * as_numbers(four | Format::fifth_bits(block, g, i)) - minimum);
+            }
+        }
+    }
+}
+
+constexpr PackedKernels kQ4_K = {with_minimum_arranged_size, arrange_with_minimum, dot_with_minimum<Q4_K>,
+                                 unpack_with_minimum<Q4_K>};
+constexpr PackedKernels kQ5_K = {with_minimum_arranged_size, arrange_with_minimum, dot_with_minimum<Q5_K>,
+                                 unpack_with_minimum<Q5_K>};
+
+// q6_k: d · s · (q − 32), with s of half a group. For x, each group begins with what its lanes do: −32 · x.
+
+constexpr std::size_t kQ6UpperBits = 128, kQ6Scales = 192, kQ6D = 208, kQ6GroupFloats = kLanes + kBlock;
+
+inline std::size_t q6_k_arranged_size(std::size_t in) { return in / kBlock * kQ6GroupFloats; }
+
+inline void arrange_q6_k(const float* x, std::size_t in, float* arranged) {
+    for (; in != 0; in -= kBlock, x += kBlock, arranged += kQ6GroupFloats) {
+        for (std::size_t lane = 0; lane < kLanes; ++lane)
+            arranged[lane] = -32 * ((x[4 * lane] + x[4 * lane + 1]) + (x[4 * lane + 2] + x[4 * lane + 3]));
+        arrange_group(x, arranged + kLanes);
+    }
+}
+
+/// Where a group of q6_k has its bits: groups 0 and 2 of each four share bytes of nibbles, 1 and 3 too, and all four those of upper bits.
+struct Q6Place {
+    const std::byte *nibbles, *upper;
+    std::uint32_t nibble_shift, upper_shift;
+    Q6Place(const std::byte* block, std::size_t g)
+        : nibbles(block + g / 4 * 2 * kBlock + g % 2 * kBlock),
+          upper(block + kQ6UpperBits + g / 4 * kBlock),
+          nibble_shift(static_cast<std::uint32_t>(g % 4 / 2 * 4)),
+          upper_shift(static_cast<std::uint32_t>(g % 4 * 2)) {}
+};
+
+inline float dot_q6_k(const std::byte* block, const float* x, std::size_t in) {
+    Floats sum = {};
+    for (; in != 0; in -= kBlockK, block += kQ6KBytes) {
+        Floats products = {};
+        for (std::size_t g = 0; g < kGroups; ++g, x += kQ6GroupFloats) {
+            const Q6Place place(block, g);
+            const Words nibbles = load<Words>(place.nibbles) >> place.nibble_shift & 0x0F0F0F0Fu;
+            const Words upper = (load<Words>(place.upper) >> place.upper_shift & 0x03030303u) << 4;
+            const auto s = [&](std::size_t i) { return static_cast<signed char>(block[kQ6Scales + 2 * g + i]); };
+            products += pair_of(s(0), s(1)) * (load<Floats>(x) + group_products(nibbles | upper, x + kLanes));
+        }
+        sum += half_at(block + kQ6D) * products;
+    }
+    return sum_of(sum);
+}
+
+inline void unpack_q6_k(const std::byte* block, std::size_t in, float* out) {
+    for (; in != 0; in -= kBlockK, block += kQ6KBytes)
+        for (std::size_t g = 0; g < kGroups; ++g, out += kBlock) {
+            const Q6Place place(block, g);
+            for (std::size_t i = 0; i < kBlock; i += kLanes) {
+                const Ints nibbles =
+                    eight_bytes(place.nibbles + i) >> static_cast<std::int32_t>(place.nibble_shift) & 15;
+                const Ints upper = (eight_bytes(place.upper + i) >> static_cast<std::int32_t>(place.upper_shift) & 3)
+                                   << 4;
+                const auto s = static_cast<signed char>(block[kQ6Scales + 2 * g + i / 16]);
+                store(out + i, half_at(block + kQ6D) * static_cast<float>(s) * as_numbers((nibbles | upper) - 32));
+            }
+        }
+}
+
+constexpr PackedKernels kQ6_K = {q6_k_arranged_size, arrange_q6_k, dot_q6_k, unpack_q6_k};

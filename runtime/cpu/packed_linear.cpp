@@ -2,21 +2,22 @@
 #include "cpu/packed_linear.hpp"
 
 #include <algorithm>
+#include <memory>
 
+#include "cpu/float_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
 
 namespace vkformer::cpu {
 namespace {
 
-/// Up to so many rows of x, each row of the weight is multiplied with all of them while it is in the cache.
-constexpr std::size_t kDotRows = 4;
-/// Multiplications in a slice of rows that a thread takes at a time: some 20 µs.
-constexpr std::size_t kSliceProducts = std::size_t{1} << 17;
+/// Up to so many rows of x go through dot products with packed rows. Making floats of a row takes about as long as one of those, and a
+/// product with floats less than half.
+constexpr std::size_t kDotRows = 2;
 
-// Blocks of a product with many rows, for a first cache of 32 KiB and a second one of 256 KiB or more. Of w, kPanelRows · kDepth unpacked
-// floats (120 KiB) and of x, kBlockRows · kDepth (80 KiB) stay in the second; kStripRows of w and four of x (40 KiB at most, 30 where a
-// depth of 576 or 1536 is cut into equal parts) mostly in the first.
+// Blocks of a product with more rows, for a first cache of 32 KiB and a second one of 256 KiB or more. Of w, kPanelRows · kDepth unpacked
+// floats (120 KiB) and of x, kBlockRows · kDepth (80 KiB) stay in the second; kStripRows of w and four of x (40 KiB at most, 32 of a depth
+// of 1536, which is cut into three) mostly in the first.
 constexpr std::size_t kPanelRows = 48, kStripRows = 12, kBlockRows = 32, kDepth = 640;
 /// Where depths are cut: the elements of the largest block of any format.
 constexpr std::size_t kDepthStep = 256;
@@ -40,13 +41,11 @@ PackedRows rows_in(const PackedWeight& weight, const TensorData& part) {
 void add_dots(const PackedRows& weight, std::size_t count, std::span<const float> arranged, std::size_t rows, float* y,
               std::size_t stride) {
     const std::size_t size = arranged.size() / rows;
-    parallel_for(count, std::max<std::size_t>(1, kSliceProducts / (weight.in * rows)),
-                 [&](std::size_t first, std::size_t last, std::size_t) {
-                     for (std::size_t o = first; o < last; ++o)
-                         for (std::size_t r = 0; r < rows; ++r)
-                             y[r * stride + o] +=
-                                 weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
-                 });
+    parallel_for(count, slice_of(weight.in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
+        for (std::size_t o = first; o < last; ++o)
+            for (std::size_t r = 0; r < rows; ++r)
+                y[r * stride + o] += weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
+    });
 }
 
 /// Elements of a row that are unpacked at a time: equal parts, of whole blocks.
@@ -74,12 +73,15 @@ void add_panel(const ProductOperands& o) {
 void add_panels(const PackedRows& weight, std::size_t count, std::span<const float> x, std::size_t rows, float* y,
                 std::size_t stride) {
     const std::size_t depth = depth_of_panels(weight.in);
-    std::vector<float> panels(parallel_threads() * kPanelRows * depth);
-    parallel_for(count, kPanelRows, [&](std::size_t first, std::size_t last, std::size_t thread) {
-        float* const panel = panels.data() + thread * kPanelRows * depth;
-        for (; first < last; first += kPanelRows)
+    const std::size_t share =
+        count / (2 * parallel_threads()) / kStripRows * kStripRows;  // of many threads, each gets some
+    const std::size_t panel_rows = std::clamp(share, kStripRows, kPanelRows);
+    const auto panels = std::make_unique_for_overwrite<float[]>(parallel_threads() * panel_rows * depth);
+    parallel_for(count, panel_rows, [&](std::size_t first, std::size_t last, std::size_t thread) {
+        float* const panel = panels.get() + thread * panel_rows * depth;
+        for (; first < last; first += panel_rows)
             for (std::size_t i = 0; i < weight.in; i += depth) {
-                const std::size_t columns = std::min(kPanelRows, last - first), some = std::min(depth, weight.in - i);
+                const std::size_t columns = std::min(panel_rows, last - first), some = std::min(depth, weight.in - i);
                 for (std::size_t c = 0; c < columns; ++c)
                     weight.kernels.unpack(weight.row(first + c) + bytes_of(weight.dtype, i), some, panel + c * some);
                 add_panel({rows, columns, some, x.data() + i, weight.in, panel, some, y + first, stride});
@@ -121,7 +123,7 @@ void packed_linear(std::span<const float> x, const PackedWeight& weight, std::sp
             add_panels(rows_in(weight, part), count, x, rows, y.data() + first, out);
         first += count;
     }
-    end_linear<float>(residual, activation, y);
+    end_linear<float>(residual, activation, dims, y);
 }
 
 }  // namespace vkformer::cpu

@@ -6,9 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace vkformer::cpu {
 namespace {
@@ -18,11 +22,6 @@ struct Job {
     void* context = nullptr;
     std::size_t count = 0, slice = 1;
 };
-
-void do_slices(const Job& job, std::atomic<std::size_t>& next, std::size_t thread) {
-    for (std::size_t first = next.fetch_add(job.slice); first < job.count; first = next.fetch_add(job.slice))
-        job.work(job.context, first, std::min(first + job.slice, job.count), thread);
-}
 
 /// A job at a time is open to the workers. Whoever of them comes too late for one finds it closed and touches nothing of it.
 class Workers {
@@ -34,7 +33,8 @@ public:
         is_ending_ = true;
         number_.fetch_add(1);
         number_.notify_all();
-        for (std::thread& thread : threads_) thread.join();
+        const bool is_forked = getpid() != process_;  // the threads are the parent's
+        for (std::thread& thread : threads_) is_forked ? thread.detach() : thread.join();
     }
     Workers(const Workers&) = delete;
     Workers& operator=(const Workers&) = delete;
@@ -45,24 +45,38 @@ public:
         if (!lock) return false;
         job_ = job;
         next_ = 0;
+        error_ = nullptr;
         const std::uint32_t number = number_.load() + 1;
         open_ = number;
         number_ = number;
         number_.notify_all();
-        do_slices(job, next_, 0);
+        do_slices(0);
         open_ = 0;
         while (inside_.load() != 0) std::this_thread::yield();  // for their last slices
+        if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
         return true;
     }
 
 private:
+    void do_slices(std::size_t thread) noexcept {
+        try {
+            for (std::size_t first = next_.fetch_add(job_.slice); first < job_.count;
+                 first = next_.fetch_add(job_.slice))
+                job_.work(job_.context, first, std::min(first + job_.slice, job_.count), thread);
+        } catch (...) {
+            next_ = job_.count;
+            const std::scoped_lock lock(error_mutex_);
+            error_ = std::current_exception();
+        }
+    }
+
     void run(std::size_t thread) {
         std::uint32_t seen = 0;
         for (;;) {
             seen = await_other_than(seen);
             if (is_ending_) return;
             inside_.fetch_add(1);
-            if (open_.load() == seen) do_slices(job_, next_, thread);
+            if (open_.load() == seen) do_slices(thread);
             inside_.fetch_sub(1);
         }
     }
@@ -81,12 +95,14 @@ private:
         return number_.load();
     }
 
-    std::mutex mutex_;
+    std::mutex mutex_, error_mutex_;
     Job job_;
+    std::exception_ptr error_;
     std::atomic<std::size_t> next_ = 0;
     std::atomic<std::uint32_t> number_ = 0, open_ = 0;  // of the latest job, of the one that is open (0: none)
     std::atomic<int> inside_ = 0;                       // workers that may touch the job
     std::atomic<bool> is_ending_ = false;
+    const pid_t process_ = getpid();
     std::vector<std::thread> threads_;
 };
 

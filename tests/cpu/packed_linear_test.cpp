@@ -5,9 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "cpu/backend.hpp"
+#include "cpu/float_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
 #include "graph/builders.hpp"
@@ -57,9 +59,11 @@ bool is_same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::
 }  // namespace
 
 TEST_CASE("packed rows hold the numbers of their file", "[cpu][packed]") {
-    const DType format = GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0);
+    const DType format =
+        GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
     CAPTURE(to_string(format));
-    constexpr std::size_t kIn = 224, kRows = 3;  // seven blocks of 32: a pair of them has no partner
+    // Seven blocks of 32: a pair of them has no partner. Three of 256.
+    const std::size_t kIn = block_elements(format) > 32 ? 768 : 224, kRows = 3;
     const TensorData data = filed(random_numbers(kRows * kIn, 7), {kRows, kIn}, format);
     const std::vector<float> expected = numbers_of(data);
     for (const PackedKernels* kernels : kernels_of(format)) {
@@ -115,7 +119,11 @@ TEST_CASE("dot products with packed rows agree with double precision", "[cpu][pa
                                                                   {DType::q8_0, 1536},
                                                                   {DType::q4_0, 32},
                                                                   {DType::q4_0, 96},
-                                                                  {DType::q4_0, 1536}}));
+                                                                  {DType::q4_0, 1536},
+                                                                  {DType::q4_k, 256},
+                                                                  {DType::q4_k, 1536},
+                                                                  {DType::q5_k, 512},
+                                                                  {DType::q6_k, 768}}));
     CAPTURE(to_string(format), in);
     constexpr std::size_t kRows = 5;
     const TensorData data = filed(random_numbers(kRows * in, 3), {kRows, in}, format);
@@ -131,18 +139,22 @@ TEST_CASE("dot products with packed rows agree with double precision", "[cpu][pa
                 terms += std::abs(term);
             }
             const float found = kernels->dot(data.bytes.data() + row * bytes_of(format, in), arranged.data(), in);
-            // Eight sums of in / 8 terms; q4_0 takes 8 · x away, which is up to eight times a term.
-            const double bound = (format == DType::q4_0 ? 9 : 1) * (static_cast<double>(in) / 8 + 8) * 0x1p-24 * terms;
+            // Eight sums of in / 8 terms; what has an offset takes it · x away, which q4_0 and q6_k have up to eight times a term's
+            // size and the others about once.
+            const double bound = (is_quantized(format) && format != DType::q8_0 ? 9 : 1) *
+                                 (static_cast<double>(in) / 8 + 8) * 0x1p-24 * terms;
             CHECK(std::abs(static_cast<double>(found) - expected) <= bound);
         }
     }
 }
 
 TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
-    const DType format = GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0);
-    const std::size_t rows = GENERATE(1, 4, 5, 33);  // dot products up to four rows, then panels
-    CAPTURE(to_string(format), rows);
-    constexpr std::uint64_t kIn = 96, kOut = 62, kFirst = 20;
+    const DType format =
+        GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
+    const std::size_t rows = GENERATE(1, 2, 3, 5, 33);  // dot products up to two rows, then panels
+    const bool is_deep = GENERATE(false, true);         // more than the elements of a panel
+    CAPTURE(to_string(format), rows, is_deep);
+    const std::uint64_t kIn = is_deep ? 1536 : block_elements(format) > 32 ? 256 : 96, kOut = 62, kFirst = 20;
     std::vector<TensorData> parts = {filed(random_numbers(kFirst * kIn, 1), {kFirst, kIn}, format),
                                      filed(random_numbers((kOut - kFirst) * kIn, 2), {kOut - kFirst, kIn}, format)};
     graph::Graph g;
@@ -199,6 +211,72 @@ TEST_CASE("a weight that another program reads as numbers has them", "[cpu][pack
     };
     const std::vector<float> first = run(false);
     CHECK(run(true) == first);
+}
+
+TEST_CASE("products of float32 on the calling thread agree with double precision", "[cpu][float_kernels]") {
+    const auto [rows, columns, depth] = GENERATE(table<std::size_t, std::size_t, std::size_t>(
+        {{1, 1, 1}, {1, 7, 64}, {2, 3, 8}, {3, 4, 9}, {4, 3, 65}, {7, 13, 31}, {32, 200, 64}}));
+    CAPTURE(rows, columns, depth);
+    const std::size_t x_stride = depth + 3, w_stride = depth + 5, y_stride = columns + 2;
+    const std::vector<float> x = random_numbers(rows * x_stride, 1), w = random_numbers(columns * w_stride, 2);
+    const std::vector<float> before = random_numbers(rows * y_stride, 3);
+    for (const cpu::FloatKernels* kernels : {&cpu::float_kernels(), &cpu::plain_float_kernels()}) {
+        std::vector<float> y = before, sums = before;
+        kernels->add_products({.rows = rows,
+                               .columns = columns,
+                               .depth = depth,
+                               .x = x.data(),
+                               .x_stride = x_stride,
+                               .w = w.data(),
+                               .w_stride = w_stride,
+                               .y = y.data(),
+                               .y_stride = y_stride,
+                               .scale = 0.5f});
+        const double bound = (static_cast<double>(depth) + 8) * 0x1p-24;
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t c = 0; c < y_stride; ++c) {
+                double expected = static_cast<double>(before[r * y_stride + c]), terms = std::abs(expected);
+                for (std::size_t i = 0; i < depth && c < columns; ++i) {
+                    const double term =
+                        0.5 * static_cast<double>(x[r * x_stride + i]) * static_cast<double>(w[c * w_stride + i]);
+                    expected += term;
+                    terms += std::abs(term);
+                }
+                wrong += !(std::abs(static_cast<double>(y[r * y_stride + c]) - expected) <= bound * terms);
+            }
+        CHECK(wrong == 0);
+
+        // Rows of w, each times one number of x: a row of y as wide as they are.
+        std::vector<float> row(w_stride, 1.0f);
+        kernels->add_scaled_rows(x.data(), std::min(columns, x_stride), w.data(), w_stride, depth, row.data());
+        for (std::size_t i = 0; i < w_stride; ++i) {
+            double expected = 1, terms = 1;
+            for (std::size_t j = 0; j < std::min(columns, x_stride) && i < depth; ++j) {
+                const double term = static_cast<double>(x[j]) * static_cast<double>(w[j * w_stride + i]);
+                expected += term;
+                terms += std::abs(term);
+            }
+            wrong += !(std::abs(static_cast<double>(row[i]) - expected) <=
+                       (static_cast<double>(columns) + 2) * 0x1p-24 * terms);
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("what a loop over threads throws arrives", "[cpu][packed][threads]") {
+    for (int round = 0; round < 20; ++round) {
+        CHECK_THROWS_AS(cpu::parallel_for(100, 1,
+                                          [&](std::size_t, std::size_t last, std::size_t) {
+                                              if (last > 50) throw std::bad_alloc();
+                                          }),
+                        std::bad_alloc);
+    }
+    std::atomic<int> done = 0;
+    cpu::parallel_for(100, 1, [&](std::size_t first, std::size_t last, std::size_t thread) {
+        if (thread < cpu::parallel_threads()) done += static_cast<int>(last - first);
+    });
+    CHECK(done == 100);
 }
 
 TEST_CASE("a loop over threads does everything once", "[cpu][packed][threads]") {

@@ -10,6 +10,8 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
+#include <vector>
 
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "bench_model.hpp"
 #include "bench_program.hpp"
 #include "core/try.hpp"
+#include "cpu/weight_bytes.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "device.hpp"
 #include "models/load.hpp"
@@ -56,8 +59,19 @@ std::uint64_t peak_host_bytes() {
     return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
+/// By tensor id, what the device holds of the weights.
+std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulkan) {
+    if (!is_vulkan) return cpu::weight_bytes(graph);
+    std::vector<std::uint64_t> bytes(graph.tensors().size());
+    for (std::size_t id = 0; id < bytes.size(); ++id) {
+        const graph::Tensor& tensor = graph.tensors()[id];
+        if (!tensor.alias_of && tensor.kind == graph::TensorKind::weight) bytes[id] = graph::storage_bytes(tensor);
+    }
+    return bytes;
+}
+
 /// What one run of the graph reads of its weights; of an embedding only the rows that are asked for.
-std::uint64_t weight_bytes_read(const graph::Graph& graph) {
+std::uint64_t weight_bytes_read(const graph::Graph& graph, std::span<const std::uint64_t> weights) {
     std::set<std::uint32_t> looked_up, read;
     for (const graph::Node& node : graph.nodes())
         graph::for_each_operand(node.op, [&](std::string_view name, graph::Value value, graph::Access) {
@@ -65,16 +79,16 @@ std::uint64_t weight_bytes_read(const graph::Graph& graph) {
             (is_table ? looked_up : read).insert(graph.storage(value).id);
         });
     std::uint64_t bytes = 0;
-    for (const std::uint32_t id : read)
-        if (graph.tensor(graph::Value{id}).kind == graph::TensorKind::weight)
-            bytes += graph::storage_bytes(graph.tensor(graph::Value{id}));
+    for (const std::uint32_t id : read) bytes += weights[id];
     return bytes;
 }
 
-std::uint64_t device_bytes(const graph::Plan& plan) {
-    std::uint64_t bytes = plan.arena_bytes;
+std::uint64_t device_bytes(const graph::Plan& plan, std::span<const std::uint64_t> weights) {
+    std::uint64_t bytes = std::accumulate(weights.begin(), weights.end(), plan.arena_bytes);
     for (const graph::Tensor& tensor : plan.graph.tensors())
-        if (!tensor.alias_of && tensor.kind != graph::TensorKind::activation) bytes += graph::storage_bytes(tensor);
+        if (!tensor.alias_of && tensor.kind != graph::TensorKind::activation &&
+            tensor.kind != graph::TensorKind::weight)
+            bytes += graph::storage_bytes(tensor);
     return bytes;
 }
 
@@ -174,11 +188,12 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
     VKFORMER_TRY(DecoderCost cost, measure_rates(model, options, command, *device.backend));
     VKFORMER_TRY(const auto step, decoding::step_graph(model, options));
     const graph::Plan step_plan = graph::make_plan(step.graph);
-    cost.bytes_per_token = weight_bytes_read(step_plan.graph);
-    cost.device_bytes = device_bytes(step_plan);
+    auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
+    const std::vector<std::uint64_t> weights = weight_bytes(step_plan.graph, vulkan_backend != nullptr);
+    cost.bytes_per_token = weight_bytes_read(step_plan.graph, weights);
+    cost.device_bytes = device_bytes(step_plan, weights);
     cost.host_bytes = peak_host_bytes();
 
-    auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
     std::vector<bench::Limit> limits;
     if (vulkan_backend) {
         VKFORMER_TRY(limits, bench::measure_limits(vulkan_backend->device(), {}));

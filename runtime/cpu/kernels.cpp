@@ -3,12 +3,13 @@
 
 #include <cstdint>
 
-#include "cpu/packed_dot_avx2.hpp"
+#include "cpu/kernels_avx2.hpp"
 
 namespace vkformer::cpu {
 namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors that the target splits; they cross no border of this file
+#include "cpu/float_kernels.inl"
 #include "cpu/packed_dot.inl"
 
 #if defined(__x86_64__)
@@ -27,6 +28,9 @@ const PackedKernels* plain_packed_kernels(DType dtype) noexcept {
     case DType::bf16: return &kBf16;
     case DType::q8_0: return &kQ8_0;
     case DType::q4_0: return &kQ4_0;
+    case DType::q4_k: return &kQ4_K;
+    case DType::q5_k: return &kQ5_K;
+    case DType::q6_k: return &kQ6_K;
     default: return nullptr;
     }
 }

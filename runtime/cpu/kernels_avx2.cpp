@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cpu/packed_dot_avx2.hpp"
+#include "cpu/kernels_avx2.hpp"
 
 #if defined(__x86_64__)
 
@@ -15,12 +15,13 @@
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c")
 #endif
-#define VKFORMER_HAS_F16C
+#define VKFORMER_HAS_AVX2
 
 namespace vkformer::cpu {
 namespace {
+#include "cpu/float_kernels.inl"
 #include "cpu/packed_dot.inl"
-}
+}  // namespace
 
 const PackedKernels* packed_kernels_avx2(DType dtype) noexcept {
     switch (dtype) {
@@ -28,6 +29,9 @@ const PackedKernels* packed_kernels_avx2(DType dtype) noexcept {
     case DType::bf16: return &kBf16;
     case DType::q8_0: return &kQ8_0;
     case DType::q4_0: return &kQ4_0;
+    case DType::q4_k: return &kQ4_K;
+    case DType::q5_k: return &kQ5_K;
+    case DType::q6_k: return &kQ6_K;
     default: return nullptr;
     }
 }

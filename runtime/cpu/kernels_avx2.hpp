@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/// packed_dot.inl compiled for x86-64 with AVX2, FMA and F16C.
+/// float_kernels.inl and packed_dot.inl compiled for x86-64 with AVX2, FMA and F16C.
 #pragma once
 
+#include "cpu/float_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 
 #if defined(__x86_64__)

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// Products of float32 matrices on the calling thread. OpenBLAS starts its threads for products as small as those of one head of an
+/// attention, and on a busy machine they wait for each other longer than they work.
+#pragma once
+
+#include <cstddef>
+
+namespace vkformer::cpu {
+
+/// Of a product of float32 matrices. x: [rows, depth], w: [columns, depth], y: [rows, columns], by rows `stride` elements apart.
+struct ProductOperands {
+    std::size_t rows, columns, depth;
+    const float* x;
+    std::size_t x_stride;
+    const float* w;
+    std::size_t w_stride;
+    float* y;
+    std::size_t y_stride;
+    float scale = 1;
+};
+
+/// For float32, on the calling thread and without blocks: w is to be in a cache, or x to have few rows.
+struct FloatKernels {
+    /// y[r, c] += scale · Σ_i x[r, i] · w[c, i]
+    void (*add_products)(const ProductOperands& operands);
+    /// y[i] += Σ_j scales[j] · w[j · w_stride + i] for j below `count` and i below `width`
+    void (*add_scaled_rows)(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
+                            std::size_t width, float* y);
+};
+
+/// By what the processor can do.
+const FloatKernels& float_kernels() noexcept;
+/// For processors without wide vectors, which is also what the others are tested against.
+const FloatKernels& plain_float_kernels() noexcept;
+
+}  // namespace vkformer::cpu

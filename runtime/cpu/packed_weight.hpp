@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "core/tensor_data.hpp"
+
+namespace vkformer::cpu {
+
+/// [out, in]: rows in one of the formats that packed_kernels() knows, in parts that follow each other.
+struct PackedWeight {
+    DType dtype = DType::f16;
+    std::size_t in = 0;
+    std::vector<TensorData> parts;
+};
+
+/// Row `row` as floats. Requires a row of the weight; out.size() is `in`.
+void unpack_row(const PackedWeight& weight, std::size_t row, std::span<float> out);
+
+}  // namespace vkformer::cpu
