@@ -20,7 +20,7 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 void over_threads(std::size_t count, std::size_t products, auto&& work) {
     if constexpr (std::same_as<T, float>)
-        parallel_for(count, slice_of(products), work);
+        parallel_for(count, slice_of(count, products), work);
     else
         work(0, count, 0);
 }

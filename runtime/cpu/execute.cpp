@@ -357,9 +357,10 @@ private:
 
     /// Over several threads; eight multiplications stand for an element's share of a root or an exponential.
     void for_rows(Value value, auto&& work) const {
-        parallel_for(rows(value), slice_of(8 * width(value)), [&](std::size_t first, std::size_t last, std::size_t) {
-            for (std::size_t row = first; row < last; ++row) work(row);
-        });
+        parallel_for(rows(value), slice_of(rows(value), 8 * width(value)),
+                     [&](std::size_t first, std::size_t last, std::size_t) {
+                         for (std::size_t row = first; row < last; ++row) work(row);
+                     });
     }
 
     /// What a norm with a residual normalises: x + residual in `sum` or, where nobody else reads the sum, in `own_sum`.

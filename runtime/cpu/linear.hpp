@@ -34,7 +34,7 @@ void begin_linear(std::span<const T> bias, std::size_t out, std::span<T> y) {
 template <std::floating_point T>
 void end_linear(std::span<const T> residual, graph::Activation activation, const LinearDims& dims, std::span<T> y) {
     if (activation == graph::Activation::none && residual.empty()) return;
-    parallel_for(dims.rows, slice_of(8 * dims.out), [&](std::size_t first, std::size_t last, std::size_t) {
+    parallel_for(dims.rows, slice_of(dims.rows, 8 * dims.out), [&](std::size_t first, std::size_t last, std::size_t) {
         const std::size_t from = first * dims.out, count = (last - first) * dims.out;
         const std::span<T> some = y.subspan(from, count);
         activate<T>(some, activation, some);
@@ -48,7 +48,7 @@ inline void add_linear(std::span<const float> x, std::span<const float> weight, 
     const auto [rows, in, out] = dims;
     if (rows > kFewRows)
         return add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
-    parallel_for(out, slice_of(in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
+    parallel_for(out, slice_of(out, in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
         float_kernels().add_products({.rows = rows,
                                       .columns = last - first,
                                       .depth = in,

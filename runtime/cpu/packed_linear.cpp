@@ -41,7 +41,7 @@ PackedRows rows_in(const PackedWeight& weight, const TensorData& part) {
 void add_dots(const PackedRows& weight, std::size_t count, std::span<const float> arranged, std::size_t rows, float* y,
               std::size_t stride) {
     const std::size_t size = arranged.size() / rows;
-    parallel_for(count, slice_of(weight.in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
+    parallel_for(count, slice_of(count, weight.in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
         for (std::size_t o = first; o < last; ++o)
             for (std::size_t r = 0; r < rows; ++r)
                 y[r * stride + o] += weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);

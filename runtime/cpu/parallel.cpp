@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,7 +28,11 @@ struct Job {
 class Workers {
 public:
     explicit Workers(std::size_t count) {
-        for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this, i] { run(i + 1); });
+        threads_.reserve(count);
+        try {
+            for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this, i] { run(i + 1); });
+        } catch (const std::system_error&) {  // no more threads: those that there are do the work
+        }
     }
     ~Workers() {
         is_ending_ = true;
@@ -52,7 +57,7 @@ public:
         number_.notify_all();
         do_slices(0);
         open_ = 0;
-        while (inside_.load() != 0) std::this_thread::yield();  // for their last slices
+        await_others();
         if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
         return true;
     }
@@ -81,20 +86,33 @@ private:
         }
     }
 
+    /// Their last slices take microseconds; to yield at once would hand the core to another program for milliseconds.
+    void await_others() const {
+        for (int i = 0; inside_.load() != 0; ++i)
+            if (i < kSpins)
+                pause();
+            else
+                std::this_thread::yield();
+    }
+
     /// A model's products follow each other within microseconds: waking a thread would take longer.
     std::uint32_t await_other_than(std::uint32_t seen) const {
-        constexpr int kSpins = 4000;
         for (int i = 0; i < kSpins; ++i) {
             const std::uint32_t number = number_.load(std::memory_order_acquire);
             if (number != seen) return number;
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
+            pause();
         }
         number_.wait(seen);
         return number_.load();
     }
 
+    static void pause() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+
+    static constexpr int kSpins = 4000;  // some 80 µs
     std::mutex mutex_, error_mutex_;
     Job job_;
     std::exception_ptr error_;

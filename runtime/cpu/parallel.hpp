@@ -18,9 +18,12 @@ std::size_t parallel_threads();
 void parallel_for(std::size_t count, std::size_t slice,
                   void (*work)(void* context, std::size_t first, std::size_t last, std::size_t thread), void* context);
 
-/// Items of a slice that is worth a thread's attention, some 20 µs, where each is so many multiplications.
-constexpr std::size_t slice_of(std::size_t products) {
-    return std::max<std::size_t>(1, (std::size_t{1} << 17) / std::max<std::size_t>(1, products));
+/// Items of a slice where each is so many multiplications: some 2 µs of them, so that threads end at the same time; all of them, which
+/// is the calling thread's work alone, where waking another one would take longer.
+constexpr std::size_t slice_of(std::size_t count, std::size_t products) {
+    constexpr std::size_t kSlice = std::size_t{1} << 15, kLeast = 2 * kSlice;
+    products = std::max<std::size_t>(1, products);
+    return count * products < kLeast ? std::max<std::size_t>(1, count) : std::max<std::size_t>(1, kSlice / products);
 }
 
 template <class Work>
