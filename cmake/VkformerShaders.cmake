@@ -5,7 +5,7 @@ find_program(VKFORMER_GZIP gzip REQUIRED)
 mark_as_advanced(VKFORMER_GZIP)
 
 # The bits of ShaderBinary::requires_mask, lowest first; runtime/vulkan/shader_table.h gives them the same order.
-set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2)
+set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2 int64 shuffle)
 
 function(vkformer_add_shaders target)
     cmake_parse_arguments(PARSE_ARGV 1 argument "" "MANIFEST;TABLE" "")

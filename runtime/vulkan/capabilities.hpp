@@ -37,8 +37,10 @@ struct Capabilities {
     bool storage8 = false;        ///< storageBuffer8BitAccess
     bool float16 = false;         ///< shaderFloat16
     bool int8 = false;            ///< shaderInt8
+    bool int64 = false;           ///< shaderInt64
     bool integer_dot = false;     ///< shaderIntegerDotProduct
     bool subgroup_arithmetic = false;
+    bool subgroup_shuffle = false;
     bool subgroup_size_control = false;  ///< subgroupSizeControl and computeFullSubgroups
     bool memory_model = false;           ///< vulkanMemoryModel and vulkanMemoryModelDeviceScope
     bool cooperative_matrix = false;     ///< VK_KHR_cooperative_matrix, for compute shaders

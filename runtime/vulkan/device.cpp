@@ -69,6 +69,7 @@ void set_features(Capabilities& c, const FeatureSet& features) {
     c.float16 = features.has(Feature::float16);
     c.int8 = features.has(Feature::int8);
     c.memory_model = features.has(Feature::memory_model) && features.has(Feature::memory_model_device_scope);
+    c.int64 = features.has(Feature::int64);
     c.integer_dot = features.has(Feature::integer_dot);
     c.subgroup_size_control = c.max_subgroup_size > 0 && features.has(Feature::subgroup_size_control) &&
                               features.has(Feature::full_subgroups);
@@ -252,6 +253,8 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     c.subgroup_size = v11.subgroupSize;
     c.subgroup_arithmetic = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                             (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
+    c.subgroup_shuffle = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                         (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT);
     c.max_allocation_bytes = v11.maxMemoryAllocationSize;
 
     const auto extensions = device_extensions(vk_, handle);

@@ -45,6 +45,7 @@ constexpr FeatureInfo kFeatures[kFeatureCount] = {
      "matrix products of whole workgroups"},
     {Feature::matrix2_block_loads, "cooperativeMatrixBlockLoads", kCooperativeMatrix2Extension,
      "quantised weights on matrix units"},
+    {Feature::int64, "shaderInt64", nullptr, "wider loads on devices that are CPUs"},
 };
 
 /// A place in a pNext struct where a feature can be switched on.
@@ -111,6 +112,7 @@ constexpr Location kLocations[] = {
                 cooperativeMatrixTensorAddressing),
     VKFORMER_AT(matrix2_block_loads, kCooperativeMatrix2FeaturesType, CooperativeMatrix2Features,
                 cooperativeMatrixBlockLoads),
+    VKFORMER_AT(int64, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, VkPhysicalDeviceFeatures2, features.shaderInt64),
 };
 #undef VKFORMER_AT
 
@@ -184,11 +186,13 @@ struct DevicePatch::Structs {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
     CooperativeMatrixFeatures matrix{};
     CooperativeMatrix2Features matrix2{};
+    VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    VkPhysicalDeviceFeatures enabled{};  ///< for a caller with pEnabledFeatures, which excludes `base`
 
-    std::array<VkBaseOutStructure*, 9> all() {
-        const auto base = [](auto& s) { return reinterpret_cast<VkBaseOutStructure*>(&s); };
-        return {base(timeline),    base(storage16),     base(storage8), base(float16), base(memory_model),
-                base(integer_dot), base(subgroup_size), base(matrix),   base(matrix2)};
+    std::array<VkBaseOutStructure*, 10> all() {
+        const auto of = [](auto& s) { return reinterpret_cast<VkBaseOutStructure*>(&s); };
+        return {of(timeline),    of(storage16),     of(storage8), of(float16), of(memory_model),
+                of(integer_dot), of(subgroup_size), of(matrix),   of(matrix2), of(base)};
     }
     /// The struct of a feature, wherever it is linked.
     VkBaseOutStructure* of(Feature feature) {
@@ -215,6 +219,7 @@ FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
     const auto has = [&](const char* name) { return std::ranges::count(extensions, name) > 0; };
     FeatureSet all;
     for (const FeatureInfo& info : kFeatures) all.set(info.feature, !info.extension || has(info.extension));
+    all.set(Feature::int64, false);  // it is in the struct that the chain hangs from
     DevicePatch query(all, {});
     VkDeviceCreateInfo chain{};
     query.apply(chain);
@@ -222,12 +227,15 @@ FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
     VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                        .pNext = const_cast<void*>(chain.pNext)};
     vk.vkGetPhysicalDeviceFeatures2(device, &features);
-    return set_features(static_cast<const VkBaseOutStructure*>(chain.pNext), has);
+    return set_features(reinterpret_cast<const VkBaseOutStructure*>(&features), has);
 }
 
 FeatureSet enabled_features(const VkDeviceCreateInfo& info, std::uint32_t api_version) {
-    return set_features(static_cast<const VkBaseOutStructure*>(info.pNext),
-                        [&](const char* name) { return is_core_of(name, api_version) || lists(listed(info), name); });
+    FeatureSet set = set_features(static_cast<const VkBaseOutStructure*>(info.pNext), [&](const char* name) {
+        return is_core_of(name, api_version) || lists(listed(info), name);
+    });
+    if (info.pEnabledFeatures && info.pEnabledFeatures->shaderInt64) set.set(Feature::int64);
+    return set;
 }
 
 DevicePatch::DevicePatch(const FeatureSet& wanted, std::span<const char* const> extensions)
@@ -241,6 +249,12 @@ void DevicePatch::apply(VkDeviceCreateInfo& info) {
     for (const FeatureInfo& feature : kFeatures) {
         if (!wanted_.has(feature.feature)) continue;
         if (feature.extension && !lists(extensions_, feature.extension)) extensions_.push_back(feature.extension);
+        if (feature.feature == Feature::int64 && info.pEnabledFeatures) {
+            structs_->enabled = *info.pEnabledFeatures;
+            structs_->enabled.shaderInt64 = VK_TRUE;
+            info.pEnabledFeatures = &structs_->enabled;
+            continue;
+        }
         if (set_in_chain(chain, feature.feature)) continue;
         VkBaseOutStructure* const own = structs_->of(feature.feature);
         own->pNext = chain;

@@ -35,8 +35,9 @@ enum class Feature : std::uint8_t {
     matrix2_per_element_operations,
     matrix2_tensor_addressing,
     matrix2_block_loads,
+    int64,
 };
-inline constexpr std::size_t kFeatureCount = 18;
+inline constexpr std::size_t kFeatureCount = 19;
 
 /// Some of the features.
 class FeatureSet {
@@ -67,12 +68,12 @@ std::vector<std::string> device_extensions(const InstanceTable& vk, VkPhysicalDe
 /// What the physical device has. A feature whose extension is missing is not there.
 FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
                               std::span<const std::string> extensions);
-/// What a device that is created so has enabled: in any struct of the pNext chain that Vulkan has for a feature, with its
+/// What a device that is created so has enabled: in pEnabledFeatures or any struct of the pNext chain that Vulkan has for a feature, with its
 /// extension listed or part of `api_version`, the lesser of the device's and the application's.
 FeatureSet enabled_features(const VkDeviceCreateInfo& info, std::uint32_t api_version);
 
 /// Extends the info for vkCreateDevice by features and extensions: features are set in the structs that are in the chain already
-/// (they are written to), else in structs that are put before it. `info` points into the patch, which must outlive its use.
+/// (they are written to) or in a copy of pEnabledFeatures, else in structs that are put before the chain. `info` points into the patch, which must outlive its use.
 class DevicePatch {
 public:
     /// `info` stays as it is until apply().

@@ -54,7 +54,8 @@ std::uint32_t provided(const Capabilities& device) {
            (device.float16 ? kNeedsFloat16 : 0u) | (device.integer_dot ? kNeedsIntegerDot : 0u) |
            (device.subgroup_arithmetic ? kNeedsSubgroup : 0u) |
            (device.cooperative_matrix ? kNeedsCooperativeMatrix : 0u) |
-           (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u);
+           (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u) | (device.int64 ? kNeedsInt64 : 0u) |
+           (device.subgroup_shuffle ? kNeedsShuffle : 0u);
 }
 
 VkPipelineCreateFlags capture_flags(PipelineCapture capture) {

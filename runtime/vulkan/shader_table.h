@@ -21,6 +21,8 @@ enum ShaderRequirement : std::uint32_t {
     kNeedsSubgroup = 1u << 4,
     kNeedsCooperativeMatrix = 1u << 5,
     kNeedsCooperativeMatrix2 = 1u << 6,
+    kNeedsInt64 = 1u << 7,
+    kNeedsShuffle = 1u << 8,
 };
 
 struct ShaderBinary {

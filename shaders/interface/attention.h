@@ -15,7 +15,7 @@ const uint kAttentionMask = 3;        // bits of attention_mask.h
 // attention_direct.comp has these in place of QuerySteps and ValueTiles, or of decode_attention.h's Columns and ColumnSteps:
 const uint kAttentionDirectHeadDim = 1, kAttentionDirectValueDim = 2;
 const uint kAttentionDirectMaxDim = 256;   // of both: they are unrolled, lavapipe compiles this for 5 seconds
-const uint kAttentionDirectWorkgroup = 8;  // the lanes of lavapipe, two times those of SwiftShader
+const uint kAttentionDirectWorkgroup = 8;  // kBroadcastLanes: the lanes of lavapipe, two times those of SwiftShader
 // attention_coopmat.comp has those two, and behind kAttentionMask:
 const uint kAttentionMatrixM = 4, kAttentionMatrixN = 5, kAttentionMatrixK = 6;  // sizes that the device multiplies
 const uint kAttentionMatrixSubgroups = 7;  // that multiply, each M rows of a workgroup: 1, 2 or 4

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Shared by the algorithms of linear: linear.comp (tiles), linear_row.comp (few rows), linear_direct.comp and linear_tall.comp (CPUs),
+// Shared by the algorithms of linear: linear.comp (tiles), linear_row.comp (few rows), linear_direct.comp and
+// linear_broadcast.comp (CPUs),
 // linear_coopmat.comp (cooperative matrices).
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "activation.h"
+#include "wide.h"
 SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
@@ -18,8 +20,9 @@ const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns 
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation
 const uint kLinearDirectColumns = 4;
-// linear_tall.comp: what an invocation computes
-const uint kLinearTallRows = 2, kLinearTallColumns = 24;
+// linear_broadcast.comp and linear_quantized_broadcast.comp: rows of a workgroup, columns per lane, and the elements of a row that are
+// loaded at a time
+const uint kBroadcastRows = 16, kBroadcastColumns = 3, kBroadcastDepth = 16;
 // linear_coopmat.comp: subgroups of a workgroup along the rows and as many along the columns; depth of a tile. Specialization constants:
 // the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
 const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;

@@ -4,6 +4,7 @@
 // What a block holds: runtime/core/block_format.hpp; how it lies in memory: runtime/vulkan/block_layout.hpp. Declare
 // WEIGHT_BINDING before the inclusion, and WEIGHT_FORMAT, the number of the specialization constant that is the format: the branches
 // on it are gone when the pipeline is made.
+// With WIDE the vectors are loaded as pairs of 64 bits (lib/wide.glsl).
 // A chunk is as many sixteens as share what is loaded: of a chunk's 16-byte vectors every bit is used for it. Loops over the
 // sixteens of a chunk that are unrolled load each vector once.
 #ifndef VKFORMER_DEQUANTIZE_GLSL
@@ -11,7 +12,14 @@
 #include "interface/weight_format.h"
 
 layout(constant_id = WEIGHT_FORMAT) const uint FORMAT = kWeightQ8_0;
+#ifdef WIDE
+#include "lib/wide.glsl"
+layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { u64vec2 weight_vectors[]; };
+uvec4 weight_vector(uint i) { return wide_words(weight_vectors[i]); }
+#else
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { uvec4 weight_vectors[]; };
+uvec4 weight_vector(uint i) { return weight_vectors[i]; }
+#endif
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
 
 const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_Q4 = FORMAT == kWeightQ4_0, IS_BF16 = FORMAT == kWeightBf16;
@@ -35,15 +43,15 @@ vec4 bytes_to_floats(uint packed) {
 // q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for bfloat16.
 uvec4 quants16(uint block, uint chunk, uint i) {
     const uint base = block * BLOCK_VECTORS;
-    if (IS_Q8) return weight_vectors[base + i];
-    if (IS_Q4) return (weight_vectors[base] >> (4 * i)) & 0x0F0F0F0Fu;
+    if (IS_Q8) return weight_vector(base + i);
+    if (IS_Q4) return (weight_vector(base) >> (4 * i)) & 0x0F0F0F0Fu;
     const uint half_group = i & 1u, group = i / 2;  // of the chunk; groups have 32 elements
-    if (IS_Q4K) return (weight_vectors[base + 1 + 2 * chunk + half_group] >> (4 * group)) & 0x0F0F0F0Fu;
+    if (IS_Q4K) return (weight_vector(base + 1 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu;
     if (IS_Q5K)
-        return ((weight_vectors[base + 3 + 2 * chunk + half_group] >> (4 * group)) & 0x0F0F0F0Fu) |
-               ((weight_vectors[base + 1 + half_group] >> (2 * chunk + group)) & 0x01010101u) << 4;
-    return ((weight_vectors[base + 4 * chunk + 2 * (group & 1u) + half_group] >> (4 * (group / 2))) & 0x0F0F0F0Fu) |
-           ((weight_vectors[base + 8 + 2 * chunk + half_group] >> (2 * group)) & 0x03030303u) << 4;
+        return ((weight_vector(base + 3 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu) |
+               ((weight_vector(base + 1 + half_group) >> (2 * chunk + group)) & 0x01010101u) << 4;
+    return ((weight_vector(base + 4 * chunk + 2 * (group & 1u) + half_group) >> (4 * (group / 2))) & 0x0F0F0F0Fu) |
+           ((weight_vector(base + 8 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u) << 4;
 }
 
 // Sixteen elements as they are loaded: quants16 in `a`, or eight bfloat16 each in `a` and `b`.
@@ -53,7 +61,7 @@ struct Sixteen {
 
 Sixteen load16(uint block, uint chunk, uint i) {
     const uint first = block * BLOCK_VECTORS + 2 * i;
-    if (IS_BF16) return Sixteen(weight_vectors[first], weight_vectors[first + 1]);
+    if (IS_BF16) return Sixteen(weight_vector(first), weight_vector(first + 1));
     return Sixteen(quants16(block, chunk, i), uvec4(0));
 }
 
@@ -87,11 +95,12 @@ vec2 group_scale(uvec4 head, uint group) {
 // (scale, offset) of sixteen `i` of the chunk.
 vec2 scale16(uint block, uint chunk, uint i, uint blocks) {
     if (IS_BF16) return vec2(1.0, 0.0);
-    if (IS_Q4K || IS_Q5K) return group_scale(weight_vectors[block * BLOCK_VECTORS], 2 * chunk + i / 2);
+    if (IS_Q4K || IS_Q5K) return group_scale(weight_vector(block * BLOCK_VECTORS), 2 * chunk + i / 2);
     const float d = lone_scale(block, blocks);
     if (IS_Q8) return vec2(d, 0.0);
     if (IS_Q4) return vec2(d, -8.0 * d);
-    const int s = bitfieldExtract(int(weight_vectors[block * BLOCK_VECTORS + 12][2 * chunk + i / 4]), int(8 * (i & 3u)), 8);
+    const uint scales = weight_words[(block * BLOCK_VECTORS + 12) * 4 + 2 * chunk + i / 4];
+    const int s = bitfieldExtract(int(scales), int(8 * (i & 3u)), 8);
     return vec2(d * float(s), -32.0 * d * float(s));
 }
 #endif

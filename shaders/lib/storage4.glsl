@@ -4,8 +4,20 @@
 // is included before; four halves are two whole words, so no atomics are needed to store them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
-// LOAD_WORDS: halves are loaded as words even where the device has 16-bit storage.
-#if defined(F16) && !defined(LOAD_WORDS)
+// LOAD_WORDS: halves are loaded as words even where the device has 16-bit storage. WIDE: words of 64 bits (lib/wide.glsl), not with F16_WORDS.
+#if defined(WIDE)
+#include "lib/wide.glsl"
+#ifdef F16
+#define ELEMENT4 uint64_t
+#define LOAD4(buffer, i) word_elements(buffer[i])
+#define STORE4(buffer, i, value) buffer[i] = packUint2x32(uvec2(packHalf2x16((value).xy), packHalf2x16((value).zw)))
+#else
+#define ELEMENT4 u64vec2
+#define LOAD4(buffer, i) uintBitsToFloat(wide_words(buffer[i]))
+u64vec2 pair_of(uvec4 words) { return u64vec2(packUint2x32(words.xy), packUint2x32(words.zw)); }
+#define STORE4(buffer, i, value) buffer[i] = pair_of(floatBitsToUint(value))
+#endif
+#elif defined(F16) && !defined(LOAD_WORDS)
 #define ELEMENT4 f16vec4
 #define LOAD4(buffer, i) vec4(buffer[i])
 #define STORE4(buffer, i, value) buffer[i] = f16vec4(value)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "interface/attention.h"
+#include "interface/wide.h"
 
 #include <algorithm>
 #include <optional>
@@ -14,6 +15,7 @@
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::AttentionPush) == 52);
+static_assert(shaders::kAttentionDirectWorkgroup == shaders::kBroadcastLanes);  // a workgroup is a subgroup
 
 namespace {
 
@@ -31,9 +33,10 @@ struct Tiling {
     std::vector<std::uint32_t> more_constants{};  ///< behind the mask
 };
 
-Tiling direct_tiling(const Sizes& sizes) {
+/// The shader is attention_direct or attention_broadcast.
+Tiling direct_tiling(std::string_view shader, const Sizes& sizes) {
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
-    return {"attention_direct", shaders::kAttentionDirectWorkgroup, sizes.head_dim, sizes.value_dim,
+    return {shader, shaders::kAttentionDirectWorkgroup, sizes.head_dim, sizes.value_dim,
             sizes.batch * sizes.kv_heads * ceil_div(rows, shaders::kAttentionDirectWorkgroup)};
 }
 
@@ -103,7 +106,8 @@ Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capa
 }
 
 Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
-    if (variant == "direct") return direct_tiling(sizes);
+    if (variant == "direct") return direct_tiling("attention_direct", sizes);
+    if (variant == "broadcast") return direct_tiling("attention_broadcast", sizes);
     if (variant == "coopmat") return coopmat_tiling(sizes, *matrix_tiling(sizes, device), device);
     return plain_tiling(sizes);
 }
@@ -123,7 +127,10 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
 VariantNames variants(const graph::Attention& op, const KernelContext& context) {
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
-    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) names.push_back("direct");
+    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
+        if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
+        names.push_back("direct");
+    }
     names.push_back("plain");
     // float32 operands would be rounded to float16: not what a float32 model asked for.
     if (context.graph.dtype(op.query) == DType::f16 && matrix_tiling(sizes, context.device) &&

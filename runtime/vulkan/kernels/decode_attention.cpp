@@ -30,8 +30,9 @@ struct Tiling {
     std::vector<std::uint32_t> more_constants{};  ///< behind the mask
 };
 
-Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
-    return {variant_for("decode_attention_direct", dtype, device), shaders::kAttentionDirectWorkgroup,
+/// The shader is decode_attention_direct or decode_attention_broadcast.
+Tiling direct_tiling(std::string_view shader, const Sizes& s, DType dtype, const Capabilities& device) {
+    return {variant_for(shader, dtype, device), shaders::kAttentionDirectWorkgroup,
             static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
             s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
 }
@@ -91,7 +92,8 @@ bool subgroup_fits(const Sizes& s, const Capabilities& device) {
 }
 
 Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Capabilities& device) {
-    if (variant == "direct") return direct_tiling(s, dtype, device);
+    if (variant == "direct") return direct_tiling("decode_attention_direct", s, dtype, device);
+    if (variant == "broadcast") return direct_tiling("decode_attention_broadcast", s, dtype, device);
     if (variant == "subgroup") return subgroup_tiling(s, dtype, device);
     return plain_tiling(s, dtype, device);
 }
@@ -107,7 +109,10 @@ Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
 VariantNames variants(const graph::DecodeAttention& op, const KernelContext& context) {
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
-    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) names.push_back("direct");
+    if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
+        if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
+        names.push_back("direct");
+    }
     names.push_back("plain");
     if (subgroup_fits(sizes, context.device)) names.push_back("subgroup");
     return names;

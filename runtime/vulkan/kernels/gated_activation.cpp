@@ -18,6 +18,11 @@ shaders::GatedActivationPush layout_of(const graph::GatedActivation& op, const g
     return {.rows = static_cast<std::uint32_t>(y.row_count()), .width = width, .stride = 2 * width, .up_offset = width};
 }
 
+std::string_view shader_of(std::string_view variant, const Capabilities& device) {
+    if (variant == "plain") return "gated_activation";
+    return has_wide_loads(device) ? "gated_activation_quads_wide" : "gated_activation_quads";
+}
+
 }  // namespace
 
 static_assert(sizeof(shaders::GatedActivationPush) == 16);
@@ -36,8 +41,7 @@ Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelCon
         ceil_div(layout.width, std::uint64_t{kWorkgroup} * shaders::kGatedActivationElementsPerInvocation);
     VKFORMER_TRY(const auto groups, folded_grid(layout.rows * chunks, context.device));
     Dispatch dispatch{
-        .shader = variant_for(variant == "quads" ? "gated_activation_quads" : "gated_activation",
-                              context.graph.dtype(op.gate), context.device),
+        .shader = variant_for(shader_of(variant, context.device), context.graph.dtype(op.gate), context.device),
         .bindings = {op.gate, or_else(op.up, op.gate), op.y},
         .constants = {kWorkgroup, static_cast<std::uint32_t>(op.activation)},
         .groups = groups,

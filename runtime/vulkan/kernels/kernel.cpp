@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "interface/wide.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -15,6 +16,12 @@ std::string variant_for(std::string_view shader, DType dtype, const Capabilities
 
 std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
     return dtype == DType::f16 ? variant_for(shader, dtype, device) : std::string(shader) + "_b32";
+}
+
+bool has_wide_loads(const Capabilities& device) { return device.type == "cpu" && device.int64 && device.storage16; }
+
+bool has_broadcast_lanes(const Capabilities& device) {
+    return has_wide_loads(device) && device.subgroup_shuffle && device.subgroup_size == shaders::kBroadcastLanes;
 }
 
 Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted) {

@@ -54,6 +54,11 @@ std::string variant_for(std::string_view shader, DType dtype, const Capabilities
 /// Of a shader that only copies: `shader`_b32 for every dtype of 32 bits.
 std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device);
 
+/// Whether the shaders with loads of 64 bits run there, and are worth it: a CPU.
+bool has_wide_loads(const Capabilities& device);
+/// Whether those run there that spread such loads over the lanes: their subgroups have kBroadcastLanes.
+bool has_broadcast_lanes(const Capabilities& device);
+
 /// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
 inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
 

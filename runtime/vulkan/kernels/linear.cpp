@@ -45,10 +45,11 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
-        return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
-    if (variant == "tall")
-        return {"linear_tall", kDirectWorkgroup, kDirectWorkgroup * shaders::kLinearTallRows,
-                shaders::kLinearTallColumns};
+        return {has_wide_loads(device) ? "linear_direct_wide" : "linear_direct", kDirectWorkgroup, few_rows,
+                kDirectWorkgroup * shaders::kLinearDirectColumns};
+    if (variant == "broadcast")
+        return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
+                shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), device);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
@@ -60,14 +61,15 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     if (is_weight_only(context.graph.dtype(op.weight))) return linear_quantized_variants(op, context);
     const Shape& x = context.graph.shape(op.x);
     VariantNames names;
-    const bool is_tall = x.row_count() > shaders::kLinearMaxRows;
+    const bool has_many_rows = x.row_count() > shaders::kLinearMaxRows;
     if (context.device.type == "cpu" && x.back() % 4 == 0) {
-        if (is_tall) names.push_back("tall");
+        if (has_many_rows && has_broadcast_lanes(context.device) && x.back() % shaders::kBroadcastDepth == 0)
+            names.push_back("broadcast");
         names.push_back("direct");
     }
-    if (!is_tall) names.push_back("row");
+    if (!has_many_rows) names.push_back("row");
     names.push_back("plain");
-    if (is_tall && context.graph.dtype(op.x) == DType::f16 && x.back() % 8 == 0 && is_built("linear_coopmat_f16"))
+    if (has_many_rows && context.graph.dtype(op.x) == DType::f16 && x.back() % 8 == 0 && is_built("linear_coopmat_f16"))
         for (const std::string_view name : {"coopmat", "coopmat_small"})
             if (matrix_tiling(matrix_steps(name), context.device)) names.push_back(name);
     return names;

@@ -17,15 +17,18 @@ struct Tiling {
     std::uint64_t rows, columns;
 };
 
-Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
+Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilities& device) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
     // Many columns for one row: what is done to x serves all of them, and more loads are in flight.
     const std::uint64_t row_columns =
         std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
     constexpr std::uint32_t kDirectWorkgroup = 8;  // as that of linear_direct
     if (variant == "direct")
-        return {"linear_quantized_direct", kDirectWorkgroup, few_rows,
-                kDirectWorkgroup * shaders::kQuantizedDirectColumns};
+        return {has_wide_loads(device) ? "linear_quantized_direct_wide" : "linear_quantized_direct", kDirectWorkgroup,
+                few_rows, kDirectWorkgroup * shaders::kQuantizedDirectColumns};
+    if (variant == "broadcast")
+        return {"linear_quantized_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
+                shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant == "row") return {"linear_quantized_row", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
     if (variant == "row_int8")
         return {"linear_quantized_row_int8", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
@@ -41,6 +44,7 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
     const bool has_dot = context.device.integer_dot && context.graph.dtype(op.weight) != DType::bf16;
     VariantNames names;
+    if (!few_rows && has_broadcast_lanes(context.device)) names.push_back("broadcast");
     if (context.device.type == "cpu") names.push_back("direct");
     if (few_rows) names.push_back("row");
     names.push_back("plain");
@@ -55,7 +59,7 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
     const DType dtype = context.graph.dtype(op.x);
     VKFORMER_TRY(const std::string_view variant,
                  pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
-    const Tiling tiling = tiling_of(variant, x.row_count());
+    const Tiling tiling = tiling_of(variant, x.row_count(), context.device);
     VKFORMER_TRY(
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));

@@ -1,0 +1,39 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8, many rows, and in a multiple of 16.
+// x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out]; storage as lib/storage.glsl says (residual and y:
+// lib/linear.glsl), sums in float32.
+// Both operands are gathered, in words of 64 bits, as few as a tile of 16 rows × 24 columns allows; lib/broadcast.glsl has the products.
+// A larger tile would load less, but its unrolled code no longer fits a core's instruction cache.
+// Gain over linear_direct.comp: docs/performance.md.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "lib/linear.glsl"
+#include "lib/broadcast.glsl"
+
+layout(std430, binding = kLinearWeight) readonly buffer Weight { uint64_t weight[]; };
+
+void main() {
+    const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
+    const uint tile = linear_workgroup();
+    const uint first_column = tile / row_tiles * (LANES * COLUMNS) + gl_SubgroupInvocationID;
+    const uint first_row = tile % row_tiles * ROWS;
+    if (tile / row_tiles * (LANES * COLUMNS) >= p.out_width) return;
+
+    uint weight_row[COLUMNS];
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+        weight_row[c] = min(first_column + c * LANES, p.out_width - 1) * (p.in_width / WORD_ELEMENTS);
+
+    start_sums(first_row);
+    for (uint step = 0; step < p.in_width / DEPTH; ++step) {
+        float w[COLUMNS][DEPTH];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            [[unroll]] for (uint i = 0; i < ROW_LANES; ++i) {
+                const vec4 elements = word_elements(weight[weight_row[c] + step * ROW_LANES + i]);
+                [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e) w[c][i * WORD_ELEMENTS + e] = elements[e];
+            }
+        }
+        add_products(step, w);
+    }
+    finish_sums(first_row, first_column);
+}

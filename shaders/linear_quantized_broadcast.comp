@@ -1,0 +1,46 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual for weights in a format of their own, on Vulkan devices that are CPUs with subgroups of 8, many rows.
+// x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out]; sums in float32.
+// As linear_broadcast.comp: 16 rows × 24 columns per subgroup, loads of 64 bits, x by broadcasts. Weights become floats in registers,
+// once for all 16 rows.
+// Gain over linear_quantized_direct.comp: docs/performance.md.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#define WIDE
+#include "lib/linear.glsl"
+#include "interface/linear_quantized.h"
+#define WEIGHT_BINDING kLinearWeight
+#define WEIGHT_FORMAT kLinearWeightFormat
+#include "lib/dequantize.glsl"
+#include "lib/broadcast.glsl"
+
+void main() {
+    const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
+    const uint tile = linear_workgroup();
+    const uint first_column = tile / row_tiles * (LANES * COLUMNS) + gl_SubgroupInvocationID;
+    const uint first_row = tile % row_tiles * ROWS;
+    if (tile / row_tiles * (LANES * COLUMNS) >= p.out_width) return;
+    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
+
+    uint weight_row[COLUMNS];
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+        weight_row[c] = min(first_column + c * LANES, p.out_width - 1) * row_blocks;
+
+    start_sums(first_row);
+    for (uint step = 0; step < p.in_width / DEPTH; ++step) {
+        const uint block = step / (BLOCK_ELEMENTS / DEPTH), sixteen = step % (BLOCK_ELEMENTS / DEPTH);
+        const uint chunk = sixteen / CHUNK_SIXTEENS, i = sixteen % CHUNK_SIXTEENS;
+        float w[COLUMNS][DEPTH];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const Sixteen packed = load16(weight_row[c] + block, chunk, i);
+            const vec2 scale = scale16(weight_row[c] + block, chunk, i, blocks);
+            [[unroll]] for (uint q = 0; q < DEPTH / 4; ++q) {
+                const vec4 four = fma(quad_of(packed, q), vec4(scale.x), vec4(scale.y));
+                [[unroll]] for (uint e = 0; e < 4; ++e) w[c][q * 4 + e] = four[e];
+            }
+        }
+        add_products(step, w);
+    }
+    finish_sums(first_row, first_column);
+}
