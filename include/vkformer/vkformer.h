@@ -123,8 +123,8 @@ typedef struct vkf_device_patch vkf_device_patch;
 
 /**
  * Adds every wish that the physical device can fulfil to `info`: extensions that are not listed yet, and features. A
- * feature is set in the application's own struct where its pNext chain has one for it (the struct is written to), else
- * in a struct of the patch that is put before the chain. `info` then points into the patch; create the device, adopt
+ * feature is set in the application's own struct where its pNext chain has one for it (the struct is written to), in a
+ * copy of its pEnabledFeatures where that has it, else in a struct of the patch that is put before the chain. `info` then points into the patch; create the device, adopt
  * it with the same `info`, and destroy the patch. Errors: VKF_ERROR_MISSING_FEATURE (the device cannot be used),
  * VKF_ERROR_INVALID_ARGUMENT; `info` is then untouched.
  */

@@ -290,6 +290,39 @@ TEST_CASE("the device patch extends what an application has, and leaves it valid
     CHECK(std::ranges::count(with_small, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES) == 0);
 }
 
+TEST_CASE("the device patch takes the features of Vulkan 1.0 where an application has them", "[api][c][guest]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    VkPhysicalDeviceFeatures2 has{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    host.ivk.vkGetPhysicalDeviceFeatures2(host.physical, &has);
+    const VkPhysicalDeviceFeatures& available = has.features;
+    VkPhysicalDeviceFeatures enabled{};
+    enabled.robustBufferAccess = VK_TRUE;
+    VkPhysicalDeviceFeatures2 chained{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .features = enabled};
+    const bool in_chain = GENERATE(true, false);
+    CAPTURE(index, in_chain);
+
+    VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
+    if (in_chain)
+        info.pNext = &chained;
+    else
+        info.pEnabledFeatures = &enabled;
+    vkf_device_patch* patch = nullptr;
+    succeed(vkf_patch_device_create_info(host.get, host.instance, host.physical, &info, &patch));
+    std::size_t structs = 0;
+    for (auto* s = static_cast<const VkBaseInStructure*>(info.pNext); s; s = s->pNext)
+        structs += s->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
+    CHECK(structs == (in_chain ? 1u : 0u));  // beside pEnabledFeatures it may not be there
+    CHECK(enabled.shaderInt64 == VK_FALSE);
+    const VkPhysicalDeviceFeatures& found = in_chain ? chained.features : *info.pEnabledFeatures;
+    CHECK(found.shaderInt64 == available.shaderInt64);
+    CHECK(found.robustBufferAccess == VK_TRUE);
+    CHECK(vulkan::enabled_features(info, VK_API_VERSION_1_2).has(vulkan::Feature::int64) ==
+          (available.shaderInt64 == VK_TRUE));
+    vkf_device_patch_destroy(patch);
+}
+
 TEST_CASE("a model's pass is recorded between a host application's own commands, and submitted again and again",
           "[api][c][guest]") {
     if (vulkan_device_indices().empty()) return;
