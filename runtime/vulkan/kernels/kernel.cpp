@@ -20,6 +20,11 @@ std::string copy_variant_for(std::string_view shader, DType dtype, const Capabil
 
 bool has_wide_loads(const Capabilities& device) { return device.type == "cpu" && device.int64 && device.storage16; }
 
+std::string wide_variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
+    if (has_wide_loads(device)) return variant_for(std::string(shader) + "_wide", dtype, device);
+    return std::string(shader) + (dtype == DType::f16 ? "_f16_words" : "_f32");
+}
+
 bool has_broadcast_lanes(const Capabilities& device) {
     return has_wide_loads(device) && device.subgroup_shuffle && device.subgroup_size == shaders::kBroadcastLanes;
 }

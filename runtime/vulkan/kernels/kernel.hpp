@@ -56,6 +56,8 @@ std::string copy_variant_for(std::string_view shader, DType dtype, const Capabil
 
 /// Whether the shaders with loads of 64 bits run there, and are worth it: a CPU.
 bool has_wide_loads(const Capabilities& device);
+/// variant_for a shader of CPUs that has a flavour with wide loads: "linear_direct_wide_f16", or else "linear_direct_f16_words".
+std::string wide_variant_for(std::string_view shader, DType dtype, const Capabilities& device);
 /// Whether those run there that spread such loads over the lanes: their subgroups have kBroadcastLanes.
 bool has_broadcast_lanes(const Capabilities& device);
 

@@ -45,8 +45,7 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
-        return {has_wide_loads(device) ? "linear_direct_wide" : "linear_direct", kDirectWorkgroup, few_rows,
-                kDirectWorkgroup * shaders::kLinearDirectColumns};
+        return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
     if (variant == "broadcast")
         return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
@@ -88,7 +87,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
     Dispatch dispatch{
-        .shader = variant_for(tiling.shader, dtype, context.device),
+        .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
+                                      : variant_for(tiling.shader, dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
         .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
                       static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows)},

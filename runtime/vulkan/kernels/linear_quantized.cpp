@@ -17,15 +17,15 @@ struct Tiling {
     std::uint64_t rows, columns;
 };
 
-Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilities& device) {
+Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
     // Many columns for one row: what is done to x serves all of them, and more loads are in flight.
     const std::uint64_t row_columns =
         std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
     constexpr std::uint32_t kDirectWorkgroup = 8;  // as that of linear_direct
     if (variant == "direct")
-        return {has_wide_loads(device) ? "linear_quantized_direct_wide" : "linear_quantized_direct", kDirectWorkgroup,
-                few_rows, kDirectWorkgroup * shaders::kQuantizedDirectColumns};
+        return {"linear_quantized_direct", kDirectWorkgroup, few_rows,
+                kDirectWorkgroup * shaders::kQuantizedDirectColumns};
     if (variant == "broadcast")
         return {"linear_quantized_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
@@ -59,12 +59,13 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
     const DType dtype = context.graph.dtype(op.x);
     VKFORMER_TRY(const std::string_view variant,
                  pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
-    const Tiling tiling = tiling_of(variant, x.row_count(), context.device);
+    const Tiling tiling = tiling_of(variant, x.row_count());
     VKFORMER_TRY(
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
     Dispatch dispatch{
-        .shader = variant_for(tiling.shader, dtype, context.device),
+        .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
+                                      : variant_for(tiling.shader, dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
         .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
                       static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows),
