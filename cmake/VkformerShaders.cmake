@@ -3,6 +3,13 @@
 include(VkformerGlslang)
 find_program(VKFORMER_GZIP gzip REQUIRED)
 mark_as_advanced(VKFORMER_GZIP)
+# Names serve those who debug shaders; without spirv-opt (Debian: spirv-tools) every build keeps them.
+find_program(VKFORMER_SPIRV_OPT spirv-opt)
+mark_as_advanced(VKFORMER_SPIRV_OPT)
+set(strip_shaders)
+if(VKFORMER_SPIRV_OPT AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(strip_shaders -D SPIRV_OPT=${VKFORMER_SPIRV_OPT})
+endif()
 
 # The bits of ShaderBinary::requires_mask, lowest first; runtime/vulkan/shader_table.h gives them the same order.
 set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2 int64 shuffle)
@@ -96,7 +103,7 @@ function(vkformer_add_shaders target)
         )
         add_custom_command(
             OUTPUT ${embedded}
-            COMMAND ${CMAKE_COMMAND} -D BINARY=${binary} -D NAME=${name} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP}
+            COMMAND ${CMAKE_COMMAND} -D BINARY=${binary} -D NAME=${name} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP} ${strip_shaders}
                 -P ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             DEPENDS ${binary} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             COMMENT "Embedding shader ${name}"

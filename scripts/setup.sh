@@ -9,14 +9,14 @@ packages=(
     build-essential cmake ninja-build ccache pkg-config
     libvulkan-dev libvulkan1 mesa-vulkan-drivers glslang-tools
     nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
-    zlib1g-dev libpng-dev libjpeg62-turbo-dev
+    zlib1g-dev libpng-dev libjpeg62-turbo-dev spirv-tools
     libcli11-dev libsndfile1-dev libsamplerate0-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core libsdl2-dev libsdl2-ttf-dev
     ca-certificates dpkg-dev debian-archive-keyring
 )
 # chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
-# libshaderc-dev and spirv-tools: `vkformer bench shader` takes GLSL then.
+# libshaderc-dev: `vkformer bench shader` takes GLSL then.
 # xvfb: the samples with a window run headless.
-test_packages=(catch2 vulkan-validationlayers spirv-tools libshaderc-dev chromium xvfb xauth)
+test_packages=(catch2 vulkan-validationlayers libshaderc-dev chromium xvfb xauth)
 
 pinned=15.1.0
 cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"
