@@ -40,20 +40,28 @@ as_root() {
     fi
 }
 
+version_of() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || true; }
+
 # Debian 12's Mesa is of 2022. Where a machine has no Vulkan driver yet, it gets the one of Debian 12's backports if it can be
-# had; a driver that is installed is left alone, and so are the machine's apt sources. Uses get and install of the caller.
+# had; a driver that is installed is left alone, and so are the machine's apt sources. It brings newer libraries, whose
+# development files, which SDL's need, can only be installed in the same version: they come from there too, also on a machine
+# that has that Mesa already. Uses get and install of the caller.
 install_newer_mesa() {
     local VERSION_ID="" sources
     eval "$(grep '^VERSION_ID=' /etc/os-release)"
     [ "$VERSION_ID" = 12 ] || return 0
+    local mesa
+    mesa=$(version_of mesa-vulkan-drivers)
+    [ -z "$mesa" ] || [[ "$mesa" == *bpo12* ]] || return 0
     sources=$(mktemp)
     cat /etc/apt/sources.list >"$sources" 2>/dev/null || true
     echo "deb [signed-by=$keyring] $(debian_mirror) bookworm-backports main" >>"$sources"
     local backports=(-o "Dir::Etc::SourceList=$sources")
     say "trying Debian 12's backports for a newer Mesa"
     "${get[@]}" "${backports[@]}" update || true
-    if "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" mesa-vulkan-drivers; then
-        say "Mesa: $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers)"
+    if "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" \
+        mesa-vulkan-drivers libdrm-dev libgbm-dev; then
+        say "Mesa: $(version_of mesa-vulkan-drivers)"
     else
         say "no newer Mesa to be had, going on with Debian 12's own"
     fi
@@ -75,9 +83,7 @@ install_packages() {
     local get=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
     local install=(install --no-install-recommends)
     "${get[@]}" update || say "apt-get update had errors, going on with the package lists that are there"
-    if [[ " ${missing[*]} " == *" mesa-vulkan-drivers "* ]]; then
-        install_newer_mesa
-    fi
+    install_newer_mesa
     "${get[@]}" "${install[@]}" "${missing[@]}" ||
         die "apt-get could not install: ${missing[*]}. Check the network and /etc/apt/sources.list (Debian 12 or 13, component main), then run this again"
 }
