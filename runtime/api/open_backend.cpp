@@ -9,7 +9,7 @@ namespace vkformer::api {
 namespace {
 
 /// Of a user who waits for an answer; what is not tried by then is tried the next time.
-constexpr double kTrialSeconds = 3;
+constexpr double kTrialSeconds = 1;
 
 OpenedBackend open_cpu() {
     auto backend = cpu::make_cpu_backend<float>();

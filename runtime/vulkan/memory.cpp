@@ -149,16 +149,14 @@ void Transfer::trim() {
     staging_ = Buffer();
 }
 
-Result<void> Transfer::prepare() {
+Result<void> Transfer::prepare_commands() {
     const Device& device = *device_;
-    if (commands_ && staging_.handle()) return {};
+    if (commands_) return {};
     if (!device.can_submit())
         return Error{ErrorCode::MissingFeature,
                      "device \"" + device.capabilities().name +
                          "\" was adopted without a queue and its memory is not visible to the "
                          "host; pass a queue so that weights and inputs can be copied"};
-    VKFORMER_TRY(staging_, Buffer::create(device, kStagingBytes, Buffer::Use::staging, "vkformer staging"));
-    if (commands_) return {};
     const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                             .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                             .queueFamilyIndex = device.queue_family()};
@@ -174,6 +172,13 @@ Result<void> Transfer::prepare() {
                                            .commandBufferCount = 1};
     if (const VkResult r = device.vk().vkAllocateCommandBuffers(device.handle(), &info, &commands_); r != VK_SUCCESS)
         return vulkan_error(r, "vkAllocateCommandBuffers", "preparing copies");
+    return {};
+}
+
+Result<void> Transfer::prepare() {
+    VKFORMER_CHECK(prepare_commands());
+    if (staging_.handle()) return {};
+    VKFORMER_TRY(staging_, Buffer::create(*device_, kStagingBytes, Buffer::Use::staging, "vkformer staging"));
     return {};
 }
 
@@ -222,6 +227,17 @@ Result<void> Transfer::upload(const Slice& slice, VkDeviceSize offset, std::span
         done += count;
     }
     return {};
+}
+
+Result<void> Transfer::clear(const Slice& slice) {
+    const VkDeviceSize bytes = slice.bytes / 4 * 4;
+    if (slice.mapped) {
+        std::memset(slice.mapped, 0, bytes);
+        return {};
+    }
+    const std::lock_guard lock(mutex_);
+    VKFORMER_CHECK(prepare_commands());
+    return run([&] { device_->vk().vkCmdFillBuffer(commands_, slice.buffer, slice.offset, bytes, 0); });
 }
 
 Result<void> Transfer::download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes) {

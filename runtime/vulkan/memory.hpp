@@ -73,11 +73,14 @@ class Transfer {
 public:
     explicit Transfer(Device& device) : device_(&device) {}
     Result<void> upload(const Slice& slice, VkDeviceSize offset, std::span<const std::byte> bytes);
+    /// Zeros, as many bytes as the slice has rounded down to whole words. Without staging.
+    Result<void> clear(const Slice& slice);
     Result<void> download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes);
     /// Gives the staging buffer back; the next copy that needs one makes it anew.
     void trim();
 
 private:
+    Result<void> prepare_commands();
     Result<void> prepare();
     Result<void> run(auto&& record);
 

@@ -169,7 +169,7 @@ Result<void> VulkanStore::add_missing(const graph::Graph& graph, TensorKind kind
         if (kind == TensorKind::weight) {
             VKFORMER_CHECK(upload_weight(transfer, slice, *missing[i]));
         } else {
-            VKFORMER_CHECK(transfer.upload(slice, 0, std::vector<std::byte>(slice.bytes)));
+            VKFORMER_CHECK(transfer.clear(slice));
         }
     }
     for (std::size_t i = 0; i < missing.size(); ++i)

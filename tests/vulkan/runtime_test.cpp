@@ -173,6 +173,28 @@ TEST_CASE("a large tensor goes through staging in pieces", "[vulkan][memory]") {
     }
 }
 
+TEST_CASE("a state begins as zeros in memory that the host cannot see, too", "[vulkan][memory]") {
+    constexpr std::uint64_t kCount = 1027;
+    for (const std::string& index : vulkan_device_indices()) {
+        for (const bool staging : {false, true}) {
+            // what a former owner has left in the memory is likely to be found in the next allocation of that size
+            auto backend = must(
+                VulkanBackend::create(index, {.check_memory = true, .force_staging = staging, .cache_folder = {}}));
+            CAPTURE(backend->name(), staging);
+            for (const float left : {7.0f, 0.0f}) {
+                Graph graph;
+                const Value state = must(graph.state("state", DType::f32, {kCount}));
+                graph.mark_output(must(activate(graph, state, Activation::relu)));
+                auto program = must(backend->compile(make_plan(graph), backend->make_store(), backend->make_store()));
+                std::vector<float> found(kCount, 1.0f);
+                must(program->read(state, std::span<float>(found)));
+                CHECK(found == std::vector<float>(kCount));
+                must(program->write(state, std::vector<float>(kCount, left)));
+            }
+        }
+    }
+}
+
 TEST_CASE("a write outside a tensor is found by the guard bands", "[vulkan][memory]") {
     for (const std::string& index : vulkan_device_indices()) {
         auto backend = must(VulkanBackend::create(index, {.check_memory = true, .cache_folder = {}}));
