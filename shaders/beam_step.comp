@@ -5,11 +5,14 @@
 // described at graph::BeamStates. Scores are float32, in the order of lib/order.glsl; level ones are taken lower row first, then
 // lower token. Sequences that cannot improve any more, and everything once `done` or beyond max_steps, stay as they are.
 // One workgroup for all; an invocation owns the sequences that are ≡ its index modulo the workgroup's size and works through
-// one alone: the lists are short (2 · beams) and each choice depends on the one before.
+// one alone: the lists are short (2 · beams) and each choice depends on the one before. They lie in shared memory, a part of it
+// for each invocation: 60 · BEAMS bytes. As private arrays they filled Apple's and Adreno's registers and spilled.
 #extension GL_GOOGLE_include_directive : require
 #include "interface/beam_step.h"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
+layout(constant_id = kBeamStepSequences) const uint SEQUENCES = 1;
+layout(constant_id = kBeamStepBeams) const uint BEAMS = 1;
 layout(push_constant) uniform Push { BeamStepPush p; };
 layout(std430, binding = kBeamStepCandidateScores) readonly buffer CandidateScores { float candidate_scores[]; };
 layout(std430, binding = kBeamStepCandidateTokens) readonly buffer CandidateTokens { int candidate_tokens[]; };
@@ -36,9 +39,12 @@ struct Hypothesis {
     int steps;  // of a finished one: its number of tokens; else 0
 };
 
-Hypothesis continuations[2 * kBeamStepMaxBeams];  // of the sequence at hand, best first
-Hypothesis slots[kBeamStepMaxBeams];              // its finished hypotheses as they were before this step
+shared Hypothesis continuations[SEQUENCES * 2 * BEAMS];  // of the sequence at hand, best first
+shared Hypothesis slots[SEQUENCES * BEAMS];              // its finished hypotheses as they were before this step
 shared uint any_improvable, any_slot_free;
+
+// Where this invocation's share of a list begins whose elements each beam has one of.
+uint mine() { return gl_LocalInvocationIndex * BEAMS; }
 
 bool is_last_step(uint step) { return step + 1 >= p.max_steps; }
 bool ends(Hypothesis continuation, uint step) { return is_last_step(step) || continuation.token == p.eos; }
@@ -59,6 +65,8 @@ struct Ranked {
     int token;
     uint position;
 };
+
+shared Ranked nexts[SEQUENCES * BEAMS];  // of each row of the sequence at hand
 
 bool comes_before(Ranked a, Ranked b) {
     if (a.key != b.key) return a.key > b.key;
@@ -82,37 +90,39 @@ Ranked next_of_row(uint row, Ranked previous) {
 
 // The 2 · beams best continuations, merged from the rows' lists.
 void find_continuations(uint first_row) {
-    Ranked next[kBeamStepMaxBeams];  // of each row
+    const uint next = mine(), first = 2 * mine();
     for (uint beam = 0; beam < p.beams; ++beam)
-        next[beam] = next_of_row(first_row + beam, Ranked(kBeforeAll.key, 0, 0));
+        nexts[next + beam] = next_of_row(first_row + beam, Ranked(kBeforeAll.key, 0, 0));
     for (uint c = 0; c < 2 * p.beams; ++c) {
-        Candidate best = Candidate(next[0].key, 0);
+        Candidate best = Candidate(nexts[next].key, 0);
         for (uint beam = 1; beam < p.beams; ++beam) {
-            const Candidate candidate = Candidate(next[beam].key, beam);
+            const Candidate candidate = Candidate(nexts[next + beam].key, beam);
             if (comes_before(candidate, best)) best = candidate;
         }
-        const Ranked chosen = next[best.index];
+        const Ranked chosen = nexts[next + best.index];
         const uint row = first_row + best.index;
-        continuations[c] = Hypothesis(continued_score(row, chosen.position), chosen.token, row, 0);
-        next[best.index] = next_of_row(row, chosen);
+        continuations[first + c] = Hypothesis(continued_score(row, chosen.position), chosen.token, row, 0);
+        nexts[next + best.index] = next_of_row(row, chosen);
     }
 }
 
 // The `beams` best continuations run on; one that ends does so only for want of others.
 void choose_running(uint first_row, uint step) {
+    const uint first = 2 * mine();
     Candidate chosen = kBeforeAll;
     for (uint beam = 0; beam < p.beams; ++beam) {
         Candidate best = kAfterAll;
         float best_score = 0.0;
         for (uint c = 0; c < 2 * p.beams; ++c) {
-            const float score = continuations[c].score - (ends(continuations[c], step) ? kPenalty : 0.0);
+            const Hypothesis continuation = continuations[first + c];
+            const float score = continuation.score - (ends(continuation, step) ? kPenalty : 0.0);
             const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), c);
             if (!comes_before(chosen, candidate) || !comes_before(candidate, best)) continue;
             best = candidate;
             best_score = score;
         }
         chosen = best;
-        const Hypothesis next = continuations[best.index];
+        const Hypothesis next = continuations[first + best.index];
         const uint row = first_row + beam;
         running_scores[row] = best_score;
         tokens[row] = next.token;
@@ -124,32 +134,33 @@ void choose_running(uint first_row, uint step) {
 
 // Merges the continuations that end into the finished hypotheses. Changes the scores of the continuations.
 void choose_finished(uint first_row, uint step) {
+    const uint old = mine(), first = 2 * mine();
     bool is_full = true;
     for (uint slot = 0; slot < p.beams; ++slot) {
         const uint row = first_row + slot;
-        slots[slot] = Hypothesis(final_scores[row], final_tokens[row], final_rows[row], final_steps[row]);
-        is_full = is_full && slots[slot].steps > 0;
+        slots[old + slot] = Hypothesis(final_scores[row], final_tokens[row], final_rows[row], final_steps[row]);
+        is_full = is_full && slots[old + slot].steps > 0;
     }
     const bool is_closed = is_full && p.early_stopping == kBeamStepAlways;
     const float norm = length_norm(step + 1);
     for (uint c = 0; c < 2 * p.beams; ++c) {
-        const bool finishes = ends(continuations[c], step) && c < p.beams;  // one that ends but ranks below is thrown away
-        continuations[c].steps = finishes ? int(step + 1) : 0;
-        continuations[c].score /= norm;
-        if (is_closed) continuations[c].score -= kPenalty;
-        if (!finishes) continuations[c].score -= kPenalty;
+        const bool finishes = ends(continuations[first + c], step) && c < p.beams;  // one that ends but ranks below is thrown away
+        continuations[first + c].steps = finishes ? int(step + 1) : 0;
+        continuations[first + c].score /= norm;
+        if (is_closed) continuations[first + c].score -= kPenalty;
+        if (!finishes) continuations[first + c].score -= kPenalty;
     }
 
     Candidate chosen = kBeforeAll;
     for (uint slot = 0; slot < p.beams; ++slot) {
         Candidate best = kAfterAll;
         for (uint i = 0; i < 3 * p.beams; ++i) {
-            const float score = i < p.beams ? slots[i].score : continuations[i - p.beams].score;
+            const float score = i < p.beams ? slots[old + i].score : continuations[first + i - p.beams].score;
             const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), i);
             if (comes_before(chosen, candidate) && comes_before(candidate, best)) best = candidate;
         }
         chosen = best;
-        const Hypothesis next = best.index < p.beams ? slots[best.index] : continuations[best.index - p.beams];
+        const Hypothesis next = best.index < p.beams ? slots[old + best.index] : continuations[first + best.index - p.beams];
         const uint row = first_row + slot;
         final_scores[row] = next.score;
         final_tokens[row] = next.token;

@@ -8,6 +8,10 @@ const uint kBeamStepCandidateScores = 0, kBeamStepCandidateTokens = 1, kBeamStep
            kBeamStepFinalScores = 8, kBeamStepFinalSteps = 9, kBeamStepFinalRows = 10, kBeamStepFinalTokens = 11,
            kBeamStepState = 12;
 const uint kBeamStepMaxBeams = 32;
+// Specialization constants: the workgroup's size once more, and the beams: they size the lists in shared memory, of which an
+// invocation has kBeamStepBeamBytes per beam.
+const uint kBeamStepSequences = 1, kBeamStepBeams = 2;
+const uint kBeamStepBeamBytes = 60;
 // The values of graph::EarlyStopping (kernels/beam_step.cpp checks that they are).
 const uint kBeamStepHeuristic = 0, kBeamStepAlways = 1, kBeamStepNever = 2;
 struct BeamStepPush {

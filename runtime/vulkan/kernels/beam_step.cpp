@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "interface/beam_step.h"
+
+#include <algorithm>
+
 #include "graph/builders.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
@@ -12,17 +15,21 @@ static_assert(static_cast<std::uint32_t>(graph::EarlyStopping::always) == shader
 static_assert(static_cast<std::uint32_t>(graph::EarlyStopping::never) == shaders::kBeamStepNever);
 
 Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 32;  // sequences at a time; batches are rarely larger
     const Shape& candidates = context.graph.shape(op.candidate_scores);  // [rows, k]
+    const auto batch = static_cast<std::uint32_t>(candidates[0] / op.beams);
+    // Sequences at a time: as many as have room for their lists in the shared memory of every device.
+    constexpr std::uint32_t kListBytes = 15 * 1024;
+    const std::uint32_t workgroup =
+        std::min({batch, 32u, kListBytes / (shaders::kBeamStepBeamBytes * std::uint32_t{op.beams})});
     Dispatch dispatch{
         .shader = "beam_step",
         .bindings = {op.candidate_scores, op.candidate_tokens, op.tokens, op.starts, op.parents, op.running_scores,
                      op.token_history, op.parent_history, op.final_scores, op.final_steps, op.final_rows,
                      op.final_tokens, op.state},
-        .constants = {kWorkgroup},
+        .constants = {workgroup, workgroup, op.beams},
     };
     dispatch.push.set(shaders::BeamStepPush{
-        .batch = static_cast<std::uint32_t>(candidates[0] / op.beams),
+        .batch = batch,
         .beams = op.beams,
         .k = static_cast<std::uint32_t>(candidates[1]),
         .max_steps = op.max_steps,
