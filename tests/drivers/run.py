@@ -42,18 +42,24 @@ GPUS = {
     "m1": ("Apple M1", "asahi", "asahi", {}),
 }
 
-# The rows of the cost tables: title, case, and the beginning of the shader's name.
+# The rows of the cost tables: title, case, and the shaders, of which the first that a report has is shown: that is what runs where
+# nothing was measured.
 PRODUCTS = [
-    ("GEMM, f32", "linear 512 rows, 4096 → 4096", "linear_f32"),
-    ("GEMM, f16", "linear 512 rows, 4096 → 4096", "linear_f16"),
-    ("GEMM, f32, epilogue", "linear 512 rows, 4096 → 4096, bias, GELU, residual", "linear_f32"),
-    ("1 row, f32", "linear 1 row, 4096 → 4096", "linear_row_f32"),
-    ("1 row, f16", "linear 1 row, 4096 → 4096", "linear_row_f16"),
-    ("8 rows, f16", "linear 8 rows, 4096 → 4096", "linear_row_f16"),
-    ("attention, head size 64, f16", "attention 512 queries, head size 64, causal", "attention_f16"),
-    ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", "attention_f16"),
-    ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", "decode_attention_f16"),
-    ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", "decode_attention_f16"),
+    ("GEMM, f32", "linear 512 rows, 4096 → 4096", ("linear_quads_f32", "linear_f32")),
+    ("GEMM, f16", "linear 512 rows, 4096 → 4096", ("linear_quads_f16", "linear_f16")),
+    ("GEMM, f32, epilogue", "linear 512 rows, 4096 → 4096, bias, GELU, residual", ("linear_quads_f32", "linear_f32")),
+    ("GEMM, q8_0", "linear 512 rows, q8_0", ("linear_quantized_f16",)),
+    ("GEMM, q4_0", "linear 512 rows, q4_0", ("linear_quantized_f16",)),
+    ("1 row, f32", "linear 1 row, 4096 → 4096", ("linear_row_quads_f32", "linear_row_f32")),
+    ("1 row, f16", "linear 1 row, 4096 → 4096", ("linear_row_quads_f16", "linear_row_f16")),
+    ("8 rows, f16", "linear 8 rows, 4096 → 4096", ("linear_row_quads_f16", "linear_row_f16")),
+    ("1 row, q8_0", "linear 1 row, q8_0", ("linear_quantized_row_f16",)),
+    ("1 row, q4_0", "linear 1 row, q4_0", ("linear_quantized_row_f16",)),
+    ("attention, head size 64, f16", "attention 512 queries, head size 64, causal", ("attention_quads_f16", "attention_f16")),
+    ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", ("attention_quads_f16", "attention_f16")),
+    ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", ("decode_attention_quads_f16", "decode_attention_f16")),
+    ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", ("decode_attention_quads_f16", "decode_attention_f16")),
+    ("beam step", "beam step, 4 beams", ("beam_step",)),
 ]
 
 
@@ -105,7 +111,7 @@ def run_on(gpu, options):
 
 
 # ---- the loop in which a shader spends its time -------------------------------------------------------------------------
-# From the final assembly: of all loops (a branch back to a label) the smallest one that has most of the multiplications.
+# From the final assembly: of the loops with multiplications and no such loop inside, the one that has most of them.
 
 FMA = {
     "Assembly": r"\bv_(?:dual_)?(?:fma|fmac|mac|mad|fmaak|fmamk)(?:_mix)?_f(?:32|16)|\bv_pk_fma_f16|\bv_dot2\w*|\bv_dot4\w*|\bv_wmma\w*",
@@ -116,7 +122,8 @@ FLOP_PER_FMA = {"v_pk_fma_f16": 4, "v_dot2": 4, "v_dot4": 8, "dp4acc": 8, "dp2ac
 
 
 def parse(name, text):
-    """The instructions in order: (label or None, target of a branch or None, FLOP per invocation, cycles to issue)."""
+    """The instructions in order: (labels, target of a branch or None, FLOP per invocation, cycles to issue, whether the next one
+    may follow)."""
     out, labels = [], []
     for line in text.splitlines():
         stripped = line.strip()
@@ -132,6 +139,7 @@ def parse(name, text):
         branch = (re.search(r"\bs_c?branch\w* (BB\d+)", code) if name == "Assembly" else
                   re.search(r"\b(?:br|jump|bra\w*)\b.*#(l\d+)", code) if name == "IR3 Assembly" else
                   re.search(r"\bbra\b.* (L\d+)", code))
+        always = re.match(r"s_branch|jump\b|bra pT L", code) is not None
         flop = sum(next((v for k, v in FLOP_PER_FMA.items() if found.startswith(k)), 2)
                    for found in re.findall(FMA[name], code))
         cycles = 1
@@ -145,9 +153,32 @@ def parse(name, text):
         if name == "NAK assembly":
             delay = re.search(r"delay=(\d+)", stripped)
             cycles = int(delay[1]) if delay else 1
-        out.append((labels, branch[1] if branch else None, flop, cycles))
+        out.append((labels, branch[1] if branch else None, flop, cycles, not always))
         labels = []
     return out
+
+
+def loops_of(instructions):
+    """The instructions of each loop: those that reach a branch back without passing its target. A compiler may put other code
+    between them."""
+    place = {label: i for i, (labels, *_) in enumerate(instructions) for label in labels}
+    sources = [[] for _ in instructions]
+    for i, (_, target, _, _, falls_through) in enumerate(instructions):
+        if target in place:
+            sources[place[target]].append(i)
+        if falls_through and i + 1 < len(instructions):
+            sources[i + 1].append(i)
+    by_head = {}
+    for i, (_, target, *_) in enumerate(instructions):
+        if target not in place or place[target] > i:
+            continue
+        loop, open_ones = by_head.setdefault(place[target], {place[target]}), [i]
+        while open_ones:
+            one = open_ones.pop()
+            if one not in loop:
+                loop.add(one)
+                open_ones += sources[one]
+    return list(by_head.values())
 
 
 def hot_loop(codes):
@@ -156,15 +187,11 @@ def hot_loop(codes):
     if not final:
         return None
     instructions = parse(final["name"], final["text"])
-    place = {label: i for i, (labels, *_) in enumerate(instructions) for label in labels}
-    loops = [(place[target], i + 1) for i, (_, target, *_) in enumerate(instructions)
-             if target in place and place[target] <= i]
-    loops.append((0, len(instructions)))  # a shader without loops
-    flop = lambda loop: sum(i[2] for i in instructions[loop[0]:loop[1]])
-    most = max(map(flop, loops))
-    start, end = min((l for l in loops if 2 * flop(l) > most or most == 0), key=lambda l: l[1] - l[0])
-    return {"flop": flop((start, end)), "instructions": end - start,
-            "cycles": sum(i[3] for i in instructions[start:end])}
+    flop = lambda loop: sum(instructions[i][2] for i in loop)
+    loops = [loop for loop in loops_of(instructions) if flop(loop) > 0]
+    innermost = [a for a in loops if not any(b < a for b in loops)]
+    hot = max(innermost, key=flop, default=range(len(instructions)))  # a shader without loops is all hot
+    return {"flop": flop(hot), "instructions": len(hot), "cycles": sum(instructions[i][3] for i in hot)}
 
 
 # ---- tables -------------------------------------------------------------------------------------------------------------
@@ -216,11 +243,12 @@ def overview(reports):
                   "fewest subgroups in flight, default", "most shared memory", "compile time, mean / longest"], rows)
 
 
-def find(report, case, shader):
+def find(report, case, shaders):
     """The pipeline of a case, by the shader's name; f16 is found as f16_words on devices without 16-bit storage."""
-    for pipeline, executable in executables(report):
-        if pipeline["case"] == case and pipeline["shader"] in (shader, shader + "_words"):
-            return executable
+    for shader in shaders:
+        for pipeline, executable in executables(report):
+            if pipeline["case"] == case and pipeline["shader"] in (shader, shader + "_words"):
+                return executable
     return None
 
 
@@ -241,7 +269,7 @@ def cost(executable):
 
 def costs(reports, gpus):
     chosen = {g: reports[g] for g in gpus if g in reports}
-    rows = [[title, *(cost(find(r, case, shader)) for r in chosen.values())] for title, case, shader in PRODUCTS]
+    rows = [[title, *(cost(find(r, case, shaders)) for r in chosen.values())] for title, case, shaders in PRODUCTS]
     return table(["", *(GPUS[g][0] for g in chosen)], rows)
 
 
@@ -254,21 +282,24 @@ def versus(before, after, what):
 
 def comparison(before, after):
     per_instruction = lambda e: e["loop"] and e["loop"]["instructions"] and e["loop"]["flop"] / e["loop"]["instructions"]
-    cycles = lambda e: e["summary"].get("throughput_cycles", e["summary"].get("cycles", e["summary"].get("instructions")))
+    per_cycle = lambda e: e["loop"] and e["loop"]["cycles"] and e["loop"]["flop"] / e["loop"]["cycles"]
+    cycles = lambda e: e["summary"].get("throughput_cycles", e["summary"].get("cycles"))
     rows = []
-    for title, case, shader in PRODUCTS:
+    for title, case, shaders in PRODUCTS:
         for gpu in after:
             if gpu not in before:
                 continue
-            b, a = find(before[gpu], case, shader), find(after[gpu], case, shader)
+            b, a = find(before[gpu], case, shaders), find(after[gpu], case, shaders)
             if b and a and (b["summary"], b["loop"]) != (a["summary"], a["loop"]):
                 rows.append([title, GPUS[gpu][0], versus(b, a, lambda e: e["summary"].get("registers")),
+                             versus(b, a, lambda e: e["summary"].get("spills")),
                              versus(b, a, lambda e: e["summary"].get("waves")), versus(b, a, per_instruction),
-                             versus(b, a, cycles)])
-    return table(["", "GPU", "registers", "subgroups in flight", "FLOP per instruction", "estimated cycles"], rows)
+                             versus(b, a, per_cycle), versus(b, a, cycles)])
+    return table(["", "GPU", "registers", "spills", "subgroups in flight", "FLOP per instruction", "FLOP per issue cycle",
+                  "estimated cycles"], rows)
 
 
-def document(reports):
+def document(reports, before):
     drivers = sorted({r["driver"] for r in reports.values()})
     families = {"AMD (RADV)": [g for g in GPUS if GPUS[g][1] == "radeon"],
                 "Qualcomm (Turnip)": [g for g in GPUS if GPUS[g][1] == "freedreno"],
@@ -277,6 +308,8 @@ def document(reports):
     for title, gpus in families.items():
         if any(g in reports for g in gpus):
             out += f"\n### {title}\n\n{costs(reports, gpus)}"
+    if before:
+        out += f"\n### Before and after\n\n{comparison(before, reports)}"
     return out
 
 
@@ -311,7 +344,7 @@ def main():
     parser.add_argument("--gpu", action="append", choices=GPUS, help="only this one; may be given several times")
     parser.add_argument("--only", default="", help="only shaders with this in their names")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="GPUs at a time")
-    parser.add_argument("--before", type=pathlib.Path, help="print what changed since the results in this folder")
+    parser.add_argument("--before", type=pathlib.Path, help="show what changed since the results in this folder")
     parser.add_argument("--write", type=pathlib.Path, help="put the tables into this document")
     options = parser.parse_args()
 
@@ -328,9 +361,10 @@ def main():
                 (options.out / f"{gpu}.json").write_text(json.dumps(report, indent=1))
                 print(f"{gpu}: {len(report['pipelines'])} pipelines", file=sys.stderr)
     reports = load(options.out)
-    if options.before:
-        print(comparison(load(options.before), reports))
-    text = document(reports)
+    before = load(options.before) if options.before else {}
+    if before and not options.write:
+        print(comparison(before, reports))
+    text = document(reports, before)
     if options.write:
         write_between(options.write, "<!-- tests/drivers/run.py writes this -->", "<!-- until here -->", text)
     elif not options.before:
