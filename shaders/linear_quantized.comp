@@ -11,6 +11,7 @@
 #include "interface/linear_quantized.h"
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
+#define BIASED_Q8
 #include "lib/dequantize.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };

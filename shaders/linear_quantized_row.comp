@@ -14,6 +14,7 @@
 #include "interface/linear_quantized.h"
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
+#define BIASED_Q8
 #include "lib/dequantize.glsl"
 #include "lib/quantized_row.glsl"
 
@@ -47,7 +48,7 @@ void main() {
             [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
                 if (c >= COLUMNS) continue;
                 float product = 0.0;
-                [[unroll]] for (uint q = 0; q < 4; ++q) product += dot(value[q], quad_of(packed[c], q));
+                [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(value[q], quad_of(packed[c], q), product);
                 sum[r][c] += scale[c].x * product;
                 if (HAS_OFFSET) sum[r][c] += scale[c].y * total;
             }
