@@ -16,15 +16,17 @@ VariantNames variants(const graph::Op& op, const KernelContext& context) {
 const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
-        {graph::Linear::kName, {"plain", "row", "direct", "broadcast", "coopmat", "coopmat_small", "int8", "row_int8"}},
+        {graph::Linear::kName,
+         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "broadcast", "coopmat", "coopmat_small",
+          "int8", "row_int8"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},
         {graph::LogSoftmax::kName, rows},
         {graph::Rope::kName, {"plain", "direct"}},
         {graph::GatedActivation::kName, {"plain", "quads"}},
-        {graph::Attention::kName, {"plain", "direct", "broadcast", "coopmat"}},
-        {graph::DecodeAttention::kName, {"plain", "direct", "broadcast", "subgroup"}},
+        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "coopmat"}},
+        {graph::DecodeAttention::kName, {"plain", "quads", "direct", "broadcast", "subgroup"}},
     };
     return catalogue;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Shared by the algorithms of linear: linear.comp (tiles), linear_row.comp (few rows), linear_direct.comp and
-// linear_broadcast.comp (CPUs),
-// linear_coopmat.comp (cooperative matrices).
+// Shared by the algorithms of linear: linear.comp and linear_quads.comp (tiles), linear_row.comp and linear_row_quads.comp (few
+// rows), linear_direct.comp and linear_broadcast.comp (CPUs), linear_coopmat.comp (cooperative matrices).
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "activation.h"
@@ -16,6 +15,8 @@ const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLi
 const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators per invocation = rows · columns
 // linear.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
 const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns = 64, kLinearTileDepth = 16;
+// linear_quads.comp has the same workgroup and columns. Specialization constant: rows per invocation, of which there are 8 along the rows.
+const uint kLinearQuadsRows = 4, kLinearQuadsRowLanes = 8;
 // linear_row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation

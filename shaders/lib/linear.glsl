@@ -7,6 +7,7 @@
 #include "interface/linear.h"
 #include "lib/activation.glsl"
 #include "lib/grid.glsl"
+#include "lib/numbers.glsl"
 #include "lib/storage.glsl"
 
 #ifdef TO_F32
@@ -29,9 +30,6 @@ layout(push_constant) uniform Push { LinearPush p; };
 layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLinearResidual) readonly buffer Residual { RESULT residual[]; };
 layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT y[]; };
-
-// sum + a · b, in steps that a compiler may not take apart: dot() may be a product and three sums that are not fused.
-float add_product(vec4 a, vec4 b, float sum) { return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum)))); }
 
 void finish(uint row, uint column, float sum) {
     if (HAS_BIAS == 1) sum += LOAD(bias, column);

@@ -42,12 +42,30 @@ Tiling direct_tiling(std::string_view shader, const Sizes& sizes) {
 
 Tiling plain_tiling(const Sizes& sizes) {
     // More queries per tile read the keys less often; rows of a tile without a query are wasted.
-    const std::uint64_t query_steps = sizes.query_len <= shaders::kAttentionLaneRows       ? 1
-                                      : sizes.query_len <= 2 * shaders::kAttentionLaneRows ? 2
-                                                                                           : 4;
+    const std::uint64_t query_steps = sizes.query_len <= shaders::kAttentionLaneRows ? 1
+                                      : sizes.query_len <= 2 * shaders::kAttentionLaneRows || sizes.value_dim <= 128
+                                          ? 2
+                                          : 4;
     const std::uint64_t tiles = ceil_div(sizes.query_len, shaders::kAttentionLaneRows * query_steps);
     return {"attention", shaders::kAttentionWorkgroup, query_steps, ceil_div(sizes.value_dim, shaders::kAttentionTile),
             sizes.batch * sizes.heads * tiles};
+}
+
+/// attention_quads.comp: its rows of queries, as many as the workgroup has at a time.
+constexpr std::uint32_t kQuadsRows = shaders::kAttentionWorkgroup / (shaders::kAttentionTile / 4);
+
+Tiling quads_tiling(const Sizes& sizes) {
+    // Two queries per invocation halve what is read of keys and values. With rows of 65 to 128 elements Apple's compiler spills then
+    // (it schedules longer rows otherwise), and RADV, by its estimate, gains nothing.
+    const bool is_spilling = sizes.value_dim > 64 && sizes.value_dim <= 128;
+    const std::uint64_t steps = sizes.query_len <= kQuadsRows || is_spilling ? 1 : 2;
+    return {"attention_quads", shaders::kAttentionWorkgroup, steps, ceil_div(sizes.value_dim, shaders::kAttentionTile),
+            sizes.batch * sizes.heads * ceil_div(sizes.query_len, kQuadsRows * steps)};
+}
+
+/// Half of the workgroup would have no query of a short batch.
+bool quads_fit(const Sizes& sizes, DType dtype, const Capabilities& device) {
+    return sizes.query_len > kQuadsRows / 2 && rows_are_quads(sizes.head_dim, sizes.value_dim, dtype, device);
 }
 
 std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) { return ceil_div(size, multiple) * multiple; }
@@ -108,6 +126,7 @@ Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capa
 Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
     if (variant == "direct") return direct_tiling("attention_direct", sizes);
     if (variant == "broadcast") return direct_tiling("attention_broadcast", sizes);
+    if (variant == "quads") return quads_tiling(sizes);
     if (variant == "coopmat") return coopmat_tiling(sizes, *matrix_tiling(sizes, device), device);
     return plain_tiling(sizes);
 }
@@ -124,6 +143,10 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
     return device.type == "cpu" && fits(head_dim) && fits(value_dim);
 }
 
+bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device) {
+    return head_dim % 4 == 0 && value_dim % 4 == 0 && (dtype != DType::f16 || device.storage16);
+}
+
 VariantNames variants(const graph::Attention& op, const KernelContext& context) {
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
@@ -131,6 +154,7 @@ VariantNames variants(const graph::Attention& op, const KernelContext& context) 
         if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
         names.push_back("direct");
     }
+    if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");
     names.push_back("plain");
     // float32 operands would be rounded to float16: not what a float32 model asked for.
     if (context.graph.dtype(op.query) == DType::f16 && matrix_tiling(sizes, context.device) &&

@@ -8,5 +8,7 @@ namespace vkformer::vulkan {
 
 /// Whether attention_direct.comp can and should be tried: the device is a CPU, and rows are whole vectors that it can unroll.
 bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, const Capabilities& device);
+/// Whether attention_quads.comp and decode_attention_quads.comp take the rows of queries, keys and values.
+bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device);
 
 }  // namespace vkformer::vulkan

@@ -37,15 +37,18 @@ Tiling direct_tiling(std::string_view shader, const Sizes& s, DType dtype, const
             s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
 }
 
-Tiling plain_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+/// The shader is decode_attention, whose columns are single, or decode_attention_quads, whose columns are four.
+Tiling plain_tiling(std::string_view shader, std::uint32_t column_width, const Sizes& s, DType dtype,
+                    const Capabilities& device) {
     // One key per invocation; a short cache takes a smaller workgroup.
     const auto split_keys = static_cast<std::uint32_t>(graph::keys_per_split(s.key_len, s.splits));
     const std::uint32_t workgroup =
         std::clamp(std::bit_ceil(std::min(split_keys, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup})), 32u,
                    std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
-    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(static_cast<std::uint32_t>(s.value_dim)));
-    return {variant_for("decode_attention", dtype, device), workgroup, columns,
-            static_cast<std::uint32_t>(ceil_div(s.value_dim, columns)), s.heads};
+    const auto width = static_cast<std::uint32_t>(ceil_div(s.value_dim, column_width));
+    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(width));
+    return {variant_for(shader, dtype, device), workgroup, columns,
+            static_cast<std::uint32_t>(ceil_div(width, columns)), s.heads};
 }
 
 /// The sizes that a subgroup may have on a device: without subgroup_size_control there is but one.
@@ -95,7 +98,8 @@ Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Ca
     if (variant == "direct") return direct_tiling("decode_attention_direct", s, dtype, device);
     if (variant == "broadcast") return direct_tiling("decode_attention_broadcast", s, dtype, device);
     if (variant == "subgroup") return subgroup_tiling(s, dtype, device);
-    return plain_tiling(s, dtype, device);
+    if (variant == "quads") return plain_tiling("decode_attention_quads", 4, s, dtype, device);
+    return plain_tiling("decode_attention", 1, s, dtype, device);
 }
 
 Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
@@ -113,6 +117,8 @@ VariantNames variants(const graph::DecodeAttention& op, const KernelContext& con
         if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
         names.push_back("direct");
     }
+    if (rows_are_quads(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device))
+        names.push_back("quads");
     names.push_back("plain");
     if (subgroup_fits(sizes, context.device)) names.push_back("subgroup");
     return names;

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/try.hpp"
-#include "interface/linear.h"
+#include "interface/linear_quantized.h"
 #include "vulkan/kernels/half_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
 #include "vulkan/kernels/linear_quantized.hpp"
@@ -22,6 +22,15 @@ struct Tiling {
 
 /// linear_coopmat.comp: how many matrices a subgroup owns along the rows, and as many along the columns.
 std::uint32_t matrix_steps(std::string_view variant) { return variant == "coopmat" ? 4 : 2; }
+
+/// linear_quads.comp: rows of an invocation.
+std::uint32_t quads_rows(std::string_view variant) { return variant == "quads_large" ? 16 : 8; }
+
+/// Whether the shaders with loads of four (of 16 bytes, for few rows) take x and weight.
+bool takes_quads(bool has_many_rows, std::uint64_t in_width, DType dtype, const Capabilities& device) {
+    if (dtype == DType::f16 && !device.storage16) return false;
+    return in_width % (dtype == DType::f16 && !has_many_rows ? 8 : 4) == 0;
+}
 
 /// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
 /// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
@@ -50,8 +59,27 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
         return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), device);
+    if (variant.starts_with("quads")) {
+        const std::uint32_t lane_rows = quads_rows(variant);
+        return {"linear_quads", shaders::kLinearTileWorkgroup, std::uint64_t{lane_rows} * shaders::kLinearQuadsRowLanes,
+                shaders::kLinearTileColumns};
+    }
+    if (variant == "row_quads") {
+        const std::uint64_t columns =
+            std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
+        return {"linear_row_quads",
+                shaders::kQuantizedRowWorkgroup,
+                few_rows,
+                columns,
+                {0, static_cast<std::uint32_t>(columns)}};
+    }
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
+}
+
+/// The rows of a workgroup or, of linear_quads, of an invocation.
+std::uint32_t rows_constant(std::string_view variant, const Tiling& tiling) {
+    return variant.starts_with("quads") ? quads_rows(variant) : static_cast<std::uint32_t>(tiling.rows);
 }
 
 }  // namespace
@@ -66,7 +94,13 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
             names.push_back("broadcast");
         names.push_back("direct");
     }
-    if (!has_many_rows) names.push_back("row");
+    const bool quads = takes_quads(has_many_rows, x.back(), context.graph.dtype(op.x), context.device);
+    if (has_many_rows) {
+        if (quads) names.insert(names.end(), {"quads", "quads_large"});
+    } else {
+        if (quads) names.push_back("row_quads");
+        names.push_back("row");
+    }
     names.push_back("plain");
     if (has_many_rows && context.graph.dtype(op.x) == DType::f16 && x.back() % 8 == 0 && is_built("linear_coopmat_f16"))
         for (const std::string_view name : {"coopmat", "coopmat_small"})
@@ -91,7 +125,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
                                       : variant_for(tiling.shader, dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
         .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
-                      static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows)},
+                      static_cast<std::uint32_t>(op.activation), rows_constant(variant, tiling)},
         .groups = groups,
     };
     dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());

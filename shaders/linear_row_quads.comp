@@ -1,0 +1,62 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual, for few rows (a decode step) whose width is a multiple of what 16 bytes hold: 4 floats or
+// 8 halves. x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 8; storage as lib/storage.glsl
+// says (residual and y: lib/linear.glsl), sums in float32.
+// One workgroup per COLUMNS columns of y, for all rows; an invocation owns every 64th vector of 16 bytes of the depth, of all
+// columns, and has ROWS · COLUMNS partial sums in registers, which meet as lib/quantized_row.glsl says.
+// Shared memory: 32 sums · 65 · 4 = 8320 bytes.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "lib/linear.glsl"
+#include "interface/linear_quantized.h"
+#include "lib/quantized_row.glsl"
+
+#ifdef F16
+#define VECTOR uvec4
+const uint QUADS = 2;  // of a vector
+vec4 quad_of(uvec4 v, uint quad) {
+    const uvec2 words = quad == 0 ? v.xy : v.zw;
+    return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+}
+#else
+#define VECTOR vec4
+const uint QUADS = 1;
+vec4 quad_of(vec4 v, uint quad) { return v; }
+#endif
+layout(std430, binding = kLinearX) readonly buffer X { VECTOR x[]; };
+layout(std430, binding = kLinearWeight) readonly buffer Weight { VECTOR weight[]; };
+
+void main() {
+    const uint first_column = linear_workgroup() * COLUMNS;
+    if (first_column >= p.out_width) return;  // the whole workgroup leaves
+    const uint width = p.in_width / (4 * QUADS);
+
+    uint weight_row[kQuantizedRowMaxColumns];  // columns past the last repeat it: their sums are not stored
+    [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
+        weight_row[c] = min(first_column + c, p.out_width - 1) * width;
+
+    float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
+
+    for (uint k = gl_LocalInvocationIndex; k < width; k += kQuantizedRowWorkgroup) {
+        VECTOR w[kQuantizedRowMaxColumns];
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
+            if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+            if (r >= ROWS) continue;
+            const VECTOR value = x[r * width + k];
+            [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
+                if (c >= COLUMNS) continue;
+                [[unroll]] for (uint q = 0; q < QUADS; ++q)
+                    sum[r][c] = add_product(quad_of(value, q), quad_of(w[c], q), sum[r][c]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
+            if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    finish_row_sums(first_column);
+}
