@@ -31,6 +31,7 @@ function(vkformer_add_shaders target)
     file(MAKE_DIRECTORY ${binaries_dir})
     set(names)
     set(shader_sources)
+    set(sources)
     set(lacking_rungs)
     set(lacking_count 0)
     set(declarations)
@@ -91,7 +92,6 @@ function(vkformer_add_shaders target)
         endif()
 
         set(binary ${binaries_dir}/${name}.spv)
-        set(embedded ${binaries_dir}/${name}.cpp)
         add_custom_command(
             OUTPUT ${binary}
             COMMAND ${VKFORMER_GLSLANG_EXECUTABLE} --quiet -V --target-env ${target_env} -I${CMAKE_CURRENT_SOURCE_DIR}
@@ -101,17 +101,27 @@ function(vkformer_add_shaders target)
             COMMENT "Compiling shader ${name}"
             VERBATIM
         )
+        list(APPEND sources ${source})
+        list(APPEND binaries_of_${source} ${binary})
+        string(APPEND declarations "extern const EmbeddedModule ${name};\n")
+        string(APPEND entries "        {\"${name}\", spirv::${name}, ${mask}u},\n")
+    endforeach()
+
+    # All modules of a source lie in one compressed array.
+    list(REMOVE_DUPLICATES sources)
+    foreach(source IN LISTS sources)
+        get_filename_component(stem ${source} NAME_WE)
+        set(embedded ${binaries_dir}/${stem}_comp.cpp)
+        string(REPLACE ";" "," binaries "${binaries_of_${source}}")
         add_custom_command(
             OUTPUT ${embedded}
-            COMMAND ${CMAKE_COMMAND} -D BINARY=${binary} -D NAME=${name} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP} ${strip_shaders}
+            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP} ${strip_shaders}
                 -P ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
-            DEPENDS ${binary} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
-            COMMENT "Embedding shader ${name}"
+            DEPENDS ${binaries_of_${source}} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
+            COMMENT "Embedding the modules of ${source}"
             VERBATIM
         )
         list(APPEND shader_sources ${embedded})
-        string(APPEND declarations "extern const std::span<const unsigned char> ${name};\n")
-        string(APPEND entries "        {\"${name}\", spirv::${name}, ${mask}u},\n")
     endforeach()
 
     if(lacking_rungs)

@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 
+#include <cstring>
 #include <string>
 
 namespace vkformer::vulkan {
@@ -24,13 +25,13 @@ std::size_t length_of(std::span<const unsigned char> gzip) {
     return length;
 }
 
-/// Whether the contents fill the words exactly; zlib checks the CRC.
-bool inflate_into(std::span<std::uint32_t> words, std::span<const unsigned char> gzip) {
+/// Whether the contents fill the bytes exactly; zlib checks the CRC.
+bool inflate_into(std::span<unsigned char> bytes, std::span<const unsigned char> gzip) {
     z_stream stream{};
     stream.next_in = const_cast<unsigned char*>(gzip.data());  // zlib does not write there
     stream.avail_in = static_cast<uInt>(gzip.size());
-    stream.next_out = reinterpret_cast<unsigned char*>(words.data());
-    stream.avail_out = static_cast<uInt>(words.size_bytes());
+    stream.next_out = bytes.data();
+    stream.avail_out = static_cast<uInt>(bytes.size());
     if (inflateInit2(&stream, kGzip) != Z_OK) return false;
     const bool is_whole = inflate(&stream, Z_FINISH) == Z_STREAM_END && stream.avail_out == 0;
     inflateEnd(&stream);
@@ -40,12 +41,17 @@ bool inflate_into(std::span<std::uint32_t> words, std::span<const unsigned char>
 }  // namespace
 
 Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader) {
-    if (shader.gzip.size() < kTrailer) return damaged(shader);
-    const std::size_t bytes = length_of(shader.gzip);
+    const auto& [gzip, offset, bytes] = shader.module;
+    if (gzip.size() < kTrailer) return damaged(shader);
+    const std::size_t length = length_of(gzip);
     // DEFLATE makes nothing smaller than a 1032nd: a length beyond that is wrong, and is not allocated.
-    if (bytes == 0 || bytes % 4 != 0 || bytes / 1032 > shader.gzip.size()) return damaged(shader);
+    if (length / 1032 > gzip.size() || bytes == 0 || bytes % 4 != 0 || std::size_t{offset} + bytes > length)
+        return damaged(shader);
+    std::vector<unsigned char> contents(length);
+    if (!inflate_into(contents, gzip)) return damaged(shader);
     std::vector<std::uint32_t> words(bytes / 4);
-    if (!inflate_into(words, shader.gzip) || words[0] != kMagic) return damaged(shader);
+    std::memcpy(words.data(), contents.data() + offset, bytes);
+    if (words[0] != kMagic) return damaged(shader);
     return words;
 }
 

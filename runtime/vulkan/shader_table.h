@@ -25,9 +25,16 @@ enum ShaderRequirement : std::uint32_t {
     kNeedsShuffle = 1u << 8,
 };
 
+/// A SPIR-V module inside the library.
+struct EmbeddedModule {
+    std::span<const unsigned char>
+        gzip;  ///< the modules of one source, one behind the other, compressed (RFC 1952): a quarter of their size
+    std::uint32_t offset = 0, bytes = 0;  ///< of this module in the contents
+};
+
 struct ShaderBinary {
     std::string_view name;
-    std::span<const unsigned char> gzip;  ///< the SPIR-V module (RFC 1952): a third of its size
+    EmbeddedModule module{};
     std::uint32_t requires_mask = 0;
 };
 

@@ -52,9 +52,10 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
         CHECK_FALSE(must(read(must(vulkan::spirv_of(shader)))).resources.empty());
     }
     const vulkan::ShaderBinary& shader = vulkan::shader_table().front();
-    const std::vector<unsigned char> whole(shader.gzip.begin(), shader.gzip.end());
-    const auto refuses_bytes = [](std::vector<unsigned char> bytes) {
-        const auto words = vulkan::spirv_of({.name = "s", .gzip = bytes});
+    const vulkan::EmbeddedModule& module = shader.module;
+    const std::vector<unsigned char> whole(module.gzip.begin(), module.gzip.end());
+    const auto refuses_bytes = [&](std::vector<unsigned char> bytes) {
+        const auto words = vulkan::spirv_of({.name = "s", .module = {bytes, module.offset, module.bytes}});
         REQUIRE_FALSE(words);
         CHECK(words.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(words.error().message, ContainsSubstring("install the library again"));
@@ -68,6 +69,11 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
         changed[at] ^= 0x40;
         refuses_bytes(changed);
     }
+    const auto length = static_cast<std::uint32_t>(must(vulkan::spirv_of(shader)).size() * 4);
+    using Place = std::pair<std::uint32_t, std::uint32_t>;
+    for (const auto& [offset, bytes] :
+         {Place{module.offset, length + 0x40000000}, Place{0x7FFFFFFC, length}, Place{4, length}, Place{0, 0}})
+        CHECK_FALSE(vulkan::spirv_of({.name = "s", .module = {whole, offset, bytes}}));
 }
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
