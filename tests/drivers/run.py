@@ -59,7 +59,6 @@ PRODUCTS = [
     ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", ("attention_quads_f16", "attention_f16")),
     ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", ("decode_attention_quads_f16", "decode_attention_f16")),
     ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", ("decode_attention_quads_f16", "decode_attention_f16")),
-    ("beam step", "beam step, 4 beams", ("beam_step",)),
 ]
 
 
@@ -158,10 +157,13 @@ def parse(name, text):
     return out
 
 
-def loops_of(instructions):
-    """The instructions of each loop: those that reach a branch back without passing its target. A compiler may put other code
-    between them."""
+def loops_of(name, instructions):
+    """The instructions of each loop. NVK puts other code between them, so there they are those that reach a branch back without
+    passing its target; the others enter a loop at its test, which would look like a second entry, but leave nothing between."""
     place = {label: i for i, (labels, *_) in enumerate(instructions) for label in labels}
+    back = [(place[target], i) for i, (_, target, *_) in enumerate(instructions) if place.get(target, i + 1) <= i]
+    if name != "NAK assembly":
+        return [set(range(head, branch + 1)) for head, branch in back]
     sources = [[] for _ in instructions]
     for i, (_, target, _, _, falls_through) in enumerate(instructions):
         if target in place:
@@ -169,10 +171,8 @@ def loops_of(instructions):
         if falls_through and i + 1 < len(instructions):
             sources[i + 1].append(i)
     by_head = {}
-    for i, (_, target, *_) in enumerate(instructions):
-        if target not in place or place[target] > i:
-            continue
-        loop, open_ones = by_head.setdefault(place[target], {place[target]}), [i]
+    for head, branch in back:
+        loop, open_ones = by_head.setdefault(head, {head}), [branch]
         while open_ones:
             one = open_ones.pop()
             if one not in loop:
@@ -188,7 +188,7 @@ def hot_loop(codes):
         return None
     instructions = parse(final["name"], final["text"])
     flop = lambda loop: sum(instructions[i][2] for i in loop)
-    loops = [loop for loop in loops_of(instructions) if flop(loop) > 0]
+    loops = [loop for loop in loops_of(final["name"], instructions) if flop(loop) > 0]
     innermost = [a for a in loops if not any(b < a for b in loops)]
     hot = max(innermost, key=flop, default=range(len(instructions)))  # a shader without loops is all hot
     return {"flop": flop(hot), "instructions": len(hot), "cycles": sum(instructions[i][3] for i in hot)}

@@ -144,7 +144,10 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
 }
 
 bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device) {
-    return head_dim % 4 == 0 && value_dim % 4 == 0 && (dtype != DType::f16 || device.storage16);
+    if (head_dim % 4 != 0 || value_dim % 4 != 0 || (dtype == DType::f16 && !device.storage16)) return false;
+    // Devices that are CPUs have better ones, and compile these for many seconds: there they are for small rows, and tests.
+    constexpr std::uint64_t kMostOnCpu = 32;
+    return device.type != "cpu" || std::max(head_dim, value_dim) <= kMostOnCpu;
 }
 
 VariantNames variants(const graph::Attention& op, const KernelContext& context) {
