@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <cstdlib>
+#include <iterator>
+
 #include "support/attention_case.hpp"
 #include "support/backends.hpp"
 
@@ -20,13 +23,22 @@ const DecodeSizes kSizes[] = {
     {{2, 1, 70, 20, 2, 80, 96}, 32},  {{1, 1, 50, 2, 1, 100, 112}, 16},
 };
 
+/// The compiler of lavapipe takes seconds for each size of a head. In float16 a device gets every second one, all with
+/// VKFORMER_TEST_THOROUGH=1.
+bool is_left_out(const graph::Backend& backend, DType dtype, const DecodeSizes& d) {
+    if (dtype == DType::f32 || backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH"))
+        return false;
+    return (&d - kSizes) % 2 == 0;
+}
+
 /// Node 0 of decode_attention alone, with its partial results as outputs too.
 graph::Value partial_of(const OpCase& c) { return std::get<graph::DecodeAttention>(c.graph.nodes()[0].op).partial; }
 
 TEST_CASE("decode_attention and attention_combine agree with double precision", "[op][decode_attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const DecodeSizes d = GENERATE(from_range(std::begin(kSizes), std::end(kSizes)));
+    const DecodeSizes& d = kSizes[GENERATE(range(std::size_t{0}, std::size(kSizes)))];
+    if (is_left_out(backend, dtype, d)) return;
     CAPTURE(backend.name(), to_string(dtype), to_string(d.sizes), d.split_keys);
 
     OpCase c;
