@@ -42,50 +42,63 @@ as_root() {
 
 version_of() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || true; }
 
-# Debian 12's Mesa is of 2022. Where a machine has no Vulkan driver yet, it gets the one of Debian 12's backports if it can be
-# had; a driver that is installed is left alone, and so are the machine's apt sources. It brings newer libraries, whose
-# development files, which SDL's need, can only be installed in the same version: they come from there too, also on a machine
-# that has that Mesa already. Uses get and install of the caller.
-install_newer_mesa() {
-    local VERSION_ID="" sources
-    eval "$(grep '^VERSION_ID=' /etc/os-release)"
-    [ "$VERSION_ID" = 12 ] || return 0
-    local mesa
-    mesa=$(version_of mesa-vulkan-drivers)
-    [ -z "$mesa" ] || [[ "$mesa" == *bpo12* ]] || return 0
+is_debian_12() { grep -qx 'VERSION_ID="12"' /etc/os-release; }
+
+# apt-get with Debian 12's backports for this call alone: the machine's apt sources stay as they are. Uses get of the caller.
+with_backports() {
+    local sources status=0
     sources=$(mktemp)
     cat /etc/apt/sources.list >"$sources" 2>/dev/null || true
     echo "deb [signed-by=$keyring] $(debian_mirror) bookworm-backports main" >>"$sources"
     local backports=(-o "Dir::Etc::SourceList=$sources")
-    say "trying Debian 12's backports for a newer Mesa"
     "${get[@]}" "${backports[@]}" update || true
-    if "${get[@]}" "${backports[@]}" -t bookworm-backports "${install[@]}" \
-        mesa-vulkan-drivers libdrm-dev libgbm-dev; then
-        say "Mesa: $(version_of mesa-vulkan-drivers)"
-    else
+    "${get[@]}" "${backports[@]}" -t bookworm-backports "$@" || status=$?
+    rm -f "$sources"
+    return "$status"
+}
+
+# Debian 12's Mesa is of 2022. Where a machine has no Vulkan driver yet, it gets the one of Debian 12's backports if it can be
+# had; a driver that is installed is left alone. This comes after all other packages, so that apt brings those that must be of
+# Mesa's version to it; the other way round it would refuse them. Uses get and install of the caller.
+install_mesa() {
+    if is_debian_12; then
+        say "trying Debian 12's backports for a newer Mesa"
+        if with_backports "${install[@]}" mesa-vulkan-drivers; then
+            say "Mesa: $(version_of mesa-vulkan-drivers)"
+            return
+        fi
         say "no newer Mesa to be had, going on with Debian 12's own"
     fi
-    rm -f "$sources"
+    "${get[@]}" "${install[@]}" mesa-vulkan-drivers
 }
 
 install_packages() {
-    local missing=() package installed
+    local missing=() package installed has_mesa=yes
     installed=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^.i  *//p' || true)
     for package in "$@"; do
-        grep -qx -- "$package" <<<"$installed" || missing+=("$package")
+        if grep -qx -- "$package" <<<"$installed"; then continue; fi
+        if [ "$package" = mesa-vulkan-drivers ]; then has_mesa=no; else missing+=("$package"); fi
     done
-    if [ ${#missing[@]} = 0 ]; then
+    if [ ${#missing[@]} = 0 ] && [ "$has_mesa" = yes ]; then
         say "all ${#} Debian packages are there"
         return
     fi
-    command -v apt-get >/dev/null || die "this is no Debian system. Install what these packages hold, then build with cmake: ${missing[*]}"
-    say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+    command -v apt-get >/dev/null ||
+        die "this is no Debian system. Install what these packages hold, then build with cmake: ${missing[*]} mesa-vulkan-drivers"
     local get=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 -o Dpkg::Use-Pty=0)
     local install=(install --no-install-recommends)
     "${get[@]}" update || say "apt-get update had errors, going on with the package lists that are there"
-    install_newer_mesa
-    "${get[@]}" "${install[@]}" "${missing[@]}" ||
-        die "apt-get could not install: ${missing[*]}. Check the network and /etc/apt/sources.list (Debian 12 or 13, component main), then run this again"
+    local advice="Check the network and /etc/apt/sources.list (Debian 12 or 13, component main), then run this again"
+    if [ ${#missing[@]} != 0 ]; then
+        say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+        # Where a Mesa of the backports is installed already, the development files beside it must be from there, too.
+        "${get[@]}" "${install[@]}" "${missing[@]}" ||
+            { is_debian_12 && say "trying again with Debian 12's backports" && with_backports "${install[@]}" "${missing[@]}"; } ||
+            die "apt-get could not install: ${missing[*]}. $advice"
+    fi
+    if [ "$has_mesa" = no ]; then
+        install_mesa || die "apt-get could not install mesa-vulkan-drivers, the Vulkan drivers. $advice"
+    fi
 }
 
 glslang_version() {
