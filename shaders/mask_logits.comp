@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: MIT
 // y[row, i] = −∞ where i is banned, else x[row, i]; where a token is forced: 0 for it, −∞ for all others. Forcing the last token
 // overrides forcing the first, which overrides banning. x, y: f32 [rows, width]; starts: i32 [rows]; banned: i32 [banned_count].
-// Banned in a row is also `late` before late_start, and what would make a run of `ngram` tokens come twice: every token that
-// follows a place of sequences[row, 0 … starts[row]], i32 [rows, capacity], where its last ngram − 1 tokens stand (Hugging Face's
-// NoRepeatNGramLogitsProcessor).
+// Banned in a row are also the tokens of `late`, i32 [late_count], in the first late_steps steps, of which a row's first is that with
+// starts[row] + 1 = begins[row], i32 [rows]; and what would make a run of `ngram` tokens come twice: every token that follows a
+// place of sequences[row, 0 … starts[row]], i32 [rows, capacity], where its last ngram − 1 tokens stand (Hugging Face's
+// NoRepeatNGramLogitsProcessor); and likewise a run of source_ngram tokens that source[row / rows_per_source], i32 [sources,
+// source_len], has (EncoderNoRepeatNGramLogitsProcessor).
 // One workgroup per 4096 consecutive elements of a row; an invocation owns those that are ≡ its index modulo the workgroup's
 // size. The banned ones among them are marked in a bit each first, so that a long list is read once per workgroup; to find
 // repeats an invocation owns the places of the sequence that are ≡ its index.
@@ -17,7 +19,10 @@ layout(push_constant) uniform Push { MaskLogitsPush p; };
 layout(std430, binding = kMaskLogitsX) readonly buffer X { float x[]; };
 layout(std430, binding = kMaskLogitsStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskLogitsBanned) readonly buffer Banned { uint banned[]; };
+layout(std430, binding = kMaskLogitsLate) readonly buffer Late { uint late[]; };
+layout(std430, binding = kMaskLogitsBegins) readonly buffer Begins { int begins[]; };
 layout(std430, binding = kMaskLogitsSequences) readonly buffer Sequences { int sequences[]; };
+layout(std430, binding = kMaskLogitsSource) readonly buffer Source { int source[]; };
 layout(std430, binding = kMaskLogitsY) writeonly buffer Y { float y[]; };
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
@@ -30,8 +35,11 @@ void ban(uint token, uint first) {
     if (offset < kMaskLogitsChunk) atomicOr(banned_bits[offset / 32], 1u << (offset % 32));
 }
 
+// Tokens of the row so far.
+uint length_of(uint row) { return uint(clamp(starts[row], -1, int(p.capacity) - 1) + 1); }
+
 void ban_repeats(uint row, uint first) {
-    const uint len = uint(clamp(starts[row], -1, int(p.capacity) - 1) + 1);
+    const uint len = length_of(row);
     const uint base = row * p.capacity;
     const uint context = p.ngram - 1;  // tokens that a repeat has before the one to ban
     if (len < p.ngram) return;
@@ -39,6 +47,18 @@ void ban_repeats(uint row, uint first) {
         uint same = 0;
         while (same < context && sequences[base + i + same] == sequences[base + len - context + same]) ++same;
         if (same == context) ban(uint(sequences[base + i + context]), first);
+    }
+}
+
+void ban_source(uint row, uint first) {
+    const uint len = length_of(row);
+    const uint context = p.source_ngram - 1;
+    const uint base = row / p.rows_per_source * p.source_len, end = row * p.capacity + len - context;
+    if (len < context || p.source_len < p.source_ngram) return;
+    for (uint i = gl_LocalInvocationIndex; i <= p.source_len - p.source_ngram; i += gl_WorkGroupSize.x) {
+        uint same = 0;
+        while (same < context && source[base + i + same] == sequences[end + same]) ++same;
+        if (same == context) ban(uint(source[base + i + context]), first);
     }
 }
 
@@ -52,8 +72,11 @@ void main() {
     for (uint i = gl_LocalInvocationIndex; i < kMaskLogitsChunk / 32; i += gl_WorkGroupSize.x) banned_bits[i] = 0;
     barrier();
     for (uint i = gl_LocalInvocationIndex; i < p.banned_count; i += gl_WorkGroupSize.x) ban(banned[i], first);
-    if (gl_LocalInvocationIndex == 0 && starts[row] < p.late_start && p.late >= 0) ban(uint(p.late), first);
+    const int begin = p.has_begins == 1 ? begins[row] : 1;
+    if (starts[row] < begin - 1 + p.late_steps)
+        for (uint i = gl_LocalInvocationIndex; i < p.late_count; i += gl_WorkGroupSize.x) ban(late[i], first);
     if (p.ngram > 0) ban_repeats(row, first);
+    if (p.source_ngram > 0) ban_source(row, first);
     barrier();
 
     int forced = -1;

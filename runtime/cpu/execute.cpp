@@ -21,6 +21,7 @@
 #include "cpu/local_softmax.hpp"
 #include "cpu/log_softmax.hpp"
 #include "cpu/mask_logits.hpp"
+#include "cpu/mask_timestamps.hpp"
 #include "cpu/masked_softmax.hpp"
 #include "cpu/packed_linear.hpp"
 #include "cpu/patchify.hpp"
@@ -278,12 +279,25 @@ public:
         for (std::size_t row = 0; row < rows(op.x); ++row) {
             const std::int32_t start = ints(op.starts)[row];
             std::vector<std::int32_t> banned(ints(op.banned).begin(), ints(op.banned).end());
-            if (start < op.late_start && op.late >= 0) banned.push_back(op.late);
+            const std::int64_t begin = op.begins ? ints(op.begins)[row] : 1;
+            if (start < begin - 1 + op.late_steps)
+                banned.insert(banned.end(), ints(op.late).begin(), ints(op.late).end());
             if (op.ngram > 0)
                 ban_repeats(row_of(ints(op.sequences), row, width(op.sequences)), start, op.ngram, banned);
+            if (op.source_ngram > 0)
+                ban_source(row_of(ints(op.source), row / (rows(op.x) / dim(op.source, 0)), width(op.source)),
+                           row_of(ints(op.sequences), row, width(op.sequences)), start, op.source_ngram, banned);
             mask_logits<T>(row_of(floats(op.x), row, width(op.x)), start, banned, forced,
                            row_of(floats(op.y), row, width(op.x)));
         }
+    }
+
+    void operator()(const graph::MaskTimestamps& op) const {
+        const TimestampRules rules{.first = op.first, .eos = op.eos, .latest_initial = op.latest_initial};
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            mask_timestamps<T>(row_of(floats(op.x), row, width(op.x)),
+                               row_of(ints(op.sequences), row, width(op.sequences)), ints(op.starts)[row],
+                               ints(op.begins)[row], rules, row_of(floats(op.y), row, width(op.x)));
     }
 
     void operator()(const graph::CountTokens& op) const {
@@ -304,12 +318,13 @@ public:
     }
 
     void operator()(const graph::GreedyStep& op) const {
-        greedy_step({.next = ints(op.next),
-                     .tokens = ints(op.tokens),
-                     .starts = ints(op.starts),
-                     .finished = ints(op.finished),
-                     .history = ints(op.history)},
-                    op.eos, op.pad);
+        greedy_step<T>({.next = ints(op.next),
+                        .tokens = ints(op.tokens),
+                        .starts = ints(op.starts),
+                        .finished = ints(op.finished),
+                        .history = ints(op.history)},
+                       op.eos, op.pad,
+                       {.given = ints(op.given), .log_probs = floats(op.log_probs), .scores = floats(op.scores)});
     }
 
     void operator()(const graph::BeamStep& op) const {

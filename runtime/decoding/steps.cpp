@@ -32,8 +32,8 @@ Result<Value> mask(Graph& graph, Value x, Value starts, Value sequences, const G
                                .forced_first = generation.forced_first,
                                .forced_last = generation.forced_last,
                                .last_start = static_cast<std::int32_t>(generation.max_steps) - 1,
-                               .late = has_late_end ? generation.eos : -1,
-                               .late_start = static_cast<std::int32_t>(generation.min_steps),
+                               .late = has_late_end ? std::vector{generation.eos} : std::vector<std::int32_t>(),
+                               .late_steps = static_cast<std::int32_t>(generation.min_steps),
                                .ngram = generation.no_repeat_ngram,
                                .sequences = sequences});
 }

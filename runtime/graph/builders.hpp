@@ -234,15 +234,31 @@ struct MaskLogitsOptions {
     std::int32_t forced_first = -1;    ///< the only one allowed after the start token; −1: any
     std::int32_t forced_last = -1;     ///< the only one allowed in the last step; −1: any
     std::int32_t last_start = -1;      ///< value of `starts` in the last step
-    std::int32_t late = -1;  ///< not chosen before the step at `late_start`: the end of a text, say; −1: any
-    std::int32_t late_start = 0;
+    std::vector<std::int32_t> late;    ///< not chosen in a row's first late_steps steps: the end of a text, say
+    std::int32_t late_steps = 0;
+    Value begins;  ///< i32 [rows], the position of a row's first token that is not given; absent: 1, behind the start
     std::uint32_t ngram = 0;  ///< > 0: never chosen is what would make a run of so many tokens come twice in its row
-    Value sequences;          ///< with ngram: i32 [rows, capacity], a row's tokens at positions 0 … starts[row]
+    std::uint32_t source_ngram = 0;  ///< > 0: nor what would make a run of so many tokens come that its source has
+    Value sequences;  ///< with either: i32 [rows, capacity], a row's tokens at positions 0 … starts[row]
+    Value source;     ///< with source_ngram: i32 [sources, len], −1 behind the end; rows / sources rows have one each
 };
 /// y = x with −∞ for what is forbidden, and 0 for a forced token with −∞ for all others.
 /// x f32 [rows, vocab], starts i32 [rows] (position of the step's input token). A step's graph keeps `sequences` with cache_append
 /// and, in a beam search, cache_reorder. Tokens outside the vocabulary are never chosen, and forbid nothing.
 Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsOptions& options);
+
+struct TimestampOptions {
+    std::int32_t first = 0;            ///< it and all above it stand for times, in order
+    std::int32_t eos = 0;              ///< ends a row; below `first`, as all text
+    std::int32_t latest_initial = -1;  ///< ≥ 0: the first token is at most first + latest_initial
+};
+/// y = x with −∞ for what Whisper's rules on timestamps forbid (Radford et al. 2022, section 4.5; Hugging Face's
+/// WhisperTimeStampLogitsProcessor). Of a row's tokens from begins[row] on: the first is a time; times come in pairs, but for the
+/// first and one before the end; a time is later than the one before, or the same as the first of its pair. Where the times that are
+/// left are likelier together than the likeliest other token, it is one of them.
+/// x f32 [rows, vocab], starts, begins i32 [rows], sequences i32 [rows, capacity] as of mask_logits.
+Result<Value> mask_timestamps(Graph& graph, Value x, Value starts, Value begins, Value sequences,
+                              const TimestampOptions& options);
 
 /// Adds tokens to what `penalize` reads. tokens i32 [rows] or [rows, len], counts a state i32 [rows, vocab], all 0 before the
 /// first token: an element holds how often its token was generated (origin generated adds 1 for each), and bit kInPrompt where
@@ -271,7 +287,14 @@ Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options);
 struct GreedyStates {
     Value tokens, starts, finished, history;
 };
-Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad);
+/// What else a row's steps may have. given i32 [rows, positions], optional: where given[row, starts[row] + 1] ≥ 0, it is the token
+/// instead, and finishes nothing. log_probs f32 [rows, vocab] and scores, a state f32 [capacity, rows], both or none:
+/// scores[starts] = log_probs of the chosen token, 0 for one that was given or is padding.
+struct GreedyExtras {
+    Value given, log_probs, scores;
+};
+Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad,
+                         const GreedyExtras& extras = {});
 
 /// One step of beam search for `batch` sequences with `beams` rows each (rows = batch · beams), with the rules of Hugging
 /// Face generate (transformers 4.56). All are states but the two candidates.

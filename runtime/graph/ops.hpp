@@ -439,18 +439,37 @@ struct Sample {
 /// What generation forbids and forces; token −1: nothing.
 struct MaskLogits {
     static constexpr std::string_view kName = "mask_logits";
-    Value x, starts, banned, sequences, y;
+    Value x, starts, banned, late, begins, sequences, source, y;
     std::int32_t forced_first = -1;  ///< the only token allowed where starts[row] == 0
     std::int32_t forced_last = -1;   ///< the only token allowed where starts[row] == last_start
     std::int32_t last_start = -1;    ///< start of the last step before the length limit
-    std::int32_t late = -1;          ///< not allowed where starts[row] < late_start
-    std::int32_t late_start = 0;
+    std::int32_t late_steps = 0;     ///< `late` is not allowed where starts[row] + 1 − begins[row] < late_steps
     std::uint32_t ngram =
         0;  ///< no run of so many tokens comes twice in sequences[row, 0 … starts[row]] and what follows
+    std::uint32_t source_ngram = 0;  ///< no run of so many tokens of source[row / (rows / sources)] comes there
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("starts", self.starts, Access::read);
         visit("banned", self.banned, Access::read);
+        visit("late", self.late, Access::read);
+        visit("begins", self.begins, Access::read);
+        visit("sequences", self.sequences, Access::read);
+        visit("source", self.source, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// Whisper's rules on the tokens that stand for times: `first` and all above it. begins: where a row's own tokens begin.
+struct MaskTimestamps {
+    static constexpr std::string_view kName = "mask_timestamps";
+    Value x, starts, begins, sequences, y;
+    std::int32_t first = 0;
+    std::int32_t eos = 0;
+    std::int32_t latest_initial = -1;  ///< the first token is at most first + latest_initial; −1: any time
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("begins", self.begins, Access::read);
         visit("sequences", self.sequences, Access::read);
         visit("y", self.y, Access::write);
     }
@@ -491,14 +510,17 @@ struct Penalize {
 
 struct GreedyStep {
     static constexpr std::string_view kName = "greedy_step";
-    Value next, tokens, starts, finished, history;
+    Value next, given, log_probs, tokens, starts, finished, history, scores;
     std::int32_t eos = 0, pad = 0;
     static void operands(auto& self, auto&& visit) {
         visit("next", self.next, Access::read);
+        visit("given", self.given, Access::read);
+        visit("log_probs", self.log_probs, Access::read);
         visit("tokens", self.tokens, Access::read_write);
         visit("starts", self.starts, Access::read_write);
         visit("finished", self.finished, Access::read_write);
         visit("history", self.history, Access::read_write);
+        visit("scores", self.scores, Access::read_write);
     }
 };
 
@@ -539,7 +561,7 @@ using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activa
                         RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
                         LocalSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, RecurrentLayer,
                         RecurrentCell, CacheAppend, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
-                        CountTokens, Penalize, GreedyStep, BeamStep>;
+                        MaskTimestamps, CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

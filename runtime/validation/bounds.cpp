@@ -94,6 +94,7 @@ struct Rules {
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::Sample&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::MaskLogits&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::MaskTimestamps&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CountTokens&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::Penalize&) const { return {8, 0, 0}; }  // four steps, one a quotient of 2.5 units
     Rule operator()(const graph::GreedyStep&) const { return {0, 0, 0, 0}; }

@@ -3,8 +3,8 @@
 #define VKFORMER_SHADERS_MASK_LOGITS_H
 #include "types.h"
 SHARED_BEGIN
-const uint kMaskLogitsX = 0, kMaskLogitsStarts = 1, kMaskLogitsBanned = 2, kMaskLogitsSequences = 3,
-           kMaskLogitsY = 4;
+const uint kMaskLogitsX = 0, kMaskLogitsStarts = 1, kMaskLogitsBanned = 2, kMaskLogitsLate = 3, kMaskLogitsBegins = 4,
+           kMaskLogitsSequences = 5, kMaskLogitsSource = 6, kMaskLogitsY = 7;
 const uint kMaskLogitsChunk = 4096;  // elements of a row that one workgroup handles
 struct MaskLogitsPush {
     uint rows;
@@ -13,10 +13,14 @@ struct MaskLogitsPush {
     int forced_first;   // the only token allowed where starts[row] == 0; −1: any
     int forced_last;    // the only token allowed where starts[row] == last_start; −1: any
     int last_start;
-    int late;       // not allowed where starts[row] < late_start; −1: there is none
-    int late_start;
-    uint ngram;     // no run of so many tokens comes twice; 0: any may, the binding of the sequences is not touched
-    uint capacity;  // tokens per row of the sequences
+    uint late_count;  // likewise
+    int late_steps;   // the late ones are not allowed where starts[row] + 1 − begins[row] < late_steps
+    uint has_begins;  // 0: every row begins at 1, the binding is not touched
+    uint ngram;       // no run of so many tokens comes twice; 0: any may
+    uint capacity;    // tokens per row of the sequences; their binding is not touched where both runs are 0
+    uint source_ngram;     // no run of so many tokens of the source comes; 0: any may, the binding is not touched
+    uint source_len;       // tokens per row of the source
+    uint rows_per_source;  // consecutive rows that have one row of it
 };
 SHARED_END
 #endif

@@ -52,6 +52,8 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     CHECK(g.dtype(top.indices) == i32);
     check(penalize(g, in(f32, {3, 11}), {.repetition = 2, .counts = in(i32, {3, 11}), .bias = in(f32, {11})}), f32,
           {3, 11});
+    check(mask_timestamps(g, in(f32, {3, 11}), in(i32, {3}), in(i32, {3}), in(i32, {3, 7}), {.first = 6, .eos = 5}),
+          f32, {3, 11});
     check(mask_logits(g, in(f32, {3, 11}), in(i32, {3}), {.banned = {10}, .forced_last = 0, .last_start = 4}), f32,
           {3, 11});
 }
@@ -267,11 +269,26 @@ TEST_CASE("the choice of tokens refuses what does not fit", "[builders]") {
                   "mask_logits: forced_last token is 99, expected 0 to 6");
     CHECK_REFUSED(in, mask_logits(g, x, starts, {.forced_last = 2}), kInvalid,
                   "mask_logits: forced_last needs last_start, which is -1");
-    CHECK_REFUSED(in, mask_logits(g, x, starts, {.late = 7}), kInvalid,
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.late = {7}, .late_steps = 1}), kInvalid,
                   "mask_logits: late token is 7, expected 0 to 6");
     CHECK_REFUSED(in, mask_logits(g, x, starts, {.ngram = 2}), kInvalid, "mask_logits: sequences is absent");
     CHECK_REFUSED(in, mask_logits(g, x, starts, {.ngram = 2, .sequences = in(i32, {2, 9})}), kShape,
                   "mask_logits: sequences has shape [2, 9], expected [3, 9] (rows of x)");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.begins = in(i32, {4})}), kShape,
+                  "mask_logits: begins has shape [4], expected [3] (rows of x)");
+    CHECK_REFUSED(in, mask_logits(g, x, starts, {.source_ngram = 2}), kInvalid, "mask_logits: sequences is absent");
+    CHECK_REFUSED(
+        in, mask_logits(g, x, starts, {.source_ngram = 2, .sequences = in(i32, {3, 9}), .source = in(i32, {2, 9})}),
+        kShape, "mask_logits: source has shape [2, 9], expected a divisor of the 3 rows of x as its rows");
+    const Value sequences = in(i32, {3, 9});
+    CHECK_REFUSED(in, mask_timestamps(g, x, starts, in(i32, {2}), sequences, {.first = 5}), kShape,
+                  "mask_timestamps: begins has shape [2], expected [3] (rows of x)");
+    CHECK_REFUSED(in, mask_timestamps(g, x, starts, starts, in(i32, {2, 9}), {.first = 5}), kShape,
+                  "mask_timestamps: sequences has shape [2, 9], expected [3, 9] (rows of x)");
+    CHECK_REFUSED(in, mask_timestamps(g, x, starts, starts, sequences, {.first = 7}), kInvalid,
+                  "mask_timestamps: first token is 7, expected 0 to 6");
+    CHECK_REFUSED(in, mask_timestamps(g, x, starts, starts, sequences, {.first = 5, .eos = 5}), kInvalid,
+                  "mask_timestamps: eos token is 5, expected 0 to 4");
     CHECK_REFUSED(in, mask_logits(g, x, in(i32, {2}), {}), kShape,
                   "mask_logits: starts has shape [2], expected [3] (rows of x)");
 }
@@ -351,6 +368,13 @@ TEST_CASE("greedy_step refuses what does not fit", "[builders]") {
             "greedy_step: starts has dtype f32, expected i32");
     refused(&graph::GreedyStates::starts, next, kInvalid,
             "greedy_step: starts (input0) is no state, but the op updates it");
+    CHECK_REFUSED(in, greedy_step(in.graph, next, good, 1, 0, {.given = in(i32, {4, 9})}), kShape,
+                  "greedy_step: given has shape [4, 9], expected [3, 9] (rows of next)");
+    CHECK_REFUSED(in, greedy_step(in.graph, next, good, 1, 0, {.log_probs = in(f32, {3, 9})}), kInvalid,
+                  "greedy_step: scores is absent");
+    CHECK_REFUSED(
+        in, greedy_step(in.graph, next, good, 1, 0, {.log_probs = in(f32, {3, 9}), .scores = in.state(f32, {3, 9})}),
+        kShape, "greedy_step: scores has shape [3, 9], expected [9, 3] (as history)");
 }
 
 TEST_CASE("beam_step refuses what does not fit", "[builders]") {

@@ -49,5 +49,28 @@ TEST_CASE("greedy_step writes no history outside its capacity", "[op][greedy_ste
     CHECK(c.run_ints(backend, states.tokens) == std::vector<std::int32_t>{kEos, kEos, 1, kPad, kPad, kPad});
 }
 
+TEST_CASE("greedy_step takes what is given, and keeps scores", "[op][greedy_step]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+
+    constexpr std::uint64_t kRows = 5, kSteps = 4, kVocab = 7;
+    OpCase c;
+    const auto states = make_states(c, kRows, kSteps, {0, 0, 1, -1, 3}, {0, 1, 0, 0, 0});
+    const Value given = c.ints("given", {kRows, 3}, {0, kEos, -1, 0, -1, -1, 0, 1, 6, 4, -1, -1, 0, 0, 0});
+    const Value log_probs = c.floats("log_probs", DType::f32, {kRows, kVocab});
+    const Value scores = c.state("scores", DType::f32, {kSteps, kRows}, std::vector<float>(kSteps * kRows, -9.0f));
+    for (int step = 0; step < 3; ++step) {
+        const Value next = c.ints("next " + std::to_string(step), {kRows}, {1, 1, 3, step == 1 ? kEos : 0, 4});
+        REQUIRE(
+            greedy_step(c.graph, next, states, kEos, kPad, {.given = given, .log_probs = log_probs, .scores = scores}));
+    }
+    c.check(backend);
+    // What is given finishes nothing, even if it is the end token; a padded step has no score, as a given one.
+    CHECK(c.run_ints(backend, states.history) == std::vector<std::int32_t>{kEos, kPad, -9, kEos, -9,   1, kPad,
+                                                                           6,    kPad, -9, 1,    kPad, 3, -9,
+                                                                           -9,   -9,   -9, 3,    -9,   4});
+    CHECK(c.run_ints(backend, states.finished) == std::vector<std::int32_t>{0, 1, 0, 1, 0});
+}
+
 }  // namespace
 }  // namespace vkformer::tests

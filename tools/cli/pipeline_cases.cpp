@@ -297,7 +297,9 @@ Result<void> build_greedy(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value starts = o.int_state({4});
     const Value logits = o.keep(mask_logits(graph, o.singles({4, kVocab}), starts, {.banned = {0, 1}}));
-    const Value next = o.keep(arg_max(graph, logits));
+    const Value timed = o.keep(mask_timestamps(graph, logits, starts, o.ints({4}), o.ints({4, 448}),
+                                               {.first = kVocab / 2, .eos = kVocab / 2 - 9}));
+    const Value next = o.keep(arg_max(graph, timed));
     o.keep(greedy_step(graph, next,
                        {.tokens = o.int_state({4, 1}),
                         .starts = starts,
@@ -387,7 +389,7 @@ std::vector<PipelineCase> pipeline_cases() {
         {"LSTM, 512 units", build_recurrent<true>},
         {"GRU, 512 units", build_recurrent<false>},
         {"key/value cache, 8 heads of 64", build_cache},
-        {"greedy step, vocabulary 32000", build_greedy},
+        {"greedy step with timestamps, vocabulary 32000", build_greedy},
         {"beam step, 4 beams", build_beams},
     };
 }

@@ -28,8 +28,13 @@ Result<void> check_sequences(const OperandCheck& check, const Graph& graph, Valu
     return check.shape("sequences", sequences, {rows, graph.shape(sequences)[1]}, "rows of x");
 }
 
+Result<void> check_begins(const OperandCheck& check, Value begins, std::uint64_t rows) {
+    VKFORMER_CHECK(check.dtype("begins", begins, DType::i32));
+    return check.shape("begins", begins, {rows}, "rows of x");
+}
+
 /// Weights are shared by name between graphs, so the name must tell one list from another: FNV-1a of the tokens.
-std::string banned_name(std::span<const std::int32_t> banned) {
+std::string list_name(std::span<const std::int32_t> banned) {
     std::uint64_t hash = 0xcbf29ce484222325u;
     for (const std::byte byte : std::as_bytes(banned)) {
         hash ^= static_cast<std::uint8_t>(byte);
@@ -38,6 +43,26 @@ std::string banned_name(std::span<const std::int32_t> banned) {
     char text[17];
     std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
     return "mask_logits.banned." + std::to_string(banned.size()) + "." + text;
+}
+
+/// The tokens as a weight; absent where there are none.
+Result<Value> list_of(Graph& graph, const std::vector<std::int32_t>& list) {
+    if (list.empty()) return Value{};
+    const auto tokens = std::make_shared<std::vector<std::int32_t>>(list);
+    TensorData data{
+        .dtype = DType::i32, .shape = {tokens->size()}, .bytes = std::as_bytes(std::span(*tokens)), .owner = tokens};
+    return graph.weight(list_name(*tokens), std::move(data), DType::i32);
+}
+
+/// i32 [sources, len], a divisor of `rows` rows.
+Result<void> check_source(const OperandCheck& check, const Graph& graph, Value source, std::uint64_t rows) {
+    VKFORMER_CHECK(check.dtype("source", source, DType::i32));
+    VKFORMER_CHECK(check.rank("source", source, "[sources, len]"));
+    const Shape& shape = graph.shape(source);
+    if (shape[0] > 0 && rows % shape[0] == 0) return {};
+    return check.error(ErrorCode::ShapeMismatch, "source has shape " + to_string(shape) +
+                                                     ", expected a divisor of the " + std::to_string(rows) +
+                                                     " rows of x as its rows");
 }
 
 Result<void> check_penalties(const OperandCheck& check, const PenalizeOptions& options) {
@@ -104,30 +129,52 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
                                "forced_last needs last_start, which is " + std::to_string(options.last_start));
     }
 
-    if (options.late != -1) VKFORMER_CHECK(check_token(check, "late", options.late, shape[1]));
-    if (options.ngram > 0) VKFORMER_CHECK(check_sequences(check, graph, options.sequences, shape[0]));
+    for (const std::int32_t token : options.late) VKFORMER_CHECK(check_token(check, "late", token, shape[1]));
+    if (options.begins) VKFORMER_CHECK(check_begins(check, options.begins, shape[0]));
+    const bool reads_sequences = options.ngram > 0 || options.source_ngram > 0;
+    if (reads_sequences) VKFORMER_CHECK(check_sequences(check, graph, options.sequences, shape[0]));
+    if (options.source_ngram > 0) VKFORMER_CHECK(check_source(check, graph, options.source, shape[0]));
 
-    Value banned;
-    if (!options.banned.empty()) {
-        const auto tokens = std::make_shared<std::vector<std::int32_t>>(options.banned);
-        TensorData data{.dtype = DType::i32,
-                        .shape = {tokens->size()},
-                        .bytes = std::as_bytes(std::span(*tokens)),
-                        .owner = tokens};
-        VKFORMER_TRY(banned, graph.weight(banned_name(*tokens), std::move(data), DType::i32));
-    }
+    VKFORMER_TRY(const Value banned, list_of(graph, options.banned));
+    VKFORMER_TRY(const Value late, list_of(graph, options.late_steps > 0 ? options.late : std::vector<std::int32_t>()));
     VKFORMER_TRY(const Value y, graph.activation(MaskLogits::kName, DType::f32, shape));
     graph.add_node(MaskLogits{.x = x,
                               .starts = starts,
                               .banned = banned,
-                              .sequences = options.ngram > 0 ? options.sequences : Value{},
+                              .late = late,
+                              .begins = late ? options.begins : Value{},
+                              .sequences = reads_sequences ? options.sequences : Value{},
+                              .source = options.source_ngram > 0 ? options.source : Value{},
                               .y = y,
                               .forced_first = options.forced_first,
                               .forced_last = options.forced_last,
                               .last_start = options.last_start,
-                              .late = options.late,
-                              .late_start = options.late_start,
-                              .ngram = options.ngram});
+                              .late_steps = options.late_steps,
+                              .ngram = options.ngram,
+                              .source_ngram = options.source_ngram});
+    return y;
+}
+
+Result<Value> mask_timestamps(Graph& graph, Value x, Value starts, Value begins, Value sequences,
+                              const TimestampOptions& options) {
+    const OperandCheck check(graph, MaskTimestamps::kName);
+    VKFORMER_CHECK(check_logits(check, x));
+    const Shape shape = graph.shape(x);
+    VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
+    VKFORMER_CHECK(check.shape("starts", starts, {shape[0]}, "rows of x"));
+    VKFORMER_CHECK(check_begins(check, begins, shape[0]));
+    VKFORMER_CHECK(check_sequences(check, graph, sequences, shape[0]));
+    VKFORMER_CHECK(check_token(check, "first", options.first, shape[1]));
+    VKFORMER_CHECK(check_token(check, "eos", options.eos, static_cast<std::uint64_t>(options.first)));
+    VKFORMER_TRY(const Value y, graph.activation(MaskTimestamps::kName, DType::f32, shape));
+    graph.add_node(MaskTimestamps{.x = x,
+                                  .starts = starts,
+                                  .begins = begins,
+                                  .sequences = sequences,
+                                  .y = y,
+                                  .first = options.first,
+                                  .eos = options.eos,
+                                  .latest_initial = options.latest_initial});
     return y;
 }
 

@@ -15,7 +15,8 @@ bool is_whole_vocabulary(const Graph& graph, Value values) {
 
 }  // namespace
 
-Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad) {
+Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, std::int32_t eos, std::int32_t pad,
+                         const GreedyExtras& extras) {
     const OperandCheck check(graph, GreedyStep::kName);
     VKFORMER_CHECK(check.dtype("next", next, DType::i32));
     VKFORMER_CHECK(check.rank("next", next, "[rows]"));
@@ -31,11 +32,28 @@ Result<void> greedy_step(Graph& graph, Value next, const GreedyStates& states, s
                                    {"starts", states.starts},
                                    {"finished", states.finished},
                                    {"history", states.history}}));
+    if (extras.given) {
+        VKFORMER_CHECK(check.dtype("given", extras.given, DType::i32));
+        VKFORMER_CHECK(check.rank("given", extras.given, "[rows, positions]"));
+        VKFORMER_CHECK(check.shape("given", extras.given, {rows, graph.shape(extras.given)[1]}, "rows of next"));
+    }
+    if (extras.log_probs || extras.scores) {
+        VKFORMER_CHECK(check.dtype("log_probs", extras.log_probs, DType::f32));
+        VKFORMER_CHECK(check.rank("log_probs", extras.log_probs, "[rows, vocab]"));
+        VKFORMER_CHECK(
+            check.shape("log_probs", extras.log_probs, {rows, graph.shape(extras.log_probs)[1]}, "rows of next"));
+        VKFORMER_CHECK(check.dtype("scores", extras.scores, DType::f32));
+        VKFORMER_CHECK(check.state("scores", extras.scores));
+        VKFORMER_CHECK(check.shape("scores", extras.scores, graph.shape(states.history), "as history"));
+    }
     graph.add_node(GreedyStep{.next = next,
+                              .given = extras.given,
+                              .log_probs = extras.log_probs,
                               .tokens = states.tokens,
                               .starts = states.starts,
                               .finished = states.finished,
                               .history = states.history,
+                              .scores = extras.scores,
                               .eos = eos,
                               .pad = pad});
     return {};

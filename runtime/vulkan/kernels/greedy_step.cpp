@@ -5,7 +5,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::GreedyStepPush) == 16);
+static_assert(sizeof(shaders::GreedyStepPush) == 24);
 
 Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 64;
@@ -13,7 +13,8 @@ Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext&
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(history[1], kWorkgroup), context.device));
     Dispatch dispatch{
         .shader = "greedy_step",
-        .bindings = {op.next, op.tokens, op.starts, op.finished, op.history},
+        .bindings = {op.next, or_else(op.given, op.next), or_else(op.log_probs, op.next), op.tokens, op.starts,
+                     op.finished, op.history, or_else(op.scores, op.history)},
         .constants = {kWorkgroup},
         .groups = groups,
     };
@@ -22,6 +23,8 @@ Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext&
         .capacity = static_cast<std::uint32_t>(history[0]),
         .eos = op.eos,
         .pad = op.pad,
+        .positions = op.given ? static_cast<std::uint32_t>(context.graph.shape(op.given)[1]) : 0,
+        .vocab = op.log_probs ? static_cast<std::uint32_t>(context.graph.shape(op.log_probs)[1]) : 0,
     });
     return dispatch;
 }

@@ -65,6 +65,7 @@ Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& con
 Result<Dispatch> plan_dispatch(const graph::TopK& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::MaskTimestamps& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CountTokens& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Penalize& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context);

@@ -5,18 +5,22 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::MaskLogitsPush) == 40);
+static_assert(sizeof(shaders::MaskLogitsPush) == 56);
 
 Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t chunks = ceil_div(shape.back(), shaders::kMaskLogitsChunk);
     const std::uint64_t banned_count = op.banned ? context.graph.shape(op.banned).element_count() : 0;
+    const std::uint64_t late_count = op.late ? context.graph.shape(op.late).element_count() : 0;
     const std::uint64_t capacity = op.sequences ? context.graph.shape(op.sequences)[1] : 0;
+    const Shape source = op.source ? context.graph.shape(op.source) : Shape{1, 0};
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count() * chunks, context.device));
     Dispatch dispatch{
         .shader = "mask_logits",
-        .bindings = {op.x, op.starts, or_else(op.banned, op.starts), or_else(op.sequences, op.starts), op.y},
+        .bindings = {op.x, op.starts, or_else(op.banned, op.starts), or_else(op.late, op.starts),
+                     or_else(op.begins, op.starts), or_else(op.sequences, op.starts), or_else(op.source, op.starts),
+                     op.y},
         .constants = {kWorkgroup},
         .groups = groups,
     };
@@ -27,10 +31,14 @@ Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext&
         .forced_first = op.forced_first,
         .forced_last = op.forced_last,
         .last_start = op.last_start,
-        .late = op.late,
-        .late_start = op.late_start,
+        .late_count = static_cast<std::uint32_t>(late_count),
+        .late_steps = op.late_steps,
+        .has_begins = op.begins ? 1u : 0u,
         .ngram = op.ngram,
         .capacity = static_cast<std::uint32_t>(capacity),
+        .source_ngram = op.source_ngram,
+        .source_len = static_cast<std::uint32_t>(source[1]),
+        .rows_per_source = static_cast<std::uint32_t>(shape.row_count() / source[0]),
     });
     return dispatch;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Choosing tokens from logits.
+#include <algorithm>
+
 #include "bench/cases/cases.hpp"
 #include "core/try.hpp"
 
@@ -63,6 +65,28 @@ Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype)
                     VKFORMER_TRY(const auto starts,
                                  b.ints("starts", {shape[0]}, std::vector<std::int32_t>(shape[0], 1)));
                     VKFORMER_TRY(const auto y, graph::mask_logits(b.graph, x, starts, {.banned = {0}}));
+                    b.result(y);
+                    return {};
+                }};
+}
+
+Result<Case> mask_timestamps_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{.op = "mask_timestamps",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype),
+                .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
+                .build = [shape](CaseBuilder& b) -> Result<void> {
+                    constexpr std::uint64_t kPositions = 448, kTimes = 1501;  // Whisper's
+                    const std::uint64_t rows = shape[0], vocab = shape[1];
+                    const auto first = static_cast<std::int32_t>(vocab - std::min(vocab / 2, kTimes));
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, vocab}));
+                    VKFORMER_TRY(const auto starts, b.ints("starts", {rows}, std::vector<std::int32_t>(rows, 90)));
+                    VKFORMER_TRY(const auto begins, b.ints("begins", {rows}, std::vector<std::int32_t>(rows, 3)));
+                    VKFORMER_TRY(const auto sequences, b.ints("sequences", {rows, kPositions},
+                                                              std::vector<std::int32_t>(rows * kPositions, 5)));
+                    VKFORMER_TRY(const auto y, graph::mask_timestamps(b.graph, x, starts, begins, sequences,
+                                                                      {.first = first, .eos = first - 1}));
                     b.result(y);
                     return {};
                 }};
@@ -190,6 +214,12 @@ void add_selection_cases(std::vector<Family>& families) {
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {},
                         .make = mask_logits_case});
+    families.push_back({.op = "mask_timestamps",
+                        .dims = "rows x vocab",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 51865}},
+                        .gpu_shapes = {},
+                        .make = mask_timestamps_case});
     families.push_back({.op = "penalize",
                         .dims = "rows x vocab",
                         .dtypes = {"f32"},
