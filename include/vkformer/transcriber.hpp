@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,37 +29,58 @@ struct TranscriberOptions {
     std::string language;
     /// "transcribe", or "translate" into English. Empty: what the model folder says, else "transcribe".
     std::string task;
+    /// Segments with times, and sound of any length by going on where the last whole segment of a window ends. Without:
+    /// text alone; longer sound is cut into windows where the last fifth of one is quietest, which know nothing of each
+    /// other, and are decoded `batch` at a time.
+    bool timestamps = true;
     std::uint32_t max_length = 0;  ///< tokens to generate per window at most; 0: what the model folder says
-    std::uint32_t batch = 0;       ///< windows decoded together; 0: as many as the first call has, up to 8
+    std::uint32_t batch =
+        0;  ///< windows decoded together, without timestamps; 0: as many as the first call has, up to 8
+    /// The decoder is given the text of the windows before, so that names and style stay the same; it may then also
+    /// repeat itself. With timestamps only. None: what the model folder says, else no.
+    std::optional<bool> condition_on_previous;
+    /// A window is decoded at each temperature, at 0 by the likeliest tokens and above by drawing, until its text neither
+    /// repeats itself (compression_ratio) nor is unlikely (average_log_prob); the last is taken as it is.
+    std::vector<float> temperatures = {0.0f, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};
+    /// None: what the model folder says, else 1.35, −1 and 0.6. Infinity, or −infinity for the logarithm: never.
+    std::optional<double> compression_ratio_threshold;  ///< above: the text repeats itself
+    std::optional<double> log_prob_threshold;           ///< below, on average of the tokens: the text is unlikely
+    std::optional<double>
+        no_speech_threshold;  ///< of the probability of silence; above, and unlikely text: there is none
+    std::uint64_t seed = 0;   ///< of the draws
     /// As of TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;
 };
 
-/// What the model heard in one window.
-struct Transcript {
-    double start = 0, end = 0;  ///< seconds from the first sample
-    std::string text;           ///< UTF-8, as the model wrote it: most begin with a space
-    std::vector<std::int32_t>
-        tokens;  ///< as Hugging Face's generate() returns them, what the decoder was given included
+/// What was said from one time to another; without timestamps, in one window.
+struct SpeechSegment {
+    double start = 0, end = 0;         ///< seconds from the first sample
+    std::string text;                  ///< UTF-8, as the model wrote it: most begin with a space
+    std::vector<std::int32_t> tokens;  ///< of generate()'s segments: with those of times, without the end token
+    float temperature = 0;             ///< at which its window was decoded
+    double average_log_prob = 0;       ///< of the window's tokens
+    double no_speech = 0;              ///< probability that nobody speaks in the window
+    double compression_ratio = 0;      ///< of the window's tokens
 };
 
 struct Transcription {
-    std::string text;      ///< of all windows, one behind the other, without spaces around
+    std::string text;      ///< of all segments, one behind the other, without spaces around
     std::string language;  ///< given or heard; empty for a model of one language
-    std::vector<Transcript> windows;
+    std::vector<SpeechSegment> segments;
 };
 
 /// A model on a device, ready to listen: a folder with config.json, model.safetensors, tokenizer.json and
-/// generation_config.json of Whisper (docs/models.md). A window is what the model hears at once, half a minute; its
-/// tokens are those of Hugging Face's generate(), greedy, without timestamps. Longer sound is cut into windows, each
-/// where the last fifth of it is quietest, and every window is heard by itself: a word that is spoken over a cut may be
-/// lost. Not thread-safe; distinct transcribers are independent of each other.
+/// generation_config.json of Whisper (docs/models.md). A window is what the model hears at once, half a minute. At
+/// temperature 0 the tokens are those of Hugging Face's generate(), return_timestamps and thresholds alike, but that a
+/// window which begins behind the last sample is not heard. Not thread-safe; distinct transcribers are independent of each
+/// other.
 class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
-    /// InvalidArgument (a language or task that the model does not know); NoVulkanLoader, NoDevice, MissingFeature (of
+    /// InvalidArgument (a language or task that the model does not know,
+    /// no temperature, a batch with timestamps); NoVulkanLoader, NoDevice, MissingFeature (of
     /// the device). Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
 
@@ -69,9 +91,9 @@ public:
     /// Samples per second that transcribe() wants: 16000.
     std::uint32_t sample_rate() const noexcept;
 
-    using Progress = std::function<void(std::size_t done, std::size_t total)>;
+    using Progress = std::function<void(double done, double total)>;
 
-    /// One channel at sample_rate(), full scale ±1. `progress` counts windows. Errors: InvalidArgument (no samples, a
+    /// One channel at sample_rate(), full scale ±1. `progress` counts seconds of sound. Errors: InvalidArgument (no samples, a
     /// sample that is no finite number), DeviceLost, Vulkan, out of memory.
     Result<Transcription> transcribe(std::span<const float> samples, const Progress& progress = {});
 

@@ -10,7 +10,8 @@
 #include "api/open_backend.hpp"
 #include "audio/mel.hpp"
 #include "core/try.hpp"
-#include "decoding/session.hpp"
+#include "decoding/speech_segments.hpp"
+#include "decoding/speech_session.hpp"
 #include "models/load.hpp"
 #include "models/speech_config.hpp"
 #include "text/tokenizer.hpp"
@@ -19,6 +20,9 @@ namespace vkformer {
 namespace {
 
 constexpr std::size_t kDefaultBatch = 8;
+constexpr float kForgets = 0.5f;  // the temperature from which on the text of a window is no help for the next
+// What OpenAI's and Hugging Face's examples use.
+constexpr double kCompressionRatio = 1.35, kLogProb = -1, kNoSpeech = 0.6;
 
 DType dtype_of(const TranscriberOptions& options) {
     return options.precision == Precision::f16 ? DType::f16 : DType::f32;
@@ -69,45 +73,178 @@ struct Transcriber::Impl {
     std::unique_ptr<text::Tokenizer> tokenizer;
     audio::LogMel mel;
     api::OpenedBackend device;
-    std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
+    std::optional<decoding::SpeechSession> session;  // made by the first call, which fixes the batch
 
     /// Spectrogram frames of a window; two make a position of the encoder.
     std::size_t frames() const { return 2 * model->limits().source_len; }
+    double seconds(std::size_t sample) const { return static_cast<double>(sample) / mel.options().sample_rate; }
 
     Result<void> make_session(std::size_t windows);
-    /// What the encoder reads of a window.
-    std::vector<float> features(std::span<const float> samples) const;
-    Transcript transcript(std::span<const std::int32_t> tokens, std::size_t first, std::size_t end) const;
+    Result<std::vector<std::int32_t>> prefix_of(const std::vector<std::int32_t>& known);
+    Result<std::vector<SpeechSegment>> write_down(std::span<const std::int32_t> given, std::size_t windows);
+    void finish(SpeechSegment& segment, double start, double end) const;
+    Result<Transcription> transcribe_segments(std::span<const float> samples, const Progress& progress);
+    Result<Transcription> transcribe_windows(std::span<const float> samples, const Progress& progress);
     std::string language_of(std::span<const std::int32_t> prefix) const;
 };
 
 Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     if (session) return {};
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultBatch);
-    decoding::SessionOptions wanted = {.generation = speech.generation,
-                                       .batch = static_cast<std::uint32_t>(batch),
-                                       .dtype = dtype_of(options),
-                                       .banned_first = speech.banned_first};
-    for (const auto& [name, token] : speech.languages) wanted.choices.push_back(token);
-    VKFORMER_TRY(auto made, decoding::Session::create(*device.backend, *model, wanted));
+    decoding::SpeechSessionOptions wanted = {
+        .rules = {.generation = speech.generation, .banned_first = speech.banned_first, .timestamps = {}},
+        .batch = static_cast<std::uint32_t>(batch),
+        .dtype = dtype_of(options)};
+    if (options.timestamps)
+        wanted.rules.timestamps = {
+            .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
+    VKFORMER_TRY(auto made, decoding::SpeechSession::create(*device.backend, *model, wanted));
     session.emplace(std::move(made));
     return {};
 }
 
-std::vector<float> Transcriber::Impl::features(std::span<const float> samples) const {
-    return audio::windows_of(mel.spectrogram(samples, frames()), mel.options().bins);
+/// `known`, with the language that is heard in the first window in place of one that is to be heard.
+Result<std::vector<std::int32_t>> Transcriber::Impl::prefix_of(const std::vector<std::int32_t>& known) {
+    std::vector<std::int32_t> prefix = known;
+    std::vector<std::int32_t> choices;
+    for (const auto& [name, token] : speech.languages) choices.push_back(token);
+    for (std::int32_t& token : prefix) {
+        if (token >= 0) continue;
+        VKFORMER_TRY(token, session->likeliest(choices));
+    }
+    return prefix;
 }
 
-Transcript Transcriber::Impl::transcript(std::span<const std::int32_t> tokens, std::size_t first,
-                                         std::size_t end) const {
+/// What the decoder makes of each of the windows that were heard: all its tokens and what they are worth; none where nobody speaks.
+Result<std::vector<SpeechSegment>> Transcriber::Impl::write_down(std::span<const std::int32_t> given,
+                                                                 std::size_t windows) {
+    const std::uint64_t vocab = model->limits().target_vocab;
+    std::vector<SpeechSegment> results(windows);
+    std::vector<bool> is_good(windows, false);
+    decoding::SpeechRequest request = {.given = {given.begin(), given.end()},
+                                       .max_length = speech.length_for(given.size()),
+                                       .seed = options.seed,
+                                       .no_speech = speech.no_speech};
+    for (const float temperature : options.temperatures) {
+        request.temperature = temperature;
+        VKFORMER_TRY(const auto utterances, session->write_down(request));
+        for (std::size_t i = 0; i < windows; ++i) {
+            if (is_good[i]) continue;
+            SpeechSegment& result = results[i];
+            result.tokens = utterances[i].tokens;
+            result.temperature = temperature;
+            result.average_log_prob =
+                utterances[i].log_prob / static_cast<double>(std::max<std::size_t>(result.tokens.size(), 1));
+            result.compression_ratio = decoding::compression_ratio(result.tokens, vocab);
+            result.no_speech = utterances[i].no_speech;
+            if (!result.tokens.empty() && result.tokens.back() == speech.generation.eos) result.tokens.pop_back();
+            const bool is_unlikely = result.average_log_prob < *speech.log_prob_threshold;
+            const bool is_silent = is_unlikely && result.no_speech > *speech.no_speech_threshold;
+            if (is_silent) result.tokens.clear();
+            is_good[i] =
+                is_silent || (!is_unlikely && !(result.compression_ratio > *speech.compression_ratio_threshold));
+        }
+        if (std::ranges::find(is_good, false) == is_good.end()) break;
+        ++request.seed;
+    }
+    return results;
+}
+
+void Transcriber::Impl::finish(SpeechSegment& segment, double start, double end) const {
     std::vector<std::int32_t> spoken;
-    for (const std::int32_t token : tokens.subspan(1 + speech.prefix.size()))
+    for (const std::int32_t token : segment.tokens)
         if (speech.first_timestamp < 0 || token < speech.first_timestamp) spoken.push_back(token);
-    const double rate = mel.options().sample_rate;
-    return {.start = static_cast<double>(first) / rate,
-            .end = static_cast<double>(end) / rate,
-            .text = tokenizer->decode(spoken),
-            .tokens = {tokens.begin(), tokens.end()}};
+    segment.start = start;
+    segment.end = end;
+    segment.text = tokenizer->decode(spoken);
+}
+
+/// Window after window, each from the last whole segment of the one before.
+Result<Transcription> Transcriber::Impl::transcribe_segments(std::span<const float> samples, const Progress& progress) {
+    VKFORMER_CHECK(make_session(1));
+    const std::size_t hop = mel.options().hop, bins = mel.options().bins, window = frames();
+    const std::size_t total = std::max(samples.size() / hop, window), heard_until = (samples.size() + hop - 1) / hop;
+    const auto spectrogram = mel.spectrogram(samples, total);
+    const auto seconds_at = [&](std::size_t frame) { return std::min(seconds(frame * hop), seconds(samples.size())); };
+
+    Transcription result;
+    std::vector<std::int32_t> prefix;
+    std::vector<std::vector<std::int32_t>> before;  // tokens of the segments so far
+    bool remembers = false;
+    for (std::size_t at = 0; at < std::min(total, heard_until);) {
+        const std::size_t count = std::min(total - at, window);
+        std::vector<float> part(window * bins, 0);
+        std::copy_n(spectrogram.begin() + static_cast<std::ptrdiff_t>(at * bins), count * bins, part.begin());
+        const std::vector<float> features[] = {audio::windows_of(part, bins)};
+        VKFORMER_CHECK(session->hear(features));
+        if (at == 0) {
+            VKFORMER_TRY(prefix, prefix_of(speech.prefix));
+        }
+        std::vector<std::int32_t> given;
+        if (remembers && !before.empty()) {
+            if (speech.previous >= 0) given.push_back(speech.previous);
+            const auto text =
+                decoding::previous_text(before, speech.first_timestamp, speech.generation.max_steps / 2 - 1);
+            given.insert(given.end(), text.begin(), text.end());
+        }
+        given.push_back(speech.generation.decoder_start);
+        given.insert(given.end(), prefix.begin(), prefix.end());
+        VKFORMER_TRY(const auto heard, write_down(given, 1));
+        remembers = *speech.conditions_on_previous && heard[0].temperature < kForgets;
+
+        auto cut =
+            decoding::cut_into_segments(heard[0].tokens, speech.first_timestamp, static_cast<std::uint32_t>(count));
+        for (auto& piece : cut.segments) {
+            SpeechSegment segment = heard[0];
+            segment.tokens = std::move(piece.tokens);
+            finish(segment, seconds_at(at + piece.start), seconds_at(at + piece.end));
+            before.push_back(segment.tokens);
+            result.text += segment.text;
+            result.segments.push_back(std::move(segment));
+        }
+        at += cut.advance;
+        if (progress) progress(seconds_at(at), seconds(samples.size()));
+    }
+    result.language = language_of(prefix);
+    return result;
+}
+
+/// Windows that know nothing of each other, some at a time.
+Result<Transcription> Transcriber::Impl::transcribe_windows(std::span<const float> samples, const Progress& progress) {
+    const std::size_t longest = frames() * mel.options().hop;
+    std::vector<std::size_t> starts;
+    for (std::size_t first = 0; first < samples.size();) {
+        starts.push_back(first);
+        first += first_window(samples.subspan(first), longest, mel.options().sample_rate);
+    }
+    const auto end_of = [&](std::size_t i) { return i + 1 < starts.size() ? starts[i + 1] : samples.size(); };
+
+    VKFORMER_CHECK(make_session(starts.size()));
+    const std::size_t batch = session->options().batch;
+    Transcription result;
+    std::vector<std::int32_t> prefix;
+    for (std::size_t first = 0; first < starts.size(); first += batch) {
+        const std::size_t last = std::min(first + batch, starts.size());
+        std::vector<std::vector<float>> features;
+        for (std::size_t i = first; i < last; ++i)
+            features.push_back(audio::windows_of(
+                mel.spectrogram(samples.subspan(starts[i], end_of(i) - starts[i]), frames()), mel.options().bins));
+        VKFORMER_CHECK(session->hear(features));
+        if (first == 0) {
+            VKFORMER_TRY(prefix, prefix_of(speech.prefix));
+        }
+        std::vector<std::int32_t> given = {speech.generation.decoder_start};
+        given.insert(given.end(), prefix.begin(), prefix.end());
+        VKFORMER_TRY(auto heard, write_down(given, last - first));
+        for (std::size_t i = first; i < last; ++i) {
+            finish(heard[i - first], seconds(starts[i]), seconds(end_of(i)));
+            result.text += heard[i - first].text;
+            result.segments.push_back(std::move(heard[i - first]));
+        }
+        if (progress) progress(seconds(end_of(last - 1)), seconds(samples.size()));
+    }
+    result.language = language_of(prefix);
+    return result;
 }
 
 std::string Transcriber::Impl::language_of(std::span<const std::int32_t> prefix) const {
@@ -125,15 +262,27 @@ const std::string& Transcriber::device() const noexcept { return impl_->device.d
 std::uint32_t Transcriber::sample_rate() const noexcept { return impl_->mel.options().sample_rate; }
 
 Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const TranscriberOptions& options) {
+    if (options.temperatures.empty()) return Error{ErrorCode::InvalidArgument, "there is no temperature to decode at"};
+    if (options.timestamps && options.batch > 1)
+        return Error{ErrorCode::InvalidArgument, "windows are decoded one by one with timestamps, a batch of " +
+                                                     std::to_string(options.batch) + " needs text without them"};
     VKFORMER_TRY(models::SpeechModel loaded, models::load_speech_model(folder));
     auto& model = loaded.model;
-    VKFORMER_TRY(auto speech, models::load_speech_config(folder, model->limits().target_len,
-                                                         {.language = options.language, .task = options.task}));
+    VKFORMER_TRY(auto speech,
+                 models::load_speech_config(
+                     folder, model->limits().target_len,
+                     {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
-    if (options.max_length > 0)
-        speech.generation.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(
-            options.max_length + std::uint64_t{speech.prefix.size()}, model->limits().target_len - 1));
+    if (options.max_length > 0) speech.max_new_tokens = options.max_length;
+    const auto choose = [](auto& known, const auto& asked, auto fallback) {
+        if (asked) known = asked;
+        if (!known) known = fallback;
+    };
+    choose(speech.compression_ratio_threshold, options.compression_ratio_threshold, kCompressionRatio);
+    choose(speech.log_prob_threshold, options.log_prob_threshold, kLogProb);
+    choose(speech.no_speech_threshold, options.no_speech_threshold, kNoSpeech);
+    choose(speech.conditions_on_previous, options.condition_on_previous, false);
     VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, speech.generation)));
     return Transcriber(std::make_unique<Impl>(Impl{.options = options,
                                                    .model = std::move(model),
@@ -148,36 +297,8 @@ Result<Transcription> Transcriber::transcribe(std::span<const float> samples, co
     if (samples.empty()) return Error{ErrorCode::InvalidArgument, "there are no samples"};
     if (!std::ranges::all_of(samples, [](float sample) { return std::isfinite(sample); }))
         return Error{ErrorCode::InvalidArgument, "there are samples that are no finite numbers"};
-
-    const std::size_t longest = impl_->frames() * impl_->mel.options().hop;
-    std::vector<std::size_t> starts;
-    for (std::size_t first = 0; first < samples.size();) {
-        starts.push_back(first);
-        first += first_window(samples.subspan(first), longest, sample_rate());
-    }
-    const auto end_of = [&](std::size_t i) { return i + 1 < starts.size() ? starts[i + 1] : samples.size(); };
-
-    VKFORMER_CHECK(impl_->make_session(starts.size()));
-    const std::size_t batch = impl_->session->options().batch;
-    std::vector<std::int32_t> prefix = impl_->speech.prefix;
-    Transcription result;
-    for (std::size_t first = 0; first < starts.size(); first += batch) {
-        const std::size_t last = std::min(first + batch, starts.size());
-        std::vector<std::vector<float>> features;
-        for (std::size_t i = first; i < last; ++i)
-            features.push_back(impl_->features(samples.subspan(starts[i], end_of(i) - starts[i])));
-        std::vector<decoding::Source> sources;
-        for (const auto& window : features) sources.push_back({.features = window});
-        VKFORMER_TRY(const auto heard, impl_->session->generate(sources, {}, prefix));
-        const auto given = std::span(heard[0].tokens).subspan(1, prefix.size());
-        prefix.assign(given.begin(), given.end());  // the language that was heard, if one was to be
-        for (std::size_t i = first; i < last; ++i) {
-            result.windows.push_back(impl_->transcript(heard[i - first].tokens, starts[i], end_of(i)));
-            result.text += result.windows.back().text;
-        }
-        if (progress) progress(last, starts.size());
-    }
-    result.language = impl_->language_of(prefix);
+    VKFORMER_TRY(auto result, impl_->options.timestamps ? impl_->transcribe_segments(samples, progress)
+                                                        : impl_->transcribe_windows(samples, progress));
     result.text = trimmed(result.text);
     return result;
 }

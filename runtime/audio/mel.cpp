@@ -104,9 +104,10 @@ LogMel::LogMel(const MelOptions& options)
 
 std::vector<float> LogMel::spectrogram(std::span<const float> samples, std::size_t frames) const {
     const std::size_t window = options_.window, frequencies = window / 2 + 1, bins = options_.bins;
-    const auto length = static_cast<std::int64_t>(frames * options_.hop);
-    samples = samples.first(std::min(samples.size(), frames * options_.hop));
-    std::vector<double> signal(kBlockFrames * window), waves, power, mel(frames * bins, 0);
+    const auto length = static_cast<std::int64_t>(std::max(frames * options_.hop, samples.size()));
+    std::vector<double> signal(kBlockFrames * window), waves, power, mel;
+    std::vector<float> result(frames * bins);
+    double loudest = std::log10(kFloor);
     for (std::size_t first = 0; first < frames; first += kBlockFrames) {
         const std::size_t count = std::min(kBlockFrames, frames - first);
         for (std::size_t f = 0; f < count; ++f) {
@@ -125,19 +126,18 @@ std::vector<float> LogMel::spectrogram(std::span<const float> samples, std::size
             for (std::size_t k = 0; k < frequencies; ++k)
                 power[f * frequencies + k] = wave[k] * wave[k] + wave[frequencies + k] * wave[frequencies + k];
         }
+        mel.assign(count * bins, 0);
         cpu::add_product_transposed(count, bins, frequencies, 1.0, cpu::Matrix<const double>{power.data(), frequencies},
                                     cpu::Matrix<const double>{filters_.data(), frequencies},
-                                    cpu::Matrix<double>{mel.data() + first * bins, bins});
+                                    cpu::Matrix<double>{mel.data(), bins});
+        for (std::size_t i = 0; i < mel.size(); ++i) {
+            const double value = std::log10(std::max(mel[i], kFloor));
+            loudest = std::max(loudest, value);
+            result[first * bins + i] = static_cast<float>(value);
+        }
     }
-    double loudest = std::log10(kFloor);
-    for (double& value : mel) {
-        value = std::log10(std::max(value, kFloor));
-        loudest = std::max(loudest, value);
-    }
-    std::vector<float> result(mel.size());
-    std::ranges::transform(mel, result.begin(), [&](double value) {
-        return static_cast<float>((std::max(value, loudest - kDecades) + 4) / 4);
-    });
+    for (float& value : result)
+        value = static_cast<float>((std::max(static_cast<double>(value), loudest - kDecades) + 4) / 4);
     return result;
 }
 

@@ -32,8 +32,8 @@ public:
 
     /// `frames` frames of the samples, zeros behind their end: [frames, bins]. A frame is the power spectrum under a
     /// Hann window, centred on its sample, with the signal mirrored at both ends, in triangles on Slaney's mel scale;
-    /// of that the logarithm, at most 8 decades below the loudest, (log10 + 4) / 4. Formed in double precision. Samples
-    /// behind frames · hop are not heard.
+    /// of that the logarithm, at most 8 decades below the loudest, (log10 + 4) / 4. Formed in double precision. The
+    /// signal's end is that of the samples, or of the frames where that is later.
     std::vector<float> spectrogram(std::span<const float> samples, std::size_t frames) const;
 
 private:

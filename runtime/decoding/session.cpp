@@ -8,6 +8,7 @@
 
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
+#include "decoding/tensor_io.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -28,25 +29,6 @@ std::uint32_t bucket_len(std::size_t longest, std::uint64_t limit) {
     return static_cast<std::uint32_t>(std::min(len, limit));
 }
 
-Result<std::vector<std::int32_t>> read_ints(Program& program, Value tensor) {
-    std::vector<std::int32_t> values(program.plan().graph.shape(tensor).element_count());
-    VKFORMER_CHECK(program.read(tensor, std::span<std::int32_t>(values)));
-    return values;
-}
-
-Result<void> write_ints(Program& program, Value tensor, std::span<const std::int32_t> values) {
-    return program.write(tensor, values);
-}
-
-Result<void> fill_ints(Program& program, Value tensor, std::int32_t value) {
-    const std::vector<std::int32_t> values(program.plan().graph.shape(tensor).element_count(), value);
-    return write_ints(program, tensor, values);
-}
-
-Result<void> write_floats(Program& program, Value tensor, std::span<const float> values) {
-    return program.write(tensor, values);
-}
-
 Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
     if (token < 0 || static_cast<std::uint64_t>(token) < vocab) return {};
     return Error{ErrorCode::InvalidArgument, std::string(name) + " is " + std::to_string(token) +
@@ -62,8 +44,6 @@ struct Session::Bucket {
     EncoderGraph encoder;  // the programs own the plans, hence the graphs; the names of the tensors are kept here
     StepGraph step;
     std::unique_ptr<Program> encoder_program, step_program;
-    StepGraph first_step;  // of a prefix or where banned_first is not empty: made when it is needed
-    std::unique_ptr<Program> first_program;
 };
 
 Session::Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options)
@@ -78,6 +58,7 @@ Result<Session> Session::create(graph::Backend& backend, const models::EncoderDe
     const models::GenerationConfig& g = options.generation;
     const auto limits = model.limits();
     const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    if (limits.source_features > 0) return invalid("the model hears, it does not read");
     if (options.batch == 0) return invalid("the batch must hold at least one sequence");
     if (g.beams == 0 || g.beams > graph::kMaxBeams)
         return invalid("num_beams is " + std::to_string(g.beams) + ", must be 1 to " +
@@ -93,14 +74,6 @@ Result<Session> Session::create(graph::Backend& backend, const models::EncoderDe
     VKFORMER_CHECK(check_token("forced_bos_token_id", g.forced_first, limits.target_vocab));
     VKFORMER_CHECK(check_token("forced_eos_token_id", g.forced_last, limits.target_vocab));
     for (const std::int32_t token : g.banned) VKFORMER_CHECK(check_token("bad_words_ids", token, limits.target_vocab));
-    for (const std::int32_t token : options.banned_first)
-        VKFORMER_CHECK(check_token("begin_suppress_tokens", token, limits.target_vocab));
-    for (const std::int32_t token : options.choices) {
-        if (token < 0) return invalid("a choice is negative");
-        VKFORMER_CHECK(check_token("a choice", token, limits.target_vocab));
-    }
-    if (!options.banned_first.empty() && g.beams > 1)
-        return invalid("begin_suppress_tokens are for greedy search, num_beams is " + std::to_string(g.beams));
     return Session(backend, model, options);
 }
 
@@ -111,13 +84,6 @@ Result<void> Session::check(std::span<const Source> sources) const {
         const auto invalid = [&](const std::string& what) {
             return Error{ErrorCode::InvalidArgument, "source " + std::to_string(i) + " " + what};
         };
-        if (limits.source_features > 0) {
-            const bool fits = source.features.size() == limits.source_len * limits.source_features;
-            if (fits && source.tokens.empty() && source.visible.empty()) continue;
-            return invalid("has " + std::to_string(source.features.size()) + " features and " +
-                           std::to_string(source.tokens.size()) + " tokens, the model hears " +
-                           std::to_string(limits.source_len * limits.source_features) + " features");
-        }
         if (source.tokens.empty()) return invalid("has no tokens");
         if (source.tokens.size() > limits.source_len)
             return invalid("has " + std::to_string(source.tokens.size()) + " tokens, the model takes at most " +
@@ -128,22 +94,6 @@ Result<void> Session::check(std::span<const Source> sources) const {
             if (token < 0 || static_cast<std::uint64_t>(token) >= limits.source_vocab)
                 return invalid("has token " + std::to_string(token) + ", the model knows 0 to " +
                                std::to_string(limits.source_vocab - 1));
-    }
-    return {};
-}
-
-Result<void> Session::check_prefix(std::span<const std::int32_t> prefix) const {
-    const auto invalid = [](const std::string& what) {
-        return Error{ErrorCode::InvalidArgument, "the prefix " + what};
-    };
-    if (prefix.empty()) return {};
-    if (options_.generation.beams > 1) return invalid("is for greedy search only");
-    if (prefix.size() >= options_.generation.max_steps)
-        return invalid("has " + std::to_string(prefix.size()) + " tokens, the generation takes " +
-                       std::to_string(options_.generation.max_steps) + " steps at most");
-    for (const std::int32_t token : prefix) {
-        VKFORMER_CHECK(check_token("a token of the prefix", token, model_->limits().target_vocab));
-        if (token < 0 && options_.choices.empty()) return invalid("has a token to choose, but there are no choices");
     }
     return {};
 }
@@ -169,46 +119,22 @@ Result<Session::Bucket*> Session::bucket(std::uint32_t source_len, bool masked) 
     return known.get();
 }
 
-/// The step with banned_first banned too, on the same states, whose logits can be read.
-Result<void> Session::make_first_step(Bucket& bucket) {
-    if (bucket.first_program) return {};
-    models::GenerationConfig generation = options_.generation;
-    generation.banned.insert(generation.banned.end(), options_.banned_first.begin(), options_.banned_first.end());
-    VKFORMER_TRY(bucket.first_step, step_graph(*model_, bucket.layout, generation));
-    bucket.first_step.graph.mark_output(bucket.first_step.logits);
-    VKFORMER_TRY(bucket.first_program,
-                 backend_->compile(graph::make_plan(std::move(bucket.first_step.graph)), weights_, states_));
-    return {};
-}
-
-/// The tokens of a source, or the positions of what the model hears.
-std::size_t Session::length_of(const Source& source) const {
-    const auto limits = model_->limits();
-    return limits.source_features > 0 ? limits.source_len : source.tokens.size();
-}
-
 /// Writes the sources and the initial states and runs the encoder. Rows that no source needs repeat the last one, so that
 /// they finish when it does.
 Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std::span<const std::size_t> chosen) {
     const models::DecodeLayout& layout = bucket.layout;
-    const std::size_t len = layout.source_len, width = model_->limits().source_features;
+    const std::size_t len = layout.source_len;
     std::vector<std::int32_t> tokens(layout.batch * len, 0), lengths(layout.batch);
     std::vector<float> mask(layout.batch * len, -std::numeric_limits<float>::infinity());
-    std::vector<float> features(layout.batch * len * width);
     for (std::size_t b = 0; b < layout.batch; ++b) {
         const Source& source = sources[chosen[std::min(b, chosen.size() - 1)]];
         std::ranges::copy(source.tokens, tokens.begin() + static_cast<std::ptrdiff_t>(b * len));
-        std::ranges::copy(source.features, features.begin() + static_cast<std::ptrdiff_t>(b * len * width));
-        lengths[b] = static_cast<std::int32_t>(length_of(source));
-        for (std::size_t i = 0; i < length_of(source); ++i)
+        lengths[b] = static_cast<std::int32_t>(source.tokens.size());
+        for (std::size_t i = 0; i < source.tokens.size(); ++i)
             if (source.visible.empty() || source.visible[i]) mask[b * len + i] = 0;
     }
     Program& encoder = *bucket.encoder_program;
-    if (width > 0) {
-        VKFORMER_CHECK(write_floats(encoder, bucket.encoder.source.features, features));
-    } else {
-        VKFORMER_CHECK(write_ints(encoder, bucket.encoder.source.tokens, tokens));
-    }
+    VKFORMER_CHECK(write_ints(encoder, bucket.encoder.source.tokens, tokens));
     if (layout.masked_source) {
         VKFORMER_CHECK(write_floats(encoder, bucket.encoder.source.mask, mask));
     } else {
@@ -218,6 +144,12 @@ Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std
     VKFORMER_CHECK(encoder.wait());
 
     Program& step = *bucket.step_program;
+    if (bucket.step.source_tokens) {
+        for (std::size_t b = 0; b < layout.batch; ++b)
+            std::fill_n(tokens.begin() + static_cast<std::ptrdiff_t>(b * len) + lengths[b],
+                        len - static_cast<std::size_t>(lengths[b]), -1);
+        VKFORMER_CHECK(write_ints(step, bucket.step.source_tokens, tokens));
+    }
     VKFORMER_CHECK(fill_ints(step, bucket.step.beam.tokens, options_.generation.decoder_start));
     VKFORMER_CHECK(fill_ints(step, bucket.step.beam.starts, 0));
     if (layout.beams == 1) return fill_ints(step, bucket.step.greedy.finished, 0);
@@ -238,39 +170,10 @@ Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std
     return write_ints(step, states.state, flags);
 }
 
-/// The likeliest of the choices after the step that has run, for the first row.
-Result<std::int32_t> Session::choose(Bucket& bucket) const {
-    const std::uint64_t vocab = model_->limits().target_vocab;
-    std::vector<float> logits(bucket.layout.rows() * vocab);
-    VKFORMER_CHECK(bucket.first_program->read(bucket.first_step.logits, std::span<float>(logits)));
-    return *std::ranges::max_element(options_.choices, {},
-                                     [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; });
-}
-
-/// Feeds the prefix, choosing what is to be chosen, and takes the first step behind it. Returns how many steps that were; none
-/// without prefix and bans.
-Result<std::uint32_t> Session::run_first_steps(Bucket& bucket, std::span<std::int32_t> prefix) {
-    if (prefix.empty() && options_.banned_first.empty()) return 0;
-    VKFORMER_CHECK(make_first_step(bucket));
-    Program& first = *bucket.first_program;
-    const graph::GreedyStates& states = bucket.first_step.greedy;
-    for (std::int32_t& token : prefix) {
-        VKFORMER_CHECK(first.submit());
-        VKFORMER_CHECK(first.wait());
-        if (token < 0) {
-            VKFORMER_TRY(token, choose(bucket));
-        }
-        VKFORMER_CHECK(fill_ints(first, states.tokens, token));  // in place of what the step chose
-        VKFORMER_CHECK(fill_ints(first, states.finished, 0));
-    }
-    VKFORMER_CHECK(first.submit());
-    VKFORMER_CHECK(first.wait());
-    return static_cast<std::uint32_t>(prefix.size()) + 1;
-}
-
-Result<void> Session::run_steps(Bucket& bucket, std::uint32_t done) {
+Result<void> Session::run_steps(Bucket& bucket) {
     Program& step = *bucket.step_program;
     const std::uint32_t max_steps = bucket.layout.max_steps;
+    std::uint32_t done = 0;
     for (std::uint32_t count = kFirstSteps; done < max_steps; count = std::min(2 * count, kMostSteps)) {
         count = std::min(count, max_steps - done);
         VKFORMER_CHECK(step.submit(count));
@@ -287,8 +190,7 @@ Result<void> Session::run_steps(Bucket& bucket, std::uint32_t done) {
     return step.wait();
 }
 
-Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t count,
-                                                 std::span<const std::int32_t> prefix) {
+Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t count) {
     Program& step = *bucket.step_program;
     const models::GenerationConfig& generation = options_.generation;
     const std::size_t rows = bucket.layout.rows(), beams = bucket.layout.beams, max_steps = bucket.layout.max_steps;
@@ -297,8 +199,7 @@ Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t cou
     if (beams == 1) {
         VKFORMER_TRY(const auto history, read_ints(step, bucket.step.greedy.history));
         for (std::size_t b = 0; b < count; ++b) {
-            results[b].tokens.insert(results[b].tokens.end(), prefix.begin(), prefix.end());
-            for (std::size_t t = prefix.size(); t < max_steps; ++t) {
+            for (std::size_t t = 0; t < max_steps; ++t) {
                 results[b].tokens.push_back(history[t * rows + b]);
                 if (results[b].tokens.back() == generation.eos) break;
             }
@@ -335,26 +236,22 @@ Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t cou
     return results;
 }
 
-Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress,
-                                                  std::span<const std::int32_t> prefix) {
+Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
     VKFORMER_CHECK(check(sources));
-    VKFORMER_CHECK(check_prefix(prefix));
-    std::vector<std::int32_t> given(prefix.begin(), prefix.end());
     std::vector<std::size_t> order(sources.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return length_of(sources[i]); });
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sources[i].tokens.size(); });
 
     std::vector<Hypothesis> results(sources.size());
     for (std::size_t first = 0; first < order.size(); first += options_.batch) {
         const auto chosen =
             std::span(order).subspan(first, std::min<std::size_t>(options_.batch, order.size() - first));
-        const std::size_t longest = length_of(sources[chosen.back()]);
+        const std::size_t longest = sources[chosen.back()].tokens.size();
         const bool masked = std::ranges::any_of(chosen, [&](std::size_t i) { return !sources[i].visible.empty(); });
         VKFORMER_TRY(Bucket* const made, bucket(bucket_len(longest, model_->limits().source_len), masked));
         VKFORMER_CHECK(start(*made, sources, chosen));
-        VKFORMER_TRY(const std::uint32_t done, run_first_steps(*made, given));
-        VKFORMER_CHECK(run_steps(*made, done));
-        VKFORMER_TRY(auto batch, collect(*made, chosen.size(), given));
+        VKFORMER_CHECK(run_steps(*made));
+        VKFORMER_TRY(auto batch, collect(*made, chosen.size()));
         for (std::size_t i = 0; i < chosen.size(); ++i) results[chosen[i]] = std::move(batch[i]);
         if (progress) progress(first + chosen.size(), order.size());
     }

@@ -17,17 +17,14 @@ namespace vkformer::decoding {
 
 struct SessionOptions {
     models::GenerationConfig generation;
-    std::uint32_t batch = 1;                 ///< source sequences that are decoded together
-    DType dtype = DType::f32;                ///< of weights, activations and caches; log-probabilities are always f32
-    std::vector<std::int32_t> banned_first;  ///< never chosen at the first step behind the prefix
-    std::vector<std::int32_t> choices;       ///< tokens that a −1 in a prefix is chosen from
+    std::uint32_t batch = 1;   ///< source sequences that are decoded together
+    DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
 };
 
 /// One source sequence. The spans are read during the call only.
 struct Source {
     std::span<const std::int32_t> tokens;
     std::span<const std::uint8_t> visible = {};  ///< empty: all; else one per token, 0: masked
-    std::span<const float> features = {};        ///< in place of tokens, for a model that hears: all its positions
 };
 
 struct Hypothesis {
@@ -48,11 +45,9 @@ public:
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
     /// One hypothesis, the best, per source, in the order of the sources. Sequences of like length are decoded together,
-    /// which changes no result. `prefix`, of greedy search only, is what the decoder is given behind the start token; for −1 in it
-    /// the likeliest of options().choices for the first source of the first batch, the shortest. Errors: InvalidArgument (a
-    /// source that is empty, too long or has an unknown token; a prefix that does not fit), and those of the backend.
-    Result<std::vector<Hypothesis>> generate(std::span<const Source> sources, const Progress& progress = {},
-                                             std::span<const std::int32_t> prefix = {});
+    /// which changes no result. Errors: InvalidArgument (a source that is empty, too long or has an unknown token), and those of
+    /// the backend.
+    Result<std::vector<Hypothesis>> generate(std::span<const Source> sources, const Progress& progress = {});
 
     const SessionOptions& options() const noexcept { return options_; }
 
@@ -62,14 +57,9 @@ private:
     Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options);
     Result<Bucket*> bucket(std::uint32_t source_len, bool masked);
     Result<void> check(std::span<const Source> sources) const;
-    Result<void> check_prefix(std::span<const std::int32_t> prefix) const;
     Result<void> start(Bucket& bucket, std::span<const Source> sources, std::span<const std::size_t> chosen);
-    Result<void> make_first_step(Bucket& bucket);
-    Result<std::int32_t> choose(Bucket& bucket) const;
-    Result<std::uint32_t> run_first_steps(Bucket& bucket, std::span<std::int32_t> prefix);
-    Result<void> run_steps(Bucket& bucket, std::uint32_t done);
-    Result<std::vector<Hypothesis>> collect(Bucket& bucket, std::size_t count, std::span<const std::int32_t> prefix);
-    std::size_t length_of(const Source& source) const;
+    Result<void> run_steps(Bucket& bucket);
+    Result<std::vector<Hypothesis>> collect(Bucket& bucket, std::size_t count);
 
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;

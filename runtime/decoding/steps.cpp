@@ -16,17 +16,22 @@ using models::GenerationConfig;
 /// The tokens of every row so far, the step's input included: a cache as that of the keys. Absent where nobody asks.
 Result<Value> keep_sequences(Graph& graph, Value tokens, Value starts, const DecodeLayout& layout,
                              const GenerationConfig& generation) {
-    if (generation.no_repeat_ngram == 0) return Value{};
+    if (generation.no_repeat_ngram == 0 && generation.source_no_repeat_ngram == 0) return Value{};
     VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {layout.rows(), layout.max_steps}));
     VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
     return sequences;
 }
 
 /// Bans and forced tokens; `x` itself where there are none.
-Result<Value> mask(Graph& graph, Value x, Value starts, Value sequences, const GenerationConfig& generation) {
+Result<Value> mask(StepGraph& step, Value x, Value starts, Value sequences, const DecodeLayout& layout,
+                   const GenerationConfig& generation) {
+    Graph& graph = step.graph;
     const bool forces = generation.forced_first >= 0 || generation.forced_last >= 0;
     const bool has_late_end = generation.min_steps > 0 && generation.eos >= 0;
     if (generation.banned.empty() && !forces && !has_late_end && !sequences) return x;
+    if (generation.source_no_repeat_ngram > 0) {
+        VKFORMER_TRY(step.source_tokens, graph.state("source_tokens", DType::i32, {layout.batch, layout.source_len}));
+    }
     return graph::mask_logits(graph, x, starts,
                               {.banned = generation.banned,
                                .forced_first = generation.forced_first,
@@ -35,7 +40,9 @@ Result<Value> mask(Graph& graph, Value x, Value starts, Value sequences, const G
                                .late = has_late_end ? std::vector{generation.eos} : std::vector<std::int32_t>(),
                                .late_steps = static_cast<std::int32_t>(generation.min_steps),
                                .ngram = generation.no_repeat_ngram,
-                               .sequences = sequences});
+                               .source_ngram = generation.source_no_repeat_ngram,
+                               .sequences = sequences,
+                               .source = step.source_tokens});
 }
 
 Result<void> add_greedy_step(StepGraph& step, Value logits, const DecodeLayout& layout,
@@ -46,7 +53,7 @@ Result<void> add_greedy_step(StepGraph& step, Value logits, const DecodeLayout& 
     VKFORMER_TRY(step.greedy.history, graph.state("history", DType::i32, {layout.max_steps, layout.rows()}));
     VKFORMER_TRY(const Value sequences,
                  keep_sequences(graph, step.greedy.tokens, step.greedy.starts, layout, generation));
-    VKFORMER_TRY(const Value allowed, mask(graph, logits, step.greedy.starts, sequences, generation));
+    VKFORMER_TRY(const Value allowed, mask(step, logits, step.greedy.starts, sequences, layout, generation));
     VKFORMER_TRY(const Value next, graph::arg_max(graph, allowed));
     return graph::greedy_step(graph, next, step.greedy, generation.eos, generation.pad);
 }
@@ -69,7 +76,7 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
 
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
     VKFORMER_TRY(const Value sequences, keep_sequences(graph, states.tokens, states.starts, layout, generation));
-    VKFORMER_TRY(Value scores, mask(graph, log_probs, states.starts, sequences, generation));
+    VKFORMER_TRY(Value scores, mask(step, log_probs, states.starts, sequences, layout, generation));
     if (generation.renormalize) {
         VKFORMER_TRY(scores, graph::log_softmax(graph, scores));
     }
@@ -107,7 +114,6 @@ Result<StepGraph> step_graph(const models::EncoderDecoder& model, const DecodeLa
     step.greedy.starts = step.beam.starts = starts;
     VKFORMER_TRY(const auto decoder, model.add_decoder_step(step.graph, layout, tokens, starts));
     step.source = decoder.source;
-    step.logits = decoder.logits;
     if (generation.beams == 1) {
         VKFORMER_CHECK(add_greedy_step(step, decoder.logits, layout, generation));
     } else {

@@ -19,7 +19,7 @@ struct StepGraph {
     models::SourceTensors source;
     graph::GreedyStates greedy;  ///< with beams = 1
     graph::BeamStates beam;      ///< with beams > 1
-    graph::Value logits;         ///< f32 [rows, target_vocab]: before bans; no output unless marked as one
+    graph::Value source_tokens;  ///< state i32 [batch, source_len], −1 behind the end; absent where no rule reads them
 };
 /// layout.beams and layout.max_steps are the generation's.
 Result<StepGraph> step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,

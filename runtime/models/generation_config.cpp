@@ -14,11 +14,23 @@ namespace {
 
 using formats::Config;
 
-constexpr std::array<std::string_view, 16> kHonoured = {
-    "decoder_start_token_id", "bos_token_id",        "eos_token_id",       "pad_token_id",   "max_length",
-    "max_new_tokens",         "num_beams",           "early_stopping",     "length_penalty", "bad_words_ids",
-    "forced_bos_token_id",    "forced_eos_token_id", "renormalize_logits", "min_length",     "min_new_tokens",
-    "no_repeat_ngram_size"};
+constexpr std::array<std::string_view, 17> kHonoured = {"decoder_start_token_id",
+                                                        "bos_token_id",
+                                                        "eos_token_id",
+                                                        "pad_token_id",
+                                                        "max_length",
+                                                        "max_new_tokens",
+                                                        "num_beams",
+                                                        "early_stopping",
+                                                        "length_penalty",
+                                                        "bad_words_ids",
+                                                        "forced_bos_token_id",
+                                                        "forced_eos_token_id",
+                                                        "renormalize_logits",
+                                                        "min_length",
+                                                        "min_new_tokens",
+                                                        "no_repeat_ngram_size",
+                                                        "encoder_no_repeat_ngram_size"};
 
 /// Do nothing to the result: what is returned besides, how the cache is kept, and what only sampling or an assistant reads.
 constexpr std::array<std::string_view, 31> kIgnored = {"_from_model_config",
@@ -58,10 +70,9 @@ struct NeutralNumber {
     std::string_view name;
     double min, max;
 };
-constexpr std::array<NeutralNumber, 8> kNeutralNumbers = {{
+constexpr std::array<NeutralNumber, 7> kNeutralNumbers = {{
     {"repetition_penalty", 1, 1},
     {"encoder_repetition_penalty", 1, 1},
-    {"encoder_no_repeat_ngram_size", 0, 0},
     {"num_beam_groups", 1, 1},
     {"diversity_penalty", 0, 0},
     {"num_return_sequences", 1, 1},
@@ -184,6 +195,8 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
     VKFORMER_TRY(generation.min_steps, min_steps(config));
     VKFORMER_TRY(generation.no_repeat_ngram,
                  config.unsigned_integer("no_repeat_ngram_size", {.fallback = 0, .max = 1u << 20}));
+    VKFORMER_TRY(generation.source_no_repeat_ngram,
+                 config.unsigned_integer("encoder_no_repeat_ngram_size", {.fallback = 0, .max = 1u << 20}));
     VKFORMER_TRY(generation.renormalize, config.boolean("renormalize_logits", false));
     return generation;
 }

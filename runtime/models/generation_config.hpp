@@ -22,12 +22,13 @@ struct GenerationConfig {
     std::uint32_t max_steps = 20;     ///< tokens to generate at most, the start token not counted
     double length_penalty = 1;        ///< a hypothesis of n tokens scores Σ log p / n^length_penalty
     graph::EarlyStopping early_stopping = graph::EarlyStopping::heuristic;
-    std::vector<std::int32_t> banned;   ///< never chosen
-    std::int32_t forced_first = -1;     ///< the only token allowed at the first step
-    std::int32_t forced_last = -1;      ///< the only token allowed at step max_steps
-    std::uint32_t min_steps = 0;        ///< tokens before which `eos` is not chosen
-    std::uint32_t no_repeat_ngram = 0;  ///< > 0: no run of so many tokens comes twice, the start token counted
-    bool renormalize = false;           ///< scores are log-probabilities among the allowed tokens only
+    std::vector<std::int32_t> banned;          ///< never chosen
+    std::int32_t forced_first = -1;            ///< the only token allowed at the first step
+    std::int32_t forced_last = -1;             ///< the only token allowed at step max_steps
+    std::uint32_t min_steps = 0;               ///< tokens before which `eos` is not chosen
+    std::uint32_t no_repeat_ngram = 0;         ///< > 0: no run of so many tokens comes twice, the start token counted
+    std::uint32_t source_no_repeat_ngram = 0;  ///< > 0: nor does one that the source has
+    bool renormalize = false;                  ///< scores are log-probabilities among the allowed tokens only
 
     friend bool operator==(const GenerationConfig&, const GenerationConfig&) = default;
 };

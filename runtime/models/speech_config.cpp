@@ -16,8 +16,8 @@ using formats::Config;
 
 constexpr std::int32_t kHeard = -1;  // in a prefix: the language that the model hears
 
-/// Read here, or of no use without timestamps.
-constexpr std::array<std::string_view, 14> kOwnFields = {"suppress_tokens",
+/// Read here, or of no use here.
+constexpr std::array<std::string_view, 18> kOwnFields = {"suppress_tokens",
                                                          "begin_suppress_tokens",
                                                          "forced_decoder_ids",
                                                          "lang_to_id",
@@ -30,7 +30,11 @@ constexpr std::array<std::string_view, 14> kOwnFields = {"suppress_tokens",
                                                          "alignment_heads",
                                                          "max_initial_timestamp_index",
                                                          "prev_sot_token_id",
-                                                         "median_filter_width"};
+                                                         "median_filter_width",
+                                                         "no_speech_threshold",
+                                                         "logprob_threshold",
+                                                         "compression_ratio_threshold",
+                                                         "condition_on_prev_tokens"};
 
 Result<Config> open_config(const std::filesystem::path& folder, GenerationSource& source) {
     std::error_code ignored;
@@ -108,24 +112,73 @@ Result<std::vector<std::int32_t>> read_prefix(const Config& config, const Speech
     } else if (!language.empty() && tasks.contains("transcribe")) {
         prefix.push_back(tasks.at("transcribe"));
     }
-    if (speech.first_timestamp > 0 && (prefix.empty() || prefix.back() != speech.first_timestamp - 1))
-        prefix.push_back(speech.first_timestamp - 1);
+    const std::int32_t no_timestamps = speech.first_timestamp - 1;
+    const bool has_it = !prefix.empty() && prefix.back() == no_timestamps;
+    if (choice.timestamps && has_it) prefix.pop_back();
+    if (!choice.timestamps && !has_it && speech.first_timestamp > 0) prefix.push_back(no_timestamps);
     if (speech.languages.empty()) std::erase(prefix, kHeard);
     return prefix;
 }
 
-/// max_length counts what the decoder is given, max_new_tokens and the library's default do not.
-Result<std::uint32_t> max_steps(const Config& config, const SpeechConfig& speech, std::uint64_t max_positions) {
+/// max_length counts what the decoder is given; max_new_tokens and the library's default do not.
+Result<void> read_lengths(const Config& config, SpeechConfig& speech) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
+    if (config.has("max_new_tokens")) {
+        VKFORMER_TRY(speech.max_new_tokens, config.unsigned_integer("max_new_tokens", {.min = 1, .max = 1u << 20}));
+        return {};
+    }
     VKFORMER_TRY(const std::uint32_t max_length,
                  config.unsigned_integer("max_length", {.fallback = kDefaultMaxLength, .min = 2, .max = 1u << 20}));
-    const bool counts_prefix = !config.has("max_new_tokens") && max_length != kDefaultMaxLength;
-    const std::uint64_t steps =
-        speech.generation.max_steps + (counts_prefix ? std::uint64_t{0} : std::uint64_t{speech.prefix.size()});
-    return static_cast<std::uint32_t>(std::min(steps, max_positions - 1));
+    (max_length == kDefaultMaxLength ? speech.max_new_tokens : speech.max_length) = max_length;
+    return {};
+}
+
+Result<std::optional<double>> threshold(const Config& config, std::string_view name) {
+    if (!config.has(name)) return std::optional<double>();
+    VKFORMER_TRY(const double value, config.real(name));
+    return std::optional<double>(value);
+}
+
+/// What only models with one start of text and one end would know how to do.
+Result<void> refuse_what_is_not_done(const Config& config, const GenerationConfig& generation) {
+    if (generation.beams != 1) return config.unsupported("num_beams", "1 with a model that hears");
+    if (generation.forced_first >= 0) return config.unsupported("forced_bos_token_id", "null with a model that hears");
+    if (generation.forced_last >= 0) return config.unsupported("forced_eos_token_id", "null with a model that hears");
+    if (generation.min_steps > 0)
+        return config.unsupported(config.has("min_new_tokens") ? "min_new_tokens" : "min_length",
+                                  "0 with a model that hears");
+    if (generation.source_no_repeat_ngram > 0)
+        return config.unsupported("encoder_no_repeat_ngram_size", "0 with a model that hears");
+    return {};
+}
+
+/// The tokens of times, and those that go with them.
+Result<void> read_timestamps(const Config& config, const SpeechChoice& choice, SpeechConfig& speech) {
+    constexpr std::uint32_t kMost = 1u << 24;
+    if (!config.has("no_timestamps_token_id")) {
+        if (!choice.timestamps) return {};
+        return Error{ErrorCode::UnsupportedConfig,
+                     config.file_name() +
+                         ": no_timestamps_token_id is missing, so that the tokens of times are not "
+                         "known; ask for text without timestamps"};
+    }
+    VKFORMER_TRY(const std::uint32_t token, config.unsigned_integer("no_timestamps_token_id", {.max = kMost}));
+    speech.first_timestamp = static_cast<std::int32_t>(token) + 1;
+    speech.no_speech = static_cast<std::int32_t>(token) - 1;
+    if (config.has("max_initial_timestamp_index")) {
+        VKFORMER_TRY(const std::uint32_t latest,
+                     config.unsigned_integer("max_initial_timestamp_index", {.max = kMost}));
+        speech.latest_initial = static_cast<std::int32_t>(latest);
+    }
+    return {};
 }
 
 }  // namespace
+
+std::uint32_t SpeechConfig::length_for(std::size_t given) const noexcept {
+    const std::uint64_t wanted = max_new_tokens > 0 ? given + std::uint64_t{max_new_tokens} : max_length;
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, generation.max_steps));
+}
 
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
                                         const SpeechChoice& choice) {
@@ -133,10 +186,7 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
     VKFORMER_TRY(const Config config, open_config(folder, source));
     SpeechConfig speech;
     VKFORMER_TRY(speech.generation, parse_generation_config(config, source, max_positions, kOwnFields));
-    if (speech.generation.beams != 1) return config.unsupported("num_beams", "1 with a model that hears");
-    VKFORMER_TRY(const bool wants_timestamps, config.boolean("return_timestamps", false));
-    if (wants_timestamps) return config.unsupported("return_timestamps", "false");
-
+    VKFORMER_CHECK(refuse_what_is_not_done(config, speech.generation));
     VKFORMER_TRY(const auto suppressed, config.token_ids("suppress_tokens"));
     speech.generation.banned.insert(speech.generation.banned.end(), suppressed.begin(), suppressed.end());
     VKFORMER_TRY(speech.banned_first, config.token_ids("begin_suppress_tokens"));
@@ -148,16 +198,27 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
                          "the model has one language: there is neither a language nor a task to choose"};
         speech.languages.clear();
     }
-    if (config.has("no_timestamps_token_id")) {
-        VKFORMER_TRY(const std::uint32_t token, config.unsigned_integer("no_timestamps_token_id", {.max = 1u << 24}));
-        speech.first_timestamp = static_cast<std::int32_t>(token) + 1;
-    }
+    VKFORMER_CHECK(read_timestamps(config, choice, speech));
     VKFORMER_TRY(speech.prefix, read_prefix(config, speech, choice));
-    VKFORMER_TRY(speech.generation.max_steps, max_steps(config, speech, max_positions));
-    if (config.has("min_new_tokens")) speech.generation.min_steps += static_cast<std::uint32_t>(speech.prefix.size());
-    if (speech.prefix.size() >= speech.generation.max_steps)
-        return config.unsupported("max_length", "more than the " + std::to_string(speech.prefix.size() + 1) +
-                                                    " tokens that the decoder is given");
+    VKFORMER_CHECK(read_lengths(config, speech));
+    speech.generation.max_steps = static_cast<std::uint32_t>(max_positions);
+    const std::size_t given = speech.prefix.size() + 1;
+    if (given >= speech.length_for(given))
+        return config.unsupported("max_length",
+                                  "more than the " + std::to_string(given) + " tokens that the decoder is given");
+
+    // Without the field, transformers takes the second to last of the suppressed tokens, which is where it stands.
+    if (suppressed.size() >= 2) speech.previous = suppressed[suppressed.size() - 2];
+    if (config.has("prev_sot_token_id")) {
+        VKFORMER_TRY(const std::uint32_t token, config.unsigned_integer("prev_sot_token_id", {.max = 1u << 24}));
+        speech.previous = static_cast<std::int32_t>(token);
+    }
+    VKFORMER_TRY(speech.log_prob_threshold, threshold(config, "logprob_threshold"));
+    VKFORMER_TRY(speech.no_speech_threshold, threshold(config, "no_speech_threshold"));
+    VKFORMER_TRY(speech.compression_ratio_threshold, threshold(config, "compression_ratio_threshold"));
+    if (config.has("condition_on_prev_tokens")) {
+        VKFORMER_TRY(speech.conditions_on_previous, config.boolean("condition_on_prev_tokens"));
+    }
     return speech;
 }
 

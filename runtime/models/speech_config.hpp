@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,23 +12,36 @@
 namespace vkformer::models {
 
 struct SpeechConfig {
-    GenerationConfig generation;             ///< max_steps counts the prefix
+    GenerationConfig generation;             ///< max_steps: the decoder's positions
     std::vector<std::int32_t> banned_first;  ///< never chosen at the first step behind the prefix
     /// What the decoder is given behind decoder_start; −1: the likeliest of `languages`.
     std::vector<std::int32_t> prefix;
     std::map<std::string, std::int32_t> languages;  ///< "de" → its token; empty for a model of one language
     std::int32_t first_timestamp = -1;              ///< it and all above it stand for times; −1: not known
+    std::int32_t latest_initial = -1;               ///< the first time is at most so many above it; −1: any
+    std::int32_t no_speech = -1;                    ///< its probability at decoder_start says that nobody speaks
+    std::int32_t previous = -1;                     ///< goes before the text of the windows before; −1: nothing does
+    std::uint32_t max_length = 0;                   ///< tokens of the decoder, what it is given counted; 0: see next
+    std::uint32_t max_new_tokens = 0;               ///< tokens to generate; 0: see max_length
+    /// As the folder says; absent where it does not.
+    std::optional<double> log_prob_threshold, no_speech_threshold, compression_ratio_threshold;
+    std::optional<bool> conditions_on_previous;
+
+    /// Tokens in all for a decoder that is given `given` of them, at most as many as it has positions.
+    std::uint32_t length_for(std::size_t given) const noexcept;
 };
 
 /// What was asked for; empty: what the folder says.
 struct SpeechChoice {
-    std::string language;  ///< "de" or "<|de|>"
-    std::string task;      ///< "transcribe", "translate"
+    std::string language;    ///< "de" or "<|de|>"
+    std::string task;        ///< "transcribe", "translate"
+    bool timestamps = true;  ///< false: the decoder is asked for text alone
 };
 
 /// generation_config.json of the folder or, without one, what config.json says, as transformers 4.57 reads them for
-/// greedy decoding without timestamps. Errors: FileNotFound, CorruptFile, UnsupportedConfig (return_timestamps, beams,
-/// a field that is not known), InvalidArgument (a language or task that the model does not have).
+/// greedy decoding; return_timestamps is the caller's choice. Errors: FileNotFound, CorruptFile, UnsupportedConfig
+/// (beams, a field that is not known, timestamps of a model that has none), InvalidArgument (a language or task that the
+/// model does not have).
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
                                         const SpeechChoice& choice);
 

@@ -33,11 +33,35 @@ std::vector<float> clip_of(const std::string& name, int clip) {
     return Golden("speech/" + name + "/golden.safetensors").floats("clip" + std::to_string(clip));
 }
 
-TranscriberOptions options_for(const std::string& device) {
+constexpr const char* kTimed = "whisper_times_414";  // of several windows, with timestamps
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// No thresholds and one temperature, as generate() has them where nothing is said.
+TranscriberOptions options_for(const std::string& device, bool timestamps = false) {
     TranscriberOptions options;
     options.device = device;
     options.plain_shaders = true;  // nothing is measured in tests
+    options.timestamps = timestamps;
+    options.temperatures = {0};
+    options.compression_ratio_threshold = kNever;
+    options.log_prob_threshold = -kNever;
+    options.no_speech_threshold = kNever;
     return options;
+}
+
+/// What is generated in an entry of generate.json: its tokens behind the one that asks for no times, without the end token.
+std::vector<std::int32_t> generated(const std::string& name, const json& entry) {
+    const json config = read_json(folder_of(name) / "generation_config.json");
+    auto tokens = entry["tokens"].get<std::vector<std::int32_t>>();
+    tokens.erase(tokens.begin(), std::ranges::find(tokens, config["no_timestamps_token_id"].get<std::int32_t>()) + 1);
+    if (!tokens.empty() && tokens.back() == config["eos_token_id"].get<std::int32_t>()) tokens.pop_back();
+    return tokens;
+}
+
+std::vector<std::string> device_names() {
+    std::vector<std::string> devices = {"cpu"};
+    devices.insert(devices.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
+    return devices;
 }
 
 /// A copy of a model folder with another value in its generation_config.json.
@@ -55,9 +79,7 @@ struct ChangedFolder {
 }  // namespace
 
 TEST_CASE("transcriptions are those of Hugging Face, token for token", "[api][speech][golden]") {
-    std::vector<std::string> devices = {"cpu"};
-    devices.insert(devices.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
-    const std::string device = GENERATE_COPY(from_range(devices));
+    const std::string device = GENERATE_COPY(from_range(device_names()));
     const std::string name = GENERATE("whisper_d30_h3_h5", "whisper_d20_untied", "whisper_english", "whisper_texts");
     const json entries = read_json(folder_of(name) / "generate.json");
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -71,13 +93,99 @@ TEST_CASE("transcriptions are those of Hugging Face, token for token", "[api][sp
         Transcriber transcriber = must(Transcriber::load(folder_of(name), options));
         const auto clip = clip_of(name, entry["clip"]);
         const Transcription found = must(transcriber.transcribe(clip));
-        REQUIRE(found.windows.size() == 1);
-        CHECK(found.windows[0].tokens == entry["tokens"].get<std::vector<std::int32_t>>());
-        CHECK(found.windows[0].text == entry["text"].get<std::string>());
-        CHECK(found.windows[0].end == static_cast<double>(clip.size()) / transcriber.sample_rate());
+        REQUIRE(found.segments.size() == 1);
+        CHECK(found.segments[0].tokens == generated(name, entry));
+        CHECK(found.segments[0].text == entry["text"].get<std::string>());
+        CHECK(found.segments[0].end == static_cast<double>(clip.size()) / transcriber.sample_rate());
         CHECK((found.language.empty() == (name == "whisper_english")));
         if (!options.language.empty()) CHECK(found.language == options.language);
     }
+}
+
+TEST_CASE("segments with times are those of Hugging Face, whatever the rules", "[api][speech][golden]") {
+    const std::string device = GENERATE_COPY(from_range(device_names()));
+    const std::string name = GENERATE("whisper_times_414", "whisper_times_423");
+    const json entries = read_json(folder_of(name) / "timed.json");
+    const Golden golden("speech/" + name + "/golden.safetensors");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (device != "cpu" && i % 3 != 1) continue;
+        const json &entry = entries[i], &asked = entry["options"];
+        CAPTURE(device, name, asked.dump());
+        TranscriberOptions options = options_for(device, true);
+        if (asked.contains("temperature")) options.temperatures = asked["temperature"].get<std::vector<float>>();
+        options.compression_ratio_threshold = asked.value("compression_ratio_threshold", kNever);
+        options.log_prob_threshold = asked.value("logprob_threshold", -kNever);
+        options.no_speech_threshold = asked.value("no_speech_threshold", kNever);
+        options.condition_on_previous = asked.value("condition_on_prev_tokens", false);
+        options.max_length = asked.value("max_new_tokens", 0u);
+        Transcriber transcriber = must(Transcriber::load(folder_of(name), options));
+        const auto clip = golden.floats("timed" + std::to_string(entry["clip"].get<int>()));
+        double told = 0;
+        const auto found = must(transcriber.transcribe(clip, [&](double done, double total) {
+            CHECK(told < done);
+            CHECK(done <= total);
+            told = done;
+        }));
+        const double duration = static_cast<double>(clip.size()) / transcriber.sample_rate();
+        CHECK(told == duration);
+        REQUIRE(found.segments.size() == entry["segments"].size());
+        for (std::size_t s = 0; s < found.segments.size(); ++s) {
+            CAPTURE(s);
+            const json& expected = entry["segments"][s];
+            CHECK(found.segments[s].tokens == expected["tokens"].get<std::vector<std::int32_t>>());
+            CHECK(std::abs(found.segments[s].start - std::min(expected["start"].get<double>(), duration)) < 1e-9);
+            CHECK(std::abs(found.segments[s].end - std::min(expected["end"].get<double>(), duration)) < 1e-9);
+            // Every window that was decoded again was so at the last temperature there is.
+            const bool is_again = entry["again"] == entry["windows"];
+            if (entry["again"] == 0 || is_again) CHECK(found.segments[s].temperature == options.temperatures[is_again]);
+        }
+    }
+}
+
+TEST_CASE("text that is never good is drawn at every temperature, the same for the same seed", "[api][speech]") {
+    TranscriberOptions options = options_for("cpu", true);
+    options.temperatures = {0, 0.4f, 1};
+    options.log_prob_threshold = 1;
+    const auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
+    const auto tokens = [&](std::uint64_t seed) {
+        options.seed = seed;
+        Transcriber transcriber = must(Transcriber::load(folder_of(kTimed), options));
+        std::vector<std::vector<std::int32_t>> all;
+        for (const SpeechSegment& segment : must(transcriber.transcribe(clip)).segments) {
+            CHECK(segment.temperature == 1);
+            CHECK(segment.average_log_prob < 0);
+            CHECK(segment.no_speech > 0);
+            all.push_back(segment.tokens);
+        }
+        return all;
+    };
+    const auto first = tokens(1);
+    CHECK(first == tokens(1));
+    CHECK((first != tokens(7) || first != tokens(8)));
+}
+
+TEST_CASE("the model folder's thresholds hold where none are given", "[api][speech]") {
+    const ChangedFolder changed(kTimed, "logprob_threshold", "1");
+    TranscriberOptions options = options_for("cpu", true);
+    options.temperatures = {0, 1e-4f};
+    const auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
+    const auto temperature = [&] {
+        Transcriber transcriber = must(Transcriber::load(changed.folder.path(), options));
+        return must(transcriber.transcribe(clip)).segments.at(0).temperature;
+    };
+    CHECK(temperature() == 0);
+    options.log_prob_threshold.reset();
+    CHECK(temperature() == 1e-4f);
+}
+
+TEST_CASE("silence at the end of short sound is not heard", "[api][speech]") {
+    Transcriber transcriber = must(Transcriber::load(folder_of(kTimed), options_for("cpu", true)));
+    auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
+    clip.resize(clip.size() / 3);
+    const auto found = must(transcriber.transcribe(clip));
+    REQUIRE_FALSE(found.segments.empty());
+    const double duration = static_cast<double>(clip.size()) / transcriber.sample_rate();
+    for (const SpeechSegment& segment : found.segments) CHECK(segment.end <= duration);
 }
 
 TEST_CASE("float16 hears the same", "[api][speech][golden]") {
@@ -87,7 +195,7 @@ TEST_CASE("float16 hears the same", "[api][speech][golden]") {
     Transcriber transcriber = must(Transcriber::load(folder_of("whisper_texts"), options));
     const json entries = read_json(folder_of("whisper_texts") / "generate.json");
     const auto found = must(transcriber.transcribe(clip_of("whisper_texts", 0)));
-    CHECK(found.windows[0].tokens == entries[0]["tokens"].get<std::vector<std::int32_t>>());
+    CHECK(found.segments[0].tokens == generated("whisper_texts", entries[0]));
 }
 
 TEST_CASE("long sound is cut where it is quiet, and every window is heard by itself", "[api][speech]") {
@@ -104,28 +212,28 @@ TEST_CASE("long sound is cut where it is quiet, and every window is heard by its
     options.max_length = 24;
     options.batch = GENERATE(1u, 2u, 3u);
     Transcriber transcriber = must(Transcriber::load(folder_of("whisper_texts"), options));
-    std::size_t windows = 0;
-    const auto found = must(transcriber.transcribe(samples, [&](std::size_t done, std::size_t total) {
+    double told = 0;
+    const auto found = must(transcriber.transcribe(samples, [&](double done, double total) {
         CHECK(done <= total);
-        windows = total;
+        told = done;
     }));
-    REQUIRE(found.windows.size() >= 2);
-    CHECK(windows == found.windows.size());
-    const auto cut = static_cast<std::size_t>(std::lround(found.windows[0].end * 8000));
+    REQUIRE(found.segments.size() >= 2);
+    CHECK(told == static_cast<double>(samples.size()) / 8000);
+    const auto cut = static_cast<std::size_t>(std::lround(found.segments[0].end * 8000));
     CHECK(cut > english.size());
     CHECK(cut < cut_after);
     CHECK(found.language == "en");  // of the first window, and so of all
 
     std::string text;
-    for (const Transcript& window : found.windows) {
+    for (const SpeechSegment& window : found.segments) {
         const auto first = static_cast<std::size_t>(std::lround(window.start * 8000)),
                    last = static_cast<std::size_t>(std::lround(window.end * 8000));
         CHECK(last - first <= kWindow);
         const auto alone = must(transcriber.transcribe(std::span(samples).subspan(first, last - first)));
         text += window.text;
-        if (alone.language == "en") CHECK(alone.windows[0].tokens == window.tokens);
+        if (alone.language == "en") CHECK(alone.segments[0].tokens == window.tokens);
     }
-    CHECK(found.windows.back().end == static_cast<double>(samples.size()) / 8000);
+    CHECK(found.segments.back().end == static_cast<double>(samples.size()) / 8000);
     CHECK(text.find(found.text) != text.npos);
 }
 
@@ -158,10 +266,16 @@ TEST_CASE("languages and tasks that a model lacks are refused by name", "[api][s
 
 TEST_CASE("generation configs of speech that are not done are refused by name", "[models][speech][errors]") {
     const auto [field, value] = GENERATE(table<std::string, std::string>({
-        {"return_timestamps", "true"},
         {"num_beams", "5"},
+        {"forced_bos_token_id", "5"},
+        {"forced_eos_token_id", "5"},
+        {"min_length", "5"},
+        {"min_new_tokens", "5"},
+        {"encoder_no_repeat_ngram_size", "3"},
+        {"max_initial_timestamp_index", "-1"},
         {"do_sample", "true"},
-        {"no_speech_threshold", "0.6"},
+        {"no_speech_threshold", "\"high\""},
+        {"condition_on_prev_tokens", "1"},
         {"forced_decoder_ids", "[[2, 5]]"},
         {"forced_decoder_ids", "[[1, null], [2, null]]"},
         {"forced_decoder_ids", "[[1]]"},
@@ -172,7 +286,8 @@ TEST_CASE("generation configs of speech that are not done are refused by name", 
     }));
     CAPTURE(field, value);
     const ChangedFolder changed("whisper_texts", field, value);
-    const auto result = models::load_speech_config(changed.folder.path(), 80, {});
+    const auto result =
+        models::load_speech_config(changed.folder.path(), 80, {.language = {}, .task = {}, .timestamps = false});
     REQUIRE_FALSE(result);
     const bool names = result.error().message.find(field) != std::string::npos ||
                        result.error().message.find("<|en|>") != std::string::npos;
@@ -180,15 +295,19 @@ TEST_CASE("generation configs of speech that are not done are refused by name", 
 }
 
 TEST_CASE("what the decoder is given follows config and choice", "[models][speech]") {
-    const auto prefix = [](const std::string& name, const models::SpeechChoice& choice) {
-        return must(models::load_speech_config(folder_of(name), 80, choice)).prefix.size();
+    const auto prefix = [](const std::string& name, models::SpeechChoice choice) {
+        const auto timed = must(models::load_speech_config(folder_of(name), 80, choice)).prefix.size();
+        choice.timestamps = false;
+        const auto plain = must(models::load_speech_config(folder_of(name), 80, choice)).prefix.size();
+        CHECK(plain == timed + 1);
+        return plain;
     };
     CHECK(prefix("whisper_english", {}) == 1);
     CHECK(prefix("whisper_texts", {}) == 2);                                  // heard, no times
     CHECK(prefix("whisper_texts", {.language = "<|DE|>", .task = {}}) == 3);  // and the task
     CHECK(prefix("whisper_texts", {.language = {}, .task = "translate"}) == 3);
     const auto heard = must(models::load_speech_config(folder_of("whisper_d20_untied"), 80, {}));
-    CHECK(heard.prefix.size() == 3);
+    CHECK(heard.prefix.size() == 2);
     CHECK(heard.prefix[0] == -1);
     CHECK(heard.languages.size() == 3);
 }

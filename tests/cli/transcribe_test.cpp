@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// vkformer transcribe as a user runs it, on the CPU, with sound files good and bad.
+#include <algorithm>
+#include <cstdio>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/run_program.hpp"
@@ -15,12 +18,15 @@ using nlohmann::json;
 
 namespace {
 
+constexpr const char* kTimed = "whisper_times_414";
+
 std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "speech" / name; }
 
 std::vector<float> clip() { return Golden("speech/whisper_texts/golden.safetensors").floats("clip0"); }
 
 Outcome transcribe(const std::string& rest, const std::string& model = "whisper_texts") {
-    return run("transcribe -d cpu --plain --max-length 24 -m " + folder_of(model).string() + " " + rest);
+    return run("transcribe -d cpu --plain --no-timestamps --max-length 24 -m " + folder_of(model).string() + " " +
+               rest);
 }
 
 std::filesystem::path write(const TemporaryFolder& folder, const std::string& bytes) {
@@ -55,10 +61,46 @@ TEST_CASE("transcribe prints what is said", "[cli][speech]") {
     const json object = json::parse(objects.out);
     CHECK(object["file"] == file);
     CHECK(object["language"] == "en");
-    REQUIRE(object["windows"].size() == 1);
-    CHECK(object["windows"][0]["start"] == 0);
-    CHECK(object["windows"][0]["end"] == static_cast<double>(clip().size()) / 8000);
+    REQUIRE(object["segments"].size() == 1);
+    CHECK(object["segments"][0]["start"] == 0);
+    CHECK(object["segments"][0]["temperature"] == 0);
+    CHECK(object["segments"][0]["avg_logprob"].get<double>() > -1);
+    CHECK(object["segments"][0]["end"] == static_cast<double>(clip().size()) / 8000);
     CHECK(object["text"] == "The cat sat on the mat.");
+}
+
+TEST_CASE("transcribe writes subtitles", "[cli][speech]") {
+    const TemporaryFolder folder;
+    const auto samples = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed1");
+    const std::string file = write(folder, wav(samples, 8000)).string();
+    const auto in_format = [&](const std::string& format) {
+        return run("transcribe -q -d cpu --plain --no-fallback --no-speech-threshold inf " + format + " -m " +
+                   folder_of(kTimed).string() + " " + file);
+    };
+    const Outcome objects = in_format("--json"), srt = in_format("--format srt"), vtt = in_format("--format vtt");
+    REQUIRE(objects.exit_code == 0);
+    const json segments = json::parse(objects.out)["segments"];
+    REQUIRE(segments.size() > 1);
+    const auto lines = [](const std::string& text) { return std::ranges::count(text, '\n'); };
+    CHECK(lines(srt.out) == static_cast<std::ptrdiff_t>(4 * segments.size()));
+    CHECK(lines(vtt.out) == static_cast<std::ptrdiff_t>(3 * segments.size() + 2));
+    CHECK(vtt.out.starts_with("WEBVTT\n\n00:00:0"));
+    CHECK(srt.out.starts_with("1\n00:00:0"));
+    char time[64];
+    const json& last = segments.back();
+    std::snprintf(time, sizeof time, "00:00:%06.3f --> 00:00:%06.3f\n", last["start"].get<double>(),
+                  last["end"].get<double>());
+    CHECK_THAT(vtt.out, ContainsSubstring(time));
+    std::string with_commas(time);
+    std::ranges::replace(with_commas, '.', ',');
+    CHECK_THAT(srt.out, ContainsSubstring(std::to_string(segments.size()) + "\n" + with_commas));
+
+    CHECK_THAT(in_format("--format srt --no-timestamps").err, ContainsSubstring("--no-timestamps"));
+    CHECK_THAT(in_format("--format srt --json").err, ContainsSubstring("--json"));
+    CHECK_THAT(in_format("--format srt " + file).err, ContainsSubstring("one sound file"));
+    CHECK_THAT(in_format("--batch 4").err, ContainsSubstring("--batch"));
+    CHECK_THAT(in_format("--condition-on-previous --no-timestamps").err, ContainsSubstring("--condition-on-previous"));
+    CHECK(in_format("--format tsv").exit_code != 0);
 }
 
 TEST_CASE("transcribe takes sound of any rate and number of channels", "[cli][speech]") {

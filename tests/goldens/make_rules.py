@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes encoder_decoders/<case>/rules.json: what generate() makes of repetitive sources with min_length, min_new_tokens and
-no_repeat_ngram_size, as summarisers ask for them.
+"""Writes encoder_decoders/<case>/rules.json: what generate() makes of repetitive sources with min_length, min_new_tokens,
+no_repeat_ngram_size and encoder_no_repeat_ngram_size, as summarisers ask for them.
 
     python3 tests/goldens/make_rules.py [--out DIR]
 
@@ -33,8 +33,11 @@ RULES = [
     BEAMS | {"no_repeat_ngram_size": 2, "num_beams": 3, "early_stopping": False},
     BEAMS | {"no_repeat_ngram_size": 1, "num_beams": 2, "length_penalty": 0.5},
     BEAMS | {"min_length": 12, "num_beams": 2, "forced_bos_token_id": 7},
+    PLAIN | {"num_beams": 1, "encoder_no_repeat_ngram_size": 2},
+    BEAMS | {"encoder_no_repeat_ngram_size": 3, "num_beams": 3, "min_length": 9},
+    BEAMS | {"encoder_no_repeat_ngram_size": 1, "no_repeat_ngram_size": 2, "num_beams": 2},
 ]
-NEUTRAL = {"no_repeat_ngram_size": 0, "min_length": 0, "min_new_tokens": None}
+NEUTRAL = {"encoder_no_repeat_ngram_size": 0, "no_repeat_ngram_size": 0, "min_length": 0, "min_new_tokens": None}
 
 
 def repetitive_batch(seed, vocab, lengths):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes speech/<case>/: tiny random Whisper folders, their spectrograms, forward passes and what generate() makes of them; and
-speech/features.safetensors, spectrograms of the sizes that the published models have.
+"""Writes speech/<case>/: tiny random Whisper folders, their spectrograms, forward passes and what generate() makes of them, with
+timestamps and sound of several windows for some; and speech/features.safetensors, spectrograms of the sizes that the published models have.
 
     python3 tests/goldens/make_speech.py [--out DIR] [case ...]
 
@@ -9,6 +9,7 @@ transformers. Samples are multiples of 1/2048, so that float16 holds them. See R
 """
 
 import argparse
+import copy
 import dataclasses
 import json
 import pathlib
@@ -20,13 +21,14 @@ import tokenizers
 import torch
 import transformers
 from safetensors.numpy import save_file
+from transformers.models.whisper import generation_whisper as whisper_generation
 
 TEXTS = {
     "transcribe": [" The cat sat on the mat.", " Der Hund frisst einen Apfel.", " Nous voyons la mer."],
     "translate": [" The cat sat on the mat.", " The dog eats an apple.", " We see the sea."],
 }
 LANGUAGES = ["en", "de", "fr"]
-TIMESTAMPS = 26
+TIMESTAMPS = {False: 26, True: 51}  # of cases that are timed
 SPECIAL = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{name}|>" for name in LANGUAGES), "<|translate|>", "<|transcribe|>"]
 SPECIAL += ["<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
 
@@ -43,6 +45,9 @@ class Case:
     learns: bool = False
     options: tuple = ({},)  # of generate(), one entry each for every clip
     generation: dict = dataclasses.field(default_factory=dict)
+    timed: tuple = ()  # of generate(return_timestamps=True), one entry each for every timed clip
+    timed_seconds: tuple = ()
+    end: float = 0  # how likely the end token is made, of the times' common direction
 
 
 def whisper(d_model, encoder, decoder, bins, positions, **others):
@@ -92,7 +97,34 @@ CASES = [
 ]
 
 
-def make_tokenizer(out):
+# What generate() may be asked for with timestamps. At a temperature of 1e-4 a draw is the likeliest token. "between" is a threshold
+# in the widest gap between the windows' values, "below" one that all exceed.
+PLAIN, REMEMBERING = {}, {"condition_on_prev_tokens": True}
+SILENT = {"temperature": (0.0,), "logprob_threshold": "between", "no_speech_threshold": "below"}
+HARDLY = {"temperature": (0.0,), "logprob_threshold": 1.0, "no_speech_threshold": "between"}
+AGAIN = {"temperature": (0.0, 1e-4), "compression_ratio_threshold": 0.9, "condition_on_prev_tokens": True}
+UNLIKELY = {"temperature": (0.0, 1e-4), "logprob_threshold": "between", "max_new_tokens": 17}
+
+CASES += [
+    Case(
+        f"whisper_times_{seed}",
+        seed,
+        whisper(16, (1, 2, 32), (2, 4, 32), 13, 50) | {"max_target_positions": 60},
+        sound(13, 8000, 200, 80),
+        dtype=torch.float32,
+        seconds=(1.0,),
+        tokens=24,
+        options=({},),
+        generation={"max_length": 60, "max_initial_timestamp_index": latest, "prev_sot_token_id": "<|startofprev|>"},
+        timed=(PLAIN, REMEMBERING, SILENT, HARDLY, AGAIN, UNLIKELY),
+        timed_seconds=(1.0, 2.37),
+        end=end,
+    )
+    for seed, latest, end in ((414, 10, 0.8), (423, None, 0.8))
+]
+
+
+def make_tokenizer(out, timestamps):
     """Byte-level merges of the texts, behind which come Whisper's special tokens and times."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -101,7 +133,7 @@ def make_tokenizer(out):
     trainer = tokenizers.trainers.BpeTrainer(vocab_size=256 + 40, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator([text for texts in TEXTS.values() for text in texts], trainer)
     tokenizer.add_special_tokens(SPECIAL)
-    tokenizer.add_tokens([tokenizers.AddedToken(f"<|{i * 0.02:.2f}|>", special=False) for i in range(TIMESTAMPS)])
+    tokenizer.add_tokens([tokenizers.AddedToken(f"<|{i * 0.02:.2f}|>", special=False) for i in range(timestamps)])
     out.mkdir(parents=True)
     tokenizer.save(str(out / "tokenizer.json"))
     return tokenizer
@@ -145,6 +177,11 @@ def random_model(case, tokenizer):
             elif "embed_tokens" in name or "proj_out" in name:
                 std = 0.6
             parameter.copy_(mean + std * torch.randn(parameter.shape, generator=generator))
+        if case.timed:  # times are alike, so that they are likely together before one of them is the likeliest
+            table, first = model.get_decoder().embed_tokens.weight, ids["<|notimestamps|>"] + 1
+            common = 0.5 * torch.randn(table.shape[1], generator=generator)
+            table[first:] = common + 0.35 * table[first:]
+            table[ids["<|endoftext|>"]] += case.end * common
     named = lambda value: ids.get(value, value) if isinstance(value, str) else value  # noqa: E731
     fields = {
         "max_length": 80,
@@ -160,7 +197,11 @@ def random_model(case, tokenizer):
             "task_to_id": {name: ids[f"<|{name}|>"] for name in ("transcribe", "translate")},
         }
     fields |= case.generation
-    for field, value in fields.items():
+    for field, value in list(fields.items()):
+        if value is None:
+            del fields[field]
+        elif isinstance(value, str):
+            fields[field] = named(value)
         if isinstance(value, list):
             fields[field] = [[v[0], named(v[1])] if isinstance(v, list) else named(v) for v in value]
     model.generation_config = transformers.GenerationConfig(**special_of(ids), **fields)
@@ -219,11 +260,108 @@ def generations(model, case, tokenizer, features):
     return entries
 
 
+class Watched(whisper_generation.WhisperTimeStampLogitsProcessor):
+    """The rules on timestamps, and how close their decisions and the choices behind them were."""
+
+    margin, forced, pairs, ends = np.inf, 0, 0, 0
+
+    def __call__(self, input_ids, scores):
+        result = super().__call__(input_ids, scores)
+        self._detect_timestamp_from_logprob = False
+        open_result = super().__call__(input_ids, scores)[0]
+        self._detect_timestamp_from_logprob = True
+        times, text = open_result[self.timestamp_begin :].logsumexp(-1), open_result[: self.timestamp_begin].max()
+        if times.isfinite() and text.isfinite():
+            Watched.margin = min(Watched.margin, abs(times - text).item())
+            Watched.forced += int(times > text and open_result.argmax() < self.timestamp_begin)
+        best = result[0].topk(2).values
+        Watched.margin = min(Watched.margin, (best[0] - best[1]).item())
+        chosen = result[0].argmax().item()
+        Watched.pairs += int(chosen >= self.timestamp_begin and input_ids[0, -1] >= self.timestamp_begin)
+        Watched.ends += int(chosen == self.eos_token_id)
+        return result
+
+
+def watch_thresholds(model):
+    """What the windows were worth, how far that was from the thresholds, and what became of them."""
+    known = dict(margin=np.inf, again=0, skipped=0, windows=0, logprob_threshold=[], no_speech_threshold=[])
+    ratio, log_prob, need = model._retrieve_compression_ratio, model._retrieve_avg_logprobs, model._need_fallback
+
+    def near(value, threshold, scale=1.0):
+        if threshold is not None:
+            known["margin"] = min(known["margin"], abs(float(value) - threshold) / scale)
+        return value
+
+    def watched(tokens, outputs, index, processors, config, *others):
+        def average(*arguments):
+            known["logprob_threshold"].append(float(log_prob(*arguments)))
+            return near(known["logprob_threshold"][-1], config.logprob_threshold)
+
+        model._retrieve_compression_ratio = lambda *a: near(ratio(*a), config.compression_ratio_threshold)
+        model._retrieve_avg_logprobs = average
+        again, skip = need(tokens, outputs, index, processors, config, *others)
+        if config.no_speech_threshold is not None:
+            known["no_speech_threshold"].append(processors[0].no_speech_prob[index].item())
+            near(known["no_speech_threshold"][-1], config.no_speech_threshold, config.no_speech_threshold)
+        known["again"] += int(again)
+        known["skipped"] += int(skip)
+        known["windows"] += 1
+        return again, skip
+
+    model._need_fallback = watched
+    return known
+
+
+def with_thresholds(options, known):
+    def chosen(name, value):
+        values = sorted(known[name])
+        if value == "below":
+            return values[0] / 2
+        gaps = np.diff(np.log(values) if values[0] > 0 else values)
+        at = int(np.argmax(gaps))
+        return (values[at] + values[at + 1]) / 2
+
+    return {name: chosen(name, value) if isinstance(value, str) else value for name, value in options.items()}
+
+
+def timed_generations(model, case, tokenizer, extractor, clips):
+    entries = []
+    for i, clip_samples in enumerate(clips):
+        features = extractor(
+            clip_samples, sampling_rate=extractor.sampling_rate, return_tensors="pt", truncation=False, padding="longest"
+        ).input_features.double()
+
+        def run(options):
+            Watched.margin, Watched.forced, Watched.pairs, Watched.ends = np.inf, 0, 0, 0
+            torch.manual_seed(1)
+            fresh = copy.deepcopy(model)
+            known = watch_thresholds(fresh)
+            return fresh.generate(features, return_timestamps=True, return_segments=True, **options), known
+
+        _, values = run({"temperature": (0.0,), "logprob_threshold": -1e9, "no_speech_threshold": 2.0})
+        for wanted in case.timed:
+            options = with_thresholds(wanted, values)
+            result, known = run(options)
+            segments = [
+                {"start": round(float(s["start"]), 6), "end": round(float(s["end"]), 6), "tokens": s["tokens"].tolist()}
+                for s in result["segments"][0]
+            ]
+            margin = min(Watched.margin, known["margin"])
+            counts = dict(forced=Watched.forced, pairs=Watched.pairs, ends=Watched.ends, margin=margin) | {
+                name: known[name] for name in ("again", "skipped", "windows")
+            }
+            entries.append({"clip": i, "options": options, **counts, "segments": segments})
+            print(f"    {i} {options}: {len(segments)} segments, {counts}", flush=True)
+            assert margin > 1e-3
+    assert any(entry["skipped"] for entry in entries) and any(entry["forced"] for entry in entries)
+    return entries
+
+
 def make_case(case, out):
     out.parent.mkdir(exist_ok=True)
     shutil.rmtree(out, ignore_errors=True)
     torch.manual_seed(case.seed)
-    tokenizer = make_tokenizer(out)
+    tokenizer = make_tokenizer(out, TIMESTAMPS[bool(case.timed)])
     extractor = transformers.WhisperFeatureExtractor(**case.sound)
     extractor.save_pretrained(out)
     clips = [clip([case.seed, i], seconds, extractor.sampling_rate) for i, seconds in enumerate(case.seconds)]
@@ -252,11 +390,16 @@ def make_case(case, out):
         "decoder_last_hidden_state": result.decoder_hidden_states[-1].numpy().astype(np.float32),
     }
     tensors |= {f"clip{i}": x.astype(np.float16) for i, x in enumerate(clips)}
+    timed = [clip([case.seed, 100 + i], seconds, extractor.sampling_rate) for i, seconds in enumerate(case.timed_seconds)]
+    tensors |= {f"timed{i}": x.astype(np.float16) for i, x in enumerate(timed)}
     save_file({name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}, out / "golden.safetensors")
     (out / "golden.safetensors").chmod(0o644)
     print(case.name, flush=True)
     lines = ",\n".join(json.dumps(entry) for entry in generations(model, case, tokenizer, double))
     (out / "generate.json").write_text(f"[\n{lines}\n]\n")
+    if case.timed:
+        lines = ",\n".join(json.dumps(entry) for entry in timed_generations(model, case, tokenizer, extractor, timed))
+        (out / "timed.json").write_text(f"[\n{lines}\n]\n")
 
 
 def make_features(path):
@@ -279,6 +422,7 @@ def main():
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    whisper_generation.WhisperTimeStampLogitsProcessor = Watched
     for case in CASES:
         if not arguments.cases or case.name in arguments.cases:
             make_case(case, arguments.out / case.name)

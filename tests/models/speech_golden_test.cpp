@@ -41,7 +41,8 @@ void check_golden(graph::Program& program, graph::Value tensor, const Golden& go
 
 TEST_CASE("Whisper's forward passes are those of Hugging Face", "[models][speech][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::string name = GENERATE("whisper_d30_h3_h5", "whisper_d20_untied", "whisper_english", "whisper_texts");
+    const std::string name =
+        GENERATE("whisper_d30_h3_h5", "whisper_d20_untied", "whisper_english", "whisper_texts", "whisper_times_423");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
     const auto loaded = must(models::load_speech_model(goldens_dir() / "speech" / name));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// vkformer transcribe: speech in a sound file in, its text out.
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,27 +20,80 @@ struct TranscribeCommand {
     DeviceOptions device;
     std::string model;
     std::vector<std::string> files;
-    std::string language, task;
+    std::string language, task, format = "text";
     std::uint32_t batch = 0, max_length = 0;  // 0: not given
-    bool json = false;
+    std::vector<float> temperatures;          // none: as TranscriberOptions has them
+    std::optional<double> compression_ratio_threshold, log_prob_threshold, no_speech_threshold;
+    std::uint64_t seed = 0;
+    bool json = false, no_timestamps = false, condition_on_previous = false, no_fallback = false;
 };
 
 std::string as_json(const std::string& file, const Transcription& transcription) {
-    nlohmann::json windows = nlohmann::json::array();
-    for (const Transcript& window : transcription.windows)
-        windows.push_back(
-            {{"start", window.start}, {"end", window.end}, {"text", window.text}, {"tokens", window.tokens}});
-    nlohmann::json object = {{"file", file}, {"text", transcription.text}, {"windows", std::move(windows)}};
+    nlohmann::json segments = nlohmann::json::array();
+    for (const SpeechSegment& segment : transcription.segments)
+        segments.push_back({{"start", segment.start},
+                            {"end", segment.end},
+                            {"text", segment.text},
+                            {"tokens", segment.tokens},
+                            {"temperature", segment.temperature},
+                            {"avg_logprob", segment.average_log_prob},
+                            {"compression_ratio", segment.compression_ratio},
+                            {"no_speech_prob", segment.no_speech}});
+    nlohmann::json object = {{"file", file}, {"text", transcription.text}, {"segments", std::move(segments)}};
     if (!transcription.language.empty()) object["language"] = transcription.language;
-    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// "00:01:02.345", with the separator that a format has before the milliseconds.
+std::string clock_time(double seconds, char separator) {
+    const auto ms = static_cast<long long>(std::llround(seconds * 1000));
+    char text[48];
+    std::snprintf(text, sizeof text, "%02lld:%02lld:%02lld%c%03lld", ms / 3'600'000, ms / 60'000 % 60, ms / 1000 % 60,
+                  separator, ms % 1000);
+    return text;
+}
+
+/// What a player shows: no spaces around, and nothing that would end or begin a time.
+std::string cue_text(const std::string& text) {
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    std::string cue = first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+    for (std::size_t at = 0; (at = cue.find("-->", at)) != cue.npos;) cue.replace(at, 3, "->");
+    for (char& c : cue)
+        if (c == '\n' || c == '\r') c = ' ';
+    return cue;
+}
+
+std::string as_srt(const Transcription& transcription) {
+    std::string text;
+    std::size_t number = 0;
+    for (const SpeechSegment& segment : transcription.segments)
+        text += std::to_string(++number) + "\n" + clock_time(segment.start, ',') + " --> " +
+                clock_time(segment.end, ',') + "\n" + cue_text(segment.text) + "\n\n";
+    return text;
+}
+
+std::string as_vtt(const Transcription& transcription) {
+    std::string text = "WEBVTT\n\n";
+    for (const SpeechSegment& segment : transcription.segments)
+        text += clock_time(segment.start, '.') + " --> " + clock_time(segment.end, '.') + "\n" +
+                cue_text(segment.text) + "\n\n";
+    return text;
+}
+
+std::string in_format(const TranscribeCommand& command, const std::string& file, const Transcription& transcription) {
+    if (command.json) return as_json(file, transcription);
+    if (command.format == "srt") return as_srt(transcription);
+    if (command.format == "vtt") return as_vtt(transcription);
+    return transcription.text + "\n";
 }
 
 Result<void> transcribe(Transcriber& transcriber, const TranscribeCommand& command, const std::string& file) {
     VKFORMER_TRY(const auto samples, read_sound_file(file, transcriber.sample_rate()));
     Transcriber::Progress progress;
     if (!command.device.quiet)
-        progress = [](std::size_t done, std::size_t total) {
-            show_progress(done < total ? std::to_string(done) + " of " + std::to_string(total) + " windows" : "");
+        progress = [](double done, double total) {
+            const auto whole = [](double seconds) { return std::to_string(std::lround(seconds)); };
+            show_progress(done < total ? whole(done) + " of " + whole(total) + " seconds" : "");
         };
     auto transcription = transcriber.transcribe(samples, progress);
     if (!transcription) {
@@ -46,25 +101,68 @@ Result<void> transcribe(Transcriber& transcriber, const TranscribeCommand& comma
         error.message = file + ": " + error.message;
         return error;
     }
-    return print((command.json ? as_json(file, *transcription) : transcription->text) + "\n");
+    return print(in_format(command, file, *transcription));
+}
+
+Result<void> check(const TranscribeCommand& command) {
+    const auto invalid = [](std::string message) { return Error{ErrorCode::InvalidArgument, std::move(message)}; };
+    const bool has_times = command.format == "srt" || command.format == "vtt";
+    if (has_times && command.json) return invalid("--json and --format " + command.format + " exclude each other");
+    if (has_times && command.no_timestamps)
+        return invalid("--format " + command.format + " needs timestamps: leave --no-timestamps out");
+    if (has_times && command.files.size() > 1)
+        return invalid("--format " + command.format + " is for one sound file, there are " +
+                       std::to_string(command.files.size()));
+    if (command.batch > 1 && !command.no_timestamps)
+        return invalid("--batch is for --no-timestamps: with timestamps, a window begins where the one before it ends");
+    if (command.condition_on_previous && command.no_timestamps)
+        return invalid("--condition-on-previous needs timestamps: leave --no-timestamps out");
+    return {};
 }
 
 Result<int> run(const TranscribeCommand& command) {
+    VKFORMER_CHECK(check(command));
     VKFORMER_TRY(const auto folder, ModelOption{command.model}.find());
     TranscriberOptions options{
         .device = command.device.device,
         .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
         .language = command.language,
         .task = command.task,
+        .timestamps = !command.no_timestamps,
         .max_length = command.max_length,
         .batch = command.batch,
+        .compression_ratio_threshold = command.compression_ratio_threshold,
+        .log_prob_threshold = command.log_prob_threshold,
+        .no_speech_threshold = command.no_speech_threshold,
+        .seed = command.seed,
         .plain_shaders = command.device.plain};
+    if (command.condition_on_previous) options.condition_on_previous = true;
+    if (!command.temperatures.empty()) options.temperatures = command.temperatures;
+    if (command.no_fallback) options.temperatures.resize(1);
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Transcriber transcriber, Transcriber::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", transcriber.device().c_str());
     for (const std::string& file : command.files) VKFORMER_CHECK(transcribe(transcriber, command, file));
     return kOk;
+}
+
+void add_rules(CLI::App& command, TranscribeCommand& options) {
+    command.add_flag("--condition-on-previous", options.condition_on_previous,
+                     "Give the decoder the text before, so that names and style stay the same");
+    command
+        .add_option("--temperature", options.temperatures,
+                    "What a window is decoded at, one after the other until its text is good (default: 0 0.2 … 1)")
+        ->check(CLI::Range(0.0f, 100.0f));
+    command.add_flag("--no-fallback", options.no_fallback, "Only the first temperature");
+    command.add_option("--compression-ratio-threshold", options.compression_ratio_threshold,
+                       "Text above it repeats itself (default: what the model folder says, else 1.35; inf: never)");
+    command.add_option("--logprob-threshold", options.log_prob_threshold,
+                       "Text below it is unlikely (default: what the model folder says, else -1; -inf: never)");
+    command.add_option("--no-speech-threshold", options.no_speech_threshold,
+                       "Unlikely text is none where silence is more probable (default: what the model folder says, "
+                       "else 0.6; inf: never)");
+    command.add_option("--seed", options.seed, "Of what is drawn at temperatures above 0 (default: 0)");
 }
 
 }  // namespace
@@ -81,21 +179,30 @@ void add_transcribe(CLI::App& app, Action& action) {
                        "What is spoken: en, de, … (default: what the model folder says, else what the model hears)");
     command.add_option("--task", options->task,
                        "transcribe, or translate into English (default: what the model folder says)");
-    command.add_option("--batch", options->batch, "Windows that are decoded together (default: up to 8)")
+    command.add_option("--format", options->format, "text; srt or vtt: subtitles (default: text)")
+        ->check(CLI::IsMember({"text", "srt", "vtt"}));
+    command.add_flag("--json", options->json,
+                     "One JSON object per file: file, text, language, segments with start, end, text, tokens, "
+                     "temperature, avg_logprob, compression_ratio, no_speech_prob");
+    command.add_flag("--no-timestamps", options->no_timestamps,
+                     "Text alone: longer sound is cut where it is quiet, several windows are decoded together");
+    command
+        .add_option("--batch", options->batch,
+                    "Windows that are decoded together without timestamps (default: up to 8)")
         ->check(CLI::Range(1u, 256u));
     command
         .add_option("--max-length", options->max_length,
                     "Tokens to generate for a window at most (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
-    command.add_flag("--json", options->json,
-                     "One JSON object per file: file, text, language, windows with start, end, text, tokens");
+    add_rules(command, *options);
     options->device.add_device(command);
     options->device.add_dtype(command);
     command.footer(
-        "Sound longer than the model's window of 30 s is cut where it is quiet, and each window is heard by itself. "
-        "There are no timestamps but those of the windows.\n"
+        "Sound longer than the model's window of 30 s is heard window after window, each from where the last whole "
+        "segment of the one before ends.\n"
         "Examples:\n"
         "  vkformer transcribe --model whisper-tiny speech.wav\n"
+        "  vkformer transcribe --model whisper-small --format srt film.flac > film.srt\n"
         "  vkformer transcribe --model whisper-small --language de --task translate --json rede.flac");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }

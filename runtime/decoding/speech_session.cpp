@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/speech_session.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/try.hpp"
+#include "decoding/steps.hpp"
+#include "decoding/tensor_io.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+using graph::Program;
+
+/// Steps queued before the first look at the flags, and at most: a finished batch wastes half of them on average.
+constexpr std::uint32_t kFirstSteps = 4, kMostSteps = 16;
+
+Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
+
+Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
+    if (token >= 0 && static_cast<std::uint64_t>(token) < vocab) return {};
+    return invalid(std::string(name) + " is " + std::to_string(token) + ", but the model knows tokens 0 to " +
+                   std::to_string(vocab - 1));
+}
+
+}  // namespace
+
+struct SpeechSession::Encoder {
+    EncoderGraph graph;  // the program owns the plan; the names of the tensors are kept here
+    std::unique_ptr<Program> program;
+};
+
+struct SpeechSession::Step {
+    SpeechStepGraph graph;
+    std::unique_ptr<Program> program;
+};
+
+SpeechSession::SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model,
+                             const SpeechSessionOptions& options)
+    : backend_(&backend),
+      model_(&model),
+      options_(options),
+      weights_(backend.make_store()),
+      states_(backend.make_store()) {}
+
+Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const models::EncoderDecoder& model,
+                                            const SpeechSessionOptions& options) {
+    const auto limits = model.limits();
+    const models::GenerationConfig& g = options.rules.generation;
+    if (limits.source_features == 0) return invalid("the model does not hear");
+    if (options.batch == 0) return invalid("the batch must hold at least one window");
+    if (g.max_steps == 0 || g.max_steps > limits.target_len)
+        return invalid("the generation may take " + std::to_string(g.max_steps) +
+                       " steps, the model has positions for 1 to " + std::to_string(limits.target_len));
+    VKFORMER_CHECK(check_token("decoder_start_token_id", g.decoder_start, limits.target_vocab));
+    VKFORMER_CHECK(check_token("eos_token_id", g.eos, limits.target_vocab));
+    VKFORMER_CHECK(check_token("pad_token_id", g.pad, limits.target_vocab));
+    for (const std::int32_t token : g.banned)
+        VKFORMER_CHECK(check_token("suppress_tokens", token, limits.target_vocab));
+    for (const std::int32_t token : options.rules.banned_first)
+        VKFORMER_CHECK(check_token("begin_suppress_tokens", token, limits.target_vocab));
+    return SpeechSession(backend, model, options);
+}
+
+models::DecodeLayout SpeechSession::layout() const {
+    return {.batch = options_.batch,
+            .beams = 1,
+            .source_len = static_cast<std::uint32_t>(model_->limits().source_len),
+            .max_steps = options_.rules.generation.max_steps,
+            .dtype = options_.dtype};
+}
+
+Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
+    const auto limits = model_->limits();
+    const std::size_t size = limits.source_len * limits.source_features;
+    if (windows.empty() || windows.size() > options_.batch)
+        return invalid(std::to_string(windows.size()) + " windows, expected 1 to " + std::to_string(options_.batch));
+    for (const auto& window : windows)
+        if (window.size() != size)
+            return invalid("a window has " + std::to_string(window.size()) + " features, the model hears " +
+                           std::to_string(size));
+    if (!encoder_) {
+        auto made = std::make_shared<Encoder>();
+        VKFORMER_TRY(made->graph, encoder_graph(*model_, layout()));
+        VKFORMER_TRY(made->program,
+                     backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+        encoder_ = std::move(made);
+    }
+    std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
+    features.reserve(options_.batch * size);
+    for (std::size_t b = 0; b < options_.batch; ++b) {
+        const auto& window = windows[std::min(b, windows.size() - 1)];
+        features.insert(features.end(), window.begin(), window.end());
+    }
+    Program& encoder = *encoder_->program;
+    VKFORMER_CHECK(write_floats(encoder, encoder_->graph.source.features, features));
+    VKFORMER_CHECK(fill_ints(encoder, encoder_->graph.source.lengths, static_cast<std::int32_t>(limits.source_len)));
+    VKFORMER_CHECK(encoder.submit());
+    VKFORMER_CHECK(encoder.wait());
+    heard_ = windows.size();
+    return {};
+}
+
+Result<SpeechSession::Step*> SpeechSession::step(float temperature) {
+    std::shared_ptr<Step>& known = steps_[temperature];
+    if (known) return known.get();
+    auto made = std::make_shared<Step>();
+    VKFORMER_TRY(made->graph, speech_step_graph(*model_, layout(), options_.rules, temperature));
+    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+    known = std::move(made);
+    return known.get();
+}
+
+/// What the first step of every row reads.
+Result<void> SpeechSession::start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed) {
+    const std::size_t rows = options_.batch, positions = options_.rules.generation.max_steps;
+    std::vector<std::int32_t> all(rows * positions, -1);
+    for (std::size_t row = 0; row < rows; ++row)
+        std::ranges::copy(given, all.begin() + static_cast<std::ptrdiff_t>(row * positions));
+    Program& program = *step.program;
+    VKFORMER_CHECK(write_ints(program, step.graph.given, all));
+    VKFORMER_CHECK(fill_ints(program, step.graph.begins, static_cast<std::int32_t>(given.size())));
+    VKFORMER_CHECK(fill_ints(program, step.graph.states.tokens, given[0]));
+    VKFORMER_CHECK(fill_ints(program, step.graph.states.starts, 0));
+    VKFORMER_CHECK(fill_ints(program, step.graph.states.finished, 0));
+    if (!step.graph.random) return {};
+    std::vector<std::int32_t> random;
+    for (std::size_t row = 0; row < rows; ++row) {
+        const std::uint64_t own = seed + row;
+        random.insert(random.end(),
+                      {static_cast<std::int32_t>(own & 0xFFFFFFFFu), static_cast<std::int32_t>(own >> 32), 0});
+    }
+    return write_ints(program, step.graph.random, random);
+}
+
+Result<std::int32_t> SpeechSession::likeliest(std::span<const std::int32_t> choices) {
+    if (heard_ == 0) return invalid("nothing was heard yet");
+    if (choices.empty()) return invalid("there are no choices");
+    for (const std::int32_t token : choices)
+        VKFORMER_CHECK(check_token("a choice", token, model_->limits().target_vocab));
+    VKFORMER_TRY(Step* const made, step(0));
+    const std::int32_t given[] = {options_.rules.generation.decoder_start};
+    VKFORMER_CHECK(start(*made, given, 0));
+    VKFORMER_CHECK(made->program->submit());
+    VKFORMER_TRY(const auto logits, read_tensor<float>(*made->program, made->graph.logits));
+    return *std::ranges::max_element(choices, {},
+                                     [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; });
+}
+
+/// Of each row, among all tokens, after the step that has run.
+Result<std::vector<double>> SpeechSession::probability_of(Step& step, std::int32_t token) const {
+    VKFORMER_TRY(const auto logits, read_tensor<float>(*step.program, step.graph.logits));
+    const std::size_t vocab = logits.size() / options_.batch;
+    std::vector<double> probabilities;
+    for (std::size_t row = 0; row < options_.batch; ++row) {
+        const auto own = std::span(logits).subspan(row * vocab, vocab);
+        const double largest = *std::ranges::max_element(own);
+        double total = 0;
+        for (const float logit : own) total += std::exp(logit - largest);
+        probabilities.push_back(std::exp(own[static_cast<std::size_t>(token)] - largest) / total);
+    }
+    return probabilities;
+}
+
+Result<void> SpeechSession::check(const SpeechRequest& request) const {
+    const std::uint64_t vocab = model_->limits().target_vocab;
+    const std::uint32_t positions = options_.rules.generation.max_steps;
+    if (heard_ == 0) return invalid("nothing was heard yet");
+    if (std::ranges::find(request.given, options_.rules.generation.decoder_start) == request.given.end())
+        return invalid("the decoder is not given its start token");
+    if (request.given.size() >= request.max_length || request.max_length > positions + 1)
+        return invalid("the decoder is given " + std::to_string(request.given.size()) + " tokens of " +
+                       std::to_string(request.max_length) + " at most; the model has positions for " +
+                       std::to_string(positions));
+    for (const std::int32_t token : request.given) VKFORMER_CHECK(check_token("a given token", token, vocab));
+    if (request.no_speech >= 0) VKFORMER_CHECK(check_token("the token of no speech", request.no_speech, vocab));
+    return {};
+}
+
+Result<std::vector<Utterance>> SpeechSession::collect(Step& step, const SpeechRequest& request) const {
+    VKFORMER_TRY(const auto history, read_ints(*step.program, step.graph.states.history));
+    VKFORMER_TRY(const auto scores, read_tensor<float>(*step.program, step.graph.scores));
+    std::vector<Utterance> utterances(heard_);
+    for (std::size_t row = 0; row < heard_; ++row) {
+        Utterance& utterance = utterances[row];
+        // The step at position t chooses the token at t + 1.
+        for (std::size_t t = request.given.size() - 1; t + 1 < request.max_length; ++t) {
+            utterance.tokens.push_back(history[t * options_.batch + row]);
+            utterance.log_prob += scores[t * options_.batch + row];
+            if (utterance.tokens.back() == options_.rules.generation.eos) break;
+        }
+    }
+    return utterances;
+}
+
+Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& request) {
+    VKFORMER_CHECK(check(request));
+    VKFORMER_TRY(Step* const made, step(request.temperature));
+    VKFORMER_CHECK(start(*made, request.given, request.seed));
+    Program& program = *made->program;
+    std::uint32_t done = 0;
+    std::vector<double> no_speech(options_.batch, 0);
+    if (request.no_speech >= 0) {
+        const auto at = std::ranges::find(request.given, options_.rules.generation.decoder_start);
+        done = static_cast<std::uint32_t>(at - request.given.begin()) + 1;
+        VKFORMER_CHECK(program.submit(done));
+        VKFORMER_TRY(no_speech, probability_of(*made, request.no_speech));
+    }
+    // Nothing finishes while the decoder is given its tokens.
+    const std::uint32_t steps = request.max_length - 1;
+    const auto given_steps = static_cast<std::uint32_t>(request.given.size());
+    if (done < given_steps) VKFORMER_CHECK(program.submit(given_steps - done));
+    done = std::max(done, given_steps);
+    for (std::uint32_t count = kFirstSteps; done < steps; count = std::min(2 * count, kMostSteps)) {
+        VKFORMER_TRY(const auto finished, read_ints(program, made->graph.states.finished));
+        if (std::ranges::all_of(finished, [](std::int32_t flag) { return flag != 0; })) break;
+        count = std::min(count, steps - done);
+        VKFORMER_CHECK(program.submit(count));
+        done += count;
+    }
+    VKFORMER_CHECK(program.wait());
+    VKFORMER_TRY(auto utterances, collect(*made, request));
+    for (std::size_t row = 0; row < heard_; ++row) utterances[row].no_speech = no_speech[row];
+    return utterances;
+}
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// Speech to tokens: the encoder hears windows of sound, the decoder writes down what it heard, more than once if need be.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decoding/speech_steps.hpp"
+#include "graph/program.hpp"
+
+namespace vkformer::decoding {
+
+struct SpeechSessionOptions {
+    SpeechRules rules;
+    std::uint32_t batch = 1;   ///< windows that are heard together
+    DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
+};
+
+/// How to write down what was heard.
+struct SpeechRequest {
+    std::vector<std::int32_t> given;  ///< what the decoder begins with, decoder_start among it
+    std::uint32_t max_length = 1;     ///< tokens in all, `given` counted
+    float temperature = 0;            ///< 0: the likeliest tokens; else drawn
+    std::uint64_t seed = 0;           ///< of the draws; rows draw different ones
+    /// ≥ 0: its probability at decoder_start is looked up, among all tokens.
+    std::int32_t no_speech = -1;
+};
+
+struct Utterance {
+    std::vector<std::int32_t> tokens;  ///< behind `given`; the end token, where one came, included
+    double log_prob = 0;               ///< of all of them, summed: under the rules, at temperature 1
+    double no_speech = 0;              ///< probability of SpeechRequest::no_speech
+};
+
+/// Not thread-safe. The backend and the model outlive the session.
+class SpeechSession {
+public:
+    /// Errors: InvalidArgument (tokens that the model does not know, a model that does not hear).
+    static Result<SpeechSession> create(graph::Backend& backend, const models::EncoderDecoder& model,
+                                        const SpeechSessionOptions& options);
+
+    /// Runs the encoder over 1 … options().batch windows [source_len, source_features] each. Errors: InvalidArgument
+    /// (sizes), and those of the backend.
+    Result<void> hear(std::span<const std::vector<float>> windows);
+
+    /// The likeliest of `choices` behind decoder_start, for the first window that was heard.
+    Result<std::int32_t> likeliest(std::span<const std::int32_t> choices);
+
+    /// One utterance for each window that was heard. Errors: InvalidArgument (what is given does not fit), and those of
+    /// the backend.
+    Result<std::vector<Utterance>> write_down(const SpeechRequest& request);
+
+    const SpeechSessionOptions& options() const noexcept { return options_; }
+
+private:
+    struct Encoder;
+    struct Step;
+
+    SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options);
+    models::DecodeLayout layout() const;
+    Result<void> check(const SpeechRequest& request) const;
+    Result<Step*> step(float temperature);
+    Result<void> start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed);
+    Result<std::vector<double>> probability_of(Step& step, std::int32_t token) const;
+    Result<std::vector<Utterance>> collect(Step& step, const SpeechRequest& request) const;
+
+    graph::Backend* backend_;
+    const models::EncoderDecoder* model_;
+    SpeechSessionOptions options_;
+    std::shared_ptr<graph::TensorStore> weights_, states_;
+    std::shared_ptr<Encoder> encoder_;
+    std::map<float, std::shared_ptr<Step>> steps_;  // by temperature
+    std::size_t heard_ = 0;                         // windows
+};
+
+}  // namespace vkformer::decoding

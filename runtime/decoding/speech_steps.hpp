@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/// The graph of one step of a decoder that writes down what an encoder heard.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/builders.hpp"
+#include "models/encoder_decoder.hpp"
+#include "models/generation_config.hpp"
+
+namespace vkformer::decoding {
+
+struct SpeechRules {
+    models::GenerationConfig generation;     ///< max_steps: the room of the caches; banned, no_repeat_ngram, eos, pad
+    std::vector<std::int32_t> banned_first;  ///< never chosen as the first token
+    std::optional<graph::TimestampOptions> timestamps;  ///< absent: the tokens of times are tokens like others
+};
+
+struct SpeechStepGraph {
+    graph::Graph graph;
+    models::SourceTensors source;
+    graph::GreedyStates states;
+    graph::Value given;   ///< state i32 [rows, max_steps]: what the decoder is given, −1 behind
+    graph::Value begins;  ///< state i32 [rows]: how much that is
+    graph::Value scores;  ///< state f32 [max_steps, rows]: log-probabilities of what was chosen, under the rules
+    graph::Value random;  ///< state i32 [rows, 3]; absent with temperature 0
+    graph::Value logits;  ///< output f32 [rows, vocab]: before all rules
+};
+/// temperature 0: the likeliest token; else drawn.
+Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                                          const SpeechRules& rules, float temperature);
+
+}  // namespace vkformer::decoding
