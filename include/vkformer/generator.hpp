@@ -58,6 +58,8 @@ struct GeneratorOptions {
 
 struct GenerateOptions {
     std::uint32_t max_tokens = 0;  ///< to generate at most; 0: until the model ends or the context is full
+    /// To generate before an end token is chosen. None: what the model folder's generation_config.json says, else 0.
+    std::optional<std::uint32_t> min_tokens;
     std::optional<Sampling>
         sampling;  ///< none: what the model folder's generation_config.json says, else the likeliest token
     std::uint64_t seed = 0;

@@ -93,10 +93,16 @@ struct Generator::Impl {
     decoding::DecoderSession session;
     GenerationTimings timings;
 
-    Result<void> set_sampling(const std::optional<Sampling>& wanted) {
+    Result<void> set_sampling(const GenerateOptions& asked) {
+        const std::optional<Sampling>& wanted = asked.sampling;
+        const std::uint32_t min_tokens = asked.min_tokens.value_or(text.defaults.min_new_tokens);
+        std::vector<std::int32_t> ends;
+        if (min_tokens > 0 && !asked.ignore_end) ends = text.defaults.end_tokens;
         if (!wanted)
             return session.set_sampling(text.defaults.sample, {.repetition = text.defaults.repetition_penalty,
-                                                               .no_repeat_ngram = text.defaults.no_repeat_ngram});
+                                                               .no_repeat_ngram = text.defaults.no_repeat_ngram,
+                                                               .min_tokens = min_tokens,
+                                                               .ends = std::move(ends)});
         return session.set_sampling({.temperature = wanted->temperature,
                                      .top_k = wanted->top_k,
                                      .top_p = wanted->top_p,
@@ -105,7 +111,9 @@ struct Generator::Impl {
                                      .presence = wanted->presence_penalty,
                                      .frequency = wanted->frequency_penalty,
                                      .no_repeat_ngram = wanted->no_repeat_ngram,
-                                     .bias = wanted->logit_bias});
+                                     .bias = wanted->logit_bias,
+                                     .min_tokens = min_tokens,
+                                     .ends = std::move(ends)});
     }
     bool is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 };
@@ -160,7 +168,7 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
-    VKFORMER_CHECK(impl_->set_sampling(options.sampling));
+    VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<Output> outputs;
     for (std::size_t i = 0; i < prompts.size(); ++i) {

@@ -36,11 +36,15 @@ Result<std::vector<std::int32_t>> read(Program& program, Value tensor) {
     return values;
 }
 
-Result<void> check_bias(const Penalties& penalties, std::uint32_t vocab) {
+Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
     for (const auto& [token, bias] : penalties.bias)
         if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias))
             return invalid("the logit bias of token " + std::to_string(token) + " is " + std::to_string(bias) +
                            "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers");
+    for (const std::int32_t token : penalties.ends)
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
+            return invalid("the end token " + std::to_string(token) + " is none of the model's, which are 0 to " +
+                           std::to_string(vocab - 1));
     return {};
 }
 
@@ -90,7 +94,7 @@ Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const mod
         return invalid("a context of " + std::to_string(chosen.context) +
                        " tokens was asked for, the model takes at most " + std::to_string(most));
     if (chosen.rows == 0) return invalid("a session needs at least one row");
-    VKFORMER_CHECK(check_bias(chosen.penalties, model.config().vocab_size));
+    VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return DecoderSession(backend, model, chosen);
 }
@@ -100,7 +104,7 @@ Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, co
     if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
         sample.min_p == now.min_p && penalties == options_.penalties)
         return {};
-    VKFORMER_CHECK(check_bias(penalties, model_->config().vocab_size));
+    VKFORMER_CHECK(check_penalties(penalties, model_->config().vocab_size));
     if ((penalties.no_repeat_ngram > 0) != (options_.penalties.no_repeat_ngram > 0)) {
         chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
         clear();
@@ -221,6 +225,12 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
     VKFORMER_CHECK(write(*made->program, made->graph.states.tokens, tokens));
     VKFORMER_CHECK(write(*made->program, made->graph.states.starts, starts));
     if (made->graph.counts) VKFORMER_CHECK(write_counts(requests, fresh));
+    if (made->graph.begins) {
+        std::vector<std::int32_t> begins;
+        for (const Row& row : rows_)
+            begins.push_back(row.request == kFree ? 1 : static_cast<std::int32_t>(requests[row.request].prompt.size()));
+        VKFORMER_CHECK(write(*made->program, made->graph.begins, begins));
+    }
     if (!made->graph.random) return {};
     VKFORMER_TRY(auto random, read(*made->program, made->graph.random));
     for (const std::size_t r : fresh) {

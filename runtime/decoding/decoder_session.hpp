@@ -20,7 +20,10 @@ struct Penalties {
     float repetition = 1, presence = 0, frequency = 0;
     std::uint32_t no_repeat_ngram = 0;   ///< > 0: no run of so many tokens comes twice, the prompt counted
     std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
+    std::uint32_t min_tokens = 0;        ///< so many tokens are generated before one of `ends`
+    std::vector<std::int32_t> ends;
 
+    bool has_least() const noexcept { return min_tokens > 0 && !ends.empty(); }
     bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
     friend bool operator==(const Penalties&, const Penalties&) = default;
 };

@@ -69,9 +69,17 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     graph.set_scope("choice");
     VKFORMER_TRY(Value logits, penalized(step, pass.logits, options));
     VKFORMER_TRY(const Value sequences, keep_sequences(graph, options, step.states.tokens, step.states.starts));
-    if (sequences) {
-        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts,
-                                                {.ngram = options.penalties.no_repeat_ngram, .sequences = sequences}));
+    if (options.penalties.has_least()) {
+        VKFORMER_TRY(step.begins, graph.state("begins", DType::i32, rows));
+    }
+    if (sequences || step.begins) {
+        graph::MaskLogitsOptions mask = {
+            .begins = step.begins, .ngram = options.penalties.no_repeat_ngram, .sequences = sequences};
+        if (step.begins) {
+            mask.late = options.penalties.ends;
+            mask.late_steps = static_cast<std::int32_t>(options.penalties.min_tokens);
+        }
+        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts, mask));
     }
     Value next;
     if (options.sample.temperature == 0) {

@@ -19,6 +19,7 @@ struct DecoderStepGraph {
     graph::GreedyStates states;
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
     graph::Value counts;  ///< state i32 [rows, vocab] of count_tokens; absent where no penalty needs it
+    graph::Value begins;  ///< state i32 [rows]: length of the prompt; absent without a least number of tokens
     graph::Value bias;    ///< input f32 [vocab], to be written once; absent without biases
 };
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options);

@@ -20,6 +20,11 @@ Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folde
     defaults.repetition_penalty = static_cast<float>(repetition);
     VKFORMER_TRY(defaults.no_repeat_ngram,
                  generation.unsigned_integer("no_repeat_ngram_size", {.fallback = 0, .max = 1u << 20}));
+    VKFORMER_TRY(defaults.min_new_tokens,
+                 generation.unsigned_integer("min_new_tokens", {.fallback = 0, .max = 1u << 20}));
+    VKFORMER_TRY(const auto min_length, generation.unsigned_integer("min_length", {.fallback = 0}));
+    if (min_length > 0 && !generation.has("min_new_tokens"))
+        return generation.unsupported("min_length", "0; min_new_tokens does not count the prompt");
     VKFORMER_TRY(const bool draws, generation.boolean("do_sample", false));
     if (!draws) return defaults;
     VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));

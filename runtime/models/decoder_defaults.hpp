@@ -16,6 +16,7 @@ struct DecoderDefaults {
     graph::SampleOptions sample = {.temperature = 0};  ///< greedy where nothing is said
     float repetition_penalty = 1;
     std::uint32_t no_repeat_ngram = 0;
+    std::uint32_t min_new_tokens = 0;  ///< so many tokens come before an end token
 };
 
 /// generation_config.json of the folder, and config.json for what it does not say; transformers' own defaults (top_k 50) hold

@@ -152,6 +152,32 @@ TEST_CASE("penalties and biases are those of Hugging Face", "[api][generator][go
     CHECK(generator.generate(twice, unknown).error().code == ErrorCode::InvalidArgument);
 }
 
+TEST_CASE("a least number of tokens is that of Hugging Face", "[api][generator][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    CAPTURE(device);
+    Generator generator = load(device, {.batch = 2});
+    std::vector<std::string> texts;
+    for (const auto& entry : expected()["lengthened"]) texts.push_back(entry["prompt"]);
+    const GenerateOptions options = {.max_tokens = 48, .min_tokens = 40};
+    const auto found = must(generator.generate(texts, options));  // three prompts of different lengths in two rows
+    for (std::size_t i = 0; i < found.size(); ++i)
+        CHECK(found[i].tokens == expected()["lengthened"][i]["ids"].get<std::vector<std::int32_t>>());
+    CHECK(must(generator.generate(texts, {.max_tokens = 48}))[1].tokens.size() < 40);
+
+    const TemporaryFolder folder;
+    const auto copy = folder / "model";
+    std::filesystem::copy(goldens_dir() / "decoder_text", copy);
+    nlohmann::json config = {{"eos_token_id", {0, 2}}, {"min_new_tokens", 40}};
+    std::ofstream(copy / "generation_config.json") << config.dump();
+    Generator own = must(Generator::load(copy, {.device = "cpu", .plain_shaders = true}));
+    CHECK(must(own.generate(texts, {.max_tokens = 48}))[1].tokens == found[1].tokens);
+    CHECK(must(own.generate(texts, {.max_tokens = 48, .min_tokens = 0}))[1].tokens.size() < 40);
+    config["min_length"] = 40;
+    config.erase("min_new_tokens");
+    std::ofstream(copy / "generation_config.json") << config.dump();
+    CHECK(Generator::load(copy, {.device = "cpu"}).error().message.find("min_length") != std::string::npos);
+}
+
 TEST_CASE("what a generator cannot do is said", "[api][generator][errors]") {
     CHECK(Generator::load("no-such-model", {.device = "cpu"}).error().code == ErrorCode::FileNotFound);
     Generator generator = load("cpu");

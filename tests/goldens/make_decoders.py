@@ -133,11 +133,11 @@ def make_model(case):
     return model.to(case.dtype)
 
 
-def continuation(model, prompt):
+def continuation(model, prompt, count=NEW_TOKENS):
     """The greedy continuation, and the smallest relative distance of the best two logits on the way."""
     tokens, least = prompt, np.inf
     with torch.no_grad():
-        for _ in range(NEW_TOKENS):
+        for _ in range(count):
             logits = model(tokens).logits[0, -1]
             best = logits.topk(2).values
             least = min(least, ((best[0] - best[1]) / logits.std()).item())
@@ -166,6 +166,23 @@ def find_continuation(case, model):
     return best
 
 
+def write_crossings(model, folder):
+    """Continuations beyond the original context of LongRoPE: a prompt within it, one that fills it, one beyond it. Every token is
+    chosen by a forward pass over all that are before it, whose length decides which factors hold."""
+    original, most = model.config.original_max_position_embeddings, model.config.max_position_embeddings
+    generator = torch.Generator().manual_seed(7)
+    entries = []
+    for length in (original - 9, original, original + 5):
+        while True:
+            prompt = torch.randint(0, model.config.vocab_size, (1, length), generator=generator)
+            tokens, margin = continuation(model, prompt, min(24, most - length))
+            if margin >= MARGIN and len(set(tokens[0, length:].tolist())) > 3:
+                break
+        tokens = tokens[0].tolist()
+        entries.append({"prompt": tokens[:length], "continuation": tokens[length:]})
+    (folder / "crossing.json").write_text(json.dumps(entries) + "\n")
+
+
 def write(case, folder):
     shutil.rmtree(folder, ignore_errors=True)
     model = make_model(case)
@@ -188,6 +205,8 @@ def write(case, folder):
     variety, length, tokens = find_continuation(case, model)
     text = json.dumps({"prompt": tokens[:length], "continuation": tokens[length:]})
     (folder / "greedy.json").write_text(text + "\n")
+    if "longrope" in case.name:
+        write_crossings(model, folder)
     print(f"{case.name}: {sum(p.numel() for p in model.parameters())} weights, prompt {length}, {variety} different tokens")
 
 
@@ -244,6 +263,7 @@ def write_text_case(folder):
         "prompts": [{"prompt": p} | generate(tokenizer(p).input_ids) for p in prompts],
         "penalised": generate(tokenizer(prompts[0]).input_ids, repetition_penalty=1.4),
         "unrepeated": generate(tokenizer(prompts[0]).input_ids, no_repeat_ngram_size=2),
+        "lengthened": [generate(tokenizer(p).input_ids, min_new_tokens=40) | {"prompt": p} for p in prompts[:3]],
         "biased": generate(tokenizer(prompts[0]).input_ids, sequence_bias=[[[145], -50.0], [[270], 1.5]]),
         "conversations": [
             {"messages": c} | generate(tokenizer.apply_chat_template(c, add_generation_prompt=True)) for c in conversations

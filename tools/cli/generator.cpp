@@ -16,6 +16,8 @@ void GeneratorCommand::add(CLI::App& command) {
         .add_option("-n,--max-tokens", max_tokens,
                     "Tokens to generate at most; 0: until the model ends or the context is full")
         ->capture_default_str();
+    command.add_option("--min-tokens", min_tokens,
+                       "Tokens to generate before the model may end (default: what the model says, else 0)");
     command.add_option("--context", context,
                        "Tokens of prompt and answer at most (default: the model's, at most 4096)");
     command.add_option("--batch", batch, "Prompts that are continued together")
@@ -87,7 +89,8 @@ Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string
 }  // namespace
 
 Result<GenerateOptions> GeneratorCommand::generate_options() const {
-    GenerateOptions options{.max_tokens = max_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
+    GenerateOptions options{
+        .max_tokens = max_tokens, .min_tokens = min_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
     if (!has_rules && !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",

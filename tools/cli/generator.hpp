@@ -2,6 +2,7 @@
 /// What generate and chat share.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ struct GeneratorCommand {
     std::string model;
     std::string weights = "model";
     std::uint32_t max_tokens = 0, context = 0, batch = 1;
+    std::optional<std::uint32_t> min_tokens;
     std::uint64_t seed = 0;
     float temperature = 0, top_p = 1, min_p = 0;
     std::uint32_t top_k = 0;
