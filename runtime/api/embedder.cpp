@@ -141,12 +141,16 @@ const std::string& CrossEncoder::device() const noexcept { return impl_->runner.
 Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, const EncoderOptions& options) {
     VKFORMER_TRY(auto encoder, models::load_encoder(folder));
     const std::uint32_t labels = encoder.config().labels;
+    const bool is_file = formats::is_file(folder);
     if (labels == 0)
         return Error{ErrorCode::UnsupportedConfig,
-                     folder.string() +
-                         ": the model has no classification head (its \"architectures\" are none "
-                         "\"…ForSequenceClassification\"): it gives embeddings, not scores"};
-    VKFORMER_TRY(const auto config, formats::Config::open(folder / "config.json"));
+                     folder.string() + ": the model has no classification head (" +
+                         (is_file ? "there is no tensor cls.output.weight"
+                                  : "its \"architectures\" are none \"…ForSequenceClassification\"") +
+                         "): it gives embeddings, not scores"};
+    // A GGUF file does not say what the scores go through: as a folder that does not.
+    VKFORMER_TRY(const auto config, is_file ? formats::Config::parse("{}", folder.filename().string())
+                                            : formats::Config::open(folder / "config.json"));
     VKFORMER_TRY(const auto activation, models::read_score_activation(config, labels));
     // The head needs the model, which the runner will own: it has a copy, whose weights are the same memory.
     decoding::EncoderHead head = [encoder, activation](graph::Graph& graph,

@@ -76,6 +76,7 @@ Result<Value> Encoder::add_classifier(Graph& graph, Value hidden) const {
     graph.set_scope("head");
     const EncoderLayers build(config_, graph, DType::f32);
     VKFORMER_TRY(const Value first, graph::pool(graph, hidden, {}, graph::Pooling::first));
+    if (weights_.head_dense.weight.bytes.empty()) return build.linear("head.output", weights_.head_output, first);
     VKFORMER_TRY(const Value dense, build.linear("head.dense", weights_.head_dense, first));
     VKFORMER_TRY(const Value active, graph::activate(graph, dense, config_.head_activation));
     return build.linear("head.output", weights_.head_output, active);

@@ -27,8 +27,9 @@ struct EncoderWeights {
     TensorData types;            ///< [types, hidden_size]; empty bytes: none
     NormWeights embedding_norm;  ///< optional
     std::vector<EncoderLayerWeights> layers;
-    NormWeights final_norm;              ///< behind the last layer; optional
-    Projection head_dense, head_output;  ///< with labels only: [hidden_size, hidden_size], [labels, hidden_size]
+    NormWeights final_norm;  ///< behind the last layer; optional
+    /// With labels only: [hidden_size, hidden_size], which may have no bytes, and [labels, hidden_size].
+    Projection head_dense, head_output;
 };
 
 /// How many sequences of which size a graph is built for.
@@ -59,8 +60,8 @@ public:
     /// knows none).
     Result<EncoderTensors> add_encoder(graph::Graph& graph, const EncoderLayout& layout) const;
 
-    /// Adds the classification head over the first token: output(f(dense(hidden[:, 0]))), f32 [batch, labels], before any
-    /// sigmoid or softmax. Errors: UnsupportedConfig (the model has none).
+    /// Adds the classification head over the first token: output(f(dense(hidden[:, 0]))), or output(hidden[:, 0]) where there is
+    /// no dense layer, f32 [batch, labels], before any sigmoid or softmax. Errors: UnsupportedConfig (the model has none).
     Result<graph::Value> add_classifier(graph::Graph& graph, graph::Value hidden) const;
 
 private:

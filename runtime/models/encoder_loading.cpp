@@ -63,7 +63,9 @@ Result<EncoderWeights> read_encoder_weights(const Weights& weights, EncoderConfi
     }
     if (c.labels > 0) {
         const WeightReader whole(weights, "");
-        VKFORMER_TRY(w.head_dense, whole.projection(std::string(names.head_dense), d, d, true));
+        if (!names.head_dense.empty()) {
+            VKFORMER_TRY(w.head_dense, whole.projection(std::string(names.head_dense), d, d, true));
+        }
         VKFORMER_TRY(w.head_output, whole.projection(std::string(names.head_output), c.labels, d, true));
     }
     return w;

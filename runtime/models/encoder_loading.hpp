@@ -39,7 +39,7 @@ struct EncoderNames {
     std::string_view words, positions, types, embedding_norm;
     std::string_view layer;
     std::string_view query, key, value, output, attention_norm, up, down, feed_forward_norm;
-    std::string_view head_dense, head_output;  ///< with the prefix where they have one
+    std::string_view head_dense, head_output;  ///< with the prefix where they have one; no head_dense: the output alone
 };
 
 /// `first_position` is the row of the table of positions that the first token gets; max_positions is set to the rows behind it.

@@ -30,7 +30,21 @@ constexpr EncoderNames kNames = {
     .up = "ffn_up",
     .down = "ffn_down",
     .feed_forward_norm = "layer_output_norm",
+    .head_dense = "cls",
+    .head_output = "cls.output",
 };
+constexpr std::uint32_t kRank = 4;  // of pooling_type: scores in place of a vector
+
+bool has_tensor(const Gguf& file, std::string_view name) {
+    return file.weights().find(std::string(name) + ".weight") != nullptr;
+}
+
+/// RoBERTa's head has two layers; of BERT's the converter keeps the last.
+EncoderNames names_in(const Gguf& file) {
+    EncoderNames names = kNames;
+    if (!has_tensor(file, names.head_dense)) names.head_dense = {};
+    return names;
+}
 
 std::string key(std::string_view name) { return std::string(kArchitecture) + "." + std::string(name); }
 
@@ -64,6 +78,10 @@ Result<EncoderConfig> read_config(const Gguf& file) {
     if (is_causal) return file.unsupported(key("attention.causal"), "false");
     VKFORMER_TRY(c.vocab_size, rows_in(file, kNames.words, c.hidden_size));
     VKFORMER_TRY(c.types, rows_in(file, kNames.types, c.hidden_size));
+    VKFORMER_TRY(c.labels, rows_in(file, std::string(kNames.head_output) + ".weight", c.hidden_size));
+    if (c.labels == 0 && has_tensor(file, kNames.head_dense))
+        return Error{ErrorCode::UnsupportedConfig,
+                     file.file_name() + ": there is a tensor cls.weight, but no cls.output.weight behind it"};
     return c;
 }
 
@@ -82,7 +100,7 @@ Result<void> refuse_other_gguf_encoders(const Gguf& file) {
 
 Result<Encoder> load_gguf_encoder(const Gguf& file) {
     VKFORMER_TRY(EncoderConfig config, read_config(file));
-    VKFORMER_TRY(EncoderWeights weights, read_encoder_weights(file.weights(), config, kNames));
+    VKFORMER_TRY(EncoderWeights weights, read_encoder_weights(file.weights(), config, names_in(file)));
     return Encoder(config, std::move(weights));
 }
 
@@ -92,6 +110,10 @@ Result<SentenceModel> load_gguf_sentence_model(const Gguf& file) {
     constexpr std::array<graph::Pooling, 4> kPoolings = {graph::Pooling::mean, graph::Pooling::mean,
                                                          graph::Pooling::first, graph::Pooling::last};
     VKFORMER_TRY(const std::uint32_t pooling, file.unsigned_integer(key("pooling_type"), {.fallback = 0}));
+    if (pooling == kRank)
+        return Error{ErrorCode::UnsupportedConfig,
+                     file.file_name() + ": " + key("pooling_type") +
+                         " is 4 (rank): the model gives scores of pairs, not vectors; see vkformer rerank"};
     if (pooling >= kPoolings.size())
         return file.unsupported(key("pooling_type"), "0 (none), 1 (mean), 2 (cls), 3 (last)");
     SentenceModel model{.pooling = {kPoolings[pooling]}};

@@ -72,6 +72,37 @@ TEST_CASE("a BERT in a GGUF file embeds as its folder does", "[embedder][gguf][g
     check_rows(must(must(Embedder::load(folder / "bert.gguf", first)).embed(texts)), golden["cls"], kModelBound);
 }
 
+TEST_CASE("a cross-encoder in a GGUF file scores as its folder does", "[embedder][gguf][golden]") {
+    const std::string device = GENERATE(from_range(devices()));
+    const bool is_direct = GENERATE(false, true);
+    CAPTURE(device, is_direct);
+    const auto folder = goldens_dir() / "gguf_encoders";
+    std::ifstream in(is_direct ? folder / "rank_direct.json" : folder_of("cross_encoder") / "golden.json");
+    const json golden = json::parse(in);
+    EncoderOptions options = options_for(device);
+    if (!is_direct) options.max_length = 24;  // what the folder's tokenizer says, and a GGUF file does not
+    CrossEncoder scorer = must(CrossEncoder::load(folder / (is_direct ? "rank_direct.gguf" : "rank.gguf"), options));
+    CHECK(scorer.labels() == (is_direct ? 3 : 1));
+    std::vector<TextPair> pairs;
+    for (const json& pair : golden["pairs"]) pairs.push_back({pair[0], pair[1]});
+    const auto found = must(scorer.score(pairs));
+    REQUIRE(found.size() == golden["scores"].size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+        for (std::size_t label = 0; label < scorer.labels(); ++label)
+            CHECK(std::abs(found[i].scores[label] - golden["scores"][i][label].get<double>()) < 1e-5);
+}
+
+TEST_CASE("vectors of a cross-encoder and scores of an embedder in GGUF files are refused",
+          "[embedder][gguf][errors]") {
+    const auto folder = goldens_dir() / "gguf_encoders";
+    const auto vectors = Embedder::load(folder / "rank.gguf", options_for("cpu"));
+    REQUIRE_FALSE(vectors);
+    CHECK(vectors.error().message.find("rerank") != std::string::npos);
+    const auto scores = CrossEncoder::load(folder / "bert.gguf", options_for("cpu"));
+    REQUIRE_FALSE(scores);
+    CHECK(scores.error().message.find("cls.output.weight") != std::string::npos);
+}
+
 TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]") {
     const std::string device = GENERATE(from_range(devices()));
     const Precision precision = GENERATE(Precision::f32, Precision::f16);

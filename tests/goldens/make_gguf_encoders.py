@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Writes gguf_encoders/bert.gguf, the model and tokenizer of sentences/embedder as llama.cpp's converter would write them, and
-golden.json: texts, and their vectors by two poolings, of length 1, from transformers in float64.
+golden.json: texts, and their vectors by two poolings, of length 1, from transformers in float64; and cross-encoders: rank.gguf, that of
+sentences/cross_encoder with the two layers of its head, as RoBERTa's are written, whose scores are in its folder; and rank_direct.gguf, that of
+sentences/cross_encoder_labels with the last layer alone, as the converter writes BERT's, with rank_direct.json.
 
     python3 tests/goldens/make_gguf_encoders.py [--out DIR]
     python3 tests/goldens/make_gguf_encoders.py --folder MODEL --file MODEL.gguf   # any folder with a BERT, without a golden
@@ -37,12 +39,15 @@ LAYER_NAMES = {
     "output.dense": "ffn_down",
     "output.LayerNorm": "layer_output_norm",
 }
-POOLINGS = {"mean": gguf.PoolingType.MEAN, "cls": gguf.PoolingType.CLS}
+POOLINGS = {"mean": gguf.PoolingType.MEAN, "cls": gguf.PoolingType.CLS, "rank": gguf.PoolingType.RANK}
+HEADS = {"rank": {"pooler.dense": "cls", "classifier": "cls.output"}, "direct": {"classifier": "cls.output"}, None: {}}
 
 
-def renamed(name):
-    """None for what is not written: position_ids and the pooler."""
+def renamed(name, head):
+    """None for what is not written: position_ids, and the pooler unless it is a layer of the head."""
     stem, _, kind = name.removeprefix("bert.").rpartition(".")
+    if stem in HEADS[head]:
+        return f"{HEADS[head][stem]}.{kind}"
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     if not stem.startswith("encoder.layer."):
@@ -73,7 +78,7 @@ def write_tokenizer(writer, folder, types):
     writer.add_eos_token_id(tokenizer.token_to_id("[SEP]"))
 
 
-def write(folder, path, pooling):
+def write(folder, path, pooling, head=None):
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(path, "bert")
     writer.add_context_length(config["max_position_embeddings"])
@@ -85,10 +90,12 @@ def write(folder, path, pooling):
     writer.add_causal_attention(False)
     writer.add_pooling_type(POOLINGS[pooling])
     writer.add_vocab_size(config["vocab_size"])
+    if head:
+        writer.add_classifier_output_labels([label for _, label in sorted(config["id2label"].items())])
     write_tokenizer(writer, folder, config["type_vocab_size"])
     for name, tensor in load_file(folder / "model.safetensors").items():
-        if renamed(name) is not None:
-            writer.add_tensor(renamed(name), tensor.float().numpy().astype(np.float32))
+        if renamed(name, head) is not None:
+            writer.add_tensor(renamed(name, head), tensor.float().numpy().astype(np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -110,6 +117,20 @@ def write_golden(folder, path):
     path.write_text(json.dumps(golden, ensure_ascii=False) + "\n")
 
 
+def write_direct_scores(folder, path):
+    pairs = json.loads((folder / "golden.json").read_text())["pairs"]
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(json.loads((folder / "config.json").read_text())["max_position_embeddings"])
+    model = transformers.BertForSequenceClassification.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    scores = []
+    for first, second in pairs:
+        encoding = tokenizer.encode(first, second)
+        with torch.no_grad():
+            hidden = model.bert(torch.tensor([encoding.ids]), token_type_ids=torch.tensor([encoding.type_ids])).last_hidden_state
+            scores.append(model.classifier(hidden[0, 0]).tolist())
+    path.write_text(json.dumps({"pairs": pairs, "scores": scores}, ensure_ascii=False) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "gguf_encoders")
@@ -124,6 +145,10 @@ def main():
     folder = HERE / "sentences" / "embedder"
     write(folder, args.out / "bert.gguf", "mean")
     write_golden(folder, args.out / "golden.json")
+    write(HERE / "sentences" / "cross_encoder", args.out / "rank.gguf", "rank", "rank")
+    direct = HERE / "sentences" / "cross_encoder_labels"
+    write(direct, args.out / "rank_direct.gguf", "rank", "direct")
+    write_direct_scores(direct, args.out / "rank_direct.json")
 
 
 if __name__ == "__main__":
