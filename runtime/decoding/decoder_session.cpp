@@ -88,12 +88,16 @@ DecoderSession::DecoderSession(graph::Backend& backend, const models::Decoder& m
 Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const models::Decoder& model,
                                               const DecoderSessionOptions& options) {
     DecoderSessionOptions chosen = options;
-    const std::uint32_t most = model.config().max_positions;
-    if (chosen.context == 0) chosen.context = std::min(most, DecoderSessionOptions::kDefaultContext);
+    const std::uint32_t usual = model.config().max_positions, most = model.config().most_positions();
+    if (chosen.context == 0) chosen.context = std::min(usual, DecoderSessionOptions::kDefaultContext);
     if (chosen.context > most)
         return invalid("a context of " + std::to_string(chosen.context) +
                        " tokens was asked for, the model takes at most " + std::to_string(most));
     if (chosen.rows == 0) return invalid("a session needs at least one row");
+    if (chosen.rows > 1 && chosen.context > usual)
+        return invalid("a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
+                       std::to_string(usual) + ", where sequences are generated one by one, not " +
+                       std::to_string(chosen.rows) + " together");
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return DecoderSession(backend, model, chosen);
@@ -111,7 +115,7 @@ Result<void> DecoderSession::set_sampling(const graph::SampleOptions& sample, co
     }
     options_.sample = sample;
     options_.penalties = penalties;
-    step_.reset();
+    steps_.clear();
     return {};
 }
 
@@ -137,10 +141,10 @@ Result<void> DecoderSession::check(std::span<const Request> requests) const {
 }
 
 Result<DecoderSession::Chunk*> DecoderSession::chunk(std::uint32_t len) {
-    std::shared_ptr<Chunk>& known = chunks_[len];
+    std::shared_ptr<Chunk>& known = chunks_[{len, extended_}];
     if (known) return known.get();
     auto made = std::make_shared<Chunk>();
-    VKFORMER_TRY(made->graph, chunk_graph(*model_, options_, len));
+    VKFORMER_TRY(made->graph, chunk_graph(*model_, options_, len, extended_));
     VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
     known = std::move(made);
     return known.get();
@@ -159,46 +163,73 @@ std::uint32_t DecoderSession::next_chunk_len(std::size_t left) const {
 }
 
 Result<DecoderSession::Step*> DecoderSession::step() {
-    if (step_) return step_.get();
+    std::shared_ptr<Step>& known = steps_[extended_];
+    if (known) return known.get();
     auto made = std::make_shared<Step>();
-    VKFORMER_TRY(made->graph, step_graph(*model_, options_));
+    VKFORMER_TRY(made->graph, step_graph(*model_, options_, extended_));
     VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
     if (made->graph.bias) {
         std::vector<float> bias(model_->config().vocab_size, 0.0f);
         for (const auto& [token, value] : options_.penalties.bias) bias[static_cast<std::size_t>(token)] = value;
         VKFORMER_CHECK(made->program->write(made->graph.bias, std::span<const float>(bias)));
     }
-    step_ = std::move(made);
-    return step_.get();
+    known = std::move(made);
+    return known.get();
 }
 
-/// Fills the caches of `fresh` rows with all but the last token of their prompts. The other rows go along with tokens that
-/// nobody asked for: their keys lie behind what the rows have, where nothing looks before it is written again.
+/// Fills the caches of `fresh` rows with all but the last token of their prompts.
 Result<void> DecoderSession::prefill(std::span<const Request> requests, std::span<const std::size_t> fresh,
                                      std::span<SequenceResult> results) {
-    const Clock::time_point start = Clock::now();
-    std::size_t longest = 0;  // tokens left to compute, of any row
+    std::vector<std::vector<std::int32_t>> contexts;
     for (const std::size_t r : fresh) {
         Row& row = rows_[r];
-        const auto prompt = std::span(requests[row.request].prompt);
-        const auto context = prompt.first(prompt.size() - 1);
-        row.cached.resize(common_prefix(row.cached, context));
+        const auto& prompt = requests[row.request].prompt;
+        const bool is_long = prompt.size() > model_->config().max_positions;
+        if (is_long != extended_) clear();  // then there is but one row
+        extended_ = is_long;
+        contexts.emplace_back(prompt.begin(), prompt.end() - 1);
+        row.cached.resize(common_prefix(row.cached, contexts.back()));
         row.pending = prompt.back();
         results[row.request].reused = static_cast<std::uint32_t>(row.cached.size());
-        longest = std::max(longest, context.size() - row.cached.size());
-        timings_.prompt_tokens += context.size() - row.cached.size();
+    }
+    return fill_caches(fresh, contexts);
+}
+
+/// Whether the row's next step is the first of a sequence beyond max_positions.
+bool DecoderSession::crosses() const noexcept {
+    return !extended_ && rows_[0].request != kFree && rows_[0].cached.size() >= model_->config().max_positions;
+}
+
+/// Computes all keys and values anew, as they are in a long sequence. The states of the step are as they were.
+Result<void> DecoderSession::cross() {
+    extended_ = true;
+    const std::vector<std::int32_t> context = std::move(rows_[0].cached);
+    rows_[0].cached.clear();
+    const std::size_t row[] = {0};
+    return fill_caches(row, {&context, 1});
+}
+
+/// Appends what the caches of the rows lack of the contexts that begin as they do. The other rows go along with tokens that
+/// nobody asked for: their keys lie behind what the rows have, where nothing looks before it is written again.
+Result<void> DecoderSession::fill_caches(std::span<const std::size_t> rows,
+                                         std::span<const std::vector<std::int32_t>> contexts) {
+    const Clock::time_point start = Clock::now();
+    std::size_t longest = 0;  // tokens left to compute, of any row
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::size_t left = contexts[i].size() - rows_[rows[i]].cached.size();
+        longest = std::max(longest, left);
+        timings_.prompt_tokens += left;
     }
     while (longest > 0) {
         const std::uint32_t len = next_chunk_len(longest);
         VKFORMER_TRY(Chunk* const made, chunk(len));
         std::vector<std::int32_t> tokens(rows_.size() * len, 0), starts(rows_.size());
         for (std::size_t r = 0; r < rows_.size(); ++r) starts[r] = static_cast<std::int32_t>(rows_[r].cached.size());
-        for (const std::size_t r : fresh) {
-            Row& row = rows_[r];
-            const auto prompt = std::span(requests[row.request].prompt);
-            const auto rest = prompt.first(prompt.size() - 1).subspan(row.cached.size());
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            Row& row = rows_[rows[i]];
+            const auto rest = std::span(contexts[i]).subspan(row.cached.size());
             const auto part = rest.first(std::min<std::size_t>(rest.size(), len));
-            std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
+            std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(rows[i] * len));
             row.cached.insert(row.cached.end(), part.begin(), part.end());
         }
         VKFORMER_CHECK(write(*made->program, made->graph.tokens, tokens));
@@ -245,7 +276,8 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
 /// A fresh row has generated nothing yet; which tokens its prompt has is marked.
 Result<void> DecoderSession::write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh) {
     if (fresh.empty()) return {};
-    VKFORMER_TRY(auto counts, read(*step_->program, step_->graph.counts));
+    VKFORMER_TRY(Step* const made, step());
+    VKFORMER_TRY(auto counts, read(*made->program, made->graph.counts));
     const std::size_t vocab = model_->config().vocab_size;
     for (const std::size_t r : fresh) {
         const std::span<std::int32_t> row = std::span(counts).subspan(r * vocab, vocab);
@@ -253,7 +285,7 @@ Result<void> DecoderSession::write_counts(std::span<const Request> requests, std
         for (const std::int32_t token : requests[rows_[r].request].prompt)
             row[static_cast<std::size_t>(token)] = graph::kInPrompt;
     }
-    return write(*step_->program, step_->graph.counts, counts);
+    return write(*made->program, made->graph.counts, counts);
 }
 
 /// No row may run past its context, and no step be queued that every row's limit makes useless.
@@ -262,7 +294,8 @@ std::uint32_t DecoderSession::steps_to_queue(std::span<const Request> requests,
     std::size_t useful = 0;
     for (const Row& row : rows_) {
         if (row.request == kFree) continue;
-        std::size_t left = options_.context - row.cached.size();
+        const std::uint32_t most = extended_ ? options_.context : model_->config().max_positions;
+        std::size_t left = std::min(options_.context, most) - row.cached.size();
         const std::uint32_t limit = requests[row.request].max_tokens;
         if (limit > 0) left = std::min<std::size_t>(left, limit - results[row.request].tokens.size());
         useful = std::max(useful, left);
@@ -329,6 +362,7 @@ Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request>
             VKFORMER_CHECK(prefill(requests, fresh, results));
             VKFORMER_CHECK(write_states(requests, fresh));
         }
+        if (crosses()) VKFORMER_CHECK(cross());
         VKFORMER_CHECK(decode(requests, results, on_token));
     }
 }

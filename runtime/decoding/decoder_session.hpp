@@ -30,8 +30,10 @@ struct Penalties {
 
 struct DecoderSessionOptions {
     std::uint32_t rows = 1;  ///< sequences that are decoded together
-    std::uint32_t context =
-        0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most kDefaultContext
+    /// Tokens of a sequence at most, prompt included; 0: the model's max_positions, at most kDefaultContext. Beyond
+    /// max_positions (of a model with extended_positions) there is one row: a sequence that grows longer has its keys computed
+    /// anew, with the positions of long ones.
+    std::uint32_t context = 0;
     std::uint32_t chunk = 256;  ///< tokens of a prompt that are computed in one submit at most
     /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
     /// before took per token, among a few lengths, so that few programs are made.
@@ -78,7 +80,7 @@ struct DecoderTimings {
 /// Not thread-safe. The backend and the model outlive the session.
 class DecoderSession {
 public:
-    /// Errors: InvalidArgument (a context beyond the model's, no rows, a bias of an unknown token), and those of the backend.
+    /// Errors: InvalidArgument (a context beyond the model's, no rows, several beyond max_positions, a bias of an unknown token), and those of the backend.
     static Result<DecoderSession> create(graph::Backend& backend, const models::Decoder& model,
                                          const DecoderSessionOptions& options);
 
@@ -113,11 +115,14 @@ private:
 
     DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options);
     Result<void> check(std::span<const Request> requests) const;
+    bool crosses() const noexcept;
+    Result<void> cross();
     Result<Chunk*> chunk(std::uint32_t len);
     std::uint32_t next_chunk_len(std::size_t left) const;
     Result<Step*> step();
     Result<void> prefill(std::span<const Request> requests, std::span<const std::size_t> rows,
                          std::span<SequenceResult> results);
+    Result<void> fill_caches(std::span<const std::size_t> rows, std::span<const std::vector<std::int32_t>> contexts);
     Result<void> write_states(std::span<const Request> requests, std::span<const std::size_t> fresh);
     Result<void> write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh);
     std::uint32_t steps_to_queue(std::span<const Request> requests, std::span<const SequenceResult> results) const;
@@ -127,8 +132,9 @@ private:
     const models::Decoder* model_;
     DecoderSessionOptions options_;
     std::shared_ptr<graph::TensorStore> weights_, states_;
-    std::map<std::uint32_t, std::shared_ptr<Chunk>> chunks_;
-    std::shared_ptr<Step> step_;
+    std::map<std::pair<std::uint32_t, bool>, std::shared_ptr<Chunk>> chunks_;  // by length, extended or not
+    std::map<bool, std::shared_ptr<Step>> steps_;                              // extended or not
+    bool extended_ = false;  // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
     std::uint32_t queue_ = 1;  // steps in the next submit: grows while steps are short
     double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk

@@ -8,12 +8,13 @@ namespace {
 
 using graph::Value;
 
-models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint32_t len) {
+models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint32_t len, bool extended) {
     return {.rows = options.rows,
             .len = len,
             .capacity = options.context,
             .dtype = options.dtype,
-            .weights = options.weights};
+            .weights = options.weights,
+            .extended = extended};
 }
 
 /// Biases are an input that is written once, for a weight of that name may hold others; `logits` itself where there is nothing to do.
@@ -46,17 +47,18 @@ constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks 
 
 }  // namespace
 
-Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len) {
+Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
+                               bool extended) {
     ChunkGraph chunk;
     VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {options.rows, len}));
     VKFORMER_TRY(chunk.starts, chunk.graph.input("chunk_starts", DType::i32, {options.rows}));
-    VKFORMER_CHECK(
-        model.add_pass(chunk.graph, layout_of(options, len), chunk.tokens, chunk.starts, models::Logits::none));
+    VKFORMER_CHECK(model.add_pass(chunk.graph, layout_of(options, len, extended), chunk.tokens, chunk.starts,
+                                  models::Logits::none));
     VKFORMER_CHECK(keep_sequences(chunk.graph, options, chunk.tokens, chunk.starts));
     return chunk;
 }
 
-Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options) {
+Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options, bool extended) {
     DecoderStepGraph step;
     graph::Graph& graph = step.graph;
     const Shape rows = {options.rows};
@@ -64,8 +66,8 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_TRY(step.states.starts, graph.state("starts", DType::i32, rows));
     VKFORMER_TRY(step.states.finished, graph.state("finished", DType::i32, rows));
     VKFORMER_TRY(step.states.history, graph.state("history", DType::i32, {options.context, options.rows}));
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1), step.states.tokens, step.states.starts,
-                                                 models::Logits::all));
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended), step.states.tokens,
+                                                 step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(Value logits, penalized(step, pass.logits, options));
     VKFORMER_TRY(const Value sequences, keep_sequences(graph, options, step.states.tokens, step.states.starts));

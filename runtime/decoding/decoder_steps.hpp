@@ -12,7 +12,9 @@ struct ChunkGraph {
     graph::Value starts;  ///< input i32 [rows]
 };
 /// Appends the keys and values of `len` tokens per row to the caches; computes nothing else.
-Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len);
+/// `extended`: of sequences beyond the model's max_positions.
+Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
+                               bool extended = false);
 
 struct DecoderStepGraph {
     graph::Graph graph;
@@ -22,6 +24,7 @@ struct DecoderStepGraph {
     graph::Value begins;  ///< state i32 [rows]: length of the prompt; absent without a least number of tokens
     graph::Value bias;    ///< input f32 [vocab], to be written once; absent without biases
 };
-Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options);
+Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
+                                    bool extended = false);
 
 }  // namespace vkformer::decoding

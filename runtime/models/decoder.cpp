@@ -157,8 +157,9 @@ private:
     /// The angles of all positions that the caches hold.
     Result<Value> rope_table(std::size_t index) {
         if (rope_tables_[index]) return rope_tables_[index];
-        const Rope& rope = config_.ropes[index];
-        const std::string name = "rope." + std::to_string(index) + ".positions_" + std::to_string(layout_.capacity);
+        const Rope& rope = layout_.extended ? config_.extended_ropes[index] : config_.ropes[index];
+        const std::string name = (layout_.extended ? "extended_rope." : "rope.") + std::to_string(index) +
+                                 ".positions_" + std::to_string(layout_.capacity);
         VKFORMER_TRY(
             rope_tables_[index],
             graph_.weight(name, graph::rope_table(layout_.capacity, rope.frequencies, rope.scale), DType::f32));
@@ -232,7 +233,10 @@ private:
 
 Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout, Value tokens, Value starts,
                                       Logits logits) const {
-    if (layout.capacity == 0 || layout.capacity > config_.max_positions)
+    if (layout.extended && config_.extended_positions == 0)
+        return Error{ErrorCode::InvalidArgument, "the model has no positions for sequences beyond its context of " +
+                                                     std::to_string(config_.max_positions) + " tokens"};
+    if (layout.capacity == 0 || layout.capacity > config_.most_positions())
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.max_positions)};

@@ -3,6 +3,7 @@
 /// gemma.cpp, …) turn the config and the tensors of an architecture into a DecoderConfig and DecoderWeights.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -31,8 +32,10 @@ struct DecoderConfig {
     std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
     std::uint32_t heads = 0, kv_heads = 0, head_dim = 0;
     std::uint32_t max_positions = 0;  ///< longest sequence that the model was made for
+    /// > 0: longer sequences, up to this, have extended_ropes at all of their positions (LongRoPE, Ding et al. 2024).
+    std::uint32_t extended_positions = 0;
     std::vector<Layer> layers;
-    std::vector<Rope> ropes;
+    std::vector<Rope> ropes, extended_ropes;
 
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
@@ -41,6 +44,8 @@ struct DecoderConfig {
     float attention_scale = 1;                         ///< of the scores
     float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
     graph::Activation activation = graph::Activation::silu;
+
+    std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
 };
 
 struct DecoderWeights {
@@ -70,9 +75,10 @@ enum class WeightFormat : std::uint8_t {
 struct DecoderLayout {
     std::uint32_t rows = 1;      ///< sequences
     std::uint32_t len = 1;       ///< tokens of each in one run
-    std::uint32_t capacity = 1;  ///< positions that the key/value caches hold; at most max_positions
+    std::uint32_t capacity = 1;  ///< positions that the key/value caches hold; at most most_positions()
     DType dtype = DType::f32;    ///< of activations and caches: f32 or f16
     WeightFormat weights = WeightFormat::as_computed;
+    bool extended = false;  ///< the sequences are longer than max_positions
 };
 
 enum class Logits : std::uint8_t { none, all };
@@ -95,7 +101,7 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], and every token
     /// attends to those before it there. Positions at or above the capacity are not kept. Errors: the builders', and
-    /// InvalidArgument (a capacity above max_positions).
+    /// InvalidArgument (a capacity above most_positions(), extended for a model that is not).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 

@@ -167,12 +167,21 @@ Result<void> scale_yarn(const RopeFields& fields, const DecoderConfig& decoder, 
     return {};
 }
 
-/// LongRoPE (Ding et al. 2024) within the original context: a factor for each frequency.
+/// A factor for each frequency, which it is divided by.
+Result<std::vector<double>> divided(const Config& scaling, std::string_view field, std::vector<double> frequencies) {
+    VKFORMER_TRY(const auto factors, scaling.reals(field));
+    if (factors.size() != frequencies.size())
+        return scaling.unsupported(field, std::to_string(frequencies.size()) + " numbers");
+    for (std::size_t k = 0; k < factors.size(); ++k) {
+        if (!(factors[k] > 0)) return scaling.unsupported(field, "positive numbers");
+        frequencies[k] /= factors[k];
+    }
+    return frequencies;
+}
+
+/// LongRoPE (Ding et al. 2024): short factors within the original context, long ones for sequences beyond it.
 Result<void> scale_longrope(const RopeFields& fields, const Config& config, DecoderConfig& decoder, Rope& rope) {
     const Config& scaling = fields.scaling;
-    VKFORMER_TRY(const auto factors, scaling.reals("short_factor"));
-    if (factors.size() != rope.frequencies.size())
-        return scaling.unsupported("short_factor", std::to_string(rope.frequencies.size()) + " numbers");
     const Config& holder = config.has("original_max_position_embeddings") ? config : scaling;
     VKFORMER_TRY(const auto context,
                  holder.unsigned_integer("original_max_position_embeddings",
@@ -183,10 +192,13 @@ Result<void> scale_longrope(const RopeFields& fields, const Config& config, Deco
     }
     const double usual = factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(context)));
     VKFORMER_TRY(rope.scale, positive(scaling, "attention_factor", usual));
-    for (std::size_t k = 0; k < factors.size(); ++k) {
-        if (!(factors[k] > 0)) return scaling.unsupported("short_factor", "positive numbers");
-        rope.frequencies[k] /= factors[k];
+    if (context < decoder.max_positions && scaling.has("long_factor")) {
+        Rope extended = rope;
+        VKFORMER_TRY(extended.frequencies, divided(scaling, "long_factor", rope.frequencies));
+        decoder.extended_ropes.push_back(std::move(extended));
+        decoder.extended_positions = decoder.max_positions;
     }
+    VKFORMER_TRY(rope.frequencies, divided(scaling, "short_factor", rope.frequencies));
     decoder.max_positions = std::min(decoder.max_positions, context);
     return {};
 }

@@ -39,7 +39,7 @@ Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file);
 Result<DecoderConfig> read_sizes(const formats::Config& config);
 
 /// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn and
-/// longrope (whose long factors are not used: max_positions shrinks to the original context). `theta` where the config says none.
+/// longrope (max_positions shrinks to the original context, extended_positions and extended_ropes are what lies beyond). `theta` where the config says none.
 /// `field` names the object of a newer config's rope_parameters that holds this rope ("full_attention"); empty: it is the object.
 Result<Rope> read_rope(const formats::Config& config, DecoderConfig& decoder, double theta = 10000,
                        std::string_view field = {});

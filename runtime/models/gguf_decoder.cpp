@@ -172,10 +172,16 @@ private:
         // A file with LongRoPE need not say so by its type.
         if (type == "longrope" || (architecture_.name == "phi3" && file_.has(key("rope.scaling.attn_factor"))) ||
             read_.has("rope_factors_short.weight")) {
-            VKFORMER_CHECK(divide(rope, "rope_factors_short.weight"));
             VKFORMER_TRY(rope.scale,
                          file_.real(key("rope.scaling.attn_factor"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
-            c.max_positions = std::min(c.max_positions, original);  // beyond it the long factors hold
+            Rope extended = rope;
+            VKFORMER_CHECK(divide(rope, "rope_factors_short.weight"));
+            if (original < c.max_positions && read_.has("rope_factors_long.weight")) {
+                VKFORMER_CHECK(divide(extended, "rope_factors_long.weight"));
+                c.extended_ropes.push_back(std::move(extended));
+                c.extended_positions = c.max_positions;
+            }
+            c.max_positions = std::min(c.max_positions, original);
         }
         return {};
     }

@@ -40,6 +40,35 @@ Request request_of(const Greedy& greedy, std::size_t tokens) {
 
 }  // namespace
 
+// The sequences are longer than the original context from some token on, and every token is what a forward pass over all that are
+// before it gives: short factors up to there, long ones at all positions from then on.
+TEST_CASE("sequences beyond LongRoPE's original context have its long factors", "[decoding][decoder][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const bool is_gguf = GENERATE(false, true);
+    CAPTURE(backend.name(), is_gguf);
+    const auto folder = goldens_dir() / "decoders/phi3_longrope";
+    const models::Decoder model =
+        must(models::load_decoder(is_gguf ? goldens_dir() / "gguf_decoders/phi3_longrope.gguf" : folder));
+    CHECK(model.config().max_positions == 96);
+    CHECK(model.config().extended_positions == 128);
+    std::ifstream file(folder / "crossing.json");
+    const auto entries = nlohmann::json::parse(file);
+    auto session = must(DecoderSession::create(backend, model, {.context = 128}));
+    for (const std::size_t i : {0u, 2u, 1u, 0u}) {  // short to long, long, short to long at the first token, and again
+        CAPTURE(i);
+        const auto continuation = entries[i]["continuation"].get<std::vector<std::int32_t>>();
+        const Request request = {.prompt = entries[i]["prompt"].get<std::vector<std::int32_t>>(),
+                                 .max_tokens = static_cast<std::uint32_t>(continuation.size())};
+        CHECK(must(session.run({&request, 1}))[0].tokens == continuation);
+    }
+    auto within = must(DecoderSession::create(backend, model, {}));
+    CHECK(within.options().context == 96);
+    const auto several = DecoderSession::create(backend, model, {.rows = 2, .context = 97});
+    REQUIRE_FALSE(several);
+    CHECK(several.error().message.find("one by one") != std::string::npos);
+    CHECK_FALSE(DecoderSession::create(backend, model, {.context = 129}));
+}
+
 TEST_CASE("greedy continuations are those of Hugging Face, token for token", "[decoding][decoder][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE(from_range(decoder_cases()));
