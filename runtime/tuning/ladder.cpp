@@ -189,6 +189,10 @@ std::string to_string(const Progress& progress) {
            std::to_string(progress.total) + ": " + progress.trial;
 }
 
+double Ladder::now() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 VerdictFile& Ladder::file(const vulkan::Capabilities& device) {
     const auto found = files_.find(device.uuid);
     if (found != files_.end()) return found->second;
@@ -221,7 +225,7 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
 }
 
 Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, const std::string& key,
-                           const OpenCase& open_case, Progress progress) {
+                           const OpenCase& open_case, Progress progress, double start) {
     const vulkan::Capabilities& device = backend.capabilities();
     VerdictFile& verdicts = file(device);
     VKFORMER_TRY(const TrialCase trial, make_trial_case(graph, *open_case.node, max_work(device)));
@@ -244,6 +248,11 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
             verdict.variant = tried.variant;
         }
         verdict.trials.push_back(std::move(tried));
+        // The first variant is right, and a case without a verdict takes it.
+        if (!tuned_.empty() && verdict.trials.front().fault.empty() && is_time_over(seconds_ + now() - start)) {
+            verdicts.save();  // that nothing is being tried
+            return {};
+        }
     }
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
     verdicts.set(key, std::move(verdict));
@@ -258,10 +267,10 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
         const auto open = open_cases(plan, device);
         Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
         for (const auto& [key, open_case] : open) {
-            if (is_time_over()) break;
-            const auto start = std::chrono::steady_clock::now();
-            VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress));
-            seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+            if (is_time_over(seconds_)) break;
+            const double start = now();
+            VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
+            seconds_ += now() - start;
             ++progress.done;
         }
         if (options_.progress && !open.empty()) options_.progress(progress);

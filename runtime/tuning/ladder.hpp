@@ -28,8 +28,9 @@ struct LadderOptions {
     std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
-    /// After this long no further case is begun, and what is not tried takes the first of vulkan::variants(); the next Ladder with
-    /// the same folder goes on from there. The cases with the most work come first. 0: all are tried.
+    /// After this long no further case is begun, all but the first one that was begun are given up, and what is not tried takes the
+    /// first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
+    /// 0: all are tried.
     double max_seconds = 0;
 };
 
@@ -50,6 +51,8 @@ public:
 protected:
     /// Sees each trial before it counts; for tests.
     virtual void inspect(Trial&) {}
+    /// A clock, in seconds; tests have their own.
+    virtual double now() const;
 
 private:
     /// A case that nothing is known about yet.
@@ -63,9 +66,12 @@ private:
     /// By key, the most work first.
     std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
                                                              const vulkan::Capabilities& device);
-    bool is_time_over() const noexcept { return options_.max_seconds > 0 && seconds_ >= options_.max_seconds; }
+    bool is_time_over(double seconds) const noexcept {
+        return options_.max_seconds > 0 && seconds >= options_.max_seconds;
+    }
+    /// `start` is when the case was begun.
     Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
-                       const OpenCase& open_case, Progress progress);
+                       const OpenCase& open_case, Progress progress, double start);
 
     std::map<std::string, VerdictFile> files_;  // by device UUID
     LadderOptions options_;

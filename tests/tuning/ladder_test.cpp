@@ -123,6 +123,50 @@ TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][v
     }
 }
 
+/// A ladder whose trials take a second each.
+class Slow final : public Ladder {
+public:
+    explicit Slow(tuning::LadderOptions options) : Ladder(std::move(options)) {}
+
+private:
+    void inspect(Trial&) override { ++seconds_; }
+    double now() const override { return seconds_; }
+    double seconds_ = 0;
+};
+
+TEST_CASE("a case is given up when the time is over, but never the first", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const TemporaryFolder folder;
+        const graph::Plan plan = some_plan();
+        Counted all;
+        Ladder complete(all.options({}));
+        must(complete.choose(*backend, plan));
+        REQUIRE(complete.file(backend->capabilities()).verdicts().size() == 2);
+
+        // The limit falls into the first trial of the second case, which the next run has as its first.
+        for (const std::size_t expected : {1u, 2u}) {
+            Counted counted;
+            tuning::LadderOptions options = counted.options(folder.path());
+            std::size_t first_case = 0;  // trials of it
+            for (const auto& [key, verdict] : complete.file(backend->capabilities()).verdicts())
+                first_case = std::max(first_case, verdict.trials.size());
+            options.max_seconds = static_cast<double>(first_case) + 0.5;
+            Slow slow(options);
+            const auto chosen = must(slow.choose(*backend, plan));
+            CHECK(slow.file(backend->capabilities()).verdicts().size() == expected);
+            if (expected == 1) {
+                CHECK(counted.trials == first_case + 1);
+                CHECK(std::ranges::count(chosen, "") > 0);  // no verdict: the first variant
+            }
+        }
+        // Nothing is taken for having ended the process.
+        tuning::VerdictFile file(folder.path(), backend->capabilities());
+        for (const auto& [key, verdict] : file.verdicts())
+            for (const Trial& trial : verdict.trials) CHECK(trial.fault.empty());
+    }
+}
+
 TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         const TemporaryFolder folder;
