@@ -26,8 +26,11 @@ std::uint32_t matrix_steps(std::string_view variant) { return variant == "coopma
 /// linear_quads.comp: rows of an invocation.
 std::uint32_t quads_rows(std::string_view variant) { return variant == "quads_large" ? 16 : 8; }
 
-/// Whether the shaders with loads of four (of 16 bytes, for few rows) take x and weight.
+/// Whether the shaders with loads of four (of 16 bytes, for few rows) take x and weight. Devices that are CPUs have better ones and
+/// compile these for a second or more: there they are for small widths, and tests.
 bool takes_quads(bool has_many_rows, std::uint64_t in_width, DType dtype, const Capabilities& device) {
+    constexpr std::uint64_t kMostOnCpu = 512;
+    if (device.type == "cpu" && in_width > kMostOnCpu) return false;
     if (dtype == DType::f16 && !device.storage16) return false;
     return in_width % (dtype == DType::f16 && !has_many_rows ? 8 : 4) == 0;
 }
