@@ -17,7 +17,7 @@ Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& en
                                                        const decoding::EncoderHead& head, DType dtype) {
     const models::EncoderLayout layout = {
         .batch = 8, .len = std::min<std::uint32_t>(32, encoder.config().max_positions), .dtype = dtype};
-    VKFORMER_TRY(auto made, decoding::encoder_graph(encoder, head, layout));
+    VKFORMER_TRY(auto made, decoding::embedding_graph(encoder, head, layout));
     std::vector<tuning::Workload> workload;
     workload.push_back({.graph = std::move(made.graph),
                         .inputs = {{"lengths", std::vector(layout.batch, static_cast<std::int32_t>(layout.len))}}});

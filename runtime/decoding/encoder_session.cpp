@@ -26,9 +26,9 @@ bool has_types(const EncoderText& text) {
 
 }  // namespace
 
-Result<EncoderGraph> encoder_graph(const models::Encoder& encoder, const EncoderHead& head,
-                                   const EncoderLayout& layout) {
-    EncoderGraph g;
+Result<EmbeddingGraph> embedding_graph(const models::Encoder& encoder, const EncoderHead& head,
+                                       const EncoderLayout& layout) {
+    EmbeddingGraph g;
     VKFORMER_TRY(g.encoder, encoder.add_encoder(g.graph, layout));
     VKFORMER_TRY(g.result, head(g.graph, g.encoder));
     g.graph.mark_output(g.result);
@@ -82,7 +82,7 @@ Result<EncoderSession::Prepared*> EncoderSession::prepare(const EncoderLayout& l
     }
     if (prepared_.size() == kKeptPrograms) prepared_.pop_back();
     Prepared made{.layout = layout, .tensors = {}, .program = nullptr};
-    VKFORMER_TRY(made.tensors, encoder_graph(*encoder_, head_, layout));
+    VKFORMER_TRY(made.tensors, embedding_graph(*encoder_, head_, layout));
     VKFORMER_TRY(made.program, backend_->compile(graph::make_plan(std::move(made.tensors.graph)), weights_, states_));
     prepared_.push_front(std::move(made));
     return &prepared_.front();
@@ -102,7 +102,7 @@ Result<void> EncoderSession::run_batch(Prepared& prepared, std::span<const Encod
         lengths[row] = static_cast<std::int32_t>(text.tokens.size());
     }
     graph::Program& program = *prepared.program;
-    const EncoderGraph& t = prepared.tensors;
+    const EmbeddingGraph& t = prepared.tensors;
     VKFORMER_CHECK(program.write(t.encoder.tokens, std::span<const std::int32_t>(tokens)));
     VKFORMER_CHECK(program.write(t.encoder.lengths, std::span<const std::int32_t>(lengths)));
     if (layout.token_types) VKFORMER_CHECK(program.write(t.encoder.types, std::span<const std::int32_t>(types)));

@@ -28,13 +28,13 @@ struct EncoderSessionOptions {
 };
 
 /// The graph of one run.
-struct EncoderGraph {
+struct EmbeddingGraph {
     graph::Graph graph;
     models::EncoderTensors encoder;
     graph::Value result;
 };
-Result<EncoderGraph> encoder_graph(const models::Encoder& encoder, const EncoderHead& head,
-                                   const models::EncoderLayout& layout);
+Result<EmbeddingGraph> embedding_graph(const models::Encoder& encoder, const EncoderHead& head,
+                                       const models::EncoderLayout& layout);
 
 /// Programs are made when a batch of their size is met, and the last few are kept. Not thread-safe.
 class EncoderSession {
@@ -55,7 +55,7 @@ public:
 private:
     struct Prepared {
         models::EncoderLayout layout;
-        EncoderGraph tensors;  ///< without the graph's nodes, which the program has
+        EmbeddingGraph tensors;  ///< without the graph's nodes, which the program has
         std::unique_ptr<graph::Program> program;
     };
     static constexpr std::size_t kKeptPrograms = 6;

@@ -34,7 +34,7 @@ Result<Pass> text_pass(const models::Encoder& encoder, const decoding::EncoderHe
                                           .len = std::min(options.length, config.max_positions),
                                           .dtype = options.dtype,
                                           .token_types = config.types > 1};
-    VKFORMER_TRY(auto made, decoding::encoder_graph(encoder, head, layout));
+    VKFORMER_TRY(auto made, decoding::embedding_graph(encoder, head, layout));
     const std::size_t tokens = std::size_t{layout.batch} * layout.len;
     std::vector<std::int32_t> lengths(layout.batch, static_cast<std::int32_t>(layout.len));
     for (std::uint32_t b = 1; b < layout.batch && !options.full_texts; b += 2)
