@@ -33,6 +33,7 @@ struct TranslatorOptions {
     std::string from, to;
     /// Which variant of its shader each op takes. By default each is checked and timed when a device is first used (a few
     /// seconds), and the verdicts are kept in the user's cache folder ($XDG_CACHE_HOME, else ~/.cache).
+    /// On the CPU, plain means that activations stay float32 where weights are quantised; by default they are rounded to 8 bits.
     bool plain_shaders = false;                           ///< the plain variant of every op; nothing is measured
     std::map<std::string, std::string> shader_variants;   ///< op → variant, before what was measured
     std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done

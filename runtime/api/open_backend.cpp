@@ -11,8 +11,12 @@ namespace {
 /// Of a user who waits for an answer; what is not tried by then is tried the next time.
 constexpr double kTrialSeconds = 1;
 
-OpenedBackend open_cpu() {
-    auto backend = cpu::make_cpu_backend<float>();
+std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {
+    return cpu::make_cpu_backend<float>(options.plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8);
+}
+
+OpenedBackend open_cpu(const OpenOptions& options) {
+    auto backend = cpu_backend(options);
     std::string name = backend->name();
     return {std::move(backend), std::move(name)};
 }
@@ -21,7 +25,7 @@ OpenedBackend open_cpu() {
 Result<bool> cpu_is_faster(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options) {
     if (options.device != "auto" || device.capabilities().type != "cpu" || !options.workload) return false;
     VKFORMER_TRY(const auto workload, options.workload());
-    const auto cpu = cpu::make_cpu_backend<float>();
+    const auto cpu = cpu_backend(options);
     return tuning::is_faster(*cpu, device, workload, ladder.file(device.capabilities()));
 }
 
@@ -40,13 +44,13 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
 }
 
 Result<OpenedBackend> open_backend(const OpenOptions& options) {
-    if (options.device == "cpu") return open_cpu();
+    if (options.device == "cpu") return open_cpu(options);
     VKFORMER_TRY(auto chooser, make_chooser(options));
     VKFORMER_TRY(auto backend,
                  vulkan::VulkanBackend::create(options.device, {.profile = options.profile, .chooser = chooser}));
     if (auto* const ladder = dynamic_cast<tuning::Ladder*>(chooser.get())) {
         VKFORMER_TRY(const bool take_cpu, cpu_is_faster(*backend, *ladder, options));
-        if (take_cpu) return open_cpu();
+        if (take_cpu) return open_cpu(options);
     }
     const vulkan::Capabilities& c = backend->capabilities();
     std::string description = c.name + " (" + c.type + ", " + c.driver + ")";

@@ -9,6 +9,7 @@
 
 #include "core/try.hpp"
 #include "cpu/execute.hpp"
+#include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/weight_bytes.hpp"
 
@@ -22,6 +23,8 @@ using graph::Value;
 template <std::floating_point T>
 class CpuStore final : public graph::TensorStore {
 public:
+    explicit CpuStore(QuantizedProducts quantized) : products(quantized) {}
+    QuantizedProducts products;
     std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
 };
 
@@ -66,18 +69,19 @@ Result<void> load_numbers(const Tensor& tensor, CpuTensor<T>& result) {
 }
 
 /// The weight as its file has it, where that holds the numbers that load_numbers would.
-std::optional<PackedWeight> packed_weight(const Tensor& tensor) {
+std::optional<PackedWeight> packed_weight(const Tensor& tensor, QuantizedProducts products) {
     const DType dtype = tensor.data.front().dtype;
     const bool is_same = std::ranges::all_of(tensor.data, [&](const TensorData& part) { return part.dtype == dtype; });
     if (!is_same || packed_kernels(dtype) == nullptr) return std::nullopt;
     if (tensor.dtype != dtype && tensor.dtype != DType::f32) return std::nullopt;
-    return PackedWeight{.dtype = dtype, .in = tensor.shape.back(), .parts = tensor.data};
+    const Int8Kernels* const int8 = products == QuantizedProducts::int8 ? int8_kernels(dtype) : nullptr;
+    return PackedWeight{.dtype = dtype, .in = tensor.shape.back(), .parts = tensor.data, .int8 = int8};
 }
 
 template <std::floating_point T>
-Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, bool may_pack) {
+Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, QuantizedProducts products, bool may_pack) {
     auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
-    if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor);
+    if (std::same_as<T, float> && may_pack) result->packed = packed_weight(tensor, products);
     if (!result->packed) VKFORMER_CHECK(load_numbers(tensor, *result));
     return result;
 }
@@ -130,8 +134,9 @@ Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const U
         return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0); });
     if (tensor.kind != TensorKind::input && !use.any) return std::shared_ptr<CpuTensor<T>>();
     if (tensor.kind == TensorKind::weight) {
-        VKFORMER_TRY(auto weight,
-                     shared_tensor(weights, tensor, [&]() -> Made { return load_weight<T>(tensor, !use.as_numbers); }));
+        VKFORMER_TRY(auto weight, shared_tensor(weights, tensor, [&]() -> Made {
+                         return load_weight<T>(tensor, weights.products, !use.as_numbers);
+                     }));
         // Another program of the store had no need of them.
         if (use.as_numbers && weight->packed && weight->floats.empty()) VKFORMER_CHECK(load_numbers(tensor, *weight));
         return weight;
@@ -155,9 +160,11 @@ Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Graph& graph, 
 template <std::floating_point T>
 class CpuBackend final : public graph::Backend {
 public:
+    explicit CpuBackend(QuantizedProducts products) : products_(products) {}
+
     std::string name() const override { return std::same_as<T, float> ? "CPU (float)" : "CPU (double)"; }
 
-    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<CpuStore<T>>(); }
+    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<CpuStore<T>>(products_); }
 
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
@@ -173,6 +180,9 @@ public:
             return Error{ErrorCode::OutOfHostMemory, name() + ": not enough memory for the tensors of the plan"};
         }
     }
+
+private:
+    QuantizedProducts products_;
 };
 
 }  // namespace
@@ -272,12 +282,20 @@ template class CpuProgram<float>;
 template class CpuProgram<double>;
 
 template <std::floating_point T>
-std::unique_ptr<graph::Backend> make_cpu_backend() {
-    return std::make_unique<CpuBackend<T>>();
+std::string_view CpuProgram<T>::variant(std::size_t node_index) const noexcept {
+    const auto* const linear = std::get_if<graph::Linear>(&plan_.graph.nodes()[node_index].op);
+    if (!linear) return {};
+    const CpuTensor<T>& weight = *storage(linear->weight);
+    return weight.packed && weight.packed->int8 ? "int8" : "";
 }
 
-template std::unique_ptr<graph::Backend> make_cpu_backend<float>();
-template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
+template <std::floating_point T>
+std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products) {
+    return std::make_unique<CpuBackend<T>>(products);
+}
+
+template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts);
+template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts);
 
 std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph) {
     const std::vector<Use> uses = uses_of(graph);
@@ -285,7 +303,7 @@ std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph) {
     for (std::size_t id = 0; id < result.size(); ++id) {
         const Tensor& tensor = graph.tensors()[id];
         if (tensor.alias_of || tensor.kind != TensorKind::weight || !uses[id].any) continue;
-        const bool is_packed = !uses[id].as_numbers && packed_weight(tensor);
+        const bool is_packed = !uses[id].as_numbers && packed_weight(tensor, QuantizedProducts::floats);
         const DType held = tensor.dtype == DType::i32 ? DType::i32 : DType::f32;
         result[id] = bytes_of(is_packed ? tensor.data.front().dtype : held, tensor.shape.element_count());
     }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "cpu/packed_weight.hpp"
@@ -46,6 +47,8 @@ public:
     Result<void> submit(std::uint32_t times = 1) override;
     Result<void> wait() override { return {}; }
     const graph::Plan& plan() const noexcept override { return plan_; }
+    /// "int8" of a product whose activations are rounded.
+    std::string_view variant(std::size_t node_index) const noexcept override;
 
     /// Executes the node alone, on what its operands hold now.
     Result<void> run_node(std::size_t node_index);
@@ -65,13 +68,19 @@ private:
 extern template class CpuProgram<float>;
 extern template class CpuProgram<double>;
 
-/// "CPU (float)" or "CPU (double)". Its programs are CpuProgram<T>. Errors of compile: ShapeMismatch (a tensor in the store has
+/// How floats multiply weights that stay in a quantised format.
+enum class QuantizedProducts : std::uint8_t {
+    int8,    ///< with activations rounded to 8 bits, where the processor has kernels for that: int8_kernels.hpp
+    floats,  ///< with activations as they are
+};
+
+/// "CPU (float)" or "CPU (double)"; of double, whose weights are numbers, `products` changes nothing. Its programs are CpuProgram<T>. Errors of compile: ShapeMismatch (a tensor in the store has
 /// another shape or dtype), InvalidArgument (a store of another backend), OutOfHostMemory.
 template <std::floating_point T>
-std::unique_ptr<graph::Backend> make_cpu_backend();
+std::unique_ptr<graph::Backend> make_cpu_backend(QuantizedProducts products = QuantizedProducts::int8);
 
-extern template std::unique_ptr<graph::Backend> make_cpu_backend<float>();
-extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>();
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<float>(QuantizedProducts);
+extern template std::unique_ptr<graph::Backend> make_cpu_backend<double>(QuantizedProducts);
 
 /// Executes one node of a program of a CPU backend; the caller has written the operands. Errors: InvalidArgument (another
 /// backend's program, no such node).

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 
 #include "cpu/float_kernels.hpp"
+#include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
 
@@ -96,6 +98,159 @@ std::vector<float> arranged(const PackedKernels& kernels, std::span<const float>
     return result;
 }
 
+// ---- activations in 8 bits -----------------------------------------------------------------------------------------------------
+
+/// Up to so many rows of x, dot products with packed rows: to make panels takes about as long as four of them.
+constexpr std::size_t kInt8DotRows = 4;
+/// Groups of a panel: 768 elements of 32 weight rows are 27 KiB, which leaves some of a first cache of 32 KiB to a tile. A multiple of
+/// what the largest block has.
+constexpr std::size_t kPanelGroups = 24;
+/// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
+constexpr std::size_t kLeastPanelUses = 64;
+
+/// Of weights that a thread takes at a time, where there are so many.
+constexpr std::size_t kSliceBytes = std::size_t{1} << 17;
+
+struct Release {
+    void operator()(std::byte* bytes) const { ::operator delete[](bytes, std::align_val_t(64)); }
+};
+using AlignedBytes = std::unique_ptr<std::byte[], Release>;
+AlignedBytes aligned_bytes(std::size_t count) { return AlignedBytes(new (std::align_val_t(64)) std::byte[count]); }
+
+/// x in 8 bits, for all rows of a weight.
+class Int8Product {
+public:
+    Int8Product(const Int8Kernels& kernels, std::span<const float> x, std::size_t rows, std::size_t in)
+        : kernels_(kernels), rows_(rows), groups_(in / kInt8Group) {
+        rows <= kInt8DotRows ? quantize(x) : make_tiles(x);
+    }
+
+    /// y[r · stride + o] += weight row o · x row r, for all o below `count`.
+    void add(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
+        rows_ <= kInt8DotRows ? add_dots(weight, count, y, stride) : add_panels(weight, count, y, stride);
+    }
+
+private:
+    void quantize(std::span<const float> x) {
+        quants_.resize(rows_ * groups_ * kInt8Group);
+        scales_.resize(2 * rows_ * groups_);
+        for (std::size_t r = 0; r < rows_; ++r)
+            kernels_.quantize(x.data() + r * groups_ * kInt8Group, groups_, quants_.data() + r * groups_ * kInt8Group,
+                              scales_.data() + r * groups_, scales_.data() + (rows_ + r) * groups_);
+    }
+
+    void add_dots(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
+        // Long slices: where one begins, nothing was asked for ahead.
+        const std::size_t least = slice_of(count, weight.in * rows_), share = count / (4 * parallel_threads());
+        const std::size_t slice = std::max(least, std::min(share, kSliceBytes / weight.row_bytes));
+        parallel_for(count, slice, [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
+                const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
+                                         .groups = groups_,
+                                         .quants = quants_.data() + r * groups_ * kInt8Group,
+                                         .scales = scales_.data() + r * groups_,
+                                         .totals = scales_.data() + (rows_ + r) * groups_};
+                for (std::size_t o = first; o < last; ++o)
+                    kernels_.add_dots(weight.row(o), rows, y + r * stride + o, stride);
+            }
+        });
+    }
+
+    /// Tiles of as many rows as fit, then small ones. By depths of kPanelGroups, each tile's groups are neighbours.
+    struct Tile {
+        std::size_t first, rows, size;
+    };
+    std::size_t tile_count() const {
+        const std::size_t rest = rows_ % kernels_.tile_rows;
+        return rows_ / kernels_.tile_rows + (rest + kernels_.small_tile_rows - 1) / kernels_.small_tile_rows;
+    }
+    Tile tile(std::size_t i) const {
+        const std::size_t whole = rows_ / kernels_.tile_rows;
+        if (i < whole) return {i * kernels_.tile_rows, kernels_.tile_rows, kernels_.tile_rows};
+        const std::size_t first = whole * kernels_.tile_rows + (i - whole) * kernels_.small_tile_rows;
+        return {first, std::min(kernels_.small_tile_rows, rows_ - first), kernels_.small_tile_rows};
+    }
+    std::byte* group_of(const Tile& tile, std::size_t group) const {
+        return tiles_.get() + (tile.first * groups_ + group * tile.size) * kernels_.tile_row_bytes;
+    }
+
+    void make_tiles(std::span<const float> x) {
+        const std::size_t count = tile_count();
+        const Tile end = tile(count - 1);
+        tiles_ = aligned_bytes((end.first + end.size) * groups_ * kernels_.tile_row_bytes);
+        const std::size_t in = groups_ * kInt8Group;
+        parallel_for(count, slice_of(count, 8 * kernels_.tile_rows * in),
+                     [&](std::size_t first, std::size_t last, std::size_t) {
+                         for (std::size_t i = first; i < last; ++i) {
+                             const Tile t = tile(i);
+                             kernels_.make_tile(x.data() + t.first * in, in, t.rows, t.size, groups_, group_of(t, 0));
+                         }
+                     });
+    }
+
+    void add_panels(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
+        const std::size_t columns = kernels_.panel_columns, panels = (count + columns - 1) / columns;
+        const std::size_t tiles = tile_count();
+        // Where there are few panels, several threads make the same one, each for some of the tiles.
+        const std::size_t wanted = (2 * parallel_threads() + panels - 1) / panels;
+        const std::size_t shares = std::clamp<std::size_t>(rows_ / kLeastPanelUses, 1, wanted);
+        const std::size_t panel_bytes = std::min(groups_, kPanelGroups) * kernels_.panel_bytes;
+        const AlignedBytes buffers = aligned_bytes(parallel_threads() * panel_bytes);
+        const auto multiply = [&](std::size_t first, std::size_t last, std::size_t thread) {
+            std::byte* const panel = buffers.get() + thread * panel_bytes;
+            for (; first < last; ++first) {
+                const std::size_t column = first / shares * columns, share = first % shares;
+                const std::size_t some = std::min(columns, count - column);
+                for (std::size_t g = 0; g < groups_; g += kPanelGroups) {
+                    const std::size_t groups = std::min(kPanelGroups, groups_ - g);
+                    kernels_.make_panel(weight.row(column) + bytes_of(weight.dtype, g * kInt8Group), weight.row_bytes,
+                                        some, groups, panel);
+                    for (std::size_t i = share * tiles / shares; i < (share + 1) * tiles / shares; ++i) {
+                        const Tile t = tile(i);
+                        kernels_.add_tile(group_of(t, g), t.size, t.rows, panel, some, groups,
+                                          y + t.first * stride + column, stride);
+                    }
+                }
+            }
+        };
+        parallel_for(panels * shares, 1, multiply);
+    }
+
+    const Int8Kernels& kernels_;
+    std::size_t rows_, groups_;
+    std::vector<std::int8_t> quants_;  // of few rows
+    std::vector<float> scales_;
+    AlignedBytes tiles_;  // of many
+};
+
+/// The same with the activations as they are.
+void add_float_products(std::span<const float> x, const PackedWeight& weight, const LinearDims& dims,
+                        std::span<float> y) {
+    const auto [rows, in, out] = dims;
+    const bool is_few = rows <= kDotRows;
+    const std::vector<float> few = is_few ? arranged(*packed_kernels(weight.dtype), x, rows, in) : std::vector<float>();
+    std::size_t first = 0;
+    for (const TensorData& part : weight.parts) {
+        const std::size_t count = rows_of(part, in);
+        if (is_few)
+            add_dots(rows_in(weight, part), count, few, rows, y.data() + first, out);
+        else
+            add_panels(rows_in(weight, part), count, x, rows, y.data() + first, out);
+        first += count;
+    }
+}
+
+void add_int8_products(std::span<const float> x, const PackedWeight& weight, const LinearDims& dims,
+                       std::span<float> y) {
+    const Int8Product product(*weight.int8, x, dims.rows, dims.in);
+    std::size_t first = 0;
+    for (const TensorData& part : weight.parts) {
+        const std::size_t count = rows_of(part, dims.in);
+        product.add(rows_in(weight, part), count, y.data() + first, dims.out);
+        first += count;
+    }
+}
+
 }  // namespace
 
 void unpack_row(const PackedWeight& weight, std::size_t row, std::span<float> out) {
@@ -112,17 +267,7 @@ void packed_linear(std::span<const float> x, const PackedWeight& weight, std::sp
     const auto [rows, in, out] = dims;
     assert(x.size() == rows * in && weight.in == in && y.size() == rows * out);
     begin_linear<float>(bias, out, y);
-    const bool is_few = rows <= kDotRows;
-    const std::vector<float> few = is_few ? arranged(*packed_kernels(weight.dtype), x, rows, in) : std::vector<float>();
-    std::size_t first = 0;
-    for (const TensorData& part : weight.parts) {
-        const std::size_t count = rows_of(part, in);
-        if (is_few)
-            add_dots(rows_in(weight, part), count, few, rows, y.data() + first, out);
-        else
-            add_panels(rows_in(weight, part), count, x, rows, y.data() + first, out);
-        first += count;
-    }
+    weight.int8 ? add_int8_products(x, weight, dims, y) : add_float_products(x, weight, dims, y);
     end_linear<float>(residual, activation, dims, y);
 }
 

@@ -9,11 +9,14 @@
 
 namespace vkformer::cpu {
 
+struct Int8Kernels;
+
 /// [out, in]: rows in one of the formats that packed_kernels() knows, in parts that follow each other.
 struct PackedWeight {
     DType dtype = DType::f16;
     std::size_t in = 0;
     std::vector<TensorData> parts;
+    const Int8Kernels* int8 = nullptr;  ///< activations are rounded to 8 bits; null: they stay floats
 };
 
 /// Row `row` as floats. Requires a row of the weight; out.size() is `in`.

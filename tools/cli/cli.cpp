@@ -20,7 +20,9 @@ void DeviceOptions::add_device(CLI::App& command) {
                     "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
         ->capture_default_str();
     command.add_flag("-q,--quiet", quiet, "Do not say on standard error which device is used");
-    command.add_flag("--plain", plain, "The plain variant of every shader: no measuring, no optional features");
+    command.add_flag(
+        "--plain", plain,
+        "The plain variant of every shader: no measuring, no optional features; on the CPU: no 8-bit activations");
     command
         .add_option("--variant", variants, "Force a shader variant, as OP=NAME (see: vkformer tune --list); repeatable")
         ->type_name("OP=NAME");
