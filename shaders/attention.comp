@@ -16,6 +16,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "interface/attention.h"
 #include "lib/storage.glsl"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionQuerySteps) const uint QUERY_STEPS = 1;
@@ -23,8 +24,8 @@ layout(constant_id = kAttentionValueTiles) const uint VALUE_TILES = 1;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(push_constant) uniform Push { AttentionPush p; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT query[]; };
-layout(std430, binding = kAttentionKey) readonly buffer Key { ELEMENT key[]; };
-layout(std430, binding = kAttentionValue) readonly buffer Value { ELEMENT value[]; };
+layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT key[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT value[]; };
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -60,6 +61,8 @@ void main() {
     const uint batch = workgroup / query_tiles / p.heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
     const uint kv_head = head / (p.heads / p.kv_heads);
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
     const uint last_query = min(first_query + TILE_QUERIES, p.query_len) - 1;  // rows past it repeat it, are not stored
 
     const uint lane = gl_LocalInvocationIndex;
@@ -99,7 +102,7 @@ void main() {
                 const uint d = e % TILE;
                 if (d < count)
                     key_tile[e / TILE * PITCH + d] =
-                        LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d);
+                        KV_LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d, key_blocks);
             }
             barrier();
             for (uint d = 0; d < count; ++d) {
@@ -159,7 +162,7 @@ void main() {
                 const uint j = first_key + e / TILE;
                 const uint v = min(t * TILE + e % TILE, p.value_dim - 1);  // columns past the end are not stored
                 key_tile[e / TILE * PITCH + e % TILE] =
-                    LOAD(value, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.value_dim + v);
+                    KV_LOAD(value, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.value_dim + v, value_blocks);
             }
             barrier();
             for (uint j = 0; j < keys; ++j) {

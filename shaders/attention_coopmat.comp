@@ -18,6 +18,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
 #include "interface/attention.h"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 4;
@@ -31,10 +32,25 @@ layout(constant_id = kAttentionMatrixTileKeys) const uint TILE_KEYS = 32;
 layout(push_constant) uniform Push { AttentionPush p; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query { float16_t query[]; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query4 { f16vec4 query4[]; };
+#ifdef Q8_CACHE
+layout(std430, binding = kAttentionKey) readonly buffer Key { uint key[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value { uint value[]; };
+#define KEY_ELEMENT(i) float16_t(KV_LOAD(key, i, key_blocks))
+#define KEY_QUAD(i) f16vec4(KV_LOAD4(key, i, key_blocks))
+#define VALUE_ELEMENT(i) float16_t(KV_LOAD(value, i, value_blocks))
+#define VALUE_QUAD(i) f16vec4(KV_LOAD4(value, i, value_blocks))
+#else
 layout(std430, binding = kAttentionKey) readonly buffer Key { float16_t key[]; };
 layout(std430, binding = kAttentionKey) readonly buffer Key4 { f16vec4 key4[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { float16_t value[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value4 { f16vec4 value4[]; };
+#define KEY_ELEMENT(i) key[i]
+#define KEY_QUAD(i) key4[i]
+#define VALUE_ELEMENT(i) value[i]
+#define VALUE_QUAD(i) value4[i]
+#endif
+#define QUERY_ELEMENT(i) query[i]
+#define QUERY_QUAD(i) query4[i]
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -72,22 +88,23 @@ const float16_t LARGEST_HALF = float16_t(65504.0);
 
 // stage[r, :] = kept(row tensor_row(r) of the tensor), zeros after its `dim` elements and in rows ≥ count.
 // (A macro, since buffers are no arguments.)
-#define STAGE(tensor, tensor4, tensor_row, dim, quads, count, row_count, kept)                   \
+#define STAGE(element, element4, tensor_row, dim, quads, count, row_count, kept)                 \
     for (uint e = gl_LocalInvocationIndex; e < row_count * quads; e += gl_WorkGroupSize.x) {     \
         const uint r = e / quads;                                                                \
         const uint quad = e % quads;                                                             \
         f16vec4 x = f16vec4(0.0);                                                                \
         if (dim % 4 == 0) {                                                                      \
-            if (r < count && quad < dim / 4) x = tensor4[tensor_row(r) * (dim / 4) + quad];      \
+            if (r < count && quad < dim / 4) x = element4(tensor_row(r) * (dim / 4) + quad);     \
         } else {                                                                                 \
             [[unroll]] for (uint c = 0; c < 4; ++c)                                              \
-                if (r < count && quad * 4 + c < dim) x[c] = tensor[tensor_row(r) * dim + quad * 4 + c]; \
+                if (r < count && quad * 4 + c < dim) x[c] = element(tensor_row(r) * dim + quad * 4 + c); \
         }                                                                                        \
         stage[r * STAGE_PITCH + quad] = kept(x);                                                 \
     }
 
 uint batch, kv_head, group, first_row, last_row;
 uint first_key;
+uint key_blocks, value_blocks;  // with Q8_CACHE
 
 uint query_of(uint r) { return min(first_row + r, last_row) / group; }  // rows past the end repeat the last, are not stored
 uint head_of(uint r) { return kv_head * group + min(first_row + r, last_row) % group; }
@@ -111,7 +128,7 @@ void sum_not_finite(uint keys, uint first_column) {
         float sum = 0.0;
         for (uint j = 0; j < keys && column < VALUE_DIM; ++j) {
             if (first_key + j < seen.x || first_key + j >= seen.y) continue;
-            const float x = float(value[key_row(j) * VALUE_DIM + column]);
+            const float x = float(VALUE_ELEMENT(key_row(j) * VALUE_DIM + column));
             if (!(abs(x) <= float(LARGEST_HALF))) sum += float(weights[r * WEIGHT_PITCH + j]) * x;
         }
         scores[r * SCORE_PITCH + e % TILE_KEYS] = sum;
@@ -127,6 +144,8 @@ void main() {
     last_row = min(first_row + ROWS, rows) - 1;
     kv_head = workgroup / tiles % p.kv_heads;
     batch = workgroup / tiles / p.kv_heads;
+    key_blocks = p.batch * p.mask.key_len * p.kv_heads * (HEAD_DIM / 32);
+    value_blocks = p.batch * p.mask.key_len * p.kv_heads * (VALUE_DIM / 32);
     if (batch >= p.batch) return;  // the whole workgroup leaves
 
     const uint lane = gl_LocalInvocationIndex;
@@ -136,7 +155,7 @@ void main() {
     const uint row = lane / parts;
     const uint part = lane % parts;
 
-    STAGE(query, query4, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
+    STAGE(QUERY_ELEMENT, QUERY_QUAD, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
     SUMS sums[VALUE_STEPS];
@@ -153,7 +172,7 @@ void main() {
     for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
         const uint keys = min(TILE_KEYS, end_key - first_key);
         barrier();  // stage and weights may still be read
-        STAGE(key, key4, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
+        STAGE(KEY_ELEMENT, KEY_QUAD, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
         if (lane == 0) not_finite = 0;
         barrier();
 
@@ -172,7 +191,7 @@ void main() {
         barrier();
 
         // scores = scale · scores + mask, weights = exp(scores − maximum)
-        STAGE(value, value4, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
+        STAGE(VALUE_ELEMENT, VALUE_QUAD, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
         float largest = running_max;
         for (uint k = part; k < TILE_KEYS; k += parts) {
             const uint j = first_key + k;

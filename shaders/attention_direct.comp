@@ -27,6 +27,7 @@
 #define LOAD_WORDS
 #endif
 #include "lib/storage4.glsl"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 4;
@@ -48,8 +49,8 @@ layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT4 query
 layout(std430, binding = kAttentionKey) readonly buffer Key { uint64_t key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { uint64_t value[]; };
 #else
-layout(std430, binding = kAttentionKey) readonly buffer Key { ELEMENT4 key[]; };
-layout(std430, binding = kAttentionValue) readonly buffer Value { ELEMENT4 value[]; };
+layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT4 key[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
 #endif
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
@@ -121,6 +122,8 @@ void main() {
         return;
     }
 #endif
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (HEAD_DIM / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (VALUE_DIM / 32);
     vec4 q[HEAD_QUADS];
     [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
         q[d] = p.scale * LOG2_E * LOAD4(query, query_row * HEAD_QUADS + d);
@@ -140,8 +143,8 @@ void main() {
 #define KEY_QUAD(d) QUAD_OF(key_parts, d)
 #define VALUE_QUAD(v) QUAD_OF(value_parts, v)
 #else
-#define KEY_QUAD(d) LOAD4(key, kv_row * HEAD_QUADS + d)
-#define VALUE_QUAD(v) LOAD4(value, kv_row * VALUE_QUADS + v)
+#define KEY_QUAD(d) KV_LOAD4(key, kv_row * HEAD_QUADS + d, key_blocks)
+#define VALUE_QUAD(v) KV_LOAD4(value, kv_row * VALUE_QUADS + v, value_blocks)
 #endif
         vec4 products = vec4(0.0);  // four chains of additions, not one that waits for itself
         [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)

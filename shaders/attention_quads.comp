@@ -13,6 +13,7 @@
 #include "interface/attention.h"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionQuerySteps) const uint ROWS = 1;  // queries of an invocation: 1 or 2
@@ -20,8 +21,8 @@ layout(constant_id = kAttentionValueTiles) const uint VALUE_TILES = 1;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(push_constant) uniform Push { AttentionPush p; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
-layout(std430, binding = kAttentionKey) readonly buffer Key { ELEMENT4 key[]; };
-layout(std430, binding = kAttentionValue) readonly buffer Value { ELEMENT4 value[]; };
+layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT4 key[]; };
+layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -57,6 +58,8 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
     const uint row = lane / QUADS, quad = lane % QUADS;
     const uint head_quads = p.head_dim / 4, value_quads = p.value_dim / 4;
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
     const uint key_row = p.kv_heads * head_quads, value_row = p.kv_heads * value_quads;  // quads from a key to the next
     const uint first_key_quad = batch * p.mask.key_len * key_row + kv_head * head_quads;
     const uint first_value_quad = batch * p.mask.key_len * value_row + kv_head * value_quads;
@@ -95,7 +98,7 @@ void main() {
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
                 vec4 element = vec4(0.0);
                 const uint j = first_key + min(row + k, keys - 1);  // keys past the end repeat the last one
-                if (inside) element = LOAD4(key, first_key_quad + j * key_row + d);
+                if (inside) element = KV_LOAD4(key, first_key_quad + j * key_row + d, key_blocks);
                 key_tile[(row + k) * PITCH + quad] = element;
             }
             barrier();
@@ -151,7 +154,7 @@ void main() {
             const uint v = min(t * QUADS + quad, value_quads - 1);  // columns past the end are not stored
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
                 const uint j = first_key + min(row + k, keys - 1);
-                key_tile[(row + k) * PITCH + quad] = LOAD4(value, first_value_quad + j * value_row + v);
+                key_tile[(row + k) * PITCH + quad] = KV_LOAD4(value, first_value_quad + j * value_row + v, value_blocks);
             }
             barrier();
             if (whole) {

@@ -6,6 +6,7 @@
 // a stride apart, and of such a column the values of all rows: it has read them into registers before it writes the first, and
 // nobody else touches them, so working in place needs no barrier. Rows that are their own parents are neither read nor written;
 // a group in which all are costs the reading of its parents.
+// Of a cache in blocks (lib/kv_cache.glsl) the integers are one plane, their scales a second one, both copied as words.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "interface/cache_reorder.h"
@@ -13,6 +14,7 @@
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCacheReorderBeams) const uint BEAMS = 1;
+layout(constant_id = kCacheReorderPlanes) const uint PLANES = 1;
 layout(push_constant) uniform Push { CacheReorderPush p; };
 layout(std430, binding = kCacheReorderParents) readonly buffer Parents { int parents[]; };
 layout(std430, binding = kCacheReorderLengths) readonly buffer Lengths { int lengths[]; };
@@ -23,27 +25,32 @@ void main() {
     const uint group = linear_workgroup() / p.workgroups_per_group;
     if (group >= p.groups) return;
     const uint first_row = group * BEAMS;
-    const uint row_elements = p.capacity * p.width;
 
     uint parent[kCacheReorderMaxBeams];
-    uint moved_elements[kCacheReorderMaxBeams];  // how much of the row comes from its parent
-    uint columns = 0;                            // the largest of them
+    uint moved[kCacheReorderMaxBeams];  // positions of the row that come from its parent
+    uint longest = 0;
     [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam) {
         if (beam >= BEAMS) continue;  // decided when the pipeline is made
         const uint row = first_row + beam;
         parent[beam] = uint(parents[row]);  // of a negative one: huge
         const bool moves = parent[beam] - first_row < BEAMS && parent[beam] != row;
-        moved_elements[beam] = moves ? uint(clamp(lengths[row], 0, int(p.capacity))) * p.width : 0;
-        columns = max(columns, moved_elements[beam]);
+        moved[beam] = moves ? uint(clamp(lengths[row], 0, int(p.capacity))) : 0;
+        longest = max(longest, moved[beam]);
     }
 
     const uint stride = p.workgroups_per_group * gl_WorkGroupSize.x;
     const uint first = linear_workgroup() % p.workgroups_per_group * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
-    for (uint i = first; i < columns; i += stride) {
-        VALUE value[kCacheReorderMaxBeams];
-        [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
-            if (beam < BEAMS && i < moved_elements[beam]) value[beam] = LOAD(cache, parent[beam] * row_elements + i);
-        [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
-            if (beam < BEAMS && i < moved_elements[beam]) STORE(cache, (first_row + beam) * row_elements + i, value[beam]);
+    for (uint plane = 0; plane < PLANES; ++plane) {
+        const uint width = plane == 0 ? p.width : p.scale_width;
+        const uint row_elements = p.capacity * width;
+        const uint base = plane == 0 ? 0 : p.groups * BEAMS * p.capacity * p.width;
+        for (uint i = first; i < longest * width; i += stride) {
+            VALUE value[kCacheReorderMaxBeams];
+            [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
+                if (beam < BEAMS && i < moved[beam] * width) value[beam] = LOAD(cache, base + parent[beam] * row_elements + i);
+            [[unroll]] for (uint beam = 0; beam < kCacheReorderMaxBeams; ++beam)
+                if (beam < BEAMS && i < moved[beam] * width)
+                    STORE(cache, base + (first_row + beam) * row_elements + i, value[beam]);
+        }
     }
 }

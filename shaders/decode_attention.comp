@@ -14,6 +14,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "interface/decode_attention.h"
 #include "lib/storage.glsl"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kDecodeAttentionColumns) const uint COLUMNS = 1;
@@ -21,8 +22,8 @@ layout(constant_id = kDecodeAttentionColumnSteps) const uint COLUMN_STEPS = 1;
 layout(constant_id = kDecodeAttentionMask) const uint MASK = 0;
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT query[]; };
-layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { ELEMENT key[]; };
-layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { ELEMENT value[]; };
+layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_ELEMENT key[]; };
+layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEMENT value[]; };
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -49,6 +50,8 @@ void main() {
     const uint batch = batch_head / p.heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
     const uint kv_head = head / (p.heads / p.kv_heads);
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
 
     const uint tile = gl_WorkGroupSize.x;
     const uint lane = gl_LocalInvocationIndex;
@@ -86,7 +89,7 @@ void main() {
                 const uint d = e % DEPTH;
                 if (d < count)
                     key_tile[e / DEPTH * PITCH + d] =
-                        LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d);
+                        KV_LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d, key_blocks);
             }
             barrier();
             for (uint d = 0; d < count; ++d) score += query_row[depth + d] * key_tile[lane * PITCH + d];
@@ -108,7 +111,7 @@ void main() {
             const uint value_row = ((batch * p.mask.key_len + first_key + j) * p.kv_heads + kv_head) * p.value_dim;
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 const uint v = column + c * COLUMNS;
-                if (v < p.value_dim) sums[c] += weights[j] * LOAD(value, value_row + v);
+                if (v < p.value_dim) sums[c] += weights[j] * KV_LOAD(value, value_row + v, value_blocks);
             }
         }
     }

@@ -11,6 +11,7 @@
 #include "interface/decode_attention.h"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
+#include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kDecodeAttentionColumns) const uint COLUMNS = 1;  // of four
@@ -18,8 +19,8 @@ layout(constant_id = kDecodeAttentionColumnSteps) const uint COLUMN_STEPS = 1;
 layout(constant_id = kDecodeAttentionMask) const uint MASK = 0;
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
-layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { ELEMENT4 key[]; };
-layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { ELEMENT4 value[]; };
+layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_ELEMENT4 key[]; };
+layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -70,6 +71,8 @@ void main() {
     const uint groups = gl_WorkGroupSize.x / COLUMNS;
     const uint group = lane / COLUMNS;
     const uint head_quads = p.head_dim / 4, value_quads = p.value_dim / 4;
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
 
     const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
     const uint begin = keys_of_this.x;
@@ -106,7 +109,7 @@ void main() {
         barrier();  // the query is complete; the weights of the tile before are read
         for (uint d = sharer; d < head_quads; d += SHARERS) {
             const vec4 q = query_row[d];
-            [[unroll]] for (uint k = 0; k < SHARERS; ++k) part[k] = add_product(q, LOAD4(key, key_quad[k] + d), part[k]);
+            [[unroll]] for (uint k = 0; k < SHARERS; ++k) part[k] = add_product(q, KV_LOAD4(key, key_quad[k] + d, key_blocks), part[k]);
         }
         [[unroll]] for (uint k = 0; k < SHARERS; ++k)
             score_parts[(shared_key + k * keys_at_a_time) * PITCH + sharer] = part[k];
@@ -133,7 +136,7 @@ void main() {
         uint at = first_value_quad + (first_key + group) * value_row;
         for (uint j = group; j < keys; j += groups) {
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c)
-                sums[c] = fma(vec4(weights[j]), LOAD4(value, at + min(column + c * COLUMNS, last_quad)), sums[c]);
+                sums[c] = fma(vec4(weights[j]), KV_LOAD4(value, at + min(column + c * COLUMNS, last_quad), value_blocks), sums[c]);
             at += groups * value_row;
         }
     }

@@ -27,9 +27,18 @@ layout(push_constant) uniform Push { DecodeAttentionPush p; };
 #define PAIR vec2
 #define LOAD_PAIR(buffer, i) buffer[i]
 #endif
+#include "lib/kv_cache.glsl"
+#ifdef Q8_CACHE
+#define KV_PAIR uint
+#define KV_LOAD_PAIR(buffer, i, blocks) \
+    (KV_SCALE(buffer, (i) / 16, blocks) * vec2(kv_byte(buffer[(i) / 2], 2 * ((i) & 1u)), kv_byte(buffer[(i) / 2], 2 * ((i) & 1u) + 1)))
+#else
+#define KV_PAIR PAIR
+#define KV_LOAD_PAIR(buffer, i, blocks) LOAD_PAIR(buffer, i)
+#endif
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { PAIR query[]; };
-layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { PAIR key[]; };
-layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { PAIR value[]; };
+layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_PAIR key[]; };
+layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_PAIR value[]; };
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -73,6 +82,8 @@ void main() {
     }
 
     const uint lane = gl_SubgroupInvocationID;
+    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
     const uint head_pairs = p.head_dim / 2;
     const uint value_pairs = p.value_dim / 2;
     vec2 q[HEADS * HEAD_STEPS];
@@ -102,7 +113,7 @@ void main() {
             [[unroll]] for (uint s = 0; s < HEAD_STEPS; ++s) {
                 const uint pair = lane + s * gl_SubgroupSize;
                 if (pair >= head_pairs) continue;
-                const vec2 x = LOAD_PAIR(key, row + pair);
+                const vec2 x = KV_LOAD_PAIR(key, row + pair, key_blocks);
                 [[unroll]] for (uint h = 0; h < HEADS; ++h) scores[k * HEADS + h] += dot(q[h * HEAD_STEPS + s], x);
             }
         }
@@ -134,7 +145,7 @@ void main() {
             [[unroll]] for (uint s = 0; s < VALUE_STEPS; ++s) {
                 const uint pair = lane + s * gl_SubgroupSize;
                 if (pair >= value_pairs) continue;
-                const vec2 x = LOAD_PAIR(value, row + pair);
+                const vec2 x = KV_LOAD_PAIR(value, row + pair, value_blocks);
                 [[unroll]] for (uint h = 0; h < HEADS; ++h) sums[h * VALUE_STEPS + s] += scores[k * HEADS + h] * x;
             }
         }

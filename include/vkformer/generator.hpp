@@ -25,6 +25,13 @@ enum class WeightStorage : std::uint8_t {
     precision,  ///< converted to the precision of the activations
 };
 
+enum class CacheStorage : std::uint8_t {
+    precision,  ///< keys and values in the precision of the activations
+    /// Blocks of 32 with a float16 scale, 34 bytes each (GGUF's Q8_0): about half of float16's memory and a quarter of float32's, with keys
+    /// and values rounded to 8 bits. For heads of a multiple of 32 elements.
+    q8_0,
+};
+
 /// How the next token is chosen. Penalties come first, then the rules in the order of the fields.
 struct Sampling {
     float temperature = 0;    ///< logits are divided by it, 1e-4 to 1e4; 0: the likeliest token, always
@@ -46,8 +53,9 @@ struct GeneratorOptions {
     /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
     /// backend and a CPU-type Vulkan device was measured faster for this model.
     std::string device = "auto";
-    Precision precision = Precision::f32;  ///< of activations and caches
+    Precision precision = Precision::f32;  ///< of activations
     WeightStorage weights = WeightStorage::model;
+    CacheStorage cache = CacheStorage::precision;
     std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
     std::uint32_t batch = 1;    ///< sequences that are generated together
     /// Which variant of its shader each op takes; see TranslatorOptions.

@@ -618,15 +618,18 @@ typedef struct vkf_session_info {
     uint32_t source_capacity; /**< an encoder–decoder: tokens of the source at most; 0: 64 */
     /** tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
     uint32_t chunk;
-    vkf_dtype dtype;           /**< of activations and caches */
+    vkf_dtype dtype;           /**< of activations, and of caches but for cache_q8_0 */
     VkBool32 weights_as_filed; /**< quantised and bfloat16 weights stay what they are */
     float temperature;         /**< 0: the likeliest token, always */
     uint32_t top_k;            /**< 0: all */
     float top_p, min_p;        /**< 1, 0: all */
     uint64_t seed;
+    /** keys and values in blocks of 32 with a scale, 8.5 bits an element; decoder-only models with heads of a multiple of
+     * 32 elements, others are refused (VKF_ERROR_INVALID_ARGUMENT) */
+    VkBool32 cache_q8_0;
 } vkf_session_info;
 #define VKF_SESSION_INFO_INIT \
-    { sizeof(vkf_session_info), 0, 0, 0, VKF_F32, VK_TRUE, 0.0f, 0, 1.0f, 0.0f, 0 }
+    { sizeof(vkf_session_info), 0, 0, 0, VKF_F32, VK_TRUE, 0.0f, 0, 1.0f, 0.0f, 0, VK_FALSE }
 
 /** Bytes of device memory that a session takes. */
 typedef struct vkf_session_memory {

@@ -24,6 +24,7 @@ decoding::DecoderSessionOptions session_options(const GeneratorOptions& options,
             .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
             .weights = options.weights == WeightStorage::model ? models::WeightFormat::as_filed
                                                                : models::WeightFormat::as_computed,
+            .cache = options.cache == CacheStorage::q8_0 ? models::CacheFormat::q8_0 : models::CacheFormat::as_computed,
             .sample = sample};
 }
 

@@ -131,6 +131,8 @@ std::uint64_t bytes_of(DType dtype, std::uint64_t elements) noexcept {
 
 bool is_quantized(DType dtype) noexcept { return block_elements(dtype) > 1; }
 
+bool is_real(DType dtype) noexcept { return is_float(dtype) || is_quantized(dtype); }
+
 bool is_weight_only(DType dtype) noexcept { return dtype == DType::bf16 || is_quantized(dtype); }
 
 bool is_float(DType dtype) noexcept {

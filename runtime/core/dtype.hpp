@@ -21,7 +21,9 @@ std::string_view to_string(DType dtype) noexcept;
 bool is_float(DType dtype) noexcept;
 /// A block format: some neighbouring elements of a row are stored together.
 bool is_quantized(DType dtype) noexcept;
-/// What a graph has for weights only: bf16 and the block formats.
+/// Its elements are real numbers, however they are stored: is_float or is_quantized.
+bool is_real(DType dtype) noexcept;
+/// What graphs compute nothing in: bf16 and the block formats. Weights may be stored so, and key/value caches as q8_0.
 bool is_weight_only(DType dtype) noexcept;
 /// Requires !is_quantized(dtype).
 std::size_t element_bytes(DType dtype) noexcept;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "cpu/cache_append.hpp"
 #include "cpu/execute.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
@@ -34,6 +35,13 @@ T rounded_to(DType dtype, T value) {
     if (dtype == DType::f16) return static_cast<T>(half_to_float(float_to_half(static_cast<float>(value))));
     if (dtype == DType::bf16) return static_cast<T>(bfloat_to_float(float_to_bfloat(static_cast<float>(value))));
     return value;
+}
+
+/// The same of all of a tensor's values; of a q8_0 cache, in blocks.
+template <std::floating_point T>
+void round_values(DType dtype, std::span<T> values) {
+    if (dtype == DType::q8_0) return round_to_q8_0(values);
+    for (T& value : values) value = rounded_to(dtype, value);
 }
 
 template <std::floating_point T>
@@ -192,7 +200,7 @@ Result<CpuTensor<T>*> CpuProgram<T>::checked(Value value, std::size_t count, boo
     if (value.id >= tensors_.size() || !storage(value))
         return Error{ErrorCode::InvalidArgument, "the program has no tensor " + std::to_string(value.id)};
     const Tensor& tensor = plan_.graph.tensor(value);
-    if (is_float(tensor.dtype) != wants_floats)
+    if (is_real(tensor.dtype) != wants_floats)
         return Error{ErrorCode::UnsupportedDtype, tensor.name + " is " + std::string(to_string(tensor.dtype)) +
                                                       ", but the host's values are " +
                                                       (wants_floats ? "floats" : "integers")};
@@ -208,8 +216,8 @@ Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> valu
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
     tensor->packed.reset();  // a weight that is written over
     tensor->floats.resize(values.size());
-    std::ranges::transform(values, tensor->floats.begin(),
-                           [&](From from) { return rounded_to(tensor->dtype, static_cast<T>(from)); });
+    std::ranges::transform(values, tensor->floats.begin(), [](From from) { return static_cast<T>(from); });
+    round_values(tensor->dtype, std::span(tensor->floats));
     return {};
 }
 

@@ -1,21 +1,42 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "core/block_format.hpp"
+
 namespace vkformer::cpu {
+
+/// What is left of the values in a q8_0 cache, block by block: x = d · round(x / d), d = max |x| / 127 as a float16. Here a cache holds
+/// these numbers as they are, not the blocks.
+template <std::floating_point T>
+void round_to_q8_0(std::span<T> values) {
+    constexpr std::size_t kBlock = 32, kBytes = 34;
+    for (std::size_t first = 0; first < values.size(); first += kBlock) {
+        const std::span<T> block = values.subspan(first, kBlock);
+        std::array<float, kBlock> floats;  // float: a device has no more than f32 either
+        std::ranges::transform(block, floats.begin(), [](T value) { return static_cast<float>(value); });
+        std::array<std::byte, kBytes> stored;
+        quantize(DType::q8_0, floats, stored);
+        dequantize(DType::q8_0, stored, floats);
+        std::ranges::copy(floats, block.begin());
+    }
+}
 
 struct CacheDims {
     std::size_t rows, capacity, width;  // width = heads · dim, of tokens 1
 };
 
 // cache[b, starts[b] + i, :] = x[b, i, :]     x: [rows, len, width], cache: [rows, capacity, width]; positions outside the cache
-// are not written. `starts` may be empty: 0.
+// are not written. `starts` may be empty: 0. `store` may change what was copied: it is told every position that was written.
 template <class T>
 void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, std::size_t len, const CacheDims& dims,
-                  std::span<T> cache) {
+                  std::span<T> cache, auto&& store) {
     for (std::size_t b = 0; b < dims.rows; ++b)
         for (std::size_t i = 0; i < len; ++i) {
             const std::int64_t position = (starts.empty() ? 0 : std::int64_t{starts[b]}) + static_cast<std::int64_t>(i);
@@ -23,6 +44,7 @@ void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, st
             const std::size_t to = (b * dims.capacity + static_cast<std::size_t>(position)) * dims.width;
             const std::size_t from = (b * len + i) * dims.width;
             for (std::size_t d = 0; d < dims.width; ++d) cache[to + d] = x[from + d];
+            store(cache.subspan(to, dims.width));
         }
 }
 

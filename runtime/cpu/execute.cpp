@@ -220,14 +220,17 @@ public:
     }
 
     void operator()(const graph::CacheAppend& op) const {
-        const auto append = [&](auto x, auto cache) {
+        const auto append = [&](auto x, auto cache, auto&& store) {
             cache_append(std::span<const typename decltype(x)::value_type>(x), ints(op.starts), dim(op.x, 1),
-                         cache_dims(op.cache), cache);
+                         cache_dims(op.cache), cache, store);
         };
+        const auto as_it_is = [](auto) {};
         if (graph_.dtype(op.cache) == DType::i32)
-            append(ints(op.x), ints(op.cache));
+            append(ints(op.x), ints(op.cache), as_it_is);
+        else if (graph_.dtype(op.cache) == DType::q8_0)
+            append(floats(op.x), floats(op.cache), round_to_q8_0<T>);
         else
-            append(floats(op.x), floats(op.cache));
+            append(floats(op.x), floats(op.cache), as_it_is);
     }
 
     void operator()(const graph::CacheReorder& op) const {

@@ -38,8 +38,9 @@ struct DecoderSessionOptions {
     /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
     /// before took per token, among a few lengths, so that few programs are made.
     double chunk_seconds = 0;
-    DType dtype = DType::f32;  ///< of activations and caches
+    DType dtype = DType::f32;  ///< of activations
     models::WeightFormat weights = models::WeightFormat::as_computed;
+    models::CacheFormat cache = models::CacheFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
     static constexpr std::uint32_t kDefaultContext = 4096;

@@ -14,6 +14,7 @@ models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint3
             .capacity = options.context,
             .dtype = options.dtype,
             .weights = options.weights,
+            .cache = options.cache,
             .extended = extended};
 }
 

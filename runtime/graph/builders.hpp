@@ -100,7 +100,8 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
 // value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and
 // head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256 in attention and
-// decode_attention, ≤ 4096 in the nodes that store the scores.
+// decode_attention, ≤ 4096 in the nodes that store the scores. All of one dtype, f32 or f16; in attention and decode_attention, key and
+// value may both be q8_0 caches.
 // The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
 // soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
 // 2408.00118, section 2); 0: none.
@@ -181,8 +182,9 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 
-/// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype,
-/// or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
+/// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype or of q8_0,
+/// where every 32 neighbours x become a float16 d = max |x| / 127 and integers round(x / d) (GGUF's block_q8_0; a block that holds a
+/// NaN or an infinity becomes NaN); or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
 
 /// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state of cache_append, its batch the rows; parents

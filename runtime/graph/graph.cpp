@@ -52,6 +52,16 @@ Result<Shape> stacked_shape(const std::string& name, const std::vector<TensorDat
     return Shape(dims);
 }
 
+/// Blocks lie along the last dimension, and a position, two blocks at least, begins with a word of their scales.
+Result<void> check_block_cache(const std::string& name, const Shape& shape) {
+    const auto dims = shape.dims();
+    const std::uint64_t block = block_elements(DType::q8_0);
+    if (dims.size() == 4 && dims[3] % block == 0 && fills_words(DType::q8_0, dims[2] * dims[3])) return {};
+    return Error{ErrorCode::ShapeMismatch, name + " has shape " + to_string(shape) +
+                                               ", expected [batch, capacity, heads, dim] with dim a multiple of 32 and "
+                                               "heads · dim one of 64, for it is stored as q8_0"};
+}
+
 }  // namespace
 
 bool fills_words(DType stored_as, std::uint64_t elements) noexcept {
@@ -62,7 +72,8 @@ bool fills_words(DType stored_as, std::uint64_t elements) noexcept {
 
 Result<Value> Graph::add_tensor(Tensor tensor) {
     const bool computes = tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::i32;
-    const bool may_store = tensor.kind == TensorKind::weight && is_weight_only(tensor.dtype);
+    const bool may_store = (tensor.kind == TensorKind::weight && is_weight_only(tensor.dtype)) ||
+                           (tensor.kind == TensorKind::state && tensor.dtype == DType::q8_0);
     if (!computes && !may_store)
         return Error{ErrorCode::UnsupportedDtype, tensor.name + ": a graph computes in f32, f16 and i32, not " +
                                                       std::string(to_string(tensor.dtype))};
@@ -82,6 +93,7 @@ Result<Value> Graph::input(std::string name, DType dtype, Shape shape) {
 
 Result<Value> Graph::state(std::string name, DType dtype, Shape shape) {
     if (find(name)) return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + name};
+    if (dtype == DType::q8_0) VKFORMER_CHECK(check_block_cache(name, shape));
     return add_tensor(
         {.name = std::move(name), .dtype = dtype, .shape = shape, .kind = TensorKind::state, .is_output = true});
 }

@@ -48,7 +48,8 @@ public:
     static constexpr std::uint64_t kMaxElements = (std::uint64_t{1} << 31) - 1;
 
     /// Errors: InvalidArgument (an empty or over-large shape, a name used twice), UnsupportedDtype (not f32, f16, i32; for
-    /// weights also bf16 and the block formats).
+    /// weights also bf16 and the block formats, for states q8_0). A state of q8_0 is a key/value cache; ShapeMismatch where it is not
+    /// [batch, capacity, heads, dim] with dim a multiple of 32 and heads · dim one of 64.
     Result<Value> input(std::string name, DType dtype, Shape shape);
     Result<Value> state(std::string name, DType dtype, Shape shape);
     /// `data` in any float dtype or block format (or integers for i32); the backend converts it to `stored_as` when it uploads

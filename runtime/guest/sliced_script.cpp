@@ -77,8 +77,11 @@ public:
     static Result<std::unique_ptr<SlicedSession::Script>> create(const models::Decoder& model,
                                                                  const SlicedOptions& options) {
         const std::uint32_t most = model.config().max_positions;
-        decoding::DecoderSessionOptions layout = {
-            .context = options.context, .dtype = options.dtype, .weights = options.weights, .sample = options.sample};
+        decoding::DecoderSessionOptions layout = {.context = options.context,
+                                                  .dtype = options.dtype,
+                                                  .weights = options.weights,
+                                                  .cache = options.cache,
+                                                  .sample = options.sample};
         if (layout.context == 0) layout.context = std::min(most, decoding::DecoderSessionOptions::kDefaultContext);
         if (layout.context > most)
             return invalid("a context of " + std::to_string(layout.context) +

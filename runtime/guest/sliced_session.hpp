@@ -37,6 +37,7 @@ struct SlicedOptions {
     std::uint64_t first_ticket = 1;      ///< of the slices' numbers
     DType dtype = DType::f32;
     models::WeightFormat weights = models::WeightFormat::as_filed;
+    models::CacheFormat cache = models::CacheFormat::as_computed;  ///< a decoder-only model's
     graph::SampleOptions sample = {.temperature = 0};
     std::uint64_t seed = 0;
 };

@@ -17,6 +17,17 @@ using graph::Value;
 constexpr std::uint64_t kWeightOnlyMultiple = 32;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
+Result<void> check_cache(const DecoderConfig& config, CacheFormat format) {
+    if (format == CacheFormat::as_computed) return {};
+    const std::uint32_t width = config.kv_heads * config.head_dim;
+    if (config.head_dim % block_elements(DType::q8_0) == 0 && graph::fills_words(DType::q8_0, width)) return {};
+    return Error{ErrorCode::InvalidArgument,
+                 "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
+                 "the model has " +
+                     std::to_string(config.kv_heads) + " key heads of " + std::to_string(config.head_dim) +
+                     "; cache them in the dtype of the activations, f16 for half of f32's memory"};
+}
+
 }  // namespace
 
 /// The pieces of the network for one graph. Scopes, and so the names of nodes and tensors, are "layers.3.attention" and the like.
@@ -169,8 +180,9 @@ private:
     /// Appends x to the layer's cache of that name.
     Result<Value> append(std::string_view what, std::size_t index, Value x, Value starts) {
         const Shape shape = {layout_.rows, layout_.capacity, config_.kv_heads, config_.head_dim};
+        const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
         VKFORMER_TRY(const Value cache,
-                     graph_.state(std::string(what) + "_cache." + std::to_string(index), layout_.dtype, shape));
+                     graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
         graph_.set_scope(name_ + "." + std::string(what));
         VKFORMER_CHECK(graph::cache_append(graph_, x, starts, cache));
         return cache;
@@ -240,6 +252,7 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout,
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.max_positions)};
+    VKFORMER_CHECK(check_cache(config_, layout.cache));
     Builder build(*this, graph, layout);
     VKFORMER_TRY(Value x, build.embed(tokens, starts));
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {

@@ -72,12 +72,19 @@ enum class WeightFormat : std::uint8_t {
     as_filed,  ///< bfloat16 and GGUF's block formats stay what they are where a product can read them; others as computed
 };
 
+/// How keys and values are stored in their caches.
+enum class CacheFormat : std::uint8_t {
+    as_computed,  ///< in the dtype of the activations
+    q8_0,  ///< in blocks of 32 with a scale, 8.5 bits an element: for head_dim a multiple of 32, kv_heads · head_dim one of 64
+};
+
 struct DecoderLayout {
     std::uint32_t rows = 1;      ///< sequences
     std::uint32_t len = 1;       ///< tokens of each in one run
     std::uint32_t capacity = 1;  ///< positions that the key/value caches hold; at most most_positions()
-    DType dtype = DType::f32;    ///< of activations and caches: f32 or f16
+    DType dtype = DType::f32;    ///< of activations: f32 or f16
     WeightFormat weights = WeightFormat::as_computed;
+    CacheFormat cache = CacheFormat::as_computed;
     bool extended = false;  ///< the sequences are longer than max_positions
 };
 
@@ -101,7 +108,7 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], and every token
     /// attends to those before it there. Positions at or above the capacity are not kept. Errors: the builders', and
-    /// InvalidArgument (a capacity above most_positions(), extended for a model that is not).
+    /// InvalidArgument (a capacity above most_positions(), extended for a model that is not, a cache format that its heads do not fit).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 

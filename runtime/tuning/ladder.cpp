@@ -30,7 +30,7 @@ constexpr double kHopeless = 3;  // times slower than the best one: one run is e
 
 Result<std::vector<double>> read(Program& program, const Graph& graph, Value value) {
     std::vector<double> values(graph.shape(value).element_count());
-    if (is_float(graph.dtype(value))) {
+    if (is_real(graph.dtype(value))) {
         VKFORMER_CHECK(program.read(value, std::span(values)));
         return values;
     }

@@ -151,13 +151,14 @@ private:
         const Tensor& tensor = graph_.tensor(operand);
         const auto limited = shapes_.find(operand.id);
         const Shape shape = limited == shapes_.end() ? tensor.shape : limited->second;
-        VKFORMER_TRY(const Value copy, make(name, tensor.dtype, shape, access));
+        VKFORMER_TRY(const Value copy, make(name, tensor, shape, access));
         copies_.emplace(operand.id, copy);
         operand = copy;
         return {};
     }
 
-    Result<Value> make(std::string_view name, DType dtype, const Shape& shape, Access access) {
+    Result<Value> make(std::string_view name, const Tensor& like, const Shape& shape, Access access) {
+        const DType dtype = like.dtype;
         const std::string unique = std::string(name) + "." + std::to_string(copies_.size());
         if (access == Access::write) {
             VKFORMER_TRY(const Value y, made_.graph.activation(unique, dtype, shape));
@@ -165,12 +166,13 @@ private:
             made_.results.push_back(y);
             return y;
         }
-        if (is_weight_only(dtype)) return random_weight(unique, dtype, shape);
-        VKFORMER_TRY(const Value value, access == Access::read ? made_.graph.input(unique, dtype, shape)
-                                                               : made_.graph.state(unique, dtype, shape));
+        if (like.kind == graph::TensorKind::weight && is_weight_only(dtype)) return random_weight(unique, dtype, shape);
+        const bool is_cache = dtype == DType::q8_0;  // which only a state can be
+        VKFORMER_TRY(const Value value, access == Access::read && !is_cache ? made_.graph.input(unique, dtype, shape)
+                                                                            : made_.graph.state(unique, dtype, shape));
         if (access == Access::read_write) made_.results.push_back(value);
         const std::uint64_t count = shape.element_count();
-        if (is_float(dtype))
+        if (is_real(dtype))
             made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
         else
             made_.contents.emplace_back(value, std::vector<std::int32_t>(count, integer_for(name, op_, graph_)));

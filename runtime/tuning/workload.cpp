@@ -35,7 +35,7 @@ Result<void> feed(graph::Program& program, const Workload& part) {
         const std::size_t count = tensor.shape.element_count();
         if (const auto given = part.inputs.find(tensor.name); given != part.inputs.end()) {
             VKFORMER_CHECK(program.write(graph::Value{id}, std::span(given->second)));
-        } else if (is_float(tensor.dtype)) {
+        } else if (is_real(tensor.dtype)) {
             VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<float>(count)));
         } else {
             VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<std::int32_t>(count)));

@@ -105,13 +105,19 @@ struct Rules {
 /// of the norm of a product with weights that are independent of them. The bound leaves room for values that spread wider and products that cancel.
 constexpr double kInt8 = 0x1p-6;
 
+/// A value half-way between two steps of a q8_0 cache may become either: a step is 1 / 127 of the largest of 32, some 2.5 standard
+/// deviations. The bound is what one value in 25 on the wrong side gives, or a single one in a block; rounding down, not to the nearest,
+/// would give 2.5 times as much.
+constexpr double kCacheStep = 0x1p-8;
+
 double rounding_of_operands(std::string_view variant) { return variant.ends_with("int8") ? kInt8 : 0; }
 
 }  // namespace
 
 double error_bound(const Graph& graph, const graph::Node& node, Value written, std::string_view variant) {
     const DType dtype = graph.dtype(written);
-    if (!is_float(dtype)) return 0;
+    if (!is_real(dtype)) return 0;
+    if (dtype == DType::q8_0) return std::holds_alternative<graph::CacheAppend>(node.op) ? kCacheStep : 0;
     const Rule rule = std::visit(Rules{graph}, node.op);
     const double bound =
         kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) + rounding_of_operands(variant);

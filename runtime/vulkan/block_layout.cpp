@@ -33,4 +33,19 @@ ArrangedBlocks arrange_blocks(DType dtype, std::span<const std::byte> blocks) {
     return arranged;
 }
 
+std::vector<std::byte> gather_blocks(DType dtype, std::span<const std::byte> arranged) {
+    const std::size_t bytes = block_bytes(dtype), vectors = vector_bytes(dtype);
+    assert(is_quantized(dtype) && arranged.size() % bytes == 0);
+    if (bytes == vectors) return {arranged.begin(), arranged.end()};
+
+    const std::size_t count = arranged.size() / bytes, scale = scale_begin(dtype), rest = scale == 0 ? kHalf : 0;
+    std::vector<std::byte> blocks(arranged.size());
+    for (std::size_t i = 0; i < count; ++i) {
+        std::byte* const block = blocks.data() + i * bytes;
+        std::memcpy(block + rest, arranged.data() + i * vectors, vectors);
+        std::memcpy(block + scale, arranged.data() + count * vectors + i * kHalf, kHalf);
+    }
+    return blocks;
+}
+
 }  // namespace vkformer::vulkan

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/block_format.hpp"
 #include "core/try.hpp"
 #include "vulkan/block_layout.hpp"
 #include "vulkan/kernels/kernels.hpp"
@@ -21,8 +22,15 @@ using graph::Value;
 constexpr std::uint32_t kPoison = 0xFFFFFFFFu;  // NaN as f32 and as two f16, −1 as i32
 constexpr std::byte kGuardByte{0xA5};
 
-/// Floats as the device stores them.
+/// Floats as the device stores them; a q8_0 cache as a whole.
 std::vector<std::byte> encode(DType dtype, std::span<const float> values) {
+    if (is_quantized(dtype)) {
+        std::vector<std::byte> blocks(bytes_of(dtype, values.size()));
+        quantize(dtype, values, blocks);
+        ArrangedBlocks arranged = arrange_blocks(dtype, blocks);
+        arranged.vectors.insert(arranged.vectors.end(), arranged.scales.begin(), arranged.scales.end());
+        return std::move(arranged.vectors);
+    }
     std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
     const auto put = [&](std::size_t i, std::uint16_t value) { std::memcpy(bytes.data() + 2 * i, &value, 2); };
     if (dtype == DType::f16)
@@ -515,7 +523,8 @@ Result<void> VulkanProgram::read_as(Value tensor, std::span<T> values) {
     const Slice slice = locate(tensor);
     std::vector<std::byte> bytes(slice.bytes);
     VKFORMER_CHECK(device_->transfer().download(slice, 0, bytes));
-    return convert(plan_.graph.dtype(tensor), bytes, 0, values);
+    const DType dtype = plan_.graph.dtype(tensor);
+    return convert(dtype, is_quantized(dtype) ? gather_blocks(dtype, bytes) : bytes, 0, values);
 }
 
 Result<void> VulkanProgram::read(Value tensor, std::span<float> values) { return read_as(tensor, values); }

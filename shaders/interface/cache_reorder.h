@@ -6,11 +6,13 @@ SHARED_BEGIN
 const uint kCacheReorderParents = 0, kCacheReorderLengths = 1, kCacheReorderCache = 2;
 const uint kCacheReorderBeams = 1;  // specialization constant: rows per group, at most kCacheReorderMaxBeams
 const uint kCacheReorderMaxBeams = 32;
+const uint kCacheReorderPlanes = 2;  // specialization constant: 2 of a cache in blocks, else 1
 struct CacheReorderPush {
     uint groups;  // of `beams` rows each
     uint workgroups_per_group;
-    uint capacity;  // positions per row
-    uint width;     // elements per position: heads · dim
+    uint capacity;     // positions per row
+    uint width;        // elements per position: heads · dim; of a cache in blocks, words of their integers
+    uint scale_width;  // words of their scales
 };
 SHARED_END
 #endif

@@ -90,7 +90,7 @@ TEST_CASE("mask_logits bans, forces the first and the last token, the last one f
 TEST_CASE("cache_append writes where `starts` says, and nothing outside", "[cpu][cache]") {
     Floats cache(3 * 4, 0);  // 3 rows, 4 positions, width 1
     const cpu::CacheDims dims{.rows = 3, .capacity = 4, .width = 1};
-    cpu::cache_append<float>(Floats{1, 2, 3, 4, 5, 6}, Ints{1, 3, -1}, 2, dims, cache);
+    cpu::cache_append<float>(Floats{1, 2, 3, 4, 5, 6}, Ints{1, 3, -1}, 2, dims, std::span(cache), [](auto) {});
     CHECK(cache == Floats{0, 1, 2, 0, 0, 0, 0, 3, 6, 0, 0, 0});
 }
 

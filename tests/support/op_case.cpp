@@ -134,7 +134,7 @@ std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::ui
     for (const Value result : results_) {
         if (contents_.contains(result.id)) continue;
         const std::size_t count = graph.shape(result).element_count();
-        if (is_float(graph.dtype(result)))
+        if (is_real(graph.dtype(result)))
             write(result, std::vector<float>(count, std::numeric_limits<float>::quiet_NaN()));
         else
             write(result, std::vector<std::int32_t>(count, std::numeric_limits<std::int32_t>::min()));
@@ -191,7 +191,7 @@ void OpCase::compare(graph::Program& found_program, graph::Program& expected_pro
     for (const Value result : results_) {
         const std::size_t count = graph.shape(result).element_count();
         INFO(graph.tensor(result).name << ' ' << to_string(graph.shape(result)) << " on " << where);
-        if (!is_float(graph.dtype(result))) {
+        if (!is_real(graph.dtype(result))) {
             std::vector<std::int32_t> expected(count), found(count);
             read(expected_program, result, expected);
             read(found_program, result, found);

@@ -103,8 +103,13 @@ Result<void> CaseBuilder::rewind(graph::Program& program) const {
 
 namespace {
 
-/// dtype f32, f16 or bf16.
+/// dtype f32, f16, bf16, or q8_0 in the blocks of files.
 std::vector<std::byte> store(DType dtype, std::span<const float> values) {
+    if (is_quantized(dtype)) {
+        std::vector<std::byte> blocks(vkformer::bytes_of(dtype, values.size()));
+        quantize(dtype, values, blocks);
+        return blocks;
+    }
     std::vector<std::byte> bytes((values.size() * element_bytes(dtype) + 3) / 4 * 4);
     if (dtype == DType::f32) std::memcpy(bytes.data(), values.data(), values.size_bytes());
     for (std::size_t i = 0; dtype != DType::f32 && i < values.size(); ++i) {

@@ -92,11 +92,20 @@ std::uint64_t device_bytes(const graph::Plan& plan, std::span<const std::uint64_
     return bytes;
 }
 
+/// Of keys and values.
+std::uint64_t cache_bytes(const graph::Graph& graph) {
+    std::uint64_t bytes = 0;
+    for (const graph::Tensor& tensor : graph.tensors())
+        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_real(tensor.dtype))
+            bytes += graph::storage_bytes(tensor);
+    return bytes;
+}
+
 struct DecoderCost {
     double first_token_seconds = 0;           ///< since the start of the process, the first time
     bench::Summary prompt_rate, decode_rate;  ///< tokens per second
     bench::Summary host_us;                   ///< caller's CPU time per generated token
-    std::uint64_t bytes_per_token = 0, device_bytes = 0, host_bytes = 0;
+    std::uint64_t bytes_per_token = 0, device_bytes = 0, cache_bytes = 0, host_bytes = 0;
 };
 
 decoding::Request request_of(const models::Decoder& model, std::uint32_t prompt, std::uint32_t tokens,
@@ -179,7 +188,8 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
         .rows = command.batch,
         .context = std::min(command.length + 1 + command.steps, model.config().max_positions),
         .dtype = command.device.dtype_value(),
-        .weights = command.weights == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed};
+        .weights = command.weights == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed,
+        .cache = command.cache.format()};
     VKFORMER_TRY(auto open, open_options(command.device));
     open.workload = [&] { return api::decoder_workload(model, options); };
     VKFORMER_TRY(const auto device, api::open_backend(open));
@@ -192,6 +202,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
     const std::vector<std::uint64_t> weights = weight_bytes(step_plan.graph, vulkan_backend != nullptr);
     cost.bytes_per_token = weight_bytes_read(step_plan.graph, weights);
     cost.device_bytes = device_bytes(step_plan, weights);
+    cost.cache_bytes = cache_bytes(step_plan.graph);
     cost.host_bytes = peak_host_bytes();
 
     std::vector<bench::Limit> limits;
@@ -227,6 +238,8 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
                        {"device", device.description},
                        {"dtype", command.device.dtype},
                        {"weights", command.weights},
+                       {"cache_dtype", command.cache.is_q8_0() ? "q8_0" : command.device.dtype},
+                       {"cache_bytes", cost.cache_bytes},
                        {"batch", command.batch},
                        {"prompt_tokens", command.length},
                        {"generated_tokens", command.steps},
@@ -252,8 +265,11 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
     out += bandwidth ? line(", %.0f %% of the device's %.1f\n", 100 * read_rate / bandwidth->value, bandwidth->value)
                      : "\n";
     out += line(
-        "first token %.2f s after the start of the process; device memory %.1f MiB, peak of the process %.1f MiB\n",
-        cost.first_token_seconds, mebibytes(cost.device_bytes), mebibytes(cost.host_bytes));
+        "first token %.2f s after the start of the process; device memory %.1f MiB (%.1f of them the %s cache), peak "
+        "of the process %.1f "
+        "MiB\n",
+        cost.first_token_seconds, mebibytes(cost.device_bytes), mebibytes(cost.cache_bytes),
+        command.cache.is_q8_0() ? "q8_0" : command.device.dtype.c_str(), mebibytes(cost.host_bytes));
     VKFORMER_CHECK(print(out + (nodes.empty() ? "" : "\n" + nodes)));
     return kOk;
 }

@@ -30,7 +30,7 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
         if (tensor.alias_of || (tensor.kind != graph::TensorKind::input && tensor.kind != graph::TensorKind::state))
             continue;
         const std::size_t count = tensor.shape.element_count();
-        if (is_float(tensor.dtype)) {
+        if (is_real(tensor.dtype)) {
             VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<float>(count, 0.0f)));
             continue;
         }
@@ -192,6 +192,7 @@ void add_bench_model(CLI::App& bench, Action& action) {
     command.add_option("--weights", options->weights, "Of a decoder-only model: as in its file, or as --dtype says")
         ->check(CLI::IsMember({"model", "dtype"}))
         ->capture_default_str();
+    options->cache.add(command);
     command.add_flag("--nodes", options->nodes, "Of a decoder-only model: the times of its nodes too");
     command.add_option("--top", options->top, "Nodes to list")->capture_default_str();
     command.add_flag("--json", options->json, "Print everything as JSON");

@@ -12,6 +12,7 @@ struct BenchModelCommand {
     DeviceOptions device;
     ModelOption model;
     std::string weights = "model";
+    CacheOption cache;
     std::uint32_t batch = 1, beams = 0, length = 0, steps = 0, runs = 0,
                   top = 12;  // length, steps, runs 0: the default
     bool nodes = false, json = false;

@@ -46,6 +46,14 @@ void DeviceOptions::add_dtype(CLI::App& command) {
         ->capture_default_str();
 }
 
+void CacheOption::add(CLI::App& command) {
+    command
+        .add_option("--cache-dtype", dtype,
+                    "Storage of a decoder-only model's keys and values: as --dtype says, or in 8-bit blocks")
+        ->check(CLI::IsMember({"dtype", "q8_0"}))
+        ->capture_default_str();
+}
+
 void ModelOption::add(CLI::App& command) {
     command.add_option("-m,--model", folder, "Model folder of the Hugging Face layout (default: the shipped model)");
 }

@@ -13,6 +13,7 @@
 
 #include "core/dtype.hpp"
 #include "graph/program.hpp"
+#include "models/decoder.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::cli {
@@ -35,6 +36,17 @@ struct DeviceOptions {
     /// `variants` by op. Errors: InvalidArgument (no "=").
     Result<std::map<std::string, std::string>> variants_by_op() const;
     DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
+};
+
+/// How keys and values are kept.
+struct CacheOption {
+    std::string dtype = "dtype";
+
+    void add(CLI::App& command);
+    bool is_q8_0() const { return dtype == "q8_0"; }
+    models::CacheFormat format() const {
+        return is_q8_0() ? models::CacheFormat::q8_0 : models::CacheFormat::as_computed;
+    }
 };
 
 struct ModelOption {

@@ -26,6 +26,7 @@ void GeneratorCommand::add(CLI::App& command) {
     command.add_option("--weights", weights, "How weights are stored: as in the model's file, or as --dtype says")
         ->check(CLI::IsMember({"model", "dtype"}))
         ->capture_default_str();
+    cache.add(command);
     const std::string group = "Sampling (default: what the model says, else --temperature 0)";
     command.add_option("-t,--temperature", temperature, "Divides the logits; 0: the likeliest token, always")
         ->check(CLI::Range(0.0, 1e4))
@@ -114,6 +115,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     GeneratorOptions options{.device = command.device.device,
                              .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
                              .weights = command.weights == "dtype" ? WeightStorage::precision : WeightStorage::model,
+                             .cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision,
                              .context = command.context,
                              .batch = command.batch,
                              .plain_shaders = command.device.plain};

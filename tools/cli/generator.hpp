@@ -16,6 +16,7 @@ struct GeneratorCommand {
     DeviceOptions device;
     std::string model;
     std::string weights = "model";
+    CacheOption cache;
     std::uint32_t max_tokens = 0, context = 0, batch = 1;
     std::optional<std::uint32_t> min_tokens;
     std::uint64_t seed = 0;

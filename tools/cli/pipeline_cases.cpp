@@ -132,6 +132,18 @@ Result<void> build_decode_attention(Graph& graph, DType dtype) {
     return o.done();
 }
 
+/// A prefill and a decode step against a cache in blocks.
+template <std::uint64_t head_dim>
+Result<void> build_attention_q8(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value key = o.state(DType::q8_0, {1, kContext, 8, head_dim});
+    const Value value = o.state(DType::q8_0, {1, kContext, 8, head_dim});
+    const AttentionMask mask{.causal = true, .starts = o.ints({1})};
+    o.output(attention(graph, o.floats({1, kRows, 32, head_dim}), key, value, mask, 0.125f));
+    o.output(decode_attention(graph, o.floats({1, 1, 32, head_dim}), key, value, mask, 0.125f));
+    return o.done();
+}
+
 /// Gemma 2's, whose scores are capped.
 Result<void> build_capped_attention(Graph& graph, DType dtype) {
     constexpr float kCap = 50;
@@ -290,6 +302,9 @@ Result<void> build_cache(Graph& graph, DType dtype) {
     const Value cache = o.state({4, 512, 8, 64});
     o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), cache));
     o.keep(cache_reorder(graph, cache, o.ints({4}), o.ints({4}), 4));
+    const Value blocks = o.state(DType::q8_0, {4, 512, 8, 64});
+    o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), blocks));
+    o.keep(cache_reorder(graph, blocks, o.ints({4}), o.ints({4}), 4));
     return o.done();
 }
 
@@ -363,6 +378,8 @@ std::vector<PipelineCase> pipeline_cases() {
         {"attention 512 queries, head size 64, padding", build_attention_padded},
         {"decode attention 4096 keys, head size 64", build_decode_attention<64>},
         {"decode attention 4096 keys, head size 128", build_decode_attention<128>},
+        {"attention to a q8_0 cache, head size 64", build_attention_q8<64>},
+        {"attention to a q8_0 cache, head size 128", build_attention_q8<128>},
         {"attention and decode attention, capped scores", build_capped_attention},
         {"attention in three nodes, head size 64", build_attention_in_three},
         {"additive attention, width 512", build_additive_attention},

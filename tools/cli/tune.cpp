@@ -24,6 +24,7 @@ using nlohmann::json;
 struct TuneCommand {
     std::string device = "auto", dtype = "f32";
     ModelOption model;
+    CacheOption cache;
     std::uint32_t batch = 1, beams = 0, length = 32, steps = 32;
     bool list = false, json = false;
 
@@ -75,7 +76,8 @@ Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const Tu
         .rows = command.batch,
         .context = std::min(command.length + command.steps, model.config().max_positions),
         .dtype = command.dtype_value(),
-        .weights = models::WeightFormat::as_filed};
+        .weights = models::WeightFormat::as_filed,
+        .cache = command.cache.format()};
     std::vector<graph::Plan> plans;
     VKFORMER_TRY(auto chunk,
                  decoding::chunk_graph(model, options, std::min({command.length, options.chunk, options.context})));
@@ -181,6 +183,7 @@ void add_tune(CLI::App& app, Action& action) {
     command.add_option("--dtype", options->dtype, "Storage of weights and activations")
         ->check(CLI::IsMember({"f32", "f16"}))
         ->capture_default_str();
+    options->cache.add(command);
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
     command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
         ->check(CLI::Range(1u, graph::kMaxBeams));

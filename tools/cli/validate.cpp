@@ -29,6 +29,7 @@ using validation::Report;
 struct ValidateCommand {
     DeviceOptions device;
     ModelOption model;
+    CacheOption cache;
     std::uint32_t length = 19;  // odd, and no multiple of any tile
     std::uint32_t seed = 1;
     std::size_t worst = 12;
@@ -136,7 +137,7 @@ void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, 
 /// Keys and values that are in the caches already.
 void feed_caches(Case& c, Random& random) {
     for (const graph::Tensor& tensor : c.graph.tensors())
-        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_float(tensor.dtype))
+        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_real(tensor.dtype))
             c.feeds[tensor.name] = random.normal(tensor.shape.element_count());
 }
 
@@ -180,21 +181,25 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
 
 /// Of a language model: tokens in the middle of a context and at its beginning, and a step.
 Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
-                                   std::uint32_t seed) {
+                                   models::CacheFormat cache, std::uint32_t seed) {
     Random random(seed);
     const std::uint32_t context = std::min(2 * length, model.config().max_positions), len = (context + 1) / 2;
     const decoding::DecoderSessionOptions options = {
-        .rows = kBatch, .context = context, .dtype = dtype, .weights = models::WeightFormat::as_filed};
+        .rows = kBatch, .context = context, .dtype = dtype, .weights = models::WeightFormat::as_filed, .cache = cache};
     std::vector<Case> cases(2);
     Case& forward = cases[0];
     forward.name = "forward";
     graph::Graph& g = forward.graph;
     VKFORMER_TRY(const auto tokens, g.input("tokens", DType::i32, {kBatch, len}));
     VKFORMER_TRY(const auto starts, g.input("starts", DType::i32, {kBatch}));
-    VKFORMER_TRY(
-        const auto pass,
-        model.add_pass(g, {.rows = kBatch, .len = len, .capacity = context, .dtype = dtype, .weights = options.weights},
-                       tokens, starts, models::Logits::all));
+    VKFORMER_TRY(const auto pass, model.add_pass(g,
+                                                 {.rows = kBatch,
+                                                  .len = len,
+                                                  .capacity = context,
+                                                  .dtype = dtype,
+                                                  .weights = options.weights,
+                                                  .cache = cache},
+                                                 tokens, starts, models::Logits::all));
     g.mark_output(pass.logits);
     forward.feeds["tokens"] = random.integers(std::size_t{kBatch} * len, model.config().vocab_size);
     forward.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - len), 0};
@@ -230,7 +235,7 @@ Result<std::vector<Case>> cases_of(const std::filesystem::path& path, const Vali
     VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
     if (is_decoder) {
         VKFORMER_TRY(const auto model, models::load_decoder(path));
-        return cases_of(model, command.length, dtype, command.seed);
+        return cases_of(model, command.length, dtype, command.cache.format(), command.seed);
     }
     VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
     VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
@@ -335,6 +340,7 @@ void add_validate(CLI::App& app, Action& action) {
     command.add_flag("--json", options->json, "Print every result as JSON");
     options->device.add_device(command);
     options->device.add_dtype(command);
+    options->cache.add(command);
     command.footer(
         "Each node is run in double precision on the operands that the device had, so its error is its own.\n"
         "Exit code 1 if any result is outside its bound.\n"

@@ -99,6 +99,12 @@ Result<guest::SlicedOptions> options_of(const c::Model& model, const vkf_session
     if (info.source_capacity > 0) options.source_capacity = info.source_capacity;
     if (info.chunk > 0) options.chunk = info.chunk;
     options.weights = info.weights_as_filed ? models::WeightFormat::as_filed : models::WeightFormat::as_computed;
+    if (info.cache_q8_0) {
+        if (!model.decoder)
+            return Error{ErrorCode::InvalidArgument,
+                         "vkf_session_info::cache_q8_0 is for decoder-only models, not for encoder-decoders"};
+        options.cache = models::CacheFormat::q8_0;
+    }
     options.sample = {.temperature = info.temperature, .top_k = info.top_k, .top_p = info.top_p, .min_p = info.min_p};
     return options;
 }

@@ -23,11 +23,16 @@ Result<void> check_grouped(const OperandCheck& check, std::uint64_t heads, std::
                                                      ", expected a multiple of kv_heads, " + std::to_string(kv_heads));
 }
 
+/// What keys and values may be stored as.
+enum class Keys : std::uint8_t { as_query, as_query_or_q8_0 };
+
 Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Value query, Value key,
-                             std::uint64_t max_dim) {
+                             std::uint64_t max_dim, Keys keys = Keys::as_query) {
     VKFORMER_CHECK(check.floats("query", query));
     VKFORMER_CHECK(check.rank("query", query, kQueryLayout));
-    VKFORMER_CHECK(check_like(check, graph, "key", key, "query", query));
+    VKFORMER_CHECK(check.present("key", key));
+    if (keys == Keys::as_query || graph.dtype(key) != DType::q8_0)
+        VKFORMER_CHECK(check_like(check, graph, "key", key, "query", query));
     VKFORMER_CHECK(check.rank("key", key, kKeyLayout));
     const Shape& q = graph.shape(query);
     const Shape& k = graph.shape(key);
@@ -65,7 +70,7 @@ Result<void> check_mask(const OperandCheck& check, const Graph& graph, const Att
 /// Checks everything; returns the shape that the scores have or would have.
 Result<Shape> check_attention(const OperandCheck& check, const Graph& graph, Value query, Value key, Value value,
                               const AttentionMask& mask) {
-    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxHeadDim));
+    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxHeadDim, Keys::as_query_or_q8_0));
     VKFORMER_CHECK(check_value(check, graph, key, value));
     const Shape& q = graph.shape(query);
     const Shape scores{q[0], q[2], q[1], graph.shape(key)[1]};
@@ -179,7 +184,7 @@ Result<Value> attention(Graph& graph, Value query, Value key, Value value, const
     VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     const Shape shape = attention_result(graph, query, value);
-    VKFORMER_TRY(const Value y, graph.activation(Attention::kName, graph.dtype(value), shape));
+    VKFORMER_TRY(const Value y, graph.activation(Attention::kName, graph.dtype(query), shape));
     graph.add_node(Attention{
         .query = query, .key = key, .value = value, .y = y, .mask = mask, .scale = scale, .soft_cap = soft_cap});
     return y;
@@ -199,7 +204,7 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
 
     // partial is at least as large as the result, so that where it fits, the result does too
     const std::uint64_t splits = split_count(scores[3], split_keys);
-    const DType dtype = graph.dtype(value);
+    const DType dtype = graph.dtype(query);
     VKFORMER_TRY(const Value partial,
                  graph.activation(DecodeAttention::kName, DType::f32, {shape[0], shape[2], splits, shape[3] + 2}));
     VKFORMER_TRY(const Value y, graph.activation(AttentionCombine::kName, dtype, shape));

@@ -5,12 +5,12 @@
 namespace vkformer::graph {
 namespace {
 
-/// Tokens, i32 of two dimensions, or keys or values, floats of four. `layout` is how both layouts begin.
+/// Tokens, i32 of two dimensions, or keys or values, floats of four; a cache of these may be q8_0. `layout` is how both layouts begin.
 Result<void> check_cached(const OperandCheck& check, const Graph& graph, std::string_view name, Value value,
                           const std::string& layout) {
     VKFORMER_CHECK(check.present(name, value));
     if (graph.dtype(value) == DType::i32) return check.rank(name, value, layout + "]");
-    VKFORMER_CHECK(check.floats(name, value));
+    if (graph.dtype(value) != DType::q8_0) VKFORMER_CHECK(check.floats(name, value));
     return check.rank(name, value, layout + ", heads, dim]");
 }
 
@@ -19,8 +19,10 @@ Result<void> check_cached(const OperandCheck& check, const Graph& graph, std::st
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
     const OperandCheck check(graph, CacheAppend::kName);
     VKFORMER_CHECK(check_cached(check, graph, "x", x, "[batch, len"));
-    VKFORMER_CHECK(check_like(check, graph, "cache", cache, "x", x));
+    if (graph.dtype(x) != DType::i32) VKFORMER_CHECK(check.floats("x", x));
     VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[batch, capacity"));
+    if (graph.dtype(cache) != DType::q8_0 || graph.dtype(x) == DType::i32)
+        VKFORMER_CHECK(check_like(check, graph, "cache", cache, "x", x));
     const Shape& new_rows = graph.shape(x);
     const std::uint64_t capacity = graph.shape(cache)[1];
     if (graph.dtype(x) == DType::i32) {

@@ -150,18 +150,23 @@ bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype
     return device.type != "cpu" || std::max(head_dim, value_dim) <= kMostOnCpu;
 }
 
+std::string shader_for_keys(std::string_view shader, DType keys) {
+    return std::string(shader) + (keys == DType::q8_0 ? "_q8" : "");
+}
+
 VariantNames variants(const graph::Attention& op, const KernelContext& context) {
     const Sizes sizes = sizes_of(op, context.graph);
+    const DType keys = context.graph.dtype(op.key);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
+        if (has_broadcast_lanes(context.device) && keys != DType::q8_0) names.push_back("broadcast");
         names.push_back("direct");
     }
     if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");
     names.push_back("plain");
     // float32 operands would be rounded to float16: not what a float32 model asked for.
     if (context.graph.dtype(op.query) == DType::f16 && matrix_tiling(sizes, context.device) &&
-        is_built("attention_coopmat_f16"))
+        is_built(shader_for_keys("attention_coopmat", keys) + "_f16"))
         names.push_back("coopmat");
     return names;
 }
@@ -172,7 +177,8 @@ Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& 
     const Tiling tiling = tiling_of(variant, sizes, context.device);
     VKFORMER_TRY(const auto groups, folded_grid(tiling.groups, context.device));
     Dispatch dispatch{
-        .shader = variant_for(tiling.shader, context.graph.dtype(op.query), context.device),
+        .shader = variant_for(shader_for_keys(tiling.shader, context.graph.dtype(op.key)),
+                              context.graph.dtype(op.query), context.device),
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
                      or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.y},
         .constants = {tiling.workgroup, static_cast<std::uint32_t>(tiling.first_constant),

@@ -11,4 +11,7 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
 /// Whether attention_quads.comp and decode_attention_quads.comp take the rows of queries, keys and values.
 bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device);
 
+/// The form of a shader for such keys and values: "attention" or, of a cache in blocks, "attention_q8".
+std::string shader_for_keys(std::string_view shader, DType keys);
+
 }  // namespace vkformer::vulkan

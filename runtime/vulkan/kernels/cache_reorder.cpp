@@ -8,7 +8,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::CacheReorderPush) == 16);
+static_assert(sizeof(shaders::CacheReorderPush) == 20);
 static_assert(shaders::kCacheReorderMaxBeams == graph::kMaxBeams);
 
 Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context) {
@@ -16,21 +16,26 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
     constexpr std::uint64_t kMostWorkgroups =
         64;  // per group; the cache's filled part, which is not known here, may be short
     const Shape& cache = context.graph.shape(op.cache);
-    const std::uint64_t row_elements = cache.element_count() / cache[0];
+    const bool is_q8 = context.graph.dtype(op.cache) == DType::q8_0;
+    // Of a cache in blocks, words: four integers, or the scales of two blocks.
+    const std::uint64_t position = cache.element_count() / (cache[0] * cache[1]);
+    const std::uint64_t width = is_q8 ? position / 4 : position, scale_width = is_q8 ? position / 64 : 0;
+    const std::uint64_t row_elements = cache[1] * width;
     const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, kMostWorkgroups);
     const std::uint64_t beam_groups = cache[0] / op.beams;
     VKFORMER_TRY(const auto groups, folded_grid(beam_groups * workgroups, context.device));
     Dispatch dispatch{
         .shader = copy_variant_for("cache_reorder", context.graph.dtype(op.cache), context.device),
         .bindings = {op.parents, op.lengths, op.cache},
-        .constants = {kWorkgroup, op.beams},
+        .constants = {kWorkgroup, op.beams, is_q8 ? 2u : 1u},
         .groups = groups,
     };
     dispatch.push.set(shaders::CacheReorderPush{
         .groups = static_cast<std::uint32_t>(beam_groups),
         .workgroups_per_group = static_cast<std::uint32_t>(workgroups),
         .capacity = static_cast<std::uint32_t>(cache[1]),
-        .width = static_cast<std::uint32_t>(row_elements / cache[1]),
+        .width = static_cast<std::uint32_t>(width),
+        .scale_width = static_cast<std::uint32_t>(scale_width),
     });
     return dispatch;
 }

@@ -20,6 +20,7 @@ namespace {
 
 struct Sizes {
     std::uint64_t batch, heads, kv_heads, head_dim, value_dim, key_len, splits;
+    DType keys;
 };
 
 /// A variant's shader, its first three specialization constants, its workgroups per sequence and split, and its other constants.
@@ -32,7 +33,7 @@ struct Tiling {
 
 /// The shader is decode_attention_direct or decode_attention_broadcast.
 Tiling direct_tiling(std::string_view shader, const Sizes& s, DType dtype, const Capabilities& device) {
-    return {variant_for(shader, dtype, device), shaders::kAttentionDirectWorkgroup,
+    return {variant_for(shader_for_keys(shader, s.keys), dtype, device), shaders::kAttentionDirectWorkgroup,
             static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
             s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
 }
@@ -47,7 +48,7 @@ Tiling plain_tiling(std::string_view shader, std::uint32_t column_width, const S
                    std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
     const auto width = static_cast<std::uint32_t>(ceil_div(s.value_dim, column_width));
     const std::uint32_t columns = std::min(workgroup, std::bit_ceil(width));
-    return {variant_for(shader, dtype, device), workgroup, columns,
+    return {variant_for(shader_for_keys(shader, s.keys), dtype, device), workgroup, columns,
             static_cast<std::uint32_t>(ceil_div(width, columns)), s.heads};
 }
 
@@ -73,10 +74,8 @@ Tiling subgroup_tiling(const Sizes& s, DType dtype, const Capabilities& device) 
     const auto heads = static_cast<std::uint32_t>(ceil_div(group, chunks));
     const std::uint32_t workgroup = std::min(4 * most, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
     const auto sums = static_cast<std::uint32_t>(workgroup / least * s.value_dim);
-    const char* const shader = dtype == DType::f16
-                                   ? "decode_attention_subgroup_f16_words"  // a pair of halves is a word
-                                   : "decode_attention_subgroup_f32";
-    return {.shader = shader,
+    const char* const storage = dtype == DType::f16 ? "_f16_words" : "_f32";  // a pair of halves is a word
+    return {.shader = shader_for_keys("decode_attention_subgroup", s.keys) + storage,
             .workgroup = workgroup,
             .first_constant = heads,
             .second_constant = head_steps,
@@ -105,7 +104,9 @@ Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Ca
 Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);
     const Shape& key = graph.shape(op.key);
-    return {query[0], query[2], key[2], query[3], graph.shape(op.value)[3], key[1], graph.shape(op.partial)[2]};
+    return {
+        query[0],           query[2], key[2], query[3], graph.shape(op.value)[3], key[1], graph.shape(op.partial)[2],
+        graph.dtype(op.key)};
 }
 
 }  // namespace
@@ -114,7 +115,7 @@ VariantNames variants(const graph::DecodeAttention& op, const KernelContext& con
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (has_broadcast_lanes(context.device)) names.push_back("broadcast");
+        if (has_broadcast_lanes(context.device) && sizes.keys != DType::q8_0) names.push_back("broadcast");
         names.push_back("direct");
     }
     if (rows_are_quads(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device))

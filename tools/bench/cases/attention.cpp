@@ -30,9 +30,9 @@ Work work_of(const Sizes& s, DType dtype, bool causal) {
     const double query_elements = rows * queries * static_cast<double>(s.heads);
     const double key_elements = rows * keys * static_cast<double>(s.kv_heads);
     return {.flops = 4 * pairs * rows * static_cast<double>(s.heads),
-            .read = bytes_of(dtype, query_elements + 2 * key_elements),
-            .written = bytes_of(dtype, query_elements),
-            .arithmetic = arithmetic_of(dtype)};
+            .read = bytes_of(activations_of(dtype), query_elements) + bytes_of(dtype, 2 * key_elements),
+            .written = bytes_of(activations_of(dtype), query_elements),
+            .arithmetic = arithmetic_of(activations_of(dtype))};
 }
 
 struct Operands {
@@ -41,9 +41,13 @@ struct Operands {
 
 Result<Operands> make_operands(CaseBuilder& b, const Sizes& s, DType dtype) {
     Operands operands;
-    VKFORMER_TRY(operands.query, b.input("query", dtype, {s.batch, s.queries, s.heads, s.head_dim}));
-    VKFORMER_TRY(operands.key, b.input("key", dtype, {s.batch, s.keys, s.kv_heads, s.head_dim}));
-    VKFORMER_TRY(operands.value, b.input("value", dtype, {s.batch, s.keys, s.kv_heads, s.head_dim}));
+    const Shape keys{s.batch, s.keys, s.kv_heads, s.head_dim};
+    VKFORMER_TRY(operands.query, b.input("query", activations_of(dtype), {s.batch, s.queries, s.heads, s.head_dim}));
+    const auto make = [&](const char* name) {  // blocks are only in caches
+        return dtype == DType::q8_0 ? b.state(name, dtype, keys) : b.input(name, dtype, keys);
+    };
+    VKFORMER_TRY(operands.key, make("key"));
+    VKFORMER_TRY(operands.value, make("value"));
     return operands;
 }
 
@@ -137,7 +141,7 @@ Result<Case> cached_decode_case(const Family::Dims& shape, std::string_view dtyp
 void add_attention_cases(std::vector<Family>& families) {
     families.push_back({.op = "attention",
                         .dims = "queries x keys x heads x kv_heads x head_dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{1, 512, 9, 3, 64}, {64, 512, 9, 3, 64}, {512, 512, 9, 3, 64}, {64, 512, 8, 8, 128}},
                         .gpu_shapes = {{512, 2048, 32, 8, 128}},
                         .make = attention_case});
@@ -155,13 +159,13 @@ void add_attention_cases(std::vector<Family>& families) {
                         .make = decode_case});
     families.push_back({.op = "attention_chunk",
                         .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{64, 128, 128, 9, 3, 64}, {64, 128, 8192, 9, 3, 64}},
                         .gpu_shapes = {{512, 1024, 32768, 32, 8, 128}},
                         .make = chunk_case});
     families.push_back({.op = "decode_attention_cache",
                         .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{1, 128, 128, 9, 3, 64}, {1, 128, 8192, 9, 3, 64}},
                         .gpu_shapes = {{1, 1024, 32768, 32, 8, 128}},
                         .make = cached_decode_case});

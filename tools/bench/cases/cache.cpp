@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint64_t kCapacity = 512;  // positions
 
 Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+    const DType dtype = dtype_of(dtype_name), x_dtype = activations_of(dtype);
     const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
     if (len > kCapacity)
         return Error{ErrorCode::InvalidArgument, "cache_append: at most " + std::to_string(kCapacity) + " positions"};
@@ -17,9 +17,9 @@ Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name)
     return Case{.op = "cache_append",
                 .shape = to_text(shape),
                 .dtype = std::string(dtype_name),
-                .work = {.flops = 0, .read = bytes_of(dtype, elements), .written = bytes_of(dtype, elements)},
+                .work = {.flops = 0, .read = bytes_of(x_dtype, elements), .written = bytes_of(dtype, elements)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    VKFORMER_TRY(const auto x, b.input("x", dtype, {batch, len, heads, dim}));
+                    VKFORMER_TRY(const auto x, b.input("x", x_dtype, {batch, len, heads, dim}));
                     VKFORMER_TRY(const auto cache, b.state("cache", dtype, {batch, kCapacity, heads, dim}));
                     VKFORMER_CHECK(graph::cache_append(b.graph, x, {}, cache));
                     b.result(cache);
@@ -57,13 +57,13 @@ Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name
 void add_cache_cases(std::vector<Family>& families) {
     families.push_back({.op = "cache_append",
                         .dims = "batch x len x heads x dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{1, 1, 3, 64}, {1, 512, 3, 64}},
                         .gpu_shapes = {},
                         .make = append_case});
     families.push_back({.op = "cache_reorder",
                         .dims = "beams x len x heads x dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{4, 256, 8, 64}},
                         .gpu_shapes = {},
                         .make = reorder_case});

@@ -26,6 +26,8 @@ DType dtype_of(std::string_view name) {
     return DType::f32;
 }
 
+DType activations_of(DType stored) { return is_weight_only(stored) ? DType::f32 : stored; }
+
 Arithmetic arithmetic_of(DType dtype) {
     if (is_quantized(dtype)) return Arithmetic::integer;
     return dtype == DType::f32 || dtype == DType::bf16 ? Arithmetic::f32 : Arithmetic::f16;

@@ -18,6 +18,8 @@ void add_recurrent_cases(std::vector<Family>& families);
 
 /// One of a family's dtypes by its name.
 DType dtype_of(std::string_view name);
+/// What is computed in where weights or caches are stored as `stored`: f32 with those that nothing is computed in.
+DType activations_of(DType stored);
 Arithmetic arithmetic_of(DType dtype);
 double bytes_of(DType dtype, double elements);
 
