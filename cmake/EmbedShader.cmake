@@ -1,10 +1,11 @@
-# cmake -D BINARIES=x.spv,y.spv -D OUTPUT=z.cpp -D GZIP=gzip [-D SPIRV_OPT=spirv-opt] -P EmbedShader.cmake: the SPIR-V modules of one
+# cmake -D BINARIES=x.spv,y.spv -D OUTPUT=z.cpp -D GZIP=gzip [-D SPIRV_OPT=spirv-opt [-D SPIRV_REMAP=spirv-remap]] -P EmbedShader.cmake: the SPIR-V modules of one
 # shader source, compressed together, as a C++ array: forms of one source share most of their words. With spirv-opt without the names
 # of their variables, a seventh of their size. A module is called as its file.
 string(REPLACE "," ";" binaries "${BINARIES}")
 set(modules)
 set(definitions)
 set(offset 0)
+set(total 0)
 foreach(binary IN LISTS binaries)
     get_filename_component(name ${binary} NAME_WE)
     file(READ ${binary} magic LIMIT 4 HEX)
@@ -20,6 +21,31 @@ foreach(binary IN LISTS binaries)
         endif()
     endif()
     list(APPEND modules ${module})
+    file(SIZE ${module} bytes)
+    math(EXPR total "${total} + ${bytes}")
+endforeach()
+# gzip looks back 32 KB. Where the forms of a source are many, their ids are numbered anew, the same for the same code: six forms of
+# attention.comp take 18 KB then, not 52. Names, which it strips afterwards, tell spirv-remap what is the same. A module that spirv-opt does
+# not know is not renumbered either.
+if(SPIRV_REMAP AND total GREATER 98304)
+    set(numbered)
+    foreach(module IN LISTS modules)
+        if(module MATCHES "[.]stripped$")
+            string(REGEX REPLACE "[.]stripped$" "" binary ${module})
+            get_filename_component(name ${binary} NAME)
+            set(folder ${OUTPUT}.numbered)
+            file(MAKE_DIRECTORY ${folder})
+            execute_process(COMMAND ${SPIRV_REMAP} --map all --strip all -i ${binary} -o ${folder} RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+            if(status EQUAL 0 AND EXISTS ${folder}/${name})
+                set(module ${folder}/${name})
+            endif()
+        endif()
+        list(APPEND numbered ${module})
+    endforeach()
+    set(modules ${numbered})
+endif()
+foreach(module IN LISTS modules)
+    get_filename_component(name ${module} NAME_WE)
     file(SIZE ${module} bytes)
     string(APPEND definitions "extern const EmbeddedModule ${name};
 constinit const EmbeddedModule ${name} = {kBytes, ${offset}, ${bytes}};

@@ -5,10 +5,15 @@ find_program(VKFORMER_GZIP gzip REQUIRED)
 mark_as_advanced(VKFORMER_GZIP)
 # Names serve those who debug shaders; without spirv-opt (Debian: spirv-tools) every build keeps them.
 find_program(VKFORMER_SPIRV_OPT spirv-opt)
-mark_as_advanced(VKFORMER_SPIRV_OPT)
+# Debian: glslang-tools; the library is smaller with it.
+find_program(VKFORMER_SPIRV_REMAP spirv-remap)
+mark_as_advanced(VKFORMER_SPIRV_OPT VKFORMER_SPIRV_REMAP)
 set(strip_shaders)
 if(VKFORMER_SPIRV_OPT AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(strip_shaders -D SPIRV_OPT=${VKFORMER_SPIRV_OPT})
+    if(VKFORMER_SPIRV_REMAP)
+        list(APPEND strip_shaders -D SPIRV_REMAP=${VKFORMER_SPIRV_REMAP})
+    endif()
 endif()
 
 # The bits of ShaderBinary::requires_mask, lowest first; runtime/vulkan/shader_table.h gives them the same order.
