@@ -141,7 +141,7 @@ Result<Case> cached_decode_case(const Family::Dims& shape, std::string_view dtyp
 void add_attention_cases(std::vector<Family>& families) {
     families.push_back({.op = "attention",
                         .dims = "queries x keys x heads x kv_heads x head_dim",
-                        .dtypes = {"f32", "f16", "q8_0"},
+                        .dtypes = {"f32", "f16"},
                         .shapes = {{1, 512, 9, 3, 64}, {64, 512, 9, 3, 64}, {512, 512, 9, 3, 64}, {64, 512, 8, 8, 128}},
                         .gpu_shapes = {{512, 2048, 32, 8, 128}},
                         .make = attention_case});
@@ -153,7 +153,7 @@ void add_attention_cases(std::vector<Family>& families) {
                         .make = causal_case});
     families.push_back({.op = "decode_attention",
                         .dims = "batch x keys x heads x kv_heads x head_dim",
-                        .dtypes = {"f32", "f16"},
+                        .dtypes = {"f32", "f16", "q8_0"},
                         .shapes = {{1, 512, 9, 3, 64}, {1, 2048, 9, 3, 64}, {1, 4096, 32, 8, 128}},
                         .gpu_shapes = {{1, 32768, 32, 8, 128}},
                         .make = decode_case});
