@@ -8,6 +8,7 @@
 #include <numbers>
 #include <span>
 
+#include "cpu/float_kernels.hpp"
 #include "graph/ops.hpp"
 
 namespace vkformer::cpu {
@@ -48,6 +49,9 @@ template <std::floating_point T>
 void activate(std::span<const T> x, graph::Activation activation, std::span<T> y) {
     assert(y.size() == x.size());
     if (activation == graph::Activation::none && x.data() == y.data()) return;
+    if constexpr (std::same_as<T, float>) {
+        if (float_kernels().activate(activation, x.data(), x.size(), y.data())) return;
+    }
     with_activation<T>(activation, [&](auto f) {
         for (std::size_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);
     });

@@ -49,7 +49,8 @@ SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b
                           &o.query[((b * dims.query_len + i) * dims.heads + h) * dims.head_dim], scores.data());
     if (o.soft_cap != 0)
         for (T& score : scores) score = soft_capped(score, o.soft_cap);
-    for (std::size_t j = 0; j < count; ++j) scores[j] += o.mask.addend(b, h, i, keys.first + j, dims.key_len);
+    for (std::size_t j = 0; j < count && !o.mask.additive.empty(); ++j)
+        scores[j] += o.mask.addend(b, h, i, keys.first + j, dims.key_len);
     const SoftmaxTerms<T> terms = exponentiate(std::span(scores));
     if (terms.sum != 0)
         add_vector_matrix(count, dims.value_dim, scores.data(),
@@ -121,10 +122,10 @@ private:
         const auto [first, last] = seen(i);
         if (first >= last) return 0;
         const std::span<T> scores = weights.subspan(i * width_ + first - reach_.first, last - first);
-        for (std::size_t j = 0; j < scores.size(); ++j) {
-            if (o_.soft_cap != 0) scores[j] = soft_capped(scores[j], o_.soft_cap);
+        if (o_.soft_cap != 0)
+            for (T& score : scores) score = soft_capped(score, o_.soft_cap);
+        for (std::size_t j = 0; j < scores.size() && !o_.mask.additive.empty(); ++j)
             scores[j] += o_.mask.addend(b_, h_, first_ + i, first + j, dims_.key_len);
-        }
         return exponentiate(scores).sum;
     }
 

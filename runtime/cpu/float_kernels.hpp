@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-/// Products of float32 matrices on the calling thread. OpenBLAS starts its threads for products as small as those of one head of an
+/// Products of float32 matrices and functions of their elements on the calling thread. OpenBLAS starts its threads for products as small as those of one head of an
 /// attention, and on a busy machine they wait for each other longer than they work.
 #pragma once
 
 #include <cstddef>
+
+#include "graph/ops.hpp"
 
 namespace vkformer::cpu {
 
@@ -26,6 +28,12 @@ struct FloatKernels {
     /// y[i] += Σ_j scales[j] · w[j · w_stride + i] for j below `count` and i below `width`
     void (*add_scaled_rows)(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
                             std::size_t width, float* y);
+    /// y[i] = f(x[i]), to 1e-6 of it and some units of the largest; y may be x. False: the activation is none of those here (tanh, none).
+    bool (*activate)(graph::Activation activation, const float* x, std::size_t count, float* y);
+    /// The largest that is a number; −∞ where there is none.
+    float (*max_of)(const float* x, std::size_t count);
+    /// Replaces scores by exp(score − max); their sum. NaN stays NaN.
+    float (*exponentiate)(float* scores, std::size_t count, float max);
 };
 
 /// By what the processor can do.

@@ -71,4 +71,124 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
         for (std::size_t j = 0; j < count; ++j) y[i] += scales[j] * w[j * w_stride + i];
 }
 
-constexpr FloatKernels kFloats = {add_products, add_scaled_rows};
+// ---- functions of single numbers -----------------------------------------------------------------------------------------------
+
+/// e^x to 2 units in the last place, 0 below the least number, ∞ above the largest, NaN of NaN: x = n · ln 2 + r, |r| ≤ ln 2 / 2, with
+/// ln 2 in two parts (Cody and Waite 1980), and e^r by its Taylor polynomial of degree 7, whose next term is below 6e-9.
+inline Floats exp_of(Floats x) {
+    constexpr float kLn2Upper = 0.693359375f, kLn2Lower = -2.12194440e-4f, kRounds = 0x1.8p23f;
+    x = x > 89.0f ? Floats{} + 89 : x;
+    x = x < -104.0f ? Floats{} - 104 : x;
+    const Floats shifted = x * 1.44269504f + kRounds;  // its lowest bits are n
+    const Floats n = shifted - kRounds;
+    const Floats r = (x - n * kLn2Upper) - n * kLn2Lower;
+    Floats p = r * (1.0f / 5040) + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1;
+    p = p * r + 1;
+    // 2^n may be no number where e^x is one: two factors.
+    const Ints all = (Ints)shifted - static_cast<std::int32_t>(0x4B400000), half = all >> 1;
+    return p * (Floats)((half + 127) << 23) * (Floats)((all - half + 127) << 23);
+}
+
+/// Φ(x) = erfc(−x / √2) / 2. With z = |x| / √2 and t = (z − 2) / (z + 2), a change of variable as in Schonfelder 1978, erfc(z) e^(z²) is
+/// (1 − t) P(t); P, of degree 10, meets it in the zeros of a Chebyshev polynomial, and errs by less than 4e-7 of it. Where Φ is small, z²,
+/// rounded, makes an error of z² · 2^−24.
+inline Floats normal_cdf(Floats x) {
+    const Floats magnitude = (Floats)((Ints)x & 0x7FFFFFFF) * 0.707106781f;
+    const Floats z = magnitude > 14.0f ? Floats{} + 14 : magnitude;  // e^(−z²) is 0 there
+    const Floats t = (z - 2) / (z + 2);
+    Floats p = t * 2.21442078e-5f + 1.83821812e-5f;
+    p = p * t - 1.52359542e-4f;
+    p = p * t - 2.15520005e-4f;
+    p = p * t + 7.66923535e-4f;
+    p = p * t + 1.62186648e-3f;
+    p = p * t - 5.37665561e-3f;
+    p = p * t - 9.11087450e-3f;
+    p = p * t + 6.98679760e-2f;
+    p = p * t - 1.71790153e-1f;
+    p = p * t + 2.55395681e-1f;
+    const Floats tail = 0.5f * (1 - t) * p * exp_of(-z * z);
+    return x < 0.0f ? tail : 1 - tail;
+}
+
+inline Floats sigmoid(Floats x) { return 1 / (1 + exp_of(-x)); }
+
+// See activate.hpp for the formulas; 1/2 + tanh(u)/2 is sigmoid(2u).
+struct Relu {
+    static Floats of(Floats x) { return x < 0.0f ? Floats{} : x; }
+};
+struct GeluErf {
+    static Floats of(Floats x) { return x * normal_cdf(x); }
+};
+struct GeluTanh {
+    static Floats of(Floats x) { return x / (1 + exp_of(x * (-1.59576912f - 0.0713548163f * (x * x)))); }
+};
+struct Silu {
+    static Floats of(Floats x) { return x / (1 + exp_of(-x)); }
+};
+struct Sigmoid {
+    static Floats of(Floats x) { return sigmoid(x); }
+};
+struct GeluQuick {
+    static Floats of(Floats x) { return x / (1 + exp_of(-1.702f * x)); }
+};
+
+template <class Function>
+inline void apply(const float* x, std::size_t count, float* y) {
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) store(y + i, Function::of(load<Floats>(x + i)));
+    if (i == count) return;
+    Floats rest = {};
+    __builtin_memcpy(&rest, x + i, (count - i) * sizeof(float));
+    rest = Function::of(rest);
+    __builtin_memcpy(y + i, &rest, (count - i) * sizeof(float));
+}
+
+inline bool activate(graph::Activation activation, const float* x, std::size_t count, float* y) {
+    switch (activation) {
+    case graph::Activation::relu: apply<Relu>(x, count, y); return true;
+    case graph::Activation::gelu_erf: apply<GeluErf>(x, count, y); return true;
+    case graph::Activation::gelu_tanh: apply<GeluTanh>(x, count, y); return true;
+    case graph::Activation::silu: apply<Silu>(x, count, y); return true;
+    case graph::Activation::sigmoid: apply<Sigmoid>(x, count, y); return true;
+    case graph::Activation::gelu_quick: apply<GeluQuick>(x, count, y); return true;
+    default: return false;
+    }
+}
+
+inline float exponentiate(float* scores, std::size_t count, float max) {
+    Floats sums = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        const Floats terms = exp_of(load<Floats>(scores + i) - max);
+        store(scores + i, terms);
+        sums += terms;
+    }
+    if (i < count) {
+        Floats rest = {};
+        __builtin_memcpy(&rest, scores + i, (count - i) * sizeof(float));
+        rest = exp_of(rest - max);
+        __builtin_memcpy(scores + i, &rest, (count - i) * sizeof(float));
+        for (std::size_t lane = 0; lane < count - i; ++lane) sums[0] += rest[lane];
+    }
+    return sum_of(sums);
+}
+
+inline float max_of(const float* x, std::size_t count) {
+    Floats largest = Floats{} - __builtin_inff();
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        const auto numbers = load<Floats>(x + i);
+        largest = numbers > largest ? numbers : largest;
+    }
+    float result = -__builtin_inff();
+    for (std::size_t lane = 0; lane < kLanes; ++lane) result = largest[lane] > result ? largest[lane] : result;
+    for (; i < count; ++i) result = x[i] > result ? x[i] : result;
+    return result;
+}
+
+constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate, max_of, exponentiate};

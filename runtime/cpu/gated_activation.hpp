@@ -14,9 +14,8 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 void gated_activation(std::span<const T> gate, std::span<const T> up, graph::Activation activation, std::span<T> y) {
     assert(up.size() == gate.size() && y.size() == gate.size());
-    with_activation<T>(activation, [&](auto f) {
-        for (std::size_t i = 0; i < gate.size(); ++i) y[i] = f(gate[i]) * up[i];
-    });
+    activate<T>(gate, activation, y);
+    for (std::size_t i = 0; i < gate.size(); ++i) y[i] *= up[i];
 }
 
 }  // namespace vkformer::cpu

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <span>
 
+#include "cpu/float_kernels.hpp"
+
 namespace vkformer::cpu {
 
 // y[i] = (x[i] − m) − log Σ_j exp(x[j] − m), m = max x, one row. −∞ stays −∞ beside finite elements; a row of −∞ alone is NaN.
@@ -16,7 +18,12 @@ void log_softmax(std::span<const T> x, std::span<T> y) {
     assert(y.size() == x.size() && !x.empty());
     const T max = *std::ranges::max_element(x);
     T sum = 0;
-    for (const T value : x) sum += std::exp(value - max);
+    if constexpr (std::same_as<T, float>) {
+        std::ranges::copy(x, y.begin());
+        sum = float_kernels().exponentiate(y.data(), y.size(), max);
+    } else {
+        for (const T value : x) sum += std::exp(value - max);
+    }
     const T log_sum = std::log(sum);
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - max) - log_sum;
 }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <span>
 
+#include "cpu/float_kernels.hpp"
+
 namespace vkformer::cpu {
 
 template <std::floating_point T>
@@ -19,6 +21,10 @@ struct SoftmaxTerms {
 template <std::floating_point T>
 SoftmaxTerms<T> exponentiate(std::span<T> scores) {
     constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+    if constexpr (std::same_as<T, float>) {
+        const float max = float_kernels().max_of(scores.data(), scores.size());
+        if (max != kMinusInfinity) return {max, float_kernels().exponentiate(scores.data(), scores.size(), max)};
+    }
     T max = kMinusInfinity;
     bool any_seen = false;
     for (const T score : scores) {

@@ -5,9 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <thread>
 
+#include "cpu/activate.hpp"
 #include "cpu/backend.hpp"
 #include "cpu/float_kernels.hpp"
 #include "cpu/packed_dot.hpp"
@@ -269,6 +271,80 @@ TEST_CASE("products of float32 on the calling thread agree with double precision
         }
         CHECK(wrong == 0);
     }
+}
+
+TEST_CASE("exponentials and activations of vectors agree with double precision", "[cpu][float_kernels]") {
+    using graph::Activation;
+    const auto activation = GENERATE(Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
+                                     Activation::silu, Activation::sigmoid, Activation::gelu_quick);
+    CAPTURE(static_cast<int>(activation));
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    std::vector<float> x;  // an odd number of them
+    for (int i = -160000; i <= 160000; ++i)
+        x.push_back(static_cast<float>(i) * 0x1p-11f + static_cast<float>(i % 7) * 0x1p-20f);
+    for (const float extreme : {0.0f, -0.0f, 1e-40f, 88.7f, 88.8f, -87.4f, -103.9f, 1e30f, -1e30f, 1e-20f})
+        x.push_back(extreme);
+    const std::vector<float> specials = {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+    for (const cpu::FloatKernels* kernels : {&cpu::float_kernels(), &cpu::plain_float_kernels()}) {
+        const auto run = [&](std::vector<float> values) {
+            if (activation == Activation::none)
+                kernels->exponentiate(values.data(), values.size(), 0);
+            else
+                REQUIRE(kernels->activate(activation, values.data(), values.size(), values.data()));
+            return values;
+        };
+        const auto exact = [&](float value) {
+            const auto wide = static_cast<double>(value);
+            if (activation ==
+                Activation::gelu_tanh)  // as in activate.hpp, whose 1 + tanh has no digits left where it is small
+                return wide /
+                       (1 + std::exp(-2 * std::sqrt(2 / std::acos(-1.0)) * (wide + 0.044715 * wide * wide * wide)));
+            return activation == Activation::none ? std::exp(wide) : cpu::activation_of<double>(activation, wide);
+        };
+        const std::vector<float> found = run(x);
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const double expected = exact(x[i]);
+            if (std::abs(expected) > 3.4e38) {
+                wrong += !std::isinf(found[i]);
+                continue;
+            }
+            // What is rounded before an exponential is taken, x² / 2 at most of gelu_erf and 0.07 |x|³ of gelu_tanh, errs by a few 2^−24
+            // of itself, and the result by that; near the least normal number there are fewer digits.
+            const double size = std::min(std::abs(static_cast<double>(x[i])), 90.0);
+            const double argument = activation == Activation::none       ? 4
+                                    : activation == Activation::gelu_erf ? size * size / 2
+                                    : activation == Activation::gelu_tanh
+                                        ? std::min(1.6 * size + 0.0714 * size * size * size, 90.0)
+                                        : 1.702 * size;
+            const double bound = (12 + 4 * argument) * 0x1p-24 * std::abs(expected) + (1 + size) * 1e-37;
+            wrong += !(std::abs(static_cast<double>(found[i]) - expected) <= bound);
+        }
+        CHECK(wrong == 0);
+        const std::vector<float> special = run(specials);
+        for (std::size_t i = 0; i < specials.size(); ++i) {
+            const double expected = exact(specials[i]);
+            CAPTURE(i, special[i], expected);
+            CHECK((std::isnan(expected) ? std::isnan(special[i]) : static_cast<double>(special[i]) == expected));
+        }
+    }
+    CHECK_FALSE(cpu::float_kernels().activate(Activation::tanh, x.data(), 1, x.data()));
+}
+
+TEST_CASE("the largest of scores is a number", "[cpu][float_kernels]") {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (const cpu::FloatKernels* kernels : {&cpu::float_kernels(), &cpu::plain_float_kernels()})
+        for (std::size_t count = 1; count <= 20; ++count)
+            for (std::size_t place = 0; place < count; ++place) {
+                std::vector<float> scores(count, -kInfinity);
+                CHECK(kernels->max_of(scores.data(), count) == -kInfinity);
+                scores[place] = -3;
+                if (count > 1) scores[(place + 1) % count] = std::numeric_limits<float>::quiet_NaN();
+                CHECK(kernels->max_of(scores.data(), count) == -3);
+                const float sum = kernels->exponentiate(scores.data(), count, -3);
+                CHECK(std::isnan(sum) == (count > 1));
+                CHECK(scores[place] == 1);
+            }
 }
 
 TEST_CASE("what a loop over threads throws arrives", "[cpu][packed][threads]") {
