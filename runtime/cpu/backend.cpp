@@ -45,12 +45,20 @@ void round_values(DType dtype, std::span<T> values) {
 }
 
 template <std::floating_point T>
+void own_floats(CpuTensor<T>& tensor, std::size_t count) {
+    tensor.own_floats = std::make_shared_for_overwrite<T[]>(count);
+    tensor.floats = {tensor.own_floats.get(), count};
+}
+
+template <std::floating_point T>
 std::shared_ptr<CpuTensor<T>> make_tensor(const Tensor& tensor, T float_value, std::int32_t int_value) {
     auto result = std::make_shared<CpuTensor<T>>(CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape});
-    if (tensor.dtype == DType::i32)
+    if (tensor.dtype == DType::i32) {
         result->ints.assign(tensor.shape.element_count(), int_value);
-    else
-        result->floats.assign(tensor.shape.element_count(), float_value);
+    } else {
+        own_floats(*result, tensor.shape.element_count());
+        std::ranges::fill(result->floats, float_value);
+    }
     return result;
 }
 
@@ -59,7 +67,7 @@ Result<void> load_numbers(const Tensor& tensor, CpuTensor<T>& result) {
     if (tensor.dtype == DType::i32)
         result.ints.resize(tensor.shape.element_count());
     else
-        result.floats.resize(tensor.shape.element_count());
+        own_floats(result, tensor.shape.element_count());
     std::size_t first = 0;
     for (const TensorData& part : tensor.data) {
         const std::size_t count = part.shape.element_count();
@@ -152,14 +160,48 @@ Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const U
     return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min());
 }
 
+/// Where the plan places activations of floats, in T's: 32-bit words or, where there are any of 16 bits, half of them hold one each.
 template <std::floating_point T>
-Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Graph& graph, CpuStore<T>& weights,
+class Arena {
+public:
+    explicit Arena(const graph::Plan& plan) : plan_(plan) {
+        const auto is_half = [&](std::size_t id) { return has(id) && plan.graph.tensors()[id].dtype == DType::f16; };
+        for (std::size_t id = 0; id < plan.arena_offset.size(); ++id)
+            if (is_half(id)) unit_ = sizeof(std::uint16_t);
+        const std::size_t count = (plan.arena_bytes + unit_ - 1) / unit_;
+        floats_ = std::make_shared_for_overwrite<T[]>(count);
+        std::fill_n(floats_.get(), count, std::numeric_limits<T>::quiet_NaN());
+    }
+    bool has(std::size_t id) const {
+        return plan_.arena_offset[id] != graph::Plan::kNotInArena && is_float(plan_.graph.tensors()[id].dtype);
+    }
+    std::shared_ptr<CpuTensor<T>> tensor(std::size_t id) const {
+        const Tensor& tensor = plan_.graph.tensors()[id];
+        const std::span<T> floats(floats_.get() + plan_.arena_offset[id] / unit_, tensor.shape.element_count());
+        return std::make_shared<CpuTensor<T>>(
+            CpuTensor<T>{.dtype = tensor.dtype, .shape = tensor.shape, .floats = floats, .own_floats = floats_});
+    }
+
+private:
+    const graph::Plan& plan_;
+    std::size_t unit_ = sizeof(float);
+    std::shared_ptr<T[]> floats_;
+};
+
+template <std::floating_point T>
+Result<typename CpuProgram<T>::Tensors> make_tensors(const graph::Plan& plan, CpuStore<T>& weights,
                                                      CpuStore<T>& states) {
+    const graph::Graph& graph = plan.graph;
     const std::vector<Use> uses = uses_of(graph);
+    const Arena<T> arena(plan);
     typename CpuProgram<T>::Tensors result(graph.tensors().size());
     for (std::size_t id = 0; id < result.size(); ++id) {
         const Tensor& tensor = graph.tensors()[id];
         if (tensor.alias_of) continue;
+        if (arena.has(id)) {
+            result[id] = arena.tensor(id);
+            continue;
+        }
         VKFORMER_TRY(result[id], place_tensor(tensor, uses[id], weights, states));
     }
     return result;
@@ -181,7 +223,7 @@ public:
         if (!own_weights || !own_states)
             return Error{ErrorCode::InvalidArgument, name() + ": the tensor stores are not of this backend"};
         try {
-            VKFORMER_TRY(auto tensors, make_tensors(plan.graph, *own_weights, *own_states));
+            VKFORMER_TRY(auto tensors, make_tensors(plan, *own_weights, *own_states));
             return std::unique_ptr<graph::Program>(
                 std::make_unique<CpuProgram<T>>(std::move(plan), std::move(tensors)));
         } catch (const std::bad_alloc&) {
@@ -215,9 +257,9 @@ template <class From>
 Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> values) {
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
     tensor->packed.reset();  // a weight that is written over
-    tensor->floats.resize(values.size());
+    if (tensor->floats.empty()) own_floats(*tensor, values.size());
     std::ranges::transform(values, tensor->floats.begin(), [](From from) { return static_cast<T>(from); });
-    round_values(tensor->dtype, std::span(tensor->floats));
+    round_values(tensor->dtype, tensor->floats);
     return {};
 }
 

@@ -21,15 +21,17 @@ template <std::floating_point T>
 struct CpuTensor {
     DType dtype;
     Shape shape;
-    std::vector<T> floats;           ///< of f32 and f16
-    std::vector<std::int32_t> ints;  ///< of i32
+    std::span<T> floats{};              ///< of f32 and f16: own_floats, or a part of an arena
+    std::vector<std::int32_t> ints{};   ///< of i32
+    std::shared_ptr<T[]> own_floats{};  ///< its own, or the arena
     /// Of a weight that float programs read as its file has it, in place of `floats`; never of double.
     std::optional<PackedWeight> packed{};
 };
 
 /// A plan whose tensors are T and int32_t. What comes from outside is rounded as a device stores it: weights and host writes to
 /// f32 or f16. States start as zeros, everything else as NaN (floats) and INT32_MIN (integers), so that no element is missed in
-/// silence. submit runs the nodes before it returns.
+/// silence; activations that are no outputs share an arena as the plan says, which is NaN before the first run only. submit runs the nodes
+/// before it returns.
 template <std::floating_point T>
 class CpuProgram final : public graph::Program {
 public:
