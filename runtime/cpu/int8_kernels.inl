@@ -350,24 +350,6 @@ void make_tile(const float* x, std::size_t stride, std::size_t rows, std::size_t
     make_tile_of<Panel<Format>>(x, stride, rows, size, groups, kPanelOffset<Format>, tile);
 }
 
-/// Row i of the result has element i of each row.
-inline void transpose(Ints* rows) {
-    Ints pairs[8], fours[8];
-    for (std::size_t i = 0; i < 8; i += 2) {
-        pairs[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-        pairs[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    }
-    for (std::size_t i = 0; i < 8; i += 4)
-        for (std::size_t k = 0; k < 2; ++k) {
-            fours[i + 2 * k] = __builtin_shufflevector(pairs[i + k], pairs[i + 2 + k], 0, 1, 8, 9, 4, 5, 12, 13);
-            fours[i + 2 * k + 1] = __builtin_shufflevector(pairs[i + k], pairs[i + 2 + k], 2, 3, 10, 11, 6, 7, 14, 15);
-        }
-    for (std::size_t i = 0; i < 4; ++i) {
-        rows[i] = __builtin_shufflevector(fours[i], fours[4 + i], 0, 1, 2, 3, 8, 9, 10, 11);
-        rows[4 + i] = __builtin_shufflevector(fours[i], fours[4 + i], 4, 5, 6, 7, 12, 13, 14, 15);
-    }
-}
-
 /// Eight columns of a panel: `rows` are where their blocks begin.
 template <class Format, std::size_t count>
 inline void make_columns(const std::byte* const* rows, std::byte* panel) {

@@ -10,6 +10,7 @@ namespace {
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors that the target splits; they cross no border of this file
 #include "cpu/float_kernels.inl"
+#include "cpu/float_panels.inl"
 #include "cpu/packed_dot.inl"
 
 #if defined(__x86_64__)
@@ -40,6 +41,16 @@ const PackedKernels* packed_kernels(DType dtype) noexcept {
     if (is_wide()) return packed_kernels_avx2(dtype);
 #endif
     return plain_packed_kernels(dtype);
+}
+
+const FloatPanelKernels& plain_float_panel_kernels() noexcept { return kFloatPanels; }
+
+const FloatPanelKernels& float_panel_kernels() noexcept {
+#if defined(__x86_64__)
+    if (is_wide() && __builtin_cpu_supports("avx512f")) return float_panel_kernels_avx512();
+    if (is_wide()) return float_panel_kernels_avx2();
+#endif
+    return kFloatPanels;
 }
 
 const FloatKernels& plain_float_kernels() noexcept { return kFloats; }

@@ -20,6 +20,7 @@
 namespace vkformer::cpu {
 namespace {
 #include "cpu/float_kernels.inl"
+#include "cpu/float_panels.inl"
 #include "cpu/packed_dot.inl"
 }  // namespace
 
@@ -37,6 +38,7 @@ const PackedKernels* packed_kernels_avx2(DType dtype) noexcept {
 }
 
 const FloatKernels& float_kernels_avx2() noexcept { return kFloats; }
+const FloatPanelKernels& float_panel_kernels_avx2() noexcept { return kFloatPanels; }
 
 }  // namespace vkformer::cpu
 

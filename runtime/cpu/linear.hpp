@@ -10,6 +10,7 @@
 #include "cpu/activate.hpp"
 #include "cpu/add.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/float_product.hpp"
 #include "cpu/parallel.hpp"
 
 namespace vkformer::cpu {
@@ -42,12 +43,11 @@ void end_linear(std::span<const T> residual, graph::Activation activation, const
     });
 }
 
-// y += x · weightᵀ. A weight is read once for few rows: OpenBLAS would copy it, and its road for one row is slower than for many.
+// y += x · weightᵀ. A weight is read once for few rows; for more it is laid out anew.
 inline void add_linear(std::span<const float> x, std::span<const float> weight, const LinearDims& dims,
                        std::span<float> y) {
     const auto [rows, in, out] = dims;
-    if (rows > kFewRows)
-        return add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
+    if (rows > kFewRows) return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
     parallel_for(out, slice_of(out, in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
         float_kernels().add_products({.rows = rows,
                                       .columns = last - first,

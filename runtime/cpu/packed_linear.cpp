@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <new>
 
+#include "cpu/aligned_bytes.hpp"
 #include "cpu/float_kernels.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
@@ -110,12 +110,6 @@ constexpr std::size_t kLeastPanelUses = 64;
 
 /// Of weights that a thread takes at a time, where there are so many.
 constexpr std::size_t kSliceBytes = std::size_t{1} << 17;
-
-struct Release {
-    void operator()(std::byte* bytes) const { ::operator delete[](bytes, std::align_val_t(64)); }
-};
-using AlignedBytes = std::unique_ptr<std::byte[], Release>;
-AlignedBytes aligned_bytes(std::size_t count) { return AlignedBytes(new (std::align_val_t(64)) std::byte[count]); }
 
 /// x in 8 bits, for all rows of a weight.
 class Int8Product {

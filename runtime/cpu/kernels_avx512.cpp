@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/kernels_avx2.hpp"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+// In place of compiler options for this file: they would reach the inline functions of the headers above, too.
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f"))), apply_to = function)
+#pragma clang diagnostic ignored "-Wpsabi"
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f")
+#endif
+#define VKFORMER_HAS_AVX2
+#define VKFORMER_HAS_AVX512
+
+namespace vkformer::cpu {
+namespace {
+#include "cpu/float_panels.inl"
+}  // namespace
+
+const FloatPanelKernels& float_panel_kernels_avx512() noexcept { return kFloatPanels; }
+
+}  // namespace vkformer::cpu
+
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/float_product.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include "support/catch.h"
+
+namespace vkformer::tests {
+namespace {
+
+std::vector<float> random_numbers(std::size_t count, std::uint32_t seed) {
+    std::vector<float> numbers(count);
+    for (float& number : numbers) {
+        seed = seed * 1664525u + 1013904223u;
+        number = static_cast<float>(seed >> 8) * 0x1p-23f - 1;
+    }
+    return numbers;
+}
+
+}  // namespace
+
+// Tiles of 8 rows, panels of 24 or 48 columns, depths of 192 and blocks of 512 rows.
+TEST_CASE("products of float32 with many rows agree with double precision", "[cpu][float_product]") {
+    const auto [rows, in, out] = GENERATE(table<std::size_t, std::size_t, std::size_t>(
+        {{1, 1, 1}, {5, 7, 3}, {8, 8, 48}, {9, 191, 49}, {12, 193, 24}, {17, 385, 47}, {129, 33, 25}, {513, 200, 50}}));
+    CAPTURE(rows, in, out);
+    const std::vector<float> x = random_numbers(rows * in, 1), w = random_numbers(out * in, 2);
+    const std::vector<float> before = random_numbers(rows * out, 3);
+    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+        std::vector<float> y = before;
+        cpu::add_float_product(x.data(), w.data(), rows, in, out, y.data(), *kernels);
+        std::size_t wrong = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t o = 0; o < out; ++o) {
+                double expected = static_cast<double>(before[r * out + o]), terms = std::abs(expected);
+                for (std::size_t i = 0; i < in; ++i) {
+                    const double term = static_cast<double>(x[r * in + i]) * static_cast<double>(w[o * in + i]);
+                    expected += term;
+                    terms += std::abs(term);
+                }
+                const double bound = (static_cast<double>(in) + 8) * 0x1p-24 * terms;
+                wrong += !(std::abs(static_cast<double>(y[r * out + o]) - expected) <= bound);
+            }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("what is not finite stays in its row and column of a product", "[cpu][float_product]") {
+    constexpr std::size_t kRows = 13, kIn = 70, kOut = 30;
+    std::vector<float> x = random_numbers(kRows * kIn, 1), w = random_numbers(kOut * kIn, 2);
+    x[4 * kIn + 69] = std::nanf("");
+    w[17 * kIn + 3] = INFINITY;
+    for (const cpu::FloatPanelKernels* kernels : {&cpu::float_panel_kernels(), &cpu::plain_float_panel_kernels()}) {
+        std::vector<float> y(kRows * kOut, 0.0f);
+        cpu::add_float_product(x.data(), w.data(), kRows, kIn, kOut, y.data(), *kernels);
+        for (std::size_t i = 0; i < y.size(); ++i) CHECK(std::isfinite(y[i]) == (i / kOut != 4 && i % kOut != 17));
+    }
+}
+
+}  // namespace vkformer::tests
