@@ -18,36 +18,46 @@ constexpr std::size_t kLeastPanelUses = 64;
 /// Some rows of x and of y, and some elements of the rows of x and w.
 struct Block {
     const float* x;
-    const float* w;
-    std::size_t rows, depth, in, out;
+    std::size_t rows, first, depth;  // elements first … first + depth − 1
     float* y;
 };
 
-void add_block(const Block& b, const FloatPanelKernels& kernels, float* tiles, float* panels) {
-    const std::size_t tile_count = (b.rows + kFloatTileRows - 1) / kFloatTileRows, tile_size = kFloatTileRows * b.depth;
-    parallel_for(tile_count, slice_of(tile_count, 8 * tile_size),
-                 [&](std::size_t first, std::size_t last, std::size_t) {
-                     for (std::size_t t = first; t < last; ++t) {
-                         const std::size_t row = t * kFloatTileRows;
-                         kernels.interleave(b.x + row * b.in, b.in, std::min(kFloatTileRows, b.rows - row),
-                                            kFloatTileRows, b.depth, tiles + t * tile_size);
-                     }
-                 });
+/// Of a thread: rows of w that had to be made, and a panel of them.
+struct Buffers {
+    float* tiles;    // of all threads
+    float* threads;  // two buffers of each
+    std::size_t size;
+    float* scratch(std::size_t thread) const { return threads + 2 * thread * size; }
+    float* panel(std::size_t thread) const { return threads + (2 * thread + 1) * size; }
+};
 
-    const std::size_t columns = kernels.panel_columns, panel_count = (b.out + columns - 1) / columns;
+void add_block(const Block& b, const FloatRowsSource& w, const FloatProductDims& dims, const FloatPanelKernels& kernels,
+               const Buffers& buffers) {
+    const std::size_t tile_count = (b.rows + kFloatTileRows - 1) / kFloatTileRows, tile_size = kFloatTileRows * b.depth;
+    parallel_for(
+        tile_count, slice_of(tile_count, 8 * tile_size), [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t t = first; t < last; ++t) {
+                const std::size_t row = t * kFloatTileRows;
+                kernels.interleave(b.x + row * dims.in + b.first, dims.in, std::min(kFloatTileRows, b.rows - row),
+                                   kFloatTileRows, b.depth, buffers.tiles + t * tile_size);
+            }
+        });
+
+    const std::size_t columns = kernels.panel_columns, panel_count = (dims.out + columns - 1) / columns;
     // Where there are few panels, several threads make the same one, each for some of the tiles.
     const std::size_t wanted = (2 * parallel_threads() + panel_count - 1) / panel_count;
     const std::size_t shares = std::clamp<std::size_t>(b.rows / kLeastPanelUses, 1, wanted);
     parallel_for(panel_count * shares, 1, [&](std::size_t first, std::size_t last, std::size_t thread) {
-        float* const panel = panels + thread * columns * b.depth;
+        float* const panel = buffers.panel(thread);
         for (; first < last; ++first) {
             const std::size_t column = first / shares * columns, share = first % shares;
-            const std::size_t some = std::min(columns, b.out - column);
-            kernels.interleave(b.w + column * b.in, b.in, some, columns, b.depth, panel);
+            const std::size_t some = std::min(columns, dims.out - column);
+            const FloatRows rows = w.rows(w.context, column, some, b.first, b.depth, buffers.scratch(thread));
+            kernels.interleave(rows.data, rows.stride, some, columns, b.depth, panel);
             for (std::size_t t = share * tile_count / shares; t < (share + 1) * tile_count / shares; ++t) {
                 const std::size_t row = t * kFloatTileRows;
-                kernels.add_tile(tiles + t * tile_size, std::min(kFloatTileRows, b.rows - row), panel, some, b.depth,
-                                 b.y + row * b.out + column, b.out);
+                kernels.add_tile(buffers.tiles + t * tile_size, std::min(kFloatTileRows, b.rows - row), panel, some,
+                                 b.depth, b.y + row * dims.y_stride + column, dims.y_stride);
             }
         }
     });
@@ -55,22 +65,34 @@ void add_block(const Block& b, const FloatPanelKernels& kernels, float* tiles, f
 
 }  // namespace
 
+void add_float_product(const float* x, const FloatRowsSource& w, const FloatProductDims& dims, float* y,
+                       const FloatPanelKernels& kernels) {
+    const std::size_t parts = (dims.in + kDepth - 1) / kDepth, each = (dims.in + parts - 1) / parts;
+    const std::size_t depth = (each + w.step - 1) / w.step * w.step, size = kernels.panel_columns * depth;
+    const std::size_t tile_rows =
+        (std::min(dims.rows, kBlockRows) + kFloatTileRows - 1) / kFloatTileRows * kFloatTileRows;
+    const AlignedBytes tiles = aligned_bytes(tile_rows * depth * sizeof(float));
+    const AlignedBytes threads = aligned_bytes(2 * parallel_threads() * size * sizeof(float));
+    const Buffers buffers{reinterpret_cast<float*>(tiles.get()), reinterpret_cast<float*>(threads.get()), size};
+    for (std::size_t row = 0; row < dims.rows; row += kBlockRows)
+        for (std::size_t i = 0; i < dims.in; i += depth)
+            add_block({.x = x + row * dims.in,
+                       .rows = std::min(kBlockRows, dims.rows - row),
+                       .first = i,
+                       .depth = std::min(depth, dims.in - i),
+                       .y = y + row * dims.y_stride},
+                      w, dims, kernels, buffers);
+}
+
 void add_float_product(const float* x, const float* w, std::size_t rows, std::size_t in, std::size_t out, float* y,
                        const FloatPanelKernels& kernels) {
-    const std::size_t parts = (in + kDepth - 1) / kDepth, depth = (in + parts - 1) / parts;
-    const std::size_t tile_rows = (std::min(rows, kBlockRows) + kFloatTileRows - 1) / kFloatTileRows * kFloatTileRows;
-    const AlignedBytes tiles = aligned_bytes(tile_rows * depth * sizeof(float));
-    const AlignedBytes panels = aligned_bytes(parallel_threads() * kernels.panel_columns * depth * sizeof(float));
-    for (std::size_t row = 0; row < rows; row += kBlockRows)
-        for (std::size_t i = 0; i < in; i += depth)
-            add_block({.x = x + row * in + i,
-                       .w = w + i,
-                       .rows = std::min(kBlockRows, rows - row),
-                       .depth = std::min(depth, in - i),
-                       .in = in,
-                       .out = out,
-                       .y = y + row * out},
-                      kernels, reinterpret_cast<float*>(tiles.get()), reinterpret_cast<float*>(panels.get()));
+    const FloatRows all{w, in};
+    const auto in_place = [](const void* context, std::size_t first, std::size_t, std::size_t i, std::size_t, float*) {
+        const FloatRows& from = *static_cast<const FloatRows*>(context);
+        return FloatRows{from.data + first * from.stride + i, from.stride};
+    };
+    add_float_product(x, {.context = &all, .rows = in_place}, {.rows = rows, .in = in, .out = out, .y_stride = out}, y,
+                      kernels);
 }
 
 }  // namespace vkformer::cpu

@@ -28,7 +28,30 @@ const FloatPanelKernels& float_panel_kernels() noexcept;
 /// For processors without wide vectors.
 const FloatPanelKernels& plain_float_panel_kernels() noexcept;
 
-/// y[r, o] += Σ_i x[r, i] · w[o, i]     x: [rows, in], w: [out, in], y: [rows, out]. Throws std::bad_alloc.
+/// Rows of floats, `stride` apart.
+struct FloatRows {
+    const float* data;
+    std::size_t stride;
+};
+
+/// What w of a product is, which may have to be made.
+struct FloatRowsSource {
+    const void* context;
+    /// Elements i … i + depth − 1 of rows first … first + count − 1: in place, or written to `scratch` (count · depth floats). Is called
+    /// by several threads.
+    FloatRows (*rows)(const void* context, std::size_t first, std::size_t count, std::size_t i, std::size_t depth,
+                      float* scratch);
+    std::size_t step = 1;  ///< i is a multiple of it
+};
+
+struct FloatProductDims {
+    std::size_t rows, in, out, y_stride;
+};
+
+/// y[r · y_stride + o] += Σ_i x[r, i] · w[o, i]     x: [rows, in], w: [out, in]. Throws std::bad_alloc.
+void add_float_product(const float* x, const FloatRowsSource& w, const FloatProductDims& dims, float* y,
+                       const FloatPanelKernels& kernels = float_panel_kernels());
+/// The same with w in place, and y: [rows, out].
 void add_float_product(const float* x, const float* w, std::size_t rows, std::size_t in, std::size_t out, float* y,
                        const FloatPanelKernels& kernels = float_panel_kernels());
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cpu/aligned_bytes.hpp"
-#include "cpu/float_kernels.hpp"
+#include "cpu/float_product.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
@@ -16,13 +16,6 @@ namespace {
 /// Up to so many rows of x go through dot products with packed rows. Making floats of a row takes about as long as one of those, and a
 /// product with floats less than half.
 constexpr std::size_t kDotRows = 2;
-
-// Blocks of a product with more rows, for a first cache of 32 KiB and a second one of 256 KiB or more. Of w, kPanelRows · kDepth unpacked
-// floats (120 KiB) and of x, kBlockRows · kDepth (80 KiB) stay in the second; kStripRows of w and four of x (40 KiB at most, 32 of a depth
-// of 1536, which is cut into three) mostly in the first.
-constexpr std::size_t kPanelRows = 48, kStripRows = 12, kBlockRows = 32, kDepth = 640;
-/// Where depths are cut: the elements of the largest block of any format.
-constexpr std::size_t kDepthStep = 256;
 
 std::size_t rows_of(const TensorData& part, std::size_t in) { return part.shape.element_count() / in; }
 
@@ -50,45 +43,18 @@ void add_dots(const PackedRows& weight, std::size_t count, std::span<const float
     });
 }
 
-/// Elements of a row that are unpacked at a time: equal parts, of whole blocks.
-std::size_t depth_of_panels(std::size_t in) {
-    const std::size_t parts = (in + kDepth - 1) / kDepth, each = (in + parts - 1) / parts;
-    return parts == 1 ? in : (each + kDepthStep - 1) / kDepthStep * kDepthStep;
-}
-
-/// Floats of a panel go through x: y[r, c] += x row r · panel row c, over `depth` elements.
-void add_panel(const ProductOperands& o) {
-    const FloatKernels& kernels = float_kernels();
-    for (std::size_t r = 0; r < o.rows; r += kBlockRows)
-        for (std::size_t c = 0; c < o.columns; c += kStripRows) {
-            ProductOperands part = o;
-            part.rows = std::min(kBlockRows, o.rows - r);
-            part.columns = std::min(kStripRows, o.columns - c);
-            part.x += r * o.x_stride;
-            part.w += c * o.w_stride;
-            part.y += r * o.y_stride + c;
-            kernels.add_products(part);
-        }
-}
-
 /// The same by panels of unpacked rows, each a thread's own: a BLAS would want all of the weight as floats, and threads of its own.
 void add_panels(const PackedRows& weight, std::size_t count, std::span<const float> x, std::size_t rows, float* y,
                 std::size_t stride) {
-    const std::size_t depth = depth_of_panels(weight.in);
-    const std::size_t share =
-        count / (2 * parallel_threads()) / kStripRows * kStripRows;  // of many threads, each gets some
-    const std::size_t panel_rows = std::clamp(share, kStripRows, kPanelRows);
-    const auto panels = std::make_unique_for_overwrite<float[]>(parallel_threads() * panel_rows * depth);
-    parallel_for(count, panel_rows, [&](std::size_t first, std::size_t last, std::size_t thread) {
-        float* const panel = panels.get() + thread * panel_rows * depth;
-        for (; first < last; first += panel_rows)
-            for (std::size_t i = 0; i < weight.in; i += depth) {
-                const std::size_t columns = std::min(panel_rows, last - first), some = std::min(depth, weight.in - i);
-                for (std::size_t c = 0; c < columns; ++c)
-                    weight.kernels.unpack(weight.row(first + c) + bytes_of(weight.dtype, i), some, panel + c * some);
-                add_panel({rows, columns, some, x.data() + i, weight.in, panel, some, y + first, stride});
-            }
-    });
+    const auto unpack = [](const void* context, std::size_t first, std::size_t some, std::size_t i, std::size_t depth,
+                           float* scratch) {
+        const PackedRows& from = *static_cast<const PackedRows*>(context);
+        for (std::size_t r = 0; r < some; ++r)
+            from.kernels.unpack(from.row(first + r) + bytes_of(from.dtype, i), depth, scratch + r * depth);
+        return FloatRows{scratch, depth};
+    };
+    add_float_product(x.data(), {.context = &weight, .rows = unpack, .step = block_elements(weight.dtype)},
+                      {.rows = rows, .in = weight.in, .out = count, .y_stride = stride}, y);
 }
 
 std::vector<float> arranged(const PackedKernels& kernels, std::span<const float> x, std::size_t rows, std::size_t in) {
