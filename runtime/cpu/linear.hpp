@@ -18,6 +18,13 @@ namespace vkformer::cpu {
 /// Up to so many rows of x, a product costs what reading the weight does.
 inline constexpr std::size_t kFewRows = 4;
 
+/// Rows of a weight that a thread takes at a time where each is read once: up to 128 KiB of them, since where a slice begins, nothing was
+/// asked for ahead.
+inline std::size_t slice_of_weight(std::size_t count, std::size_t products, std::size_t row_bytes) {
+    constexpr std::size_t kBytes = std::size_t{1} << 17;
+    return std::max(slice_of(count, products), std::min(count / (4 * parallel_threads()), kBytes / row_bytes));
+}
+
 struct LinearDims {
     std::size_t rows, in, out;
 };
@@ -48,17 +55,18 @@ inline void add_linear(std::span<const float> x, std::span<const float> weight, 
                        std::span<float> y) {
     const auto [rows, in, out] = dims;
     if (rows > kFewRows) return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
-    parallel_for(out, slice_of(out, in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
-        float_kernels().add_products({.rows = rows,
-                                      .columns = last - first,
-                                      .depth = in,
-                                      .x = x.data(),
-                                      .x_stride = in,
-                                      .w = weight.data() + first * in,
-                                      .w_stride = in,
-                                      .y = y.data() + first,
-                                      .y_stride = out});
-    });
+    parallel_for(out, slice_of_weight(out, in * rows, in * sizeof(float)),
+                 [&](std::size_t first, std::size_t last, std::size_t) {
+                     float_kernels().add_products({.rows = rows,
+                                                   .columns = last - first,
+                                                   .depth = in,
+                                                   .x = x.data(),
+                                                   .x_stride = in,
+                                                   .w = weight.data() + first * in,
+                                                   .w_stride = in,
+                                                   .y = y.data() + first,
+                                                   .y_stride = out});
+                 });
 }
 inline void add_linear(std::span<const double> x, std::span<const double> weight, const LinearDims& dims,
                        std::span<double> y) {

@@ -101,9 +101,11 @@ inline float dot_f16(const std::byte* row, const float* x, std::size_t in) {
     constexpr std::size_t kStep = 4 * kLanes;  // four sums: a product need not wait for the one before
     Floats sums[4] = {};
     std::size_t i = 0;
-    for (; i + kStep <= in; i += kStep)
+    for (; i + kStep <= in; i += kStep) {
+        prefetch<2 * kStep>(row + 2 * i);
         for (std::size_t k = 0; k < 4; ++k)
             sums[k] += eight_halves(row + 2 * (i + k * kLanes)) * load<Floats>(x + i + k * kLanes);
+    }
     for (; i + kLanes <= in; i += kLanes) sums[0] += eight_halves(row + 2 * i) * load<Floats>(x + i);
     float sum = sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
     for (; i < in; ++i) sum += half_at(row + 2 * i) * x[i];

@@ -36,11 +36,13 @@ PackedRows rows_in(const PackedWeight& weight, const TensorData& part) {
 void add_dots(const PackedRows& weight, std::size_t count, std::span<const float> arranged, std::size_t rows, float* y,
               std::size_t stride) {
     const std::size_t size = arranged.size() / rows;
-    parallel_for(count, slice_of(count, weight.in * rows), [&](std::size_t first, std::size_t last, std::size_t) {
-        for (std::size_t o = first; o < last; ++o)
-            for (std::size_t r = 0; r < rows; ++r)
-                y[r * stride + o] += weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
-    });
+    parallel_for(count, slice_of_weight(count, weight.in * rows, weight.row_bytes),
+                 [&](std::size_t first, std::size_t last, std::size_t) {
+                     for (std::size_t o = first; o < last; ++o)
+                         for (std::size_t r = 0; r < rows; ++r)
+                             y[r * stride + o] +=
+                                 weight.kernels.dot(weight.row(o), arranged.data() + r * size, weight.in);
+                 });
 }
 
 /// The same by panels of unpacked rows, each a thread's own: a BLAS would want all of the weight as floats, and threads of its own.
@@ -74,9 +76,6 @@ constexpr std::size_t kPanelGroups = 24;
 /// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
 constexpr std::size_t kLeastPanelUses = 64;
 
-/// Of weights that a thread takes at a time, where there are so many.
-constexpr std::size_t kSliceBytes = std::size_t{1} << 17;
-
 /// x in 8 bits, for all rows of a weight.
 class Int8Product {
 public:
@@ -100,20 +99,18 @@ private:
     }
 
     void add_dots(const PackedRows& weight, std::size_t count, float* y, std::size_t stride) const {
-        // Long slices: where one begins, nothing was asked for ahead.
-        const std::size_t least = slice_of(count, weight.in * rows_), share = count / (4 * parallel_threads());
-        const std::size_t slice = std::max(least, std::min(share, kSliceBytes / weight.row_bytes));
-        parallel_for(count, slice, [&](std::size_t first, std::size_t last, std::size_t) {
-            for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
-                const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
-                                         .groups = groups_,
-                                         .quants = quants_.data() + r * groups_ * kInt8Group,
-                                         .scales = scales_.data() + r * groups_,
-                                         .totals = scales_.data() + (rows_ + r) * groups_};
-                for (std::size_t o = first; o < last; ++o)
-                    kernels_.add_dots(weight.row(o), rows, y + r * stride + o, stride);
-            }
-        });
+        parallel_for(count, slice_of_weight(count, weight.in * rows_, weight.row_bytes),
+                     [&](std::size_t first, std::size_t last, std::size_t) {
+                         for (std::size_t r = 0; r < rows_; r += kMostDotRows) {
+                             const QuantizedRows rows{.rows = std::min(kMostDotRows, rows_ - r),
+                                                      .groups = groups_,
+                                                      .quants = quants_.data() + r * groups_ * kInt8Group,
+                                                      .scales = scales_.data() + r * groups_,
+                                                      .totals = scales_.data() + (rows_ + r) * groups_};
+                             for (std::size_t o = first; o < last; ++o)
+                                 kernels_.add_dots(weight.row(o), rows, y + r * stride + o, stride);
+                         }
+                     });
     }
 
     /// Tiles of as many rows as fit, then small ones. By depths of kPanelGroups, each tile's groups are neighbours.
