@@ -35,6 +35,7 @@
 #include "cpu/rope.hpp"
 #include "cpu/sample.hpp"
 #include "cpu/soft_cap.hpp"
+#include "cpu/split_qkv.hpp"
 #include "cpu/top_k.hpp"
 #include "cpu/weighted_sum.hpp"
 
@@ -231,6 +232,20 @@ public:
             append(floats(op.x), floats(op.cache), round_to_q8_0<T>);
         else
             append(floats(op.x), floats(op.cache), as_it_is);
+    }
+
+    void operator()(const graph::SplitQkv& op) const {
+        const SplitQkvDims dims{.batch = dim(op.qkv, 0),
+                                .len = dim(op.qkv, 1),
+                                .heads = dim(op.query, 2),
+                                .kv_heads = dim(op.key_cache, 2),
+                                .head_dim = dim(op.qkv, 3),
+                                .capacity = dim(op.key_cache, 1),
+                                .positions = op.table ? dim(op.table, 0) : 0,
+                                .rotary_dim = op.table ? dim(op.table, 1) : 0};
+        const std::span<const T> table = op.table ? std::span<const T>(floats(op.table)) : std::span<const T>();
+        split_qkv<T>(floats(op.qkv), table, ints(op.starts), op.pairing, dims,
+                     {floats(op.query), floats(op.key_cache), floats(op.value_cache)});
     }
 
     void operator()(const graph::CacheReorder& op) const {

@@ -187,6 +187,14 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 /// NaN or an infinity becomes NaN); or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
 
+/// What a product with the joined weights of query, key and value needs before attention, in one node: of the heads of qkv
+/// [batch, len, heads + 2 · kv_heads, head_dim] the first are the query, turned as rope turns them; the next kv_heads, turned, are
+/// appended to key_cache and the last as they are to value_cache, as cache_append does it. Both caches are states
+/// [batch, capacity, kv_heads, head_dim] of qkv's dtype, f32 or f16; table and starts as rope has them, but an absent table turns
+/// nothing → query [batch, len, heads, head_dim].
+Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
+                        RopePairing pairing);
+
 /// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state of cache_append, its batch the rows; parents
 /// and lengths i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to kMaxBeams; rows a multiple of it).
 /// Positions at or above lengths[r] keep what they have. A parent outside its group leaves its row as it is.

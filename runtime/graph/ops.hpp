@@ -361,6 +361,21 @@ struct CacheAppend {
     }
 };
 
+/// The queries of [queries | keys | values], turned; the keys, turned, and the values go into their caches. table is optional: no turn.
+struct SplitQkv {
+    static constexpr std::string_view kName = "split_qkv";
+    Value qkv, table, starts, query, key_cache, value_cache;
+    RopePairing pairing = RopePairing::halves;
+    static void operands(auto& self, auto&& visit) {
+        visit("qkv", self.qkv, Access::read);
+        visit("table", self.table, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("query", self.query, Access::write);
+        visit("key_cache", self.key_cache, Access::read_write);
+        visit("value_cache", self.value_cache, Access::read_write);
+    }
+};
+
 struct CacheReorder {
     static constexpr std::string_view kName = "cache_reorder";
     Value parents, lengths, cache;
@@ -560,7 +575,7 @@ struct BeamStep {
 using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm,
                         RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
                         LocalSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, RecurrentLayer,
-                        RecurrentCell, CacheAppend, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
+                        RecurrentCell, CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
                         MaskTimestamps, CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {

@@ -177,27 +177,49 @@ private:
         return rope_tables_[index];
     }
 
-    /// Appends x to the layer's cache of that name.
-    Result<Value> append(std::string_view what, std::size_t index, Value x, Value starts) {
+    /// The layer's cache of that name.
+    Result<Value> cache(std::string_view what, std::size_t index) {
         const Shape shape = {layout_.rows, layout_.capacity, config_.kv_heads, config_.head_dim};
         const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
-        VKFORMER_TRY(const Value cache,
-                     graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
-        graph_.set_scope(name_ + "." + std::string(what));
-        VKFORMER_CHECK(graph::cache_append(graph_, x, starts, cache));
-        return cache;
+        return graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape);
     }
 
-    Result<Value> attention(std::size_t index, Value x, Value starts) {
+    /// The queries of a layer, whose keys and values go to the ends of the caches.
+    Result<Value> project_attention(std::size_t index, Value x, Value starts, Value keys, Value values) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
+        const bool can_split = graph_.dtype(keys) == layout_.dtype && !w.query_norm && !w.key_norm;
+        if (can_split && can_join({&w.query, &w.key, &w.value})) {
+            VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &w.value}, x));
+            const std::uint64_t all_heads = std::uint64_t{config_.heads} + 2 * std::uint64_t{config_.kv_heads};
+            VKFORMER_TRY(const Value qkv,
+                         graph_.reshape(joined, {layout_.rows, layout_.len, all_heads, config_.head_dim}));
+            Value table;
+            if (layer.rope) {
+                VKFORMER_TRY(table, rope_table(*layer.rope));
+            }
+            graph_.set_scope(name_ + ".qkv");
+            return graph::split_qkv(graph_, qkv, table, starts, keys, values,
+                                    layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves);
+        }
         VKFORMER_TRY(Value query, heads("query", w.query, config_.heads, x));
         VKFORMER_TRY(Value key, heads("key", w.key, config_.kv_heads, x));
         VKFORMER_TRY(const Value value, heads("value", w.value, config_.kv_heads, x));
         VKFORMER_TRY(query, place("query", w.query_norm, layer, query, starts));
         VKFORMER_TRY(key, place("key", w.key_norm, layer, key, starts));
-        VKFORMER_TRY(const Value keys, append("key", index, key, starts));
-        VKFORMER_TRY(const Value values, append("value", index, value, starts));
+        graph_.set_scope(name_ + ".key");
+        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys));
+        graph_.set_scope(name_ + ".value");
+        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values));
+        return query;
+    }
+
+    Result<Value> attention(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        const DecoderConfig::Layer& layer = config_.layers[index];
+        VKFORMER_TRY(const Value keys, cache("key", index));
+        VKFORMER_TRY(const Value values, cache("value", index));
+        VKFORMER_TRY(const Value query, project_attention(index, x, starts, keys, values));
 
         graph_.set_scope(name_ + ".attention");
         const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts};

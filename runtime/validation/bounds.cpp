@@ -89,6 +89,7 @@ struct Rules {
     // copies and choices
     Rule operator()(const graph::Concat&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CacheAppend&) const { return {0, 0, 0, 0}; }
+    Rule operator()(const graph::SplitQkv&) const { return {4, 0, 0}; }  // as Rope
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }

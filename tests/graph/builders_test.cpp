@@ -233,6 +233,24 @@ TEST_CASE("caches refuse what does not fit", "[builders]") {
     CHECK_REFUSED(in, cache_append(g, in(f16, {4, 1, 2, 5}), in(i32, {3}), cache), kShape,
                   "cache_append: starts has shape [3], expected [4] (batch of x)");
 
+    const Value values = in.state(f16, {4, 9, 2, 5});
+    const auto split = [&](Value qkv, Value table, Value keys) {
+        return split_qkv(g, qkv, table, {}, keys, values, graph::RopePairing::halves);
+    };
+    must(split(in(f16, {4, 1, 5, 5}), in(f32, {9, 4}), cache));
+    CHECK_REFUSED(in, split(in(f16, {4, 1, 4, 5}), {}, cache), kShape,
+                  "split_qkv: qkv has shape [4, 1, 4, 5], expected more than 4 heads (twice those of key_cache)");
+    CHECK_REFUSED(in, split(in(f16, {4, 1, 5, 6}), {}, cache), kShape,
+                  "split_qkv: key_cache has shape [4, 9, 2, 5], expected [4, 9, 2, 6] (batch and dim of qkv)");
+    CHECK_REFUSED(in, split(in(f32, {4, 1, 5, 5}), {}, cache), kDtype,
+                  "split_qkv: key_cache has dtype f16, expected f32 (as qkv)");
+    CHECK_REFUSED(in, split(in(f16, {4, 1, 5, 5}), in(f32, {9, 6}), cache), kShape,
+                  "split_qkv: table has shape [9, 6], expected an even rotary_dim of at most 5 (head_dim of qkv)");
+    CHECK_REFUSED(in, split(in(f16, {4, 1, 5, 5}), {}, values), kInvalid,
+                  "split_qkv: key_cache and value_cache are the same tensor (" + g.tensor(values).name + ")");
+    CHECK_REFUSED(in, split(in(f16, {4, 1, 5, 5}), {}, input), kInvalid,
+                  "split_qkv: key_cache (" + g.tensor(input).name + ") is no state, but the op updates it");
+
     const Value parents = in(i32, {4}), lengths = in(i32, {4});
     must(cache_reorder(g, cache, parents, lengths, 2));
     CHECK_REFUSED(in, cache_reorder(g, cache, in(i32, {3}), lengths, 2), kShape,

@@ -305,6 +305,8 @@ Result<void> build_cache(Graph& graph, DType dtype) {
     const Value blocks = o.state(DType::q8_0, {4, 512, 8, 64});
     o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), blocks));
     o.keep(cache_reorder(graph, blocks, o.ints({4}), o.ints({4}), 4));
+    o.keep(split_qkv(graph, o.floats({4, 1, 24, 64}), o.singles({512, 64}), o.ints({4}), cache,
+                     o.state({4, 512, 8, 64}), RopePairing::halves));
     return o.done();
 }
 

@@ -41,6 +41,43 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
     return {};
 }
 
+Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
+                        RopePairing pairing) {
+    const OperandCheck check(graph, SplitQkv::kName);
+    VKFORMER_CHECK(check.floats("qkv", qkv));
+    VKFORMER_CHECK(check.rank("qkv", qkv, "[batch, len, heads, dim]"));
+    VKFORMER_CHECK(check_like(check, graph, "key_cache", key_cache, "qkv", qkv));
+    VKFORMER_CHECK(check_cached(check, graph, "key_cache", key_cache, "[batch, capacity"));
+    const Shape all = graph.shape(qkv), cache = graph.shape(key_cache);
+    VKFORMER_CHECK(check.shape("key_cache", key_cache, {all[0], cache[1], cache[2], all[3]}, "batch and dim of qkv"));
+    VKFORMER_CHECK(check_like(check, graph, "value_cache", value_cache, "qkv", qkv));
+    VKFORMER_CHECK(check.shape("value_cache", value_cache, cache, "as key_cache"));
+    VKFORMER_CHECK(check.state("key_cache", key_cache));
+    VKFORMER_CHECK(check.state("value_cache", value_cache));
+    VKFORMER_CHECK(check.distinct({{"qkv", qkv}, {"key_cache", key_cache}, {"value_cache", value_cache}}));
+    if (all[2] <= 2 * cache[2])
+        return check.error(ErrorCode::ShapeMismatch, "qkv has shape " + to_string(all) + ", expected more than " +
+                                                         std::to_string(2 * cache[2]) +
+                                                         " heads (twice those of key_cache)");
+    if (table) {
+        VKFORMER_CHECK(check_rope_table(check, graph, "qkv", table, all[3]));
+    }
+    if (starts) {
+        VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
+        VKFORMER_CHECK(check.shape("starts", starts, {all[0]}, "batch of qkv"));
+    }
+    VKFORMER_TRY(const Value query,
+                 graph.activation(SplitQkv::kName, graph.dtype(qkv), {all[0], all[1], all[2] - 2 * cache[2], all[3]}));
+    graph.add_node(SplitQkv{.qkv = qkv,
+                            .table = table,
+                            .starts = starts,
+                            .query = query,
+                            .key_cache = key_cache,
+                            .value_cache = value_cache,
+                            .pairing = pairing});
+    return query;
+}
+
 Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams) {
     const OperandCheck check(graph, CacheReorder::kName);
     VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[rows, capacity"));

@@ -128,4 +128,16 @@ inline Result<void> check_like(const OperandCheck& check, const Graph& graph, st
     return check.dtype(name, value, graph.dtype(like), "as " + std::string(like_name));
 }
 
+/// The angles of rope for heads of `head_dim` elements of the operand called `of`.
+inline Result<void> check_rope_table(const OperandCheck& check, const Graph& graph, std::string_view of, Value table,
+                                     std::uint64_t head_dim) {
+    VKFORMER_CHECK(check.dtype("table", table, DType::f32));
+    VKFORMER_CHECK(check.rank("table", table, "[positions, rotary_dim]"));
+    const Shape& shape = graph.shape(table);
+    if (shape[1] % 2 == 0 && shape[1] <= head_dim) return {};
+    return check.error(ErrorCode::ShapeMismatch,
+                       "table has shape " + to_string(shape) + ", expected an even rotary_dim of at most " +
+                           std::to_string(head_dim) + " (head_dim of " + std::string(of) + ")");
+}
+
 }  // namespace vkformer::graph

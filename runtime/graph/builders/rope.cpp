@@ -5,26 +5,13 @@
 #include "graph/builders/check.hpp"
 
 namespace vkformer::graph {
-namespace {
-
-Result<void> check_table(const OperandCheck& check, const Graph& graph, Value table, std::uint64_t head_dim) {
-    VKFORMER_CHECK(check.dtype("table", table, DType::f32));
-    VKFORMER_CHECK(check.rank("table", table, "[positions, rotary_dim]"));
-    const Shape& shape = graph.shape(table);
-    if (shape[1] % 2 == 0 && shape[1] <= head_dim) return {};
-    return check.error(ErrorCode::ShapeMismatch, "table has shape " + to_string(shape) +
-                                                     ", expected an even rotary_dim of at most " +
-                                                     std::to_string(head_dim) + " (head_dim of x)");
-}
-
-}  // namespace
 
 Result<Value> rope(Graph& graph, Value x, Value table, Value starts, RopePairing pairing) {
     const OperandCheck check(graph, Rope::kName);
     VKFORMER_CHECK(check.floats("x", x));
     VKFORMER_CHECK(check.rank("x", x, "[batch, len, heads, head_dim]"));
     const Shape shape = graph.shape(x);
-    VKFORMER_CHECK(check_table(check, graph, table, shape[3]));
+    VKFORMER_CHECK(check_rope_table(check, graph, "x", table, shape[3]));
     if (starts) {
         VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
         VKFORMER_CHECK(check.shape("starts", starts, {shape[0]}, "batch of x"));

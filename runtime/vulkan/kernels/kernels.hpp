@@ -58,6 +58,7 @@ Result<Dispatch> plan_dispatch(const graph::AttentionCombine& op, const KernelCo
 Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::RecurrentCell& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context);
+Result<Dispatch> plan_dispatch(const graph::SplitQkv& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Pool& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::LogSoftmax& op, const KernelContext& context);

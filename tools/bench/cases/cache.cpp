@@ -27,6 +27,37 @@ Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name)
                 }};
 }
 
+Result<Case> split_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], kv_heads = shape[3], dim = shape[4];
+    if (len > kCapacity || dim % 2 != 0)
+        return Error{ErrorCode::InvalidArgument,
+                     "split_qkv: at most " + std::to_string(kCapacity) + " positions, and an even dim"};
+    const std::uint64_t all_heads = heads + 2 * kv_heads;
+    const double bytes = bytes_of(dtype, static_cast<double>(batch * len * all_heads * dim));
+    return Case{
+        .op = "split_qkv",
+        .shape = to_text(shape),
+        .dtype = std::string(dtype_name),
+        .work = {.flops = 3.0 * static_cast<double>(batch * len * (heads + kv_heads) * dim),
+                 .read = bytes + 4.0 * static_cast<double>(len * dim),
+                 .written = bytes},
+        .build = [=](CaseBuilder& b) -> Result<void> {
+            VKFORMER_TRY(const auto qkv, b.input("qkv", dtype, {batch, len, all_heads, dim}));
+            VKFORMER_TRY(
+                const auto table,
+                b.graph.weight("table", graph::rope_table(kCapacity, graph::rope_frequencies(dim, 10000)), DType::f32));
+            VKFORMER_TRY(const auto keys, b.state("key_cache", dtype, {batch, kCapacity, kv_heads, dim}));
+            VKFORMER_TRY(const auto values, b.state("value_cache", dtype, {batch, kCapacity, kv_heads, dim}));
+            VKFORMER_TRY(const auto query,
+                         graph::split_qkv(b.graph, qkv, table, {}, keys, values, graph::RopePairing::halves));
+            b.result(query);
+            b.result(keys);
+            b.result(values);
+            return {};
+        }};
+}
+
 Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name) {
     const DType dtype = dtype_of(dtype_name);
     const std::uint64_t rows = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
@@ -61,6 +92,12 @@ void add_cache_cases(std::vector<Family>& families) {
                         .shapes = {{1, 1, 3, 64}, {1, 512, 3, 64}},
                         .gpu_shapes = {},
                         .make = append_case});
+    families.push_back({.op = "split_qkv",
+                        .dims = "batch x len x heads x kv heads x dim",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{1, 1, 9, 3, 64}, {1, 512, 9, 3, 64}},
+                        .gpu_shapes = {},
+                        .make = split_case});
     families.push_back({.op = "cache_reorder",
                         .dims = "beams x len x heads x dim",
                         .dtypes = {"f32", "f16", "q8_0"},
