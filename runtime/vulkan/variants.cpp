@@ -17,8 +17,8 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName,
-         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "broadcast", "coopmat", "coopmat_small",
-          "int8", "row_int8"}},
+         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "coopmat",
+          "coopmat_small", "int8", "row_int8"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the algorithms of linear: linear.comp and linear_quads.comp (tiles), linear_row.comp and linear_row_quads.comp (few
-// rows), linear_direct.comp and linear_broadcast.comp (CPUs), linear_coopmat.comp (cooperative matrices).
+// rows), linear_direct.comp, linear_depth.comp and linear_broadcast.comp (CPUs), linear_coopmat.comp (cooperative matrices).
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "activation.h"
@@ -10,7 +10,7 @@ const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLinearHasBias = 1, kLinearHasResidual = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
-const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; linear_row.comp and linear_direct.comp alone have it
+const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; those of few rows have it
 
 const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators per invocation = rows · columns
 // linear.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
@@ -21,6 +21,8 @@ const uint kLinearQuadsRows = 4, kLinearQuadsRowLanes = 8;
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation
 const uint kLinearDirectColumns = 4;
+// linear_depth.comp: columns per workgroup
+const uint kLinearDepthColumns = 4;
 // linear_broadcast.comp and linear_quantized_broadcast.comp: rows of a workgroup, columns per lane, and the elements of a row that are
 // loaded at a time
 const uint kBroadcastRows = 16, kBroadcastColumns = 3, kBroadcastDepth = 16;

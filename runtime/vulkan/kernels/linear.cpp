@@ -35,6 +35,12 @@ bool takes_quads(bool has_many_rows, std::uint64_t in_width, DType dtype, const 
     return in_width % (dtype == DType::f16 && !has_many_rows ? 8 : 4) == 0;
 }
 
+/// Whether linear_depth.comp does.
+bool takes_depth(bool has_many_rows, std::uint64_t in_width, DType dtype, const Capabilities& device) {
+    if (has_many_rows || !has_broadcast_lanes(device) || !device.subgroup_arithmetic) return false;
+    return in_width % (dtype == DType::f16 ? 8 : 4) == 0;
+}
+
 /// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
 /// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
 std::optional<Tiling> matrix_tiling(std::uint32_t steps, const Capabilities& device) {
@@ -58,6 +64,7 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
+    if (variant == "depth") return {"linear_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
     if (variant == "broadcast")
         return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
@@ -96,6 +103,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
         if (has_many_rows && has_broadcast_lanes(context.device) && x.back() % shaders::kBroadcastDepth == 0)
             names.push_back("broadcast");
         names.push_back("direct");
+        if (takes_depth(has_many_rows, x.back(), context.graph.dtype(op.x), context.device)) names.push_back("depth");
     }
     const bool quads = takes_quads(has_many_rows, x.back(), context.graph.dtype(op.x), context.device);
     if (has_many_rows) {
