@@ -204,6 +204,14 @@ std::string to_string(const Progress& progress) {
            std::to_string(progress.total) + ": " + progress.trial;
 }
 
+vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device) {
+    vulkan::VariantNames left = names;
+    if (device.type == "cpu")
+        std::erase_if(left,
+                      [&](std::string_view name) { return name.starts_with("coopmat") && name != names.front(); });
+    return left;
+}
+
 double Ladder::now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -231,7 +239,8 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
         const std::string key = case_key(plan.graph, node, options_.thorough);
         const bool is_open =
             options_.thorough ? !tuned_.contains(device.uuid + key) : known(plan.graph, node, names, device) == nullptr;
-        if (is_open)
+        if (!options_.thorough) names = worth_trying(names, device);
+        if (is_open && names.size() >= 2)
             open.try_emplace(key, OpenCase{&node, std::move(names)}).first->second.work += work_of(plan.graph, node);
     }
     std::vector<std::pair<std::string, OpenCase>> sorted(open.begin(), open.end());

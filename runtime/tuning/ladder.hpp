@@ -34,6 +34,10 @@ struct LadderOptions {
     double max_seconds = 0;
 };
 
+/// Of the variants of a node those that are tried when a device is first used, the first one among them. A device that is a CPU has no
+/// units for cooperative matrices; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
+vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device);
+
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
 /// precision under validation::error_bound. Of those that are right the fastest is taken. A variant that is wrong or that the
 /// driver refuses is never used; so is one that ends the process twice. Without a queue nothing can be tried, and the first

@@ -134,6 +134,16 @@ private:
     double seconds_ = 0;
 };
 
+TEST_CASE("cooperative matrices are not tried on a CPU when it is first used", "[tuning]") {
+    const vulkan::VariantNames names = {"broadcast", "direct", "plain", "coopmat", "coopmat_small"};
+    vulkan::Capabilities device;
+    device.type = "cpu";
+    CHECK(tuning::worth_trying(names, device) == vulkan::VariantNames{"broadcast", "direct", "plain"});
+    CHECK(tuning::worth_trying({"coopmat", "plain"}, device) == vulkan::VariantNames{"coopmat", "plain"});
+    device.type = "discrete";
+    CHECK(tuning::worth_trying(names, device) == names);
+}
+
 TEST_CASE("a case is given up when the time is over, but never the first", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         CAPTURE(backend->name());
