@@ -136,8 +136,9 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
         return Error{ErrorCode::ShapeMismatch,
                      path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +
                          " tokens, the model only " + std::to_string(model->config().vocab_size)};
-    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model)));
     auto wanted = session_options(options, text.defaults.sample);
+    VKFORMER_CHECK(model->check_cache(wanted.cache));  // before a device is opened and kernels are tried on it
+    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model)));
     wanted.chunk_seconds = api::submit_seconds(*device.backend);
     VKFORMER_TRY(auto session, decoding::DecoderSession::create(*device.backend, *model, wanted));
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,

@@ -98,6 +98,7 @@ Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const mod
         return invalid("a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
                        std::to_string(usual) + ", where sequences are generated one by one, not " +
                        std::to_string(chosen.rows) + " together");
+    VKFORMER_CHECK(model.check_cache(chosen.cache));
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return DecoderSession(backend, model, chosen);

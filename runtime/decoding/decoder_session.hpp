@@ -81,7 +81,8 @@ struct DecoderTimings {
 /// Not thread-safe. The backend and the model outlive the session.
 class DecoderSession {
 public:
-    /// Errors: InvalidArgument (a context beyond the model's, no rows, several beyond max_positions, a bias of an unknown token), and those of the backend.
+    /// Errors: InvalidArgument (a context beyond the model's, no rows, several beyond max_positions, a cache format
+    /// that the heads do not fit, a bias of an unknown token), and those of the backend.
     static Result<DecoderSession> create(graph::Backend& backend, const models::Decoder& model,
                                          const DecoderSessionOptions& options);
 

@@ -17,17 +17,6 @@ using graph::Value;
 constexpr std::uint64_t kWeightOnlyMultiple = 32;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
-Result<void> check_cache(const DecoderConfig& config, CacheFormat format) {
-    if (format == CacheFormat::as_computed) return {};
-    const std::uint32_t width = config.kv_heads * config.head_dim;
-    if (config.head_dim % block_elements(DType::q8_0) == 0 && graph::fills_words(DType::q8_0, width)) return {};
-    return Error{ErrorCode::InvalidArgument,
-                 "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
-                 "the model has " +
-                     std::to_string(config.kv_heads) + " key heads of " + std::to_string(config.head_dim) +
-                     "; cache them in the dtype of the activations, f16 for half of f32's memory"};
-}
-
 }  // namespace
 
 /// The pieces of the network for one graph. Scopes, and so the names of nodes and tensors, are "layers.3.attention" and the like.
@@ -265,6 +254,18 @@ private:
     std::string name_;                // of the layer at hand
 };
 
+Result<void> Decoder::check_cache(CacheFormat format) const {
+    if (format == CacheFormat::as_computed) return {};
+    const std::uint32_t width = config_.kv_heads * config_.head_dim;
+    if (config_.head_dim % block_elements(DType::q8_0) == 0 && graph::fills_words(DType::q8_0, width)) return {};
+    return Error{
+        ErrorCode::InvalidArgument,
+        "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
+        "the model has " +
+            std::to_string(config_.kv_heads) + " key heads of " + std::to_string(config_.head_dim) +
+            "; cache them in the dtype of the activations (--cache-dtype dtype), f16 for half of f32's memory"};
+}
+
 Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout, Value tokens, Value starts,
                                       Logits logits) const {
     if (layout.extended && config_.extended_positions == 0)
@@ -274,7 +275,7 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout,
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.max_positions)};
-    VKFORMER_CHECK(check_cache(config_, layout.cache));
+    VKFORMER_CHECK(check_cache(layout.cache));
     Builder build(*this, graph, layout);
     VKFORMER_TRY(Value x, build.embed(tokens, starts));
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {

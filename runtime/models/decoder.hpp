@@ -105,6 +105,9 @@ public:
     const DecoderConfig& config() const noexcept { return config_; }
     const DecoderWeights& weights() const noexcept { return weights_; }
 
+    /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).
+    Result<void> check_cache(CacheFormat format) const;
+
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], and every token
     /// attends to those before it there. Positions at or above the capacity are not kept. Errors: the builders', and

@@ -186,6 +186,12 @@ TEST_CASE("a trial has caches of q8_0 as states with something in them", "[tunin
     CHECK(found == 2);
 }
 
+std::vector<std::string> generator_devices() {
+    std::vector<std::string> devices = vulkan_device_indices();
+    devices.push_back("cpu");
+    return devices;
+}
+
 TEST_CASE("heads that are no whole blocks are refused with what else there is", "[decoding][decoder][q8_0]") {
     graph::Backend& backend = *test_backends().front();
     const TinyModel model({.kv_heads = 1});  // 32: half a word of scales
@@ -194,16 +200,17 @@ TEST_CASE("heads that are no whole blocks are refused with what else there is", 
         REQUIRE_FALSE(step);
         CHECK(step.error().code == ErrorCode::InvalidArgument);
         CHECK(step.error().message.find("cannot be cached as q8_0") != std::string::npos);
-        auto session = must(DecoderSession::create(backend, refused, {.context = 16, .cache = CacheFormat::q8_0}));
-        const Request request{.prompt = {1, 2, 3}, .max_tokens = 1};
-        CHECK_FALSE(session.run({&request, 1}));
+        const auto session = DecoderSession::create(backend, refused, {.context = 16, .cache = CacheFormat::q8_0});
+        REQUIRE_FALSE(session);
+        CHECK(session.error().code == ErrorCode::InvalidArgument);
     }
-    auto generator = must(Generator::load(goldens_dir() / "decoder_text",
-                                          {.device = "cpu", .cache = CacheStorage::q8_0, .plain_shaders = true}));
-    const std::string prompt = "a";
-    const auto generated = generator.generate({&prompt, 1}, {.max_tokens = 1});
-    REQUIRE_FALSE(generated);
-    CHECK(generated.error().message.find("cannot be cached as q8_0") != std::string::npos);
+    for (const std::string& device : generator_devices()) {
+        const auto generator = Generator::load(goldens_dir() / "decoder_text",
+                                               {.device = device, .cache = CacheStorage::q8_0, .plain_shaders = true});
+        REQUIRE_FALSE(generator);
+        CHECK(generator.error().code == ErrorCode::InvalidArgument);
+        CHECK(generator.error().message.find("2 key heads of 8;") != std::string::npos);
+    }
 }
 
 TEST_CASE("a guest's session keeps its keys as q8_0, in less memory", "[api][c][guest][session][q8_0]") {
@@ -241,6 +248,13 @@ TEST_CASE("a guest's session keeps its keys as q8_0, in less memory", "[api][c][
         succeed(vkf_session_retire(session.get(), slice.ticket));
     }
     CHECK(tokens_of(*session) == expected);
+
+    const TinyModel narrow({.kv_heads = 1});
+    const VkfModel refused = load_model(*device, narrow.path());
+    vkf_session* none = nullptr;
+    CHECK(vkf_session_create(refused.get(), &info, nullptr, nullptr, &none) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(none == nullptr);
+    CHECK(std::string(vkf_error_message()).find("1 key heads of 32;") != std::string::npos);
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
