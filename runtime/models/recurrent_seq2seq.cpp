@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/try.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -163,15 +164,8 @@ Result<RecurrentSeq2Seq> RecurrentSeq2Seq::create(const RecurrentSeq2SeqConfig& 
     return model;
 }
 
-/// The tensor is there, holds floats and has the shape.
 Result<void> RecurrentSeq2Seq::require(const std::string& name, Shape shape) const {
-    VKFORMER_TRY(const TensorData data, weights_.get(name));
-    if (!(data.shape == shape))
-        return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + name + " has shape " + to_string(data.shape) +
-                                                   ", expected " + to_string(shape) + " by config.json"};
-    if (!is_float(data.dtype))
-        return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + name + " holds " +
-                                                      std::string(to_string(data.dtype)) + ", expected floats"};
+    VKFORMER_CHECK(WeightReader(weights_, "").tensor(name, shape));
     return {};
 }
 

@@ -11,6 +11,7 @@
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "formats/weights.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -89,16 +90,10 @@ Result<void> read_dense(const std::filesystem::path& folder, SentenceModel& mode
     DenseStage dense;
     VKFORMER_TRY(dense.activation, read_module(config, "activation_function", "torch.nn.modules.activation.Tanh"));
     VKFORMER_TRY(const formats::Weights weights, formats::open_weights(folder));
-    const auto read = [&](const std::string& name, const Shape& shape) -> Result<TensorData> {
-        VKFORMER_TRY(TensorData data, weights.get(name));
-        if (data.shape == shape && is_float(data.dtype)) return data;
-        return Error{ErrorCode::ShapeMismatch, weights.source() + ": " + name + " is " +
-                                                   std::string(to_string(data.dtype)) + " " + to_string(data.shape) +
-                                                   ", expected floats " + to_string(shape)};
-    };
-    VKFORMER_TRY(dense.weight, read("linear.weight", {out, in}));
+    const WeightReader read(weights, "linear.");
+    VKFORMER_TRY(dense.weight, read.tensor("weight", {out, in}));
     if (has_bias) {
-        VKFORMER_TRY(dense.bias, read("linear.bias", {out}));
+        VKFORMER_TRY(dense.bias, read.tensor("bias", {out}));
     }
     model.stages.emplace_back(std::move(dense));
     return {};

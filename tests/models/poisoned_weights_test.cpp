@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// Files with one value that is no number, in each of their tensors in turn.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "formats/gguf.hpp"
+#include "formats/safetensors.hpp"
+#include "models/encoder_loading.hpp"
+#include "models/load.hpp"
+#include "models/sentence.hpp"
+#include "models/vision_loading.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Why a model was not loaded; none: it was.
+using Load = std::optional<Error> (*)(const fs::path&);
+
+template <class T>
+std::optional<Error> error_of(Result<T> result) {
+    if (result) return std::nullopt;
+    return std::move(result).error();
+}
+
+std::optional<Error> load_decoder(const fs::path& path) { return error_of(models::load_decoder(path)); }
+std::optional<Error> load_encoder(const fs::path& path) { return error_of(models::load_encoder(path)); }
+std::optional<Error> load_encoder_decoder(const fs::path& path) { return error_of(models::load_encoder_decoder(path)); }
+std::optional<Error> load_speech(const fs::path& path) { return error_of(models::load_speech_model(path)); }
+std::optional<Error> load_sentences(const fs::path& path) { return error_of(models::load_sentence_model(path)); }
+std::optional<Error> load_vision(const fs::path& path) {
+    const bool is_clip = path.filename().string().starts_with("clip");
+    return is_clip ? error_of(models::load_clip(path)) : error_of(models::load_vision_classifier(path));
+}
+
+std::vector<std::byte> read_file(const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    const std::vector<char> chars((std::istreambuf_iterator<char>(file)), {});
+    std::vector<std::byte> bytes(chars.size());
+    std::ranges::transform(chars, bytes.begin(), [](char c) { return static_cast<std::byte>(c); });
+    return bytes;
+}
+
+void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+    std::ofstream file(path, std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+    REQUIRE(file.good());
+}
+
+struct Place {
+    std::string name;
+    std::span<std::byte> block;  ///< the tensor's last
+};
+
+std::vector<Place> places_in(std::span<std::byte> file, bool is_gguf) {
+    formats::TensorMap tensors;
+    if (is_gguf) {
+        const auto parsed = must(formats::Gguf::parse(file, nullptr, "file"));
+        for (const auto& tensor : parsed.tensors())
+            tensors.emplace(tensor.name, must(parsed.weights().get(tensor.name)));
+    } else {
+        tensors = must(formats::Safetensors::parse(file, nullptr, "file")).tensors();
+    }
+    std::vector<Place> places;
+    for (const auto& [name, tensor] : tensors) {
+        if (!is_float(tensor.dtype) && !is_quantized(tensor.dtype)) continue;  // integers are always numbers
+        const auto first = static_cast<std::size_t>(tensor.bytes.data() - file.data());
+        const std::size_t block = bytes_of(tensor.dtype, block_elements(tensor.dtype));
+        places.push_back({name, file.subspan(first + tensor.bytes.size() - block, block)});
+    }
+    return places;
+}
+
+/// Heads for training that encoders' files have and none of their graphs reads.
+bool is_other_head(const std::string& name) {
+    return name.starts_with("pooler.") || name.starts_with("cls.predictions.");
+}
+
+/// The tensors of a file that may hold what is no number; all others must be refused by name.
+std::vector<std::string> unread_in(const fs::path& model, const fs::path& weights, Load load) {
+    const std::vector<std::byte> original = read_file(weights);
+    REQUIRE_FALSE(load(model));
+    std::vector<std::byte> changed = original;
+    std::vector<std::string> unread;
+    for (const Place& place : places_in(changed, weights.extension() == ".gguf")) {
+        const std::vector<std::byte> kept(place.block.begin(), place.block.end());
+        std::ranges::fill(place.block, std::byte{0xFF});  // as a float of any size, and as a block's scale, no number
+        write_file(weights, changed);
+        std::ranges::copy(kept, place.block.begin());
+        const std::optional<Error> error = load(model);
+        if (!error) {
+            if (!is_other_head(place.name)) unread.push_back(place.name);
+            continue;
+        }
+        CAPTURE(place.name, error->message);
+        CHECK(error->code == ErrorCode::CorruptFile);
+        CHECK(error->message.find(place.name + " has a value that is infinite or no number") != std::string::npos);
+    }
+    write_file(weights, original);
+    return unread;
+}
+
+struct Family {
+    std::string folder;  ///< of the goldens
+    Load load;
+};
+
+std::vector<std::pair<fs::path, Load>> models_of(const std::vector<Family>& families) {
+    std::vector<std::pair<fs::path, Load>> found;
+    for (const Family& family : families)
+        for (const auto& entry : fs::directory_iterator(goldens_dir() / family.folder))
+            if (entry.path().extension() == ".gguf" || fs::exists(entry.path() / "model.safetensors"))
+                found.emplace_back(entry.path(), family.load);
+    REQUIRE(found.size() >= families.size());
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("every tensor that a graph reads is refused with a value that is no number", "[models][errors]") {
+    const auto cases = models_of({{"decoders", &load_decoder},
+                                  {"gguf_decoders", &load_decoder},
+                                  {"encoders", &load_encoder},
+                                  {"sentences", &load_encoder},
+                                  {"encoder_decoders", &load_encoder_decoder},
+                                  {"marian", &load_encoder_decoder},
+                                  {"seq2seq", &load_encoder_decoder},
+                                  {"speech", &load_speech},
+                                  {"vision/models", &load_vision}});
+    for (const auto& [source, load] : cases) {
+        CAPTURE(source);
+        const TemporaryFolder folder;
+        const fs::path model = folder.path() / source.filename();
+        fs::copy(source, model, fs::copy_options::recursive);
+        const fs::path weights = fs::is_directory(model) ? model / "model.safetensors" : model;
+        CHECK(unread_in(model, weights, load) == std::vector<std::string>{});
+    }
+}
+
+TEST_CASE("a layer behind the pooling is refused with a value that is no number", "[models][sentence][errors]") {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / "embedder";
+    fs::copy(goldens_dir() / "sentences" / "embedder", model, fs::copy_options::recursive);
+    CHECK(unread_in(model, model / "2_Dense" / "model.safetensors", &load_sentences) == std::vector<std::string>{});
+}
+
+}  // namespace vkformer::tests
