@@ -7,7 +7,8 @@
 // each, in matrices that stay in registers while tiles of x and weight pass through shared memory, 32 deep. The next tiles are fetched
 // into registers while the present ones are multiplied, so that memory is waited for once per tile and not at every load.
 // What lies outside x or weight is staged as zeros. Where an element of a matrix lies is the driver's secret, so the sums pass
-// through shared memory once more, M rows of each subgroup at a time, on their way through the epilogue.
+// through shared memory once more, M rows of each subgroup at a time, on their way through the epilogue. lib/linear_split.glsl says
+// what a workgroup does with a part of the depth.
 // Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB for the tiles and 16 KiB for the sums.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,6 +17,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
 #include "lib/linear.glsl"
+#include "lib/linear_split.glsl"
 
 layout(constant_id = kLinearMatrixM) const uint M = 16;
 layout(constant_id = kLinearMatrixN) const uint N = 16;
@@ -40,7 +42,7 @@ shared float results[GRID * M * TILE_COLUMNS];    // of M rows of every subgroup
 
 void main() {
     const uint row_tiles = (p.rows + TILE_ROWS - 1) / TILE_ROWS;
-    const uint tile = linear_workgroup();
+    const uint tile = split_workgroup();
     const uint first_row = tile % row_tiles * TILE_ROWS;  // neighbouring workgroups share the weights
     const uint first_column = tile / row_tiles * TILE_COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
@@ -50,14 +52,16 @@ void main() {
     const uint subgroup_row = gl_SubgroupID / GRID * STEPS * M;
     const uint subgroup_column = gl_SubgroupID % GRID * STEPS * N;
     const uint octets = p.in_width / 8;
+    const uvec2 part = steps_of_split((octets + OCTETS - 1) / OCTETS) * OCTETS;
+    const uint end = min(part.y, octets);
 
     SUMS sums[STEPS][STEPS];
     [[unroll]] for (uint m = 0; m < STEPS; ++m)
         [[unroll]] for (uint n = 0; n < STEPS; ++n) sums[m][n] = SUMS(0.0);
 
     uvec4 next_x[X_LOADS], next_weight[WEIGHT_LOADS];
-    for (uint k = 0; k < octets + OCTETS; k += OCTETS) {  // a turn more: the first one only fetches
-        if (k > 0) {
+    for (uint k = part.x; k < end + OCTETS; k += OCTETS) {  // a turn more: the first one only fetches
+        if (k > part.x) {
             barrier();  // the tiles may still be read
             [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
                 const uint e = lane + i * gl_WorkGroupSize.x;
@@ -72,14 +76,14 @@ void main() {
         [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
             const uint e = lane + i * gl_WorkGroupSize.x;
             const uint row = first_row + e / OCTETS, octet = k + e % OCTETS;
-            next_x[i] = row < p.rows && octet < octets ? x[row * octets + octet] : uvec4(0);
+            next_x[i] = row < p.rows && octet < end ? x[row * octets + octet] : uvec4(0);
         }
         [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
             const uint e = lane + i * gl_WorkGroupSize.x;
             const uint column = first_column + e / OCTETS, octet = k + e % OCTETS;
-            next_weight[i] = column < p.out_width && octet < octets ? weight[column * octets + octet] : uvec4(0);
+            next_weight[i] = column < p.out_width && octet < end ? weight[column * octets + octet] : uvec4(0);
         }
-        if (k == 0 || !multiplies) continue;
+        if (k == part.x || !multiplies) continue;
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
             coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[STEPS];
             [[unroll]] for (uint m = 0; m < STEPS; ++m)
@@ -107,7 +111,7 @@ void main() {
             const uint r = e / TILE_COLUMNS;
             const uint row = first_row + (r / M * STEPS + m) * M + r % M;
             const uint column = first_column + e % TILE_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish(row, column, results[e]);
+            if (row < p.rows && column < p.out_width) finish_split(row, column, results[e]);
         }
     }
 }

@@ -8,10 +8,12 @@
 // multiplications, where linear.comp reads 12 numbers. Invocation (i, j) of 16 × 8 owns columns i + 16c and rows j + 8r, c < 4.
 // Rows and columns past the end repeat the last one and are not stored; only the depth is padded with zeros. The next slice is on
 // its way from memory while one is multiplied.
+// lib/linear_split.glsl says what a workgroup does with a part of the depth.
 // Shared memory: (64 + 8 · ROWS) · 5 · 16 bytes: 10 KiB for 8 rows an invocation, 15 KiB for 16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
+#include "lib/linear_split.glsl"
 #include "lib/storage4.glsl"
 
 layout(constant_id = kLinearQuadsRows) const uint ROWS = 8;  // of an invocation
@@ -47,7 +49,7 @@ void fetch(uint first_quad, bool inside) {
 
 void main() {
     const uint column_tiles = (p.out_width + kLinearTileColumns - 1) / kLinearTileColumns;
-    const uint tile = linear_workgroup();
+    const uint tile = split_workgroup();
     const uint tile_row = tile / column_tiles * TILE_ROWS;
     const uint tile_column = tile % column_tiles * kLinearTileColumns;
     if (tile_row >= p.rows) return;  // the whole workgroup leaves
@@ -64,13 +66,15 @@ void main() {
     float sum[ROWS * COLUMNS];
     [[unroll]] for (uint s = 0; s < ROWS * COLUMNS; ++s) sum[s] = 0.0;
 
-    fetch(0, quad < width);
-    for (uint first = 0; first < width; first += QUADS) {
+    const uvec2 slices = steps_of_split((width + QUADS - 1) / QUADS);
+    const uint end = slices.y * QUADS;
+    fetch(slices.x * QUADS, slices.x * QUADS + quad < width);
+    for (uint first = slices.x * QUADS; first < end; first += QUADS) {
         [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) x_slice[stored + i * FETCH_ROWS * PITCH] = next_x[i];
         [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
             weight_slice[stored + i * FETCH_ROWS * PITCH] = next_weight[i];
         barrier();
-        fetch(first + QUADS, first + QUADS + quad < width);
+        fetch(first + QUADS, first + QUADS + quad < width);  // past the end it is not used
         [[unroll]] for (uint q = 0; q < QUADS; ++q) {
             vec4 w[COLUMNS];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
@@ -88,7 +92,7 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             const uint row = tile_row + row_lane + r * LANES_ALONG_ROWS;
             const uint column = tile_column + column_lane + c * LANES_ALONG_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r * COLUMNS + c]);
+            if (row < p.rows && column < p.out_width) finish_split(row, column, sum[r * COLUMNS + c]);
         }
     }
 }

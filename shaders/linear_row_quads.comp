@@ -4,12 +4,15 @@
 // 8 halves. x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 8; storage as lib/storage.glsl
 // says (residual and y: lib/linear.glsl), sums in float32.
 // One workgroup per COLUMNS columns of y, for all rows; an invocation owns every 64th vector of 16 bytes of the depth, of all
-// columns, and has ROWS · COLUMNS partial sums in registers, which meet as lib/quantized_row.glsl says.
+// columns, and has ROWS · COLUMNS partial sums in registers, which meet as lib/quantized_row.glsl says. lib/linear_split.glsl
+// says what it does with a part of the depth.
 // Shared memory: 32 sums · 65 · 4 = 8320 bytes.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
 #include "interface/linear_quantized.h"
+#include "lib/linear_split.glsl"
+#define FINISH finish_split
 #include "lib/quantized_row.glsl"
 
 #ifdef F16
@@ -28,7 +31,7 @@ layout(std430, binding = kLinearX) readonly buffer X { VECTOR x[]; };
 layout(std430, binding = kLinearWeight) readonly buffer Weight { VECTOR weight[]; };
 
 void main() {
-    const uint first_column = linear_workgroup() * COLUMNS;
+    const uint first_column = split_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint width = p.in_width / (4 * QUADS);
 
@@ -40,7 +43,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
 
-    for (uint k = gl_LocalInvocationIndex; k < width; k += kQuantizedRowWorkgroup) {
+    const uvec2 part = steps_of_split(width);
+    for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += kQuantizedRowWorkgroup) {
         VECTOR w[kQuantizedRowMaxColumns];
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
             if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made

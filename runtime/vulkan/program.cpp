@@ -130,13 +130,30 @@ std::vector<std::uint32_t> owners_outside_arena(const graph::Graph& graph) {
     return owners;
 }
 
-/// The arena, then the owners.
-std::vector<MemoryBlocks::Request> activation_requests(const graph::Plan& plan, std::span<const std::uint32_t> owners) {
+/// What the variants of any node want, one node at a time. It does not depend on which are chosen, so that it can be told before.
+Result<std::uint64_t> scratch_bytes(const graph::Plan& plan, const Capabilities& device) {
+    KernelContext context{plan.graph, device};
+    std::uint64_t bytes = 0;
+    for (const graph::Node& node : plan.graph.nodes()) {
+        const VariantNames names = variants(node.op, context);
+        if (std::ranges::find(names, kScratchVariant) == names.end()) continue;
+        context.variant = kScratchVariant;
+        VKFORMER_TRY(const auto dispatch,
+                     std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op));
+        bytes = std::max(bytes, dispatch.scratch_bytes);
+    }
+    return bytes;
+}
+
+/// The arena, then the owners, then scratch memory.
+std::vector<MemoryBlocks::Request> activation_requests(const graph::Plan& plan, std::span<const std::uint32_t> owners,
+                                                       std::uint64_t scratch) {
     std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan.arena_bytes, 4), "arena"}};
     for (const std::uint32_t id : owners) {
         const Tensor& tensor = plan.graph.tensor(Value{id});
         requests.push_back({graph::storage_bytes(tensor), tensor.name});
     }
+    if (scratch > 0) requests.push_back({scratch, "scratch"});
     return requests;
 }
 
@@ -200,9 +217,10 @@ Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Pl
         }
         VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
         VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
-        VKFORMER_TRY(
-            const auto activation_bytes,
-            MemoryBlocks::bytes_for(device, activation_requests(*plan, owners_outside_arena(plan->graph)), false));
+        VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(*plan, device.capabilities()));
+        VKFORMER_TRY(const auto activation_bytes,
+                     MemoryBlocks::bytes_for(
+                         device, activation_requests(*plan, owners_outside_arena(plan->graph), scratch), false));
         needs.weights += weight_bytes;
         needs.states += state_bytes;
         needs.activations += activation_bytes;
@@ -237,8 +255,10 @@ Result<void> VulkanProgram::allocate() {
 
     auto owners = owners_outside_arena(graph);
     std::erase_if(owners, [&](std::uint32_t id) { return options_.bindings.contains(graph.tensor(Value{id}).name); });
-    VKFORMER_TRY(blocks_,
-                 MemoryBlocks::create(*device_, activation_requests(plan_, owners), guards, "vkformer activations"));
+    VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(plan_, device_->capabilities()));
+    VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, activation_requests(plan_, owners, scratch), guards,
+                                               "vkformer activations"));
+    if (scratch > 0) scratch_ = blocks_.slices().back();
 
     slices_.assign(graph.tensors().size(), {});
     for (std::size_t i = 0; i < owners.size(); ++i) slices_[owners[i]] = blocks_.slices()[i + 1];
@@ -323,12 +343,39 @@ Result<void> VulkanProgram::prepare_images() {
 
 Slice VulkanProgram::locate(Value tensor) const { return slices_[plan_.graph.storage(tensor).id]; }
 
+Result<VulkanProgram::Part> VulkanProgram::prepare_part(const Dispatch& dispatch) {
+    const DeviceTable& vk = device_->vk();
+    Part part{.push = dispatch.push, .groups = dispatch.groups};
+    VKFORMER_TRY(part.pipeline, pipelines_->get(dispatch));
+    const VkDescriptorSetAllocateInfo info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                           .descriptorPool = sets_.get(),
+                                           .descriptorSetCount = 1,
+                                           .pSetLayouts = &part.pipeline.set_layout};
+    if (const VkResult r = vk.vkAllocateDescriptorSets(device_->handle(), &info, &part.set); r != VK_SUCCESS)
+        return vulkan_error(r, "vkAllocateDescriptorSets", "binding the tensors");
+    std::vector<VkDescriptorBufferInfo> buffers;
+    for (const Value value : dispatch.bindings) {
+        const Slice slice = value == kScratch ? *scratch_ : locate(value);
+        buffers.push_back({slice.buffer, slice.offset, slice.bytes});
+    }
+    std::vector<VkWriteDescriptorSet> writes;
+    for (std::uint32_t binding = 0; binding < buffers.size(); ++binding)
+        writes.push_back({.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                          .dstSet = part.set,
+                          .dstBinding = binding,
+                          .descriptorCount = 1,
+                          .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                          .pBufferInfo = &buffers[binding]});
+    vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0, nullptr);
+    return part;
+}
+
 Result<void> VulkanProgram::prepare_steps() {
     const DeviceTable& vk = device_->vk();
     KernelContext context{plan_.graph, device_->capabilities()};
     std::vector<Dispatch> dispatches;
     std::vector<std::string> names;
-    std::uint32_t binding_count = 0;
+    std::uint32_t binding_count = 0, set_count = 0;
     for (std::size_t i = 0; i < plan_.graph.nodes().size(); ++i) {
         const graph::Node& node = plan_.graph.nodes()[i];
         context.variant = options_.variants.empty() ? std::string_view() : options_.variants[i];
@@ -339,14 +386,17 @@ Result<void> VulkanProgram::prepare_steps() {
             error.message = node.name + ": " + error.message;
             return error;
         }
-        binding_count += static_cast<std::uint32_t>(planned->bindings.size());
+        for (const Dispatch* part = &*planned; part; part = part->then.get()) {
+            binding_count += static_cast<std::uint32_t>(part->bindings.size());
+            ++set_count;
+        }
         dispatches.push_back(std::move(*planned));
     }
     if (dispatches.empty()) return {};
 
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, binding_count};
     const VkDescriptorPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
-                                               .maxSets = static_cast<std::uint32_t>(dispatches.size()),
+                                               .maxSets = set_count,
                                                .poolSizeCount = 1,
                                                .pPoolSizes = &size};
     VkDescriptorPool pool = VK_NULL_HANDLE;
@@ -356,29 +406,11 @@ Result<void> VulkanProgram::prepare_steps() {
 
     for (std::size_t i = 0; i < dispatches.size(); ++i) {
         const Dispatch& dispatch = dispatches[i];
-        Step step{.push = dispatch.push, .groups = dispatch.groups, .shader = dispatch.shader, .variant = names[i]};
-        VKFORMER_TRY(step.pipeline, pipelines_->get(dispatch));
-        const VkDescriptorSetAllocateInfo info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-                                               .descriptorPool = pool,
-                                               .descriptorSetCount = 1,
-                                               .pSetLayouts = &step.pipeline.set_layout};
-        if (const VkResult r = vk.vkAllocateDescriptorSets(device_->handle(), &info, &step.set); r != VK_SUCCESS)
-            return vulkan_error(r, "vkAllocateDescriptorSets", "binding the tensors");
-        std::vector<VkDescriptorBufferInfo> buffers;
-        for (const Value value : dispatch.bindings) {
-            const Slice slice = locate(value);
-            buffers.push_back({slice.buffer, slice.offset, slice.bytes});
+        Step step{.uses_scratch = dispatch.scratch_bytes > 0, .shader = dispatch.shader, .variant = names[i]};
+        for (const Dispatch* part = &dispatch; part; part = part->then.get()) {
+            VKFORMER_TRY(auto prepared, prepare_part(*part));
+            step.parts.push_back(std::move(prepared));
         }
-        std::vector<VkWriteDescriptorSet> writes;
-        for (std::uint32_t binding = 0; binding < buffers.size(); ++binding)
-            writes.push_back({.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                              .dstSet = step.set,
-                              .dstBinding = binding,
-                              .descriptorCount = 1,
-                              .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                              .pBufferInfo = &buffers[binding]});
-        vk.vkUpdateDescriptorSets(device_->handle(), static_cast<std::uint32_t>(writes.size()), writes.data(), 0,
-                                  nullptr);
         steps_.push_back(std::move(step));
     }
     return {};
@@ -433,6 +465,7 @@ void VulkanProgram::record_poison(VkCommandBuffer commands) const {
                    VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
                    VK_ACCESS_TRANSFER_WRITE_BIT);
     fill(blocks_.slices()[0]);
+    if (scratch_) fill(*scratch_);
     for (std::uint32_t id = 0; id < slices_.size(); ++id) {
         const Tensor& tensor = plan_.graph.tensor(Value{id});
         if (tensor.kind == TensorKind::activation && tensor.is_output && !tensor.alias_of && slices_[id].buffer)
@@ -444,6 +477,18 @@ void VulkanProgram::record(VkCommandBuffer commands) const { record(commands, 0,
 
 void VulkanProgram::record(VkCommandBuffer commands, std::size_t first, std::size_t last) const {
     record_steps(commands, VK_NULL_HANDLE, first, last);
+}
+
+void VulkanProgram::record_part(VkCommandBuffer commands, const Part& part) const {
+    const DeviceTable& vk = device_->vk();
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, part.pipeline.handle);
+    vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, part.pipeline.layout, 0, 1, &part.set, 0,
+                               nullptr);
+    const auto push = part.push.bytes();
+    if (!push.empty())
+        vk.vkCmdPushConstants(commands, part.pipeline.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                              static_cast<std::uint32_t>(push.size()), push.data());
+    vk.vkCmdDispatch(commands, part.groups[0], part.groups[1], part.groups[2]);
 }
 
 void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first,
@@ -459,17 +504,14 @@ void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, 
     if (queries) vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 0);
     for (std::size_t i = first; i < last; ++i) {
         const Step& step = steps_[i];
-        if (i > first && (plan_.barrier_before[i] || queries))
+        if (i > first && (plan_.barrier_before[i] || step.uses_scratch || queries))
             memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
         device_->begin_label(commands, plan_.graph.nodes()[i].name);
-        vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline.handle);
-        vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, step.pipeline.layout, 0, 1, &step.set, 0,
-                                   nullptr);
-        const auto push = step.push.bytes();
-        if (!push.empty())
-            vk.vkCmdPushConstants(commands, step.pipeline.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                                  static_cast<std::uint32_t>(push.size()), push.data());
-        vk.vkCmdDispatch(commands, step.groups[0], step.groups[1], step.groups[2]);
+        for (const Part& part : step.parts) {
+            if (&part != &step.parts.front())
+                memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
+            record_part(commands, part);
+        }
         device_->end_label(commands);
         if (queries && (options_.timestamps == Timestamps::nodes || i + 1 == steps_.size()))
             vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
@@ -616,6 +658,8 @@ Result<void> VulkanProgram::write_guards() {
     }
     for (const Slice& band : guard_bands(blocks_.slices()[0]))
         VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
+    if (scratch_)
+        for (const Slice& band : guard_bands(*scratch_)) VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
     return {};
 }
 
@@ -632,6 +676,7 @@ Result<void> VulkanProgram::check_guards() {
     for (std::uint32_t id = 0; id < slices_.size(); ++id)
         if (slices_[id].buffer && plan_.arena_offset[id] == graph::Plan::kNotInArena)
             VKFORMER_CHECK(check(slices_[id], plan_.graph.tensor(Value{id}).name));
+    if (scratch_) VKFORMER_CHECK(check(*scratch_, "the scratch memory"));
     return check(blocks_.slices()[0], "the arena");
 }
 

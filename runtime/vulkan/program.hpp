@@ -122,7 +122,9 @@ public:
         std::array<std::uint32_t, 3> groups{};
         friend auto operator<=>(const StepKind&, const StepKind&) = default;
     };
-    StepKind step_kind(std::size_t step) const { return {steps_[step].pipeline.handle, steps_[step].groups}; }
+    StepKind step_kind(std::size_t step) const {
+        return {steps_[step].parts.front().pipeline.handle, steps_[step].parts.front().groups};
+    }
 
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
     Result<Slice> slice(graph::Value tensor) const;
@@ -136,11 +138,15 @@ public:
     VkDeviceSize memory_bytes() const noexcept { return blocks_.total_bytes(); }
 
 private:
-    struct Step {
+    struct Part {
         Pipelines::Pipeline pipeline;
         VkDescriptorSet set = VK_NULL_HANDLE;
         PushConstants push;
         std::array<std::uint32_t, 3> groups{};
+    };
+    struct Step {
+        std::vector<Part> parts;  // Dispatch::then is a second one
+        bool uses_scratch = false;
         std::string shader, variant;
     };
     VulkanProgram(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
@@ -149,6 +155,8 @@ private:
 
     Result<void> allocate();
     Result<void> prepare_steps();
+    Result<Part> prepare_part(const Dispatch& dispatch);
+    void record_part(VkCommandBuffer commands, const Part& part) const;
     Result<void> prepare_commands();
     Slice locate(graph::Value tensor) const;
     Result<void> bind_callers_memory();
@@ -169,7 +177,8 @@ private:
     graph::Plan plan_;
     ProgramOptions options_;
     std::shared_ptr<VulkanStore> weights_, states_;
-    MemoryBlocks blocks_;        // arena first, then inputs and outputs
+    MemoryBlocks blocks_;  // arena first, then inputs and outputs, then scratch memory where a variant wants it
+    std::optional<Slice> scratch_;
     std::vector<Slice> slices_;  // by tensor id; of storages only
     UniqueDescriptorPool sets_;
     std::vector<ImageReader> images_;

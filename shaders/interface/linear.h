@@ -7,6 +7,7 @@
 #include "wide.h"
 SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
+const uint kLinearPartial = 5;  // of those that know kLinearSplits: float32 [splits, rows, out]
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLinearHasBias = 1, kLinearHasResidual = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
@@ -17,6 +18,9 @@ const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators
 const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns = 64, kLinearTileDepth = 16;
 // linear_quads.comp has the same workgroup and columns. Specialization constant: rows per invocation, of which there are 8 along the rows.
 const uint kLinearQuadsRows = 4, kLinearQuadsRowLanes = 8;
+// linear_quads.comp, linear_row_quads.comp, linear_coopmat.comp, linear_combine.comp: parts that the depth is cut into. 1: there are no partial sums.
+const uint kLinearSplits = 5;
+const uint kLinearCombineWorkgroup = 64;
 // linear_row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation
@@ -29,7 +33,7 @@ const uint kBroadcastRows = 16, kBroadcastColumns = 3, kBroadcastDepth = 16;
 // linear_coopmat.comp: subgroups of a workgroup along the rows and as many along the columns; depth of a tile. Specialization constants:
 // the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
 const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;
-const uint kLinearMatrixM = 5, kLinearMatrixN = 6, kLinearMatrixK = 7, kLinearMatrixSteps = 8;
+const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMatrixSteps = 9;
 struct LinearPush {
     uint rows;       // of x and y
     uint in_width;   // elements per row of x and of weight

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// What the row shaders for quantised weights share: ROWS · COLUMNS sums of a workgroup, of which every invocation has a part.
+// What the row shaders for quantised weights and linear_row_quads.comp share: ROWS · COLUMNS sums of a workgroup, of which every
+// invocation has a part. FINISH: what is done with a result, if not finish.
 #ifndef VKFORMER_QUANTIZED_ROW_GLSL
 #define VKFORMER_QUANTIZED_ROW_GLSL
+#ifndef FINISH
+#define FINISH finish
+#endif
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
 layout(constant_id = kQuantizedRowColumns) const uint COLUMNS = 4;
 
@@ -24,6 +28,6 @@ void finish_row_sums(uint first_column) {
     float total = 0.0;
     [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[lane][i];
     const uint column = first_column + lane % COLUMNS;
-    if (column < p.out_width) finish(lane / COLUMNS, column, total);
+    if (column < p.out_width) FINISH(lane / COLUMNS, column, total);
 }
 #endif

@@ -32,7 +32,9 @@ void add_linear(OpCase& c, const LinearCase& s) {
 
 // linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
 // linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; linear_depth.comp 8 rows, 4 columns and 32 depths (f16: 64) at a time; linear_broadcast.comp 16 rows and 24 columns, for `in` a multiple of 16;
-// linear_coopmat.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8.
+// linear_quads.comp and linear_row_quads.comp, for `in` a multiple of 4, as the first two;
+// linear_coopmat.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
+// the depth in parts where it is long and the result narrow.
 TEST_CASE("linear agrees with double precision", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [dtype, result] =
@@ -61,6 +63,13 @@ TEST_CASE("linear agrees with double precision", "[op][linear]") {
         {17, 2048, 8},
         {9, 8, 8},
         {150, 264, 140},
+        // the depth in parts, of equal length and not, on devices that are CPUs and on others
+        {1, 328, 5},
+        {8, 136, 32},
+        {20, 328, 24},
+        {130, 136, 7},
+        {1, 1544, 70},
+        {20, 1036, 70},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
 
@@ -93,6 +102,25 @@ TEST_CASE("linear has the same epilogue in all its shaders", "[op][linear]") {
 
     OpCase c;
     add_linear(c, {.rows = 9, .in = in, .out = 7, .bias = bias, .residual = residual, .activation = activation});
+    c.check(backend);
+}
+
+TEST_CASE("linear with its depth in parts has the same epilogue", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [dtype, rows] = GENERATE(table<DType, std::uint64_t>({{DType::f32, 9}, {DType::f16, 1}}));
+    const auto [activation, bias, residual] =
+        GENERATE(table<Activation, bool, bool>({{Activation::gelu_erf, true, true}, {Activation::none, false, false}}));
+    CAPTURE(backend.name(), to_string(dtype), rows, static_cast<int>(activation), bias, residual);
+
+    OpCase c;
+    add_linear(c, {.rows = rows,
+                   .in = 200,
+                   .out = 7,
+                   .bias = bias,
+                   .residual = residual,
+                   .activation = activation,
+                   .dtype = dtype,
+                   .result = dtype});
     c.check(backend);
 }
 

@@ -14,6 +14,7 @@
 #include "bench_pipelines.hpp"
 #include "core/try.hpp"
 #include "graph/plan.hpp"
+#include "interface/wide.h"
 #include "pipeline_cases.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/shader_table.h"
@@ -58,16 +59,18 @@ public:
             if (take == Take::first_variants) names.resize(1);
             for (const std::string_view name : names) {
                 context.variant = name;
-                VKFORMER_TRY(auto dispatch,
+                VKFORMER_TRY(const auto dispatch,
                              std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op));
-                if (!seen_.emplace(dispatch.shader, dispatch.constants).second) continue;
-                list_.push_back({.dispatch = std::move(dispatch),
-                                 .op = std::string(graph::op_name(node.op)),
-                                 .variant = std::string(name),
-                                 .case_label = which.label,
-                                 .dtype = std::string(to_string(dtype)),
-                                 .is_default = take == Take::first_variants,
-                                 .is_offered = take != Take::of_other_devices});
+                for (const vulkan::Dispatch* part = &dispatch; part; part = part->then.get()) {
+                    if (!seen_.emplace(part->shader, part->constants).second) continue;
+                    list_.push_back({.dispatch = *part,
+                                     .op = std::string(graph::op_name(node.op)),
+                                     .variant = std::string(name),
+                                     .case_label = which.label,
+                                     .dtype = std::string(to_string(dtype)),
+                                     .is_default = take == Take::first_variants,
+                                     .is_offered = take != Take::of_other_devices});
+                }
             }
         }
         return {};
@@ -87,6 +90,7 @@ std::vector<Capabilities> views_of(const Capabilities& device) {
             views.push_back(device);
             views.back().type = type;
             views.back().storage16 = storage16;
+            if (views.back().type == "cpu") views.back().subgroup_size = shaders::kBroadcastLanes;
         }
     }
     return views;

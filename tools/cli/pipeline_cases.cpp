@@ -71,6 +71,17 @@ Result<void> build_logits(Graph& graph, DType dtype) {
     return o.done();
 }
 
+/// So few tiles that the depth may be cut into parts.
+template <std::uint64_t rows>
+Result<void> build_small_grid(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kOut = 512;
+    Operands o(graph, dtype);
+    const Value x = o.floats({rows, kHidden}), weight = o.floats({kOut, kHidden});
+    o.output(linear(graph, x, weight));
+    if (dtype == DType::f16) o.output(linear(graph, x, weight, {}, DType::f32));
+    return o.done();
+}
+
 /// Weights in block formats; their contents do not matter to a compiler.
 template <std::uint64_t rows, DType stored>
 Result<void> build_quantized(Graph& graph, DType dtype) {
@@ -359,6 +370,8 @@ std::vector<PipelineCase> pipeline_cases() {
         {"linear 512 rows, 4096 → 4096", build_linear<512, false>},
         {"linear 512 rows, 4096 → 4096, bias, GELU, residual", build_linear<512, true>},
         {"linear 512 rows, 333 → 333", build_linear_odd},
+        {"linear 16 rows, 4096 → 512, float32 result", build_small_grid<16>},
+        {"linear 1 row, 4096 → 512, float32 result", build_small_grid<1>},
         {"logits 1 row, 4096 → 32000", build_logits<1>},
         {"logits 512 rows, 4096 → 32000", build_logits<512>},
         {"linear 1 row, q8_0", build_quantized<1, DType::q8_0>},

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -39,6 +40,12 @@ private:
     std::size_t size_ = 0;
 };
 
+/// Stands in Dispatch::bindings for memory of the program that holds nothing between nodes.
+inline constexpr graph::Value kScratch{0xFFFFFFF0u};
+
+/// The only variant that uses it, of whatever op.
+inline constexpr std::string_view kScratchVariant = "split";
+
 struct Dispatch {
     std::string shader;  ///< a name of shaders/manifest.json
     std::vector<graph::Value>
@@ -46,6 +53,9 @@ struct Dispatch {
     std::vector<std::uint32_t> constants{};  ///< specialization constant i
     PushConstants push{};
     std::array<std::uint32_t, 3> groups{1, 1, 1};
+    std::uint64_t scratch_bytes = 0;  ///< of kScratch
+    std::shared_ptr<const Dispatch>
+        then{};  ///< of the same node, behind a barrier: what makes the result of partial ones
 };
 
 /// The manifest's name of the variant of `shader` for tensors stored as `dtype`: "layer_norm_f16" or, where the device has

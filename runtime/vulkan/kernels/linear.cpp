@@ -12,12 +12,25 @@
 namespace vkformer::vulkan {
 namespace {
 
+/// What the variants are chosen by.
+struct Product {
+    std::uint64_t rows, in_width, out_width;
+    DType dtype;
+    bool has_many_rows() const { return rows > shaders::kLinearMaxRows; }
+};
+
+Product product_of(const graph::Linear& op, const graph::Graph& graph) {
+    const Shape& x = graph.shape(op.x);
+    return {x.row_count(), x.back(), graph.shape(op.y).back(), graph.dtype(op.x)};
+}
+
 /// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
 struct Tiling {
     std::string_view shader;
     std::uint32_t workgroup;
     std::uint64_t rows, columns;
     std::vector<std::uint32_t> more_constants{};  ///< behind those of all
+    std::uint32_t splits = 0;                     ///< parts of the depth; 0: the shader knows of none
 };
 
 /// linear_coopmat.comp: how many matrices a subgroup owns along the rows, and as many along the columns.
@@ -28,22 +41,28 @@ std::uint32_t quads_rows(std::string_view variant) { return variant == "quads_la
 
 /// Whether the shaders with loads of four (of 16 bytes, for few rows) take x and weight. Devices that are CPUs have better ones and
 /// compile these for a second or more: there they are for small widths, and tests.
-bool takes_quads(bool has_many_rows, std::uint64_t in_width, DType dtype, const Capabilities& device) {
+bool takes_quads(const Product& product, const Capabilities& device) {
     constexpr std::uint64_t kMostOnCpu = 512;
-    if (device.type == "cpu" && in_width > kMostOnCpu) return false;
-    if (dtype == DType::f16 && !device.storage16) return false;
-    return in_width % (dtype == DType::f16 && !has_many_rows ? 8 : 4) == 0;
+    if (device.type == "cpu" && product.in_width > kMostOnCpu) return false;
+    if (product.dtype == DType::f16 && !device.storage16) return false;
+    return product.in_width % (product.dtype == DType::f16 && !product.has_many_rows() ? 8 : 4) == 0;
 }
 
 /// Whether linear_depth.comp does.
-bool takes_depth(bool has_many_rows, std::uint64_t in_width, DType dtype, const Capabilities& device) {
-    if (has_many_rows || !has_broadcast_lanes(device) || !device.subgroup_arithmetic) return false;
-    return in_width % (dtype == DType::f16 ? 8 : 4) == 0;
+bool takes_depth(const Product& product, const Capabilities& device) {
+    if (product.has_many_rows() || !has_broadcast_lanes(device) || !device.subgroup_arithmetic) return false;
+    return product.in_width % (product.dtype == DType::f16 ? 8 : 4) == 0;
+}
+
+/// Whether linear_coopmat.comp does, where the device has such matrices.
+bool takes_matrices(const Product& product) {
+    return product.has_many_rows() && product.dtype == DType::f16 && product.in_width % 8 == 0 &&
+           is_built("linear_coopmat_f16");
 }
 
 /// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
 /// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
-std::optional<Tiling> matrix_tiling(std::uint32_t steps, const Capabilities& device) {
+std::optional<Tiling> matrix_tiling(std::uint32_t steps, std::uint32_t splits, const Capabilities& device) {
     const auto matrix = half_matrix(device, shaders::kLinearMatrixDepth, 8);
     if (!matrix || !device.float16 || !device.storage16 || (device.type == "cpu" && steps > 2)) return std::nullopt;
     constexpr std::uint32_t kSubgroups = shaders::kLinearMatrixGrid * shaders::kLinearMatrixGrid;
@@ -55,11 +74,62 @@ std::optional<Tiling> matrix_tiling(std::uint32_t steps, const Capabilities& dev
     const std::uint32_t results = shaders::kLinearMatrixGrid * matrix->m * columns * 4;
     if (workgroup > device.max_workgroup_invocations || tiles + results > device.max_shared_memory_bytes)
         return std::nullopt;
-    return Tiling{"linear_coopmat", workgroup, rows, columns, {matrix->m, matrix->n, matrix->k, steps}};
+    return Tiling{.shader = "linear_coopmat",
+                  .workgroup = workgroup,
+                  .rows = rows,
+                  .columns = columns,
+                  .more_constants = {splits, matrix->m, matrix->n, matrix->k, steps},
+                  .splits = splits};
 }
 
-Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilities& device) {
+Tiling quads_tiling(std::uint32_t lane_rows, std::uint32_t splits) {
+    return {.shader = "linear_quads",
+            .workgroup = shaders::kLinearTileWorkgroup,
+            .rows = std::uint64_t{lane_rows} * shaders::kLinearQuadsRowLanes,
+            .columns = shaders::kLinearTileColumns,
+            .more_constants = {splits},
+            .splits = splits};
+}
+
+Tiling row_quads_tiling(std::uint64_t rows, std::uint32_t splits) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
+    const std::uint64_t columns =
+        std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
+    return {.shader = "linear_row_quads",
+            .workgroup = shaders::kQuantizedRowWorkgroup,
+            .rows = few_rows,
+            .columns = columns,
+            .more_constants = {splits, static_cast<std::uint32_t>(columns)},
+            .splits = splits};
+}
+
+/// One of the three with the depth cut into `splits` parts, small tiles of many rows.
+Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capabilities& device) {
+    if (!product.has_many_rows()) return row_quads_tiling(product.rows, splits);
+    if (takes_matrices(product))
+        if (auto tiling = matrix_tiling(matrix_steps("coopmat_small"), splits, device)) return *std::move(tiling);
+    return quads_tiling(quads_rows("quads"), splits);
+}
+
+/// How many parts fill the device, or nothing where there are enough tiles, or the depth is too short. Devices that are CPUs are full
+/// with a few workgroups: there it is for narrow results only, which models have not, and tests.
+std::optional<Tiling> split_tiling(const Product& product, const Capabilities& device) {
+    const bool is_cpu = device.type == "cpu", many_rows = product.has_many_rows();
+    constexpr std::uint64_t kWidestOnCpu = 32;
+    if (is_cpu && product.out_width > kWidestOnCpu) return std::nullopt;
+    // A large GPU has some 100 cores, each of which takes two workgroups of tiles, four of rows. A part is long enough that its sums,
+    // which are written and read once more, are few beside what it reads.
+    const std::uint64_t enough = many_rows ? 256 : 512, least_depth = is_cpu ? 64 : many_rows ? 256 : 512;
+    constexpr std::uint64_t kMostSplits = 16;
+    const Tiling whole = tiling_of_parts(product, 1, device);
+    const std::uint64_t groups = ceil_div(product.rows, whole.rows) * ceil_div(product.out_width, whole.columns);
+    const std::uint64_t splits = std::min({enough / groups, product.in_width / least_depth, kMostSplits});
+    if (splits < 2) return std::nullopt;
+    return tiling_of_parts(product, static_cast<std::uint32_t>(splits), device);
+}
+
+Tiling tiling_of(std::string_view variant, const Product& product, const Capabilities& device) {
+    const std::uint64_t few_rows = std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
@@ -68,54 +138,62 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, const Capabilitie
     if (variant == "broadcast")
         return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
-    if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), device);
-    if (variant.starts_with("quads")) {
-        const std::uint32_t lane_rows = quads_rows(variant);
-        return {"linear_quads", shaders::kLinearTileWorkgroup, std::uint64_t{lane_rows} * shaders::kLinearQuadsRowLanes,
-                shaders::kLinearTileColumns};
-    }
-    if (variant == "row_quads") {
-        const std::uint64_t columns =
-            std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
-        return {"linear_row_quads",
-                shaders::kQuantizedRowWorkgroup,
-                few_rows,
-                columns,
-                {0, static_cast<std::uint32_t>(columns)}};
-    }
+    if (variant == "split") return *split_tiling(product, device);
+    if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), 1, device);
+    if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
+    if (variant == "row_quads") return row_quads_tiling(product.rows, 1);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
 }
 
 /// The rows of a workgroup or, of linear_quads, of an invocation.
-std::uint32_t rows_constant(std::string_view variant, const Tiling& tiling) {
-    return variant.starts_with("quads") ? quads_rows(variant) : static_cast<std::uint32_t>(tiling.rows);
+std::uint32_t rows_constant(const Tiling& tiling) {
+    const std::uint64_t lanes = tiling.shader == "linear_quads" ? shaders::kLinearQuadsRowLanes : 1;
+    return static_cast<std::uint32_t>(tiling.rows / lanes);
+}
+
+/// Adds up what the parts of the depth left in the scratch memory. The bindings are those of the first dispatch.
+Result<Dispatch> plan_combine(const Dispatch& parts, std::uint32_t splits, std::uint64_t elements, DType dtype,
+                              const Capabilities& device) {
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(elements, shaders::kLinearCombineWorkgroup), device));
+    Dispatch combine{
+        .shader = variant_for("linear_combine", dtype, device),
+        .bindings = parts.bindings,
+        .constants = {shaders::kLinearCombineWorkgroup, parts.constants[shaders::kLinearHasBias],
+                      parts.constants[shaders::kLinearHasResidual], parts.constants[shaders::kLinearActivation], 0,
+                      splits},
+        .push = parts.push,
+        .groups = groups,
+    };
+    if (parts.shader.ends_with("_to_f32")) combine.shader += "_to_f32";
+    return combine;
 }
 
 }  // namespace
 
 VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     if (is_weight_only(context.graph.dtype(op.weight))) return linear_quantized_variants(op, context);
-    const Shape& x = context.graph.shape(op.x);
+    const Product product = product_of(op, context.graph);
+    const Capabilities& device = context.device;
     VariantNames names;
-    const bool has_many_rows = x.row_count() > shaders::kLinearMaxRows;
-    if (context.device.type == "cpu" && x.back() % 4 == 0) {
-        if (has_many_rows && has_broadcast_lanes(context.device) && x.back() % shaders::kBroadcastDepth == 0)
+    if (device.type == "cpu" && product.in_width % 4 == 0) {
+        if (product.has_many_rows() && has_broadcast_lanes(device) && product.in_width % shaders::kBroadcastDepth == 0)
             names.push_back("broadcast");
         names.push_back("direct");
-        if (takes_depth(has_many_rows, x.back(), context.graph.dtype(op.x), context.device)) names.push_back("depth");
+        if (takes_depth(product, device)) names.push_back("depth");
     }
-    const bool quads = takes_quads(has_many_rows, x.back(), context.graph.dtype(op.x), context.device);
-    if (has_many_rows) {
+    const bool quads = takes_quads(product, device);
+    if (product.has_many_rows()) {
         if (quads) names.insert(names.end(), {"quads", "quads_large"});
     } else {
         if (quads) names.push_back("row_quads");
         names.push_back("row");
     }
     names.push_back("plain");
-    if (has_many_rows && context.graph.dtype(op.x) == DType::f16 && x.back() % 8 == 0 && is_built("linear_coopmat_f16"))
+    if (takes_matrices(product))
         for (const std::string_view name : {"coopmat", "coopmat_small"})
-            if (matrix_tiling(matrix_steps(name), context.device)) names.push_back(name);
+            if (matrix_tiling(matrix_steps(name), 1, device)) names.push_back(name);
+    if (quads && split_tiling(product, device)) names.push_back("split");
     return names;
 }
 
@@ -123,29 +201,35 @@ static_assert(sizeof(shaders::LinearPush) == 12);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
     if (is_weight_only(context.graph.dtype(op.weight))) return plan_linear_quantized(op, context);
-    const Shape& x = context.graph.shape(op.x);
-    const std::uint64_t out_width = context.graph.shape(op.y).back();
-    const DType dtype = context.graph.dtype(op.x);
+    const Product product = product_of(op, context.graph);
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const Tiling tiling = tiling_of(variant, x.row_count(), context.device);
-    VKFORMER_TRY(
-        const auto groups,
-        folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
+    const Tiling tiling = tiling_of(variant, product, context.device);
+    const std::uint64_t splits = std::max(tiling.splits, 1u);
+    VKFORMER_TRY(const auto groups,
+                 folded_grid(ceil_div(product.rows, tiling.rows) * ceil_div(product.out_width, tiling.columns) * splits,
+                             context.device));
     Dispatch dispatch{
-        .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
-                                      : variant_for(tiling.shader, dtype, context.device),
+        .shader = variant == "direct" ? wide_variant_for(tiling.shader, product.dtype, context.device)
+                                      : variant_for(tiling.shader, product.dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
         .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
-                      static_cast<std::uint32_t>(op.activation), rows_constant(variant, tiling)},
+                      static_cast<std::uint32_t>(op.activation), rows_constant(tiling)},
         .groups = groups,
     };
     dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());
-    if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
+    if (context.graph.dtype(op.y) != product.dtype) dispatch.shader += "_to_f32";
     dispatch.push.set(shaders::LinearPush{
-        .rows = static_cast<std::uint32_t>(x.row_count()),
-        .in_width = static_cast<std::uint32_t>(x.back()),
-        .out_width = static_cast<std::uint32_t>(out_width),
+        .rows = static_cast<std::uint32_t>(product.rows),
+        .in_width = static_cast<std::uint32_t>(product.in_width),
+        .out_width = static_cast<std::uint32_t>(product.out_width),
     });
+    if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
+    if (splits > 1) {
+        const std::uint64_t elements = product.rows * product.out_width;
+        dispatch.scratch_bytes = splits * elements * 4;
+        VKFORMER_TRY(auto combine, plan_combine(dispatch, tiling.splits, elements, product.dtype, context.device));
+        dispatch.then = std::make_shared<const Dispatch>(std::move(combine));
+    }
     return dispatch;
 }
 

@@ -31,20 +31,21 @@ Result<Case> linear_case(const Family::Dims& shape, std::string_view dtype_name)
 }  // namespace
 
 void add_linear_cases(std::vector<Family>& families) {
-    families.push_back({.op = "linear",
-                        .dims = "rows x in x out",
-                        .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
-                        .shapes = {{1, 576, 576},
-                                   {1, 576, 1536},
-                                   {1, 576, 49152},
-                                   {1, 4096, 4096},
-                                   {4, 576, 1536},
-                                   {64, 576, 1536},
-                                   {512, 576, 576},
-                                   {512, 1536, 576},
-                                   {1024, 1024, 1024}},
-                        .gpu_shapes = {{1, 4096, 14336}, {512, 4096, 14336}, {4096, 4096, 4096}},
-                        .make = linear_case});
+    families.push_back(
+        {.op = "linear",
+         .dims = "rows x in x out",
+         .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
+         .shapes = {{1, 576, 576},
+                    {1, 576, 1536},
+                    {1, 576, 49152},
+                    {1, 4096, 4096},
+                    {4, 576, 1536},
+                    {64, 576, 1536},
+                    {512, 576, 576},
+                    {512, 1536, 576},
+                    {1024, 1024, 1024}},
+         .gpu_shapes = {{1, 14336, 512}, {16, 4096, 512}, {1, 4096, 14336}, {512, 4096, 14336}, {4096, 4096, 4096}},
+         .make = linear_case});
 }
 
 }  // namespace vkformer::bench
