@@ -238,7 +238,7 @@ def overview(reports):
                      ", ".join(f"`{s}`" for s in other_spills) or "none",
                      f"{number(waves[0])} `{waves[1]}`" if waves else "–",
                      f"{shared[0] / 1024:.1f} KiB" if shared else "–",
-                     f"{sum(times) / len(times):.0f} / {max(times):.0f} ms"])
+                     f"{sum(times) / len(times):.0f} / {max(times):.0f} ms" if times else "–"])
     return table(["GPU", "shaders / pipelines", "failed", "most registers, default", "spills, default", "spills, others",
                   "fewest subgroups in flight, default", "most shared memory", "compile time, mean / longest"], rows)
 
