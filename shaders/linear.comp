@@ -38,13 +38,14 @@ void main() {
         for (uint i = lane; i < kLinearTileDepth * kLinearTileRows; i += kLinearTileWorkgroup) {
             const uint k = i % kLinearTileDepth, row = tile_row + i / kLinearTileDepth;
             float value = 0.0;
-            if (row < p.rows && depth + k < p.in_width) value = LOAD(x, row * p.in_width + depth + k);
+            if (row < p.rows && depth + k < p.in_width) value = LOAD(x, (x_before() + row) * p.in_width + depth + k);
             x_slice[k][i / kLinearTileDepth] = value;
         }
         for (uint i = lane; i < kLinearTileDepth * kLinearTileColumns; i += kLinearTileWorkgroup) {
             const uint k = i % kLinearTileDepth, column = tile_column + i / kLinearTileDepth;
             float value = 0.0;
-            if (column < p.out_width && depth + k < p.in_width) value = LOAD(weight, column * p.in_width + depth + k);
+            if (column < p.out_width && depth + k < p.in_width)
+                value = LOAD(weight, (weight_before() + column) * p.in_width + depth + k);
             weight_slice[k][i / kLinearTileDepth] = value;
         }
         barrier();

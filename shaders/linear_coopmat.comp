@@ -76,12 +76,12 @@ void main() {
         [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
             const uint e = lane + i * gl_WorkGroupSize.x;
             const uint row = first_row + e / OCTETS, octet = k + e % OCTETS;
-            next_x[i] = row < p.rows && octet < end ? x[row * octets + octet] : uvec4(0);
+            next_x[i] = row < p.rows && octet < end ? x[(x_before() + row) * octets + octet] : uvec4(0);
         }
         [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
             const uint e = lane + i * gl_WorkGroupSize.x;
             const uint column = first_column + e / OCTETS, octet = k + e % OCTETS;
-            next_weight[i] = column < p.out_width && octet < end ? weight[column * octets + octet] : uvec4(0);
+            next_weight[i] = column < p.out_width && octet < end ? weight[(weight_before() + column) * octets + octet] : uvec4(0);
         }
         if (k == part.x || !multiplies) continue;
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {

@@ -32,7 +32,8 @@ void main() {
     const uint width = p.in_width / (4 * QUADS);
 
     uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) weight_row[c] = min(first_column + c, p.out_width - 1) * width;
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) 
+        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * width;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -43,7 +44,7 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = weight[weight_row[c] + k];
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;  // decided when the pipeline is made
-            const u64vec2 value = x[r * width + k];
+            const u64vec2 value = x[(x_before() + r) * width + k];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
                 [[unroll]] for (uint q = 0; q < QUADS; ++q)
                     sum[r][c] = add_product(quad_of(value, q), quad_of(w[c], q), sum[r][c]);

@@ -29,9 +29,10 @@ void main() {
 
     // Rows and columns past the last repeat it: their sums are not stored.
     uint x_row[kLinearMaxRows], weight_row[COLUMNS];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) x_row[r] = min(first_row + r, p.rows - 1) * quads;
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) 
+        x_row[r] = (x_before() + min(first_row + r, p.rows - 1)) * quads;
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = min(first_column + c * gl_WorkGroupSize.x, p.out_width - 1) * quads;
+        weight_row[c] = (weight_before() + min(first_column + c * gl_WorkGroupSize.x, p.out_width - 1)) * quads;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)

@@ -59,9 +59,10 @@ void main() {
     const uint width = p.in_width / 4, quad = lane % QUADS, fetched_row = lane / QUADS;
     const uint stored = fetched_row * PITCH + quad;
     [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
-        x_quad[i] = min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1) * width + quad;
+        x_quad[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width + quad;
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
-        weight_quad[i] = min(tile_column + fetched_row + i * FETCH_ROWS, p.out_width - 1) * width + quad;
+        weight_quad[i] =
+            (weight_before() + min(tile_column + fetched_row + i * FETCH_ROWS, p.out_width - 1)) * width + quad;
 
     float sum[ROWS * COLUMNS];
     [[unroll]] for (uint s = 0; s < ROWS * COLUMNS; ++s) sum[s] = 0.0;

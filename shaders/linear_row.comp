@@ -24,7 +24,8 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
 
     uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) weight_row[c] = min(first_column + c, p.out_width - 1) * p.in_width;
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) 
+        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * p.in_width;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -35,7 +36,7 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = LOAD(weight, weight_row[c] + k);
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;  // decided when the pipeline is made
-            const float value = LOAD(x, r * p.in_width + k);
+            const float value = LOAD(x, (x_before() + r) * p.in_width + k);
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] += value * w[c];
         }
     }

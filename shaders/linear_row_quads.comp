@@ -37,7 +37,7 @@ void main() {
 
     uint weight_row[kQuantizedRowMaxColumns];  // columns past the last repeat it: their sums are not stored
     [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
-        weight_row[c] = min(first_column + c, p.out_width - 1) * width;
+        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * width;
 
     float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -50,7 +50,7 @@ void main() {
             if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;
-            const VECTOR value = x[r * width + k];
+            const VECTOR value = x[(x_before() + r) * width + k];
             [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
                 if (c >= COLUMNS) continue;
                 [[unroll]] for (uint q = 0; q < QUADS; ++q)

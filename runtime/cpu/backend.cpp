@@ -132,7 +132,8 @@ std::vector<Use> uses_of(const graph::Graph& graph) {
     for (const graph::Node& node : graph.nodes()) {
         for_each_operand(node.op, [&](std::string_view name, Value value, graph::Access) {
             Use& use = uses[graph.storage(value).id];
-            const bool knows_rows = (std::holds_alternative<graph::Linear>(node.op) && name == "weight") ||
+            const bool knows_rows = (std::holds_alternative<graph::Linear>(node.op) && name == "weight" &&
+                                     graph.shape(value).rank() == 2) ||
                                     (std::holds_alternative<graph::Embedding>(node.op) && name == "table");
             use.any = true;
             if (!knows_rows || graph.storage(value).id != value.id) use.as_numbers = true;

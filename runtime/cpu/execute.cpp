@@ -75,7 +75,9 @@ public:
     }
 
     void operator()(const graph::Linear& op) const {
-        const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = width(op.y)};
+        const std::size_t batch = graph_.shape(op.weight).rank() == 3 ? dim(op.weight, 0) : 1;
+        const LinearDims dims{.rows = rows(op.y) / batch, .in = width(op.x), .out = width(op.y)};
+        if (batch > 1) return linear_batch(op, batch, dims);
         if constexpr (std::same_as<T, float>) {
             if (const PackedWeight* weight = packed(op.weight))
                 return packed_linear(floats(op.x), *weight, floats(op.bias), floats(op.residual), op.activation, dims,
@@ -367,6 +369,18 @@ public:
     }
 
 private:
+    void linear_batch(const graph::Linear& op, std::size_t batch, const LinearDims& dims) const {
+        const auto of = [](auto values, std::size_t product, std::size_t size) {
+            return values.empty() ? values : values.subspan(product * size, size);
+        };
+        const std::size_t x_size = dims.rows * dims.in, y_size = dims.rows * dims.out;
+        const std::span<const T> x = floats(op.x), weight = floats(op.weight), residual = floats(op.residual);
+        for (std::size_t product = 0; product < batch; ++product)
+            linear<T>(of(x, x.size() > x_size ? product : 0, x_size), of(weight, product, dims.out * dims.in),
+                      floats(op.bias), of(residual, product, y_size), op.activation, dims,
+                      of(floats(op.y), product, y_size));
+    }
+
     std::size_t dim(Value value, std::size_t axis) const { return graph_.shape(value)[axis]; }
     std::size_t width(Value value) const { return graph_.shape(value).back(); }
     std::size_t rows(Value value) const { return graph_.shape(value).row_count(); }

@@ -176,8 +176,8 @@ private:
 /// Roughly: multiplications of a product, elements touched by anything else.
 double work_of(const Graph& graph, const Node& node) {
     if (const auto* const linear = std::get_if<graph::Linear>(&node.op))
-        return static_cast<double>(graph.shape(linear->x).row_count()) *
-               static_cast<double>(graph.shape(linear->weight).element_count());
+        return static_cast<double>(graph.shape(linear->y).element_count()) *
+               static_cast<double>(graph.shape(linear->x).back());
     double elements = 0;
     graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access) {
         elements += static_cast<double>(graph.shape(value).element_count());

@@ -56,8 +56,26 @@ void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t
     if (value) shapes[value.id] = graph.shape(value).rank() == 1 ? Shape{width} : Shape{rows, width};
 }
 
+/// Products of a batch: fewer of them first, then as for one.
+void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
+    const std::uint64_t in = graph.shape(op.x).back();
+    auto [batch, rows, out] = std::array{graph.shape(op.y)[0], graph.shape(op.y)[1], graph.shape(op.y)[2]};
+    const auto work = [&] {
+        return static_cast<double>(batch * rows) * static_cast<double>(in) * static_cast<double>(out);
+    };
+    while (work() > max_work && batch > 2) batch = (batch + 1) / 2;
+    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
+    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    shapes[op.x.id] = {std::min(batch, graph.shape(op.x)[0]), rows, in};
+    shapes[op.weight.id] = {std::min(batch, graph.shape(op.weight)[0]), out, in};
+    if (op.bias) shapes[op.bias.id] = {out};
+    if (op.residual) shapes[op.residual.id] = {batch, rows, out};
+    shapes[op.y.id] = {batch, rows, out};
+}
+
 /// A product whose work is at most `max_work`: fewer rows first (they share the weights), then fewer columns.
 void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
+    if (graph.shape(op.weight).rank() == 3) return limit_batch(op, graph, max_work, shapes);
     const std::uint64_t in = graph.shape(op.x).back();
     std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.y).back();
     const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
@@ -196,16 +214,17 @@ private:
 
 std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
     std::string key(graph::op_name(node.op));
+    const auto* const linear = std::get_if<graph::Linear>(&node.op);
+    const bool is_one_product = linear && graph.shape(linear->weight).rank() == 2;
     graph::for_each_operand(node.op, [&](std::string_view name, Value value, Access access) {
         const DType dtype = graph.dtype(value);
         if (access == Access::read && dtype == DType::i32) return;
         key += " " + std::string(name) + "=" + std::string(to_string(dtype));
         if (name == "bias" || name == "residual") return;  // their presence is in the key, and their shape in that of y
         const Shape& shape = graph.shape(value);
-        const bool is_linear = std::holds_alternative<graph::Linear>(node.op);
-        if (is_linear && name != "weight")
+        if (is_one_product && name != "weight")
             key += shape_text(std::array{shape.row_count(), shape.back()}, exact);
-        else if (is_linear)  // its rows are the width of y
+        else if (is_one_product)  // its rows are the width of y
             key += "[" + std::to_string(rounded_width(shape[0], exact)) + "," +
                    std::to_string(rounded_width(shape[1], exact)) + "]";
         else

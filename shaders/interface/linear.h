@@ -34,10 +34,12 @@ const uint kBroadcastRows = 16, kBroadcastColumns = 3, kBroadcastDepth = 16;
 // the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
 const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;
 const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMatrixSteps = 9;
+// One product, or a batch of them: the group's z says which.
 struct LinearPush {
     uint rows;       // of x and y
     uint in_width;   // elements per row of x and of weight
     uint out_width;  // rows of weight, elements per row of y
+    uint x_batch, weight_batch;  // rows from one product's x or weight to the next one's; 0: they share it
 };
 SHARED_END
 #endif

@@ -25,7 +25,8 @@ float sum[ROWS][COLUMNS];
 void start_sums(uint first_row) {
     const uint lane = gl_SubgroupInvocationID;
     [[unroll]] for (uint i = 0; i < LOADS; ++i)
-        x_word[i] = min(first_row + i * LOAD_ROWS + lane / ROW_LANES, p.rows - 1) * (p.in_width / WORD_ELEMENTS) + lane % ROW_LANES;
+        x_word[i] = (x_before() + min(first_row + i * LOAD_ROWS + lane / ROW_LANES, p.rows - 1)) * (p.in_width / WORD_ELEMENTS) +
+                    lane % ROW_LANES;
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 }

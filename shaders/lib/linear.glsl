@@ -31,10 +31,14 @@ layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLinearResidual) readonly buffer Residual { RESULT residual[]; };
 layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT y[]; };
 
+// Rows that lie before those of this workgroup's product.
+uint x_before() { return gl_WorkGroupID.z * p.x_batch; }
+uint weight_before() { return gl_WorkGroupID.z * p.weight_batch; }
+
 void finish(uint row, uint column, float sum) {
     if (HAS_BIAS == 1) sum += LOAD(bias, column);
     sum = activated(ACTIVATION, sum);
-    const uint i = row * p.out_width + column;
+    const uint i = (gl_WorkGroupID.z * p.rows + row) * p.out_width + column;
     if (HAS_RESIDUAL == 1) sum += LOAD_RESULT(residual, i);
     STORE_RESULT(y, i, sum);
 }

@@ -116,8 +116,14 @@ TEST_CASE("linear, elementwise ops and layer_norm refuse what does not fit", "[b
     Inputs in;
     CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 5})), kShape,
                   "linear: weight has shape [7, 5], expected [7, 6] (in of x)");
-    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6, 1})), kShape,
-                  "linear: weight has shape [7, 6, 1], expected 2 dimensions [out, in]");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6, 1, 6})), kShape,
+                  "linear: weight has shape [7, 6, 1, 6], expected 2 dimensions [out, in]");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {4, 7, 6})), kShape,
+                  "linear: x has shape [4, 6], expected 3 dimensions [batch, rows, in]");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {2, 3, 6}), in(f32, {4, 7, 6})), kShape,
+                  "linear: x has shape [2, 3, 6], expected [4, 3, 6] (batch of weight, or 1)");
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 3, 6}), in(f32, {4, 7, 5})), kShape,
+                  "linear: weight has shape [4, 7, 5], expected [4, 7, 6] (in of x)");
     CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6}), in(f32, {6})), kShape,
                   "linear: bias has shape [6], expected [7] (out of weight)");
     CHECK_REFUSED(in, linear(in.graph, in(f32, {}), in(f32, {7, 6})), kShape,

@@ -124,6 +124,52 @@ TEST_CASE("linear with its depth in parts has the same epilogue", "[op][linear]"
     c.check(backend);
 }
 
+// A product's rows and columns do not fill its last tiles, which the next product's lie behind.
+TEST_CASE("linear computes a batch of products", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [dtype, result] =
+        GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
+    const auto [batch, rows, in, out] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>({
+        {2, 1, 1, 1},
+        {3, 1, 40, 5},
+        {5, 3, 7, 3},
+        {2, 9, 19, 13},
+        {3, 17, 32, 33},
+        {2, 65, 64, 67},
+    }));
+    const bool shares_x = GENERATE(false, true);
+    CAPTURE(backend.name(), to_string(dtype), to_string(result), batch, rows, in, out, shares_x);
+
+    OpCase c;
+    const Value x = c.floats("x", dtype, {shares_x ? 1 : batch, rows, in});
+    const Value weight = c.floats("weight", dtype, {batch, out, in});
+    const Value bias = c.floats("bias", dtype, {out}), residual = c.floats("residual", result, {batch, rows, out});
+    const Value y = c.expect(c.graph.activation("linear", result, {batch, rows, out}));
+    c.graph.add_node(graph::Linear{
+        .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = Activation::relu});
+    c.check(backend);
+}
+
+TEST_CASE("the products of a batch are those of its parts", "[op][linear]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr std::uint64_t kBatch = 3, kRows = 2, kIn = 5, kOut = 4;
+    OpCase c;
+    const std::vector<float> xs = c.random_floats(kBatch * kRows * kIn), weights = c.random_floats(kBatch * kOut * kIn);
+    const Value y = c.expect(linear(c.graph, c.floats("x", DType::f32, {kBatch, kRows, kIn}, xs),
+                                    c.floats("weight", DType::f32, {kBatch, kOut, kIn}, weights)));
+    CHECK(c.graph.shape(y) == Shape{kBatch, kRows, kOut});
+    const std::vector<float> found = c.run(backend, y);
+    for (std::uint64_t b = 0; b < kBatch; ++b)
+        for (std::uint64_t row = 0; row < kRows; ++row)
+            for (std::uint64_t column = 0; column < kOut; ++column) {
+                double sum = 0;
+                for (std::uint64_t k = 0; k < kIn; ++k)
+                    sum += double{xs[(b * kRows + row) * kIn + k]} * weights[(b * kOut + column) * kIn + k];
+                CHECK(found[(b * kRows + row) * kOut + column] == Approx(sum).margin(1e-5));
+            }
+}
+
 TEST_CASE("linear takes more leading dimensions, and no bias", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -8,10 +8,17 @@ namespace {
 
 /// The dtype of x, or what only weights are stored as.
 Result<void> check_weight_dtype(const OperandCheck& check, const Graph& graph, Value weight, Value x) {
-    VKFORMER_CHECK(check.present("weight", weight));
     if (!is_weight_only(graph.dtype(weight))) return check_like(check, graph, "weight", weight, "x", x);
     VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
     return check.whole_blocks("weight", weight);
+}
+
+/// x of a weight [batch, out, in]. Returns the shape of x, with the weight's batch.
+Result<Shape> check_batch(const OperandCheck& check, const Graph& graph, Value x, const Shape& weight) {
+    VKFORMER_CHECK(check.rank("x", x, "[batch, rows, in]"));
+    Shape shape = graph.shape(x);
+    if (shape[0] != 1) VKFORMER_CHECK(check.shape("x", x, {weight[0], shape[1], shape[2]}, "batch of weight, or 1"));
+    return Shape{weight[0], shape[1], shape[2]};
 }
 
 }  // namespace
@@ -20,10 +27,16 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optio
     const OperandCheck check(graph, Linear::kName);
     VKFORMER_CHECK(check.floats("x", x));
     VKFORMER_CHECK(check.rows("x", x));
+    VKFORMER_CHECK(check.present("weight", weight));
     VKFORMER_CHECK(check_weight_dtype(check, graph, weight, x));
-    VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
+    const bool is_batch = graph.shape(weight).rank() == 3;
+    if (!is_batch) VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
     VKFORMER_CHECK(check.shape("weight", weight, graph.shape(weight).with_back(graph.shape(x).back()), "in of x"));
-    const std::uint64_t out = graph.shape(weight)[0];
+    const std::uint64_t out = graph.shape(weight)[is_batch ? 1 : 0];
+    Shape rows = graph.shape(x);
+    if (is_batch) {
+        VKFORMER_TRY(rows, check_batch(check, graph, x, graph.shape(weight)));
+    }
     if (bias) {
         VKFORMER_CHECK(check_like(check, graph, "bias", bias, "x", x));
         VKFORMER_CHECK(check.shape("bias", bias, {out}, "out of weight"));
@@ -34,7 +47,7 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optio
                                                             ", expected f32 or that of x, " +
                                                             std::string(to_string(graph.dtype(x))));
 
-    VKFORMER_TRY(const Value y, graph.activation(Linear::kName, dtype, graph.shape(x).with_back(out)));
+    VKFORMER_TRY(const Value y, graph.activation(Linear::kName, dtype, rows.with_back(out)));
     graph.add_node(Linear{.x = x, .weight = weight, .bias = bias, .y = y});
     return y;
 }

@@ -14,14 +14,16 @@ namespace {
 
 /// What the variants are chosen by.
 struct Product {
-    std::uint64_t rows, in_width, out_width;
+    std::uint64_t batch;                      ///< products
+    std::uint64_t rows, in_width, out_width;  ///< of each
     DType dtype;
     bool has_many_rows() const { return rows > shaders::kLinearMaxRows; }
 };
 
 Product product_of(const graph::Linear& op, const graph::Graph& graph) {
-    const Shape& x = graph.shape(op.x);
-    return {x.row_count(), x.back(), graph.shape(op.y).back(), graph.dtype(op.x)};
+    const Shape &weight = graph.shape(op.weight), &y = graph.shape(op.y);
+    const std::uint64_t batch = weight.rank() == 3 ? weight[0] : 1;
+    return {batch, y.row_count() / batch, graph.shape(op.x).back(), y.back(), graph.dtype(op.x)};
 }
 
 /// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
@@ -116,7 +118,7 @@ Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capab
 std::optional<Tiling> split_tiling(const Product& product, const Capabilities& device) {
     const bool is_cpu = device.type == "cpu", many_rows = product.has_many_rows();
     constexpr std::uint64_t kWidestOnCpu = 32;
-    if (is_cpu && product.out_width > kWidestOnCpu) return std::nullopt;
+    if (product.batch > 1 || (is_cpu && product.out_width > kWidestOnCpu)) return std::nullopt;
     // A large GPU has some 100 cores, each of which takes two workgroups of tiles, four of rows. A part is long enough that its sums,
     // which are written and read once more, are few beside what it reads.
     const std::uint64_t enough = many_rows ? 256 : 512, least_depth = is_cpu ? 64 : many_rows ? 256 : 512;
@@ -197,7 +199,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     return names;
 }
 
-static_assert(sizeof(shaders::LinearPush) == 12);
+static_assert(sizeof(shaders::LinearPush) == 20);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
     if (is_weight_only(context.graph.dtype(op.weight))) return plan_linear_quantized(op, context);
@@ -205,9 +207,14 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
     const Tiling tiling = tiling_of(variant, product, context.device);
     const std::uint64_t splits = std::max(tiling.splits, 1u);
-    VKFORMER_TRY(const auto groups,
+    VKFORMER_TRY(auto groups,
                  folded_grid(ceil_div(product.rows, tiling.rows) * ceil_div(product.out_width, tiling.columns) * splits,
                              context.device));
+    if (product.batch > context.device.max_workgroup_count[2])
+        return Error{ErrorCode::MissingFeature, "linear has a batch of " + std::to_string(product.batch) +
+                                                    "; device \"" + context.device.name + "\" allows " +
+                                                    std::to_string(context.device.max_workgroup_count[2])};
+    groups[2] = static_cast<std::uint32_t>(product.batch);
     Dispatch dispatch{
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, product.dtype, context.device)
                                       : variant_for(tiling.shader, product.dtype, context.device),
@@ -222,6 +229,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         .rows = static_cast<std::uint32_t>(product.rows),
         .in_width = static_cast<std::uint32_t>(product.in_width),
         .out_width = static_cast<std::uint32_t>(product.out_width),
+        .x_batch = context.graph.shape(op.x).row_count() > product.rows ? static_cast<std::uint32_t>(product.rows) : 0,
+        .weight_batch = static_cast<std::uint32_t>(product.out_width),
     });
     if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
     if (splits > 1) {

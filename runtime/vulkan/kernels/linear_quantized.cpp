@@ -38,7 +38,7 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
 
 }  // namespace
 
-static_assert(sizeof(shaders::LinearPush) == 12);
+static_assert(sizeof(shaders::LinearPush) == 20);
 
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context) {
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;

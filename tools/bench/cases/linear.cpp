@@ -28,6 +28,28 @@ Result<Case> linear_case(const Family::Dims& shape, std::string_view dtype_name)
                 }};
 }
 
+/// A product for each of a batch, as of the heads of an attention.
+Result<Case> batched_linear_case(const Family::Dims& shape, std::string_view dtype_name) {
+    const DType dtype = dtype_of(dtype_name);
+    const std::uint64_t batch = shape[0], rows = shape[1], in = shape[2], out = shape[3];
+    const double b = static_cast<double>(batch), m = static_cast<double>(rows), k = static_cast<double>(in),
+                 n = static_cast<double>(out);
+    return Case{.op = "batched_linear",
+                .shape = to_text(shape),
+                .dtype = std::string(dtype_name),
+                .work = {.flops = 2 * b * m * n * k,
+                         .read = bytes_of(dtype, b * (m + n) * k),
+                         .written = bytes_of(dtype, b * m * n),
+                         .arithmetic = arithmetic_of(dtype)},
+                .build = [=](CaseBuilder& builder) -> Result<void> {
+                    VKFORMER_TRY(const auto x, builder.input("x", dtype, {batch, rows, in}));
+                    VKFORMER_TRY(const auto weight, builder.weight("weight", dtype, {batch, out, in}));
+                    VKFORMER_TRY(const auto y, graph::linear(builder.graph, x, weight));
+                    builder.result(y);
+                    return {};
+                }};
+}
+
 }  // namespace
 
 void add_linear_cases(std::vector<Family>& families) {
@@ -46,6 +68,12 @@ void add_linear_cases(std::vector<Family>& families) {
                     {1024, 1024, 1024}},
          .gpu_shapes = {{1, 14336, 512}, {16, 4096, 512}, {1, 4096, 14336}, {512, 4096, 14336}, {4096, 4096, 4096}},
          .make = linear_case});
+    families.push_back({.op = "batched_linear",
+                        .dims = "batch x rows x in x out",
+                        .dtypes = {"f32", "f16"},
+                        .shapes = {{9, 1, 64, 512}, {9, 512, 64, 512}, {8, 64, 256, 256}},
+                        .gpu_shapes = {{32, 1, 128, 4096}, {32, 2048, 128, 2048}, {64, 512, 1024, 1024}},
+                        .make = batched_linear_case});
 }
 
 }  // namespace vkformer::bench
