@@ -6,13 +6,14 @@
 // lower token. Sequences that cannot improve any more, and everything once `done` or beyond max_steps, stay as they are.
 // One workgroup for all; an invocation owns the sequences that are ≡ its index modulo the workgroup's size and works through
 // one alone: the lists are short (2 · beams) and each choice depends on the one before. They lie in shared memory, a part of it
-// for each invocation: 60 · BEAMS bytes. As private arrays they filled Apple's and Adreno's registers and spilled.
+// for each invocation: (28 + 16 · KEPT) · BEAMS bytes. As private arrays they filled Apple's and Adreno's registers and spilled.
 #extension GL_GOOGLE_include_directive : require
 #include "interface/beam_step.h"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kBeamStepSequences) const uint SEQUENCES = 1;
 layout(constant_id = kBeamStepBeams) const uint BEAMS = 1;
+layout(constant_id = kBeamStepKept) const uint KEPT = 2;  // continuations looked at per beam: 1 + tokens that end
 layout(push_constant) uniform Push { BeamStepPush p; };
 layout(std430, binding = kBeamStepCandidateScores) readonly buffer CandidateScores { float candidate_scores[]; };
 layout(std430, binding = kBeamStepCandidateTokens) readonly buffer CandidateTokens { int candidate_tokens[]; };
@@ -39,7 +40,7 @@ struct Hypothesis {
     int steps;  // of a finished one: its number of tokens; else 0
 };
 
-shared Hypothesis continuations[SEQUENCES * 2 * BEAMS];  // of the sequence at hand, best first
+shared Hypothesis continuations[SEQUENCES * KEPT * BEAMS];  // of the sequence at hand, best first
 shared Hypothesis slots[SEQUENCES * BEAMS];              // its finished hypotheses as they were before this step
 shared uint any_improvable, any_slot_free;
 
@@ -47,7 +48,11 @@ shared uint any_improvable, any_slot_free;
 uint mine() { return gl_LocalInvocationIndex * BEAMS; }
 
 bool is_last_step(uint step) { return step + 1 >= p.max_steps; }
-bool ends(Hypothesis continuation, uint step) { return is_last_step(step) || continuation.token == p.eos; }
+bool ends(Hypothesis continuation, uint step) {
+    bool is_end = is_last_step(step) || continuation.token == p.eos;
+    for (uint i = 2; i < KEPT; ++i) is_end = is_end || continuation.token == state[p.batch + i];
+    return is_end;
+}
 
 // length^length_penalty. pow() is off by some units in the last place, which would part hypotheses that are level; whole powers,
 // the common ones, are therefore multiplied out.
@@ -88,12 +93,12 @@ Ranked next_of_row(uint row, Ranked previous) {
     return best;
 }
 
-// The 2 · beams best continuations, merged from the rows' lists.
+// The KEPT · beams best continuations, merged from the rows' lists.
 void find_continuations(uint first_row) {
-    const uint next = mine(), first = 2 * mine();
+    const uint next = mine(), first = KEPT * mine();
     for (uint beam = 0; beam < p.beams; ++beam)
         nexts[next + beam] = next_of_row(first_row + beam, Ranked(kBeforeAll.key, 0, 0));
-    for (uint c = 0; c < 2 * p.beams; ++c) {
+    for (uint c = 0; c < KEPT * p.beams; ++c) {
         Candidate best = Candidate(nexts[next].key, 0);
         for (uint beam = 1; beam < p.beams; ++beam) {
             const Candidate candidate = Candidate(nexts[next + beam].key, beam);
@@ -108,12 +113,12 @@ void find_continuations(uint first_row) {
 
 // The `beams` best continuations run on; one that ends does so only for want of others.
 void choose_running(uint first_row, uint step) {
-    const uint first = 2 * mine();
+    const uint first = KEPT * mine();
     Candidate chosen = kBeforeAll;
     for (uint beam = 0; beam < p.beams; ++beam) {
         Candidate best = kAfterAll;
         float best_score = 0.0;
-        for (uint c = 0; c < 2 * p.beams; ++c) {
+        for (uint c = 0; c < KEPT * p.beams; ++c) {
             const Hypothesis continuation = continuations[first + c];
             const float score = continuation.score - (ends(continuation, step) ? kPenalty : 0.0);
             const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), c);
@@ -134,7 +139,7 @@ void choose_running(uint first_row, uint step) {
 
 // Merges the continuations that end into the finished hypotheses. Changes the scores of the continuations.
 void choose_finished(uint first_row, uint step) {
-    const uint old = mine(), first = 2 * mine();
+    const uint old = mine(), first = KEPT * mine();
     bool is_full = true;
     for (uint slot = 0; slot < p.beams; ++slot) {
         const uint row = first_row + slot;
@@ -143,7 +148,7 @@ void choose_finished(uint first_row, uint step) {
     }
     const bool is_closed = is_full && p.early_stopping == kBeamStepAlways;
     const float norm = length_norm(step + 1);
-    for (uint c = 0; c < 2 * p.beams; ++c) {
+    for (uint c = 0; c < KEPT * p.beams; ++c) {
         const bool finishes = ends(continuations[first + c], step) && c < p.beams;  // one that ends but ranks below is thrown away
         continuations[first + c].steps = finishes ? int(step + 1) : 0;
         continuations[first + c].score /= norm;
@@ -154,7 +159,7 @@ void choose_finished(uint first_row, uint step) {
     Candidate chosen = kBeforeAll;
     for (uint slot = 0; slot < p.beams; ++slot) {
         Candidate best = kAfterAll;
-        for (uint i = 0; i < 3 * p.beams; ++i) {
+        for (uint i = 0; i < (1 + KEPT) * p.beams; ++i) {
             const float score = i < p.beams ? slots[old + i].score : continuations[first + i - p.beams].score;
             const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), i);
             if (comes_before(chosen, candidate) && comes_before(candidate, best)) best = candidate;

@@ -24,7 +24,11 @@ struct BeamTensors {
     std::span<std::int32_t> token_history, parent_history;          // [max_steps, rows]
     std::span<T> final_scores;                                      // [rows]
     std::span<std::int32_t> final_steps, final_rows, final_tokens;  // [rows]
-    std::span<std::int32_t> state;                                  // [batch + 2]
+    std::span<std::int32_t> state;                                  // [batch + 2 + further tokens that end]
+
+    std::span<const std::int32_t> further_ends(std::size_t beams) const {
+        return state.subspan(tokens.size() / beams + 2);
+    }
 };
 
 struct BeamRules {
@@ -56,11 +60,15 @@ void sort_by_score(std::vector<Scored>& scored) {
     std::ranges::stable_sort(scored, [](const Scored& a, const Scored& b) { return ranks_above(a.score, b.score); });
 }
 
-/// The 2 · beams best continuations of the rows first … first + beams − 1, best first; on ties the lower row, then the lower token.
+/// The best continuations of the rows first … first + beams − 1, beams for each token that ends and once more, best first; on ties the lower row, then the lower token.
 template <std::floating_point T>
 std::vector<BeamCandidate> best_candidates(const BeamTensors<T>& s, const BeamRules& rules, std::size_t first,
                                            bool is_last_step) {
     const std::size_t k = s.candidate_scores.size() / s.tokens.size();
+    const std::span<const std::int32_t> further_ends = s.further_ends(rules.beams);
+    const auto ends = [&](std::int32_t token) {
+        return token == rules.eos || std::ranges::find(further_ends, token) != further_ends.end();
+    };
     std::vector<BeamCandidate> candidates;
     for (std::size_t row = first; row < first + rules.beams; ++row)
         for (std::size_t c = row * k; c < (row + 1) * k; ++c)
@@ -68,12 +76,12 @@ std::vector<BeamCandidate> best_candidates(const BeamTensors<T>& s, const BeamRu
                 {.score = static_cast<float>(s.running_scores[row]) + static_cast<float>(s.candidate_scores[c]),
                  .row = static_cast<std::int32_t>(row),
                  .token = s.candidate_tokens[c],
-                 .hits = is_last_step || s.candidate_tokens[c] == rules.eos});
+                 .hits = is_last_step || ends(s.candidate_tokens[c])});
     std::ranges::stable_sort(candidates, [](const BeamCandidate& a, const BeamCandidate& b) {
         return a.row != b.row ? a.row < b.row : a.token < b.token;
     });
     sort_by_score(candidates);
-    candidates.resize(2 * rules.beams);
+    candidates.resize((2 + further_ends.size()) * rules.beams);
     return candidates;
 }
 

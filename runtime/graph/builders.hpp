@@ -314,13 +314,13 @@ struct BeamStates {
     Value parents;  ///< i32 [rows]: the row each running hypothesis continues, for cache_reorder
     Value
         running_scores;  ///< f32 [rows]: sums of log-probabilities; start with 0 for the first beam, −1e9 for the others
-    Value token_history;   ///< i32 [max_steps, rows]: token chosen at each step
-    Value parent_history;  ///< i32 [max_steps, rows]: row it continues
+    Value token_history;   ///< i32 [max_steps or more, rows]: token chosen at each step
+    Value parent_history;  ///< as token_history: row it continues
     Value final_scores;    ///< f32 [rows]: of finished hypotheses, length-penalised, best first; start with −1e9
     Value final_steps;     ///< i32 [rows]: number of tokens of that hypothesis; 0: none
     Value final_rows;      ///< i32 [rows]: the row whose history precedes its last token
     Value final_tokens;    ///< i32 [rows]: its last token
-    Value state;  ///< i32 [batch + 2]: per sequence 1 while an improvement is possible, then `done`, then `step`
+    Value state;  ///< i32 [batch + 2 + n]: 1 for sequences that can improve, `done`, `step`, n further end tokens
 };
 struct BeamOptions {
     std::uint32_t beams = 1;      ///< 1 to kMaxBeams
@@ -329,8 +329,8 @@ struct BeamOptions {
     float length_penalty = 1;
     EarlyStopping early_stopping = EarlyStopping::heuristic;
 };
-/// candidate_scores f32 [rows, k], candidate_tokens i32 [rows, k]: the k ≥ 2·beams best log-probabilities of each row (k ≥
-/// min(2·beams, vocab)).
+/// candidate_scores f32 [rows, k], candidate_tokens i32 [rows, k]: the k best log-probabilities of each row, k ≥
+/// min((2 + n) · beams, vocab): as many are looked at that enough are left that do not end.
 Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tokens, const BeamStates& states,
                        const BeamOptions& options);
 

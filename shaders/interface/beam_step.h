@@ -8,10 +8,11 @@ const uint kBeamStepCandidateScores = 0, kBeamStepCandidateTokens = 1, kBeamStep
            kBeamStepFinalScores = 8, kBeamStepFinalSteps = 9, kBeamStepFinalRows = 10, kBeamStepFinalTokens = 11,
            kBeamStepState = 12;
 const uint kBeamStepMaxBeams = 32;
-// Specialization constants: the workgroup's size once more, and the beams: they size the lists in shared memory, of which an
-// invocation has kBeamStepBeamBytes per beam.
-const uint kBeamStepSequences = 1, kBeamStepBeams = 2;
-const uint kBeamStepBeamBytes = 60;
+// Specialization constants: the workgroup's size once more, the beams, and the continuations that are looked at per beam, 1 + tokens
+// that end: they size the lists in shared memory, of which an invocation has per beam kBeamStepBeamBytes and for each
+// continuation kBeamStepContinuationBytes.
+const uint kBeamStepSequences = 1, kBeamStepBeams = 2, kBeamStepKept = 3;
+const uint kBeamStepBeamBytes = 28, kBeamStepContinuationBytes = 16;
 // The values of graph::EarlyStopping (kernels/beam_step.cpp checks that they are).
 const uint kBeamStepHeuristic = 0, kBeamStepAlways = 1, kBeamStepNever = 2;
 struct BeamStepPush {

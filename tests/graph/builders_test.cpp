@@ -426,8 +426,10 @@ TEST_CASE("beam_step refuses what does not fit", "[builders]") {
     const Value no_state = in(f32, {6});
     refused(&graph::BeamStates::token_history, in.state(i32, {4, 6}), kShape,
             "beam_step: token_history has shape [4, 6], expected [5, 6] (max_steps and rows)");
-    refused(&graph::BeamStates::state, in.state(i32, {8}), kShape,
-            "beam_step: state has shape [8], expected [4] (batch + 2)");
+    refused(&graph::BeamStates::state, in.state(i32, {3}), kShape,
+            "beam_step: state has shape [3], expected [4] (batch + 2)");
+    refused(&graph::BeamStates::state, in.state(i32, {8}), kShape,  // four more tokens that end
+            "beam_step: candidate_scores has shape [6, 6], expected at least 18 candidates per row (6 · beams)");
     refused(&graph::BeamStates::final_scores, row(), kDtype, "beam_step: final_scores has dtype i32, expected f32");
     refused(&graph::BeamStates::running_scores, no_state, kInvalid,
             "beam_step: running_scores (" + in.graph.tensor(no_state).name + ") is no state, but the op updates it");

@@ -15,25 +15,28 @@ using graph::BeamStates;
 using graph::EarlyStopping;
 using graph::Value;
 
-BeamStates make_states(OpCase& c, std::uint64_t batch, const BeamOptions& options) {
+BeamStates make_states(OpCase& c, std::uint64_t batch, const BeamOptions& options,
+                       const std::vector<std::int32_t>& more_ends = {}) {
     const std::uint64_t rows = batch * options.beams;
-    const std::vector<std::int32_t> zeros(rows, 0), unused(options.max_steps * rows, -9);
+    const std::vector<std::int32_t> zeros(rows, 0), unused((options.max_steps + more_ends.size()) * rows, -9);
     std::vector<float> scores(rows, -1e9f);
     for (std::uint64_t first = 0; first < rows; first += options.beams) scores[first] = 0;
     std::vector<std::int32_t> flags(batch + 2, 1);
     flags[batch] = flags[batch + 1] = 0;
+    flags.insert(flags.end(), more_ends.begin(), more_ends.end());
+    const std::uint64_t history = options.max_steps + more_ends.size();  // may be longer than the search
     return {
         .tokens = c.state("tokens", {rows, 1}, zeros),
         .starts = c.state("starts", {rows}, zeros),
         .parents = c.state("parents", {rows}, zeros),
         .running_scores = c.state("running_scores", DType::f32, {rows}, scores),
-        .token_history = c.state("token_history", {options.max_steps, rows}, unused),
-        .parent_history = c.state("parent_history", {options.max_steps, rows}, unused),
+        .token_history = c.state("token_history", {history, rows}, unused),
+        .parent_history = c.state("parent_history", {history, rows}, unused),
         .final_scores = c.state("final_scores", DType::f32, {rows}, std::vector<float>(rows, -1e9f)),
         .final_steps = c.state("final_steps", {rows}, zeros),
         .final_rows = c.state("final_rows", {rows}, zeros),
         .final_tokens = c.state("final_tokens", {rows}, zeros),
-        .state = c.state("state", {batch + 2}, flags),
+        .state = c.state("state", {batch + 2 + more_ends.size()}, flags),
     };
 }
 
@@ -50,9 +53,9 @@ Value random_scores(OpCase& c, const std::string& name, std::uint64_t rows, std:
 }
 
 BeamStates add_steps(OpCase& c, std::uint64_t batch, std::uint64_t vocab, const BeamOptions& options,
-                     std::uint32_t steps, std::int32_t rows_per_eos) {
-    const BeamStates states = make_states(c, batch, options);
-    const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>(2 * options.beams, vocab));
+                     std::uint32_t steps, std::int32_t rows_per_eos, const std::vector<std::int32_t>& more_ends = {}) {
+    const BeamStates states = make_states(c, batch, options, more_ends);
+    const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>((2 + more_ends.size()) * options.beams, vocab));
     for (std::uint32_t step = 0; step < steps; ++step) {
         const Value scores =
             random_scores(c, "scores " + std::to_string(step), batch * options.beams, vocab, options, rows_per_eos);
@@ -95,6 +98,19 @@ TEST_CASE("beam_step takes 32 beams", "[op][beam_step]") {
     OpCase c;
     add_steps(c, 1, 67, {.beams = graph::kMaxBeams, .max_steps = 3, .eos = 5}, 3, 4);
     c.check(backend);
+}
+
+TEST_CASE("beam_step ends at any of several tokens", "[op][beam_step]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [batch, beams, vocab] =
+        GENERATE(table<std::uint64_t, std::uint32_t, std::uint64_t>({{1, 4, 40}, {3, 2, 4}, {33, 3, 17}, {1, 32, 90}}));
+    CAPTURE(backend.name(), batch, beams, vocab);
+    const BeamOptions options{.beams = beams, .max_steps = 6, .eos = 1};
+    OpCase c;
+    const BeamStates states = add_steps(c, batch, vocab, options, 5, 4, {3, 0});  // one less than are allowed
+    c.check(backend);
+    const std::vector<std::int32_t> tokens = c.run_ints(*cpu::make_cpu_backend<double>(), states.final_tokens);
+    CHECK(std::ranges::find(tokens, 3) != tokens.end());
 }
 
 TEST_CASE("beam_step after each number of steps", "[op][beam_step]") {

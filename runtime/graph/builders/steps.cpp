@@ -72,17 +72,23 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
         return check.error(ErrorCode::ShapeMismatch,
                            "candidate_scores has shape " + to_string(graph.shape(candidate_scores)) +
                                ", expected a multiple of beams, " + std::to_string(options.beams) + ", as its rows");
-    const std::uint64_t wanted = 2 * std::uint64_t{options.beams};
-    if (k < 2 || (k < wanted && !is_whole_vocabulary(graph, candidate_scores)))
+    VKFORMER_CHECK(check.dtype("state", states.state, DType::i32));
+    VKFORMER_CHECK(check.rank("state", states.state, "[batch + 2]"));
+    const std::uint64_t flags = rows / options.beams + 2, flags_and_ends = graph.shape(states.state)[0];
+    const std::uint64_t ends = flags_and_ends - std::min(flags_and_ends, flags);  // besides eos
+    const std::uint64_t wanted = (2 + ends) * options.beams;
+    if (k < 2 + ends || (k < wanted && !is_whole_vocabulary(graph, candidate_scores)))
         return check.error(ErrorCode::ShapeMismatch,
                            "candidate_scores has shape " + to_string(graph.shape(candidate_scores)) +
-                               ", expected at least " + std::to_string(wanted) + " candidates per row (2 · beams)");
+                               ", expected at least " + std::to_string(wanted) + " candidates per row (" +
+                               std::to_string(2 + ends) + " · beams)");
     VKFORMER_CHECK(check.dtype("candidate_tokens", candidate_tokens, DType::i32));
     VKFORMER_CHECK(check.shape("candidate_tokens", candidate_tokens, {rows, k}, "as candidate_scores"));
 
     constexpr std::string_view kRows = "rows of candidate_scores";
     const Shape row{rows};
-    const Shape history{options.max_steps, rows};
+    VKFORMER_CHECK(check.rank("token_history", states.token_history, "[max_steps, rows]"));
+    const Shape history{std::max<std::uint64_t>(options.max_steps, graph.shape(states.token_history)[0]), rows};
     VKFORMER_CHECK(check.i32_state("tokens", states.tokens, {rows, 1}, kRows));
     VKFORMER_CHECK(check.i32_state("starts", states.starts, row, kRows));
     VKFORMER_CHECK(check.i32_state("parents", states.parents, row, kRows));
@@ -91,7 +97,7 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
     VKFORMER_CHECK(check.i32_state("final_steps", states.final_steps, row, kRows));
     VKFORMER_CHECK(check.i32_state("final_rows", states.final_rows, row, kRows));
     VKFORMER_CHECK(check.i32_state("final_tokens", states.final_tokens, row, kRows));
-    VKFORMER_CHECK(check.i32_state("state", states.state, {rows / options.beams + 2}, "batch + 2"));
+    VKFORMER_CHECK(check.i32_state("state", states.state, {flags + ends}, "batch + 2"));
     for (const auto& [name, value] :
          {std::pair{"running_scores", states.running_scores}, std::pair{"final_scores", states.final_scores}}) {
         VKFORMER_CHECK(check.dtype(name, value, DType::f32));
