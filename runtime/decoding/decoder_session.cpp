@@ -16,12 +16,6 @@ using graph::Program;
 using graph::Value;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint32_t kSmallestChunk = 16;
-/// Steps are queued so that a submit takes about this long: short enough for tokens to flow, long enough that the host's part
-/// (a submit, a read) is nothing beside it.
-constexpr double kSubmitSeconds = 0.05;
-constexpr std::uint32_t kMostSteps = 16;
-
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
@@ -34,18 +28,6 @@ Result<std::vector<std::int32_t>> read(Program& program, Value tensor) {
     std::vector<std::int32_t> values(program.plan().graph.shape(tensor).element_count());
     VKFORMER_CHECK(program.read(tensor, std::span<std::int32_t>(values)));
     return values;
-}
-
-Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
-    for (const auto& [token, bias] : penalties.bias)
-        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias))
-            return invalid("the logit bias of token " + std::to_string(token) + " is " + std::to_string(bias) +
-                           "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers");
-    for (const std::int32_t token : penalties.ends)
-        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
-            return invalid("the end token " + std::to_string(token) + " is none of the model's, which are 0 to " +
-                           std::to_string(vocab - 1));
-    return {};
 }
 
 std::size_t common_prefix(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
@@ -65,11 +47,23 @@ std::string_view to_string(FinishReason reason) noexcept {
     return "unknown";
 }
 
-/// Computes keys and values of `len` tokens per row.
-struct DecoderSession::Chunk {
-    ChunkGraph graph;  // the program owns the plan; the names of the tensors are kept here
-    std::unique_ptr<Program> program;
-};
+Result<void> check_prompts(std::span<const Request> requests, const DecoderSessionOptions& options,
+                           const models::Decoder& model) {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+        const std::string name = "prompt " + std::to_string(i + 1);
+        const auto& prompt = requests[i].prompt;
+        if (prompt.empty()) return invalid(name + " has no tokens");
+        if (prompt.size() > options.context)
+            return invalid(name + " has " + std::to_string(prompt.size()) + " tokens, the context holds " +
+                           std::to_string(options.context));
+        const std::uint32_t vocab = model.config().vocab_size;
+        for (const std::int32_t token : prompt)
+            if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
+                return invalid(name + " has token " + std::to_string(token) + ", the model knows 0 to " +
+                               std::to_string(vocab - 1) + "; is the tokenizer the model's?");
+    }
+    return {};
+}
 
 struct DecoderSession::Step {
     DecoderStepGraph graph;
@@ -81,26 +75,12 @@ DecoderSession::DecoderSession(graph::Backend& backend, const models::Decoder& m
     : backend_(&backend),
       model_(&model),
       options_(options),
-      weights_(backend.make_store()),
-      states_(backend.make_store()),
+      stores_{.weights = backend.make_store(), .states = backend.make_store()},
       rows_(options.rows) {}
 
 Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const models::Decoder& model,
                                               const DecoderSessionOptions& options) {
-    DecoderSessionOptions chosen = options;
-    const std::uint32_t usual = model.config().max_positions, most = model.config().most_positions();
-    if (chosen.context == 0) chosen.context = std::min(usual, DecoderSessionOptions::kDefaultContext);
-    if (chosen.context > most)
-        return invalid("a context of " + std::to_string(chosen.context) +
-                       " tokens was asked for, the model takes at most " + std::to_string(most));
-    if (chosen.rows == 0) return invalid("a session needs at least one row");
-    if (chosen.rows > 1 && chosen.context > usual)
-        return invalid("a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
-                       std::to_string(usual) + ", where sequences are generated one by one, not " +
-                       std::to_string(chosen.rows) + " together");
-    VKFORMER_CHECK(model.check_cache(chosen.cache));
-    VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
-    chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
+    VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, options));
     return DecoderSession(backend, model, chosen);
 }
 
@@ -124,56 +104,14 @@ void DecoderSession::clear() noexcept {
     for (Row& row : rows_) row.cached.clear();
 }
 
-Result<void> DecoderSession::check(std::span<const Request> requests) const {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-        const std::string name = "prompt " + std::to_string(i + 1);
-        const auto& prompt = requests[i].prompt;
-        if (prompt.empty()) return invalid(name + " has no tokens");
-        if (prompt.size() > options_.context)
-            return invalid(name + " has " + std::to_string(prompt.size()) + " tokens, the context holds " +
-                           std::to_string(options_.context));
-        const std::uint32_t vocab = model_->config().vocab_size;
-        for (const std::int32_t token : prompt)
-            if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
-                return invalid(name + " has token " + std::to_string(token) + ", the model knows 0 to " +
-                               std::to_string(vocab - 1) + "; is the tokenizer the model's?");
-    }
-    return {};
-}
-
-Result<DecoderSession::Chunk*> DecoderSession::chunk(std::uint32_t len) {
-    std::shared_ptr<Chunk>& known = chunks_[{len, extended_}];
-    if (known) return known.get();
-    auto made = std::make_shared<Chunk>();
-    VKFORMER_TRY(made->graph, chunk_graph(*model_, options_, len, extended_));
-    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
-    known = std::move(made);
-    return known.get();
-}
-
-/// The shortest that takes all that is left, or the longest that the time allows. A longer chunk takes less per token, not more, so
-/// what is expected of it is too long rather than too short.
-std::uint32_t DecoderSession::next_chunk_len(std::size_t left) const {
-    std::uint32_t len = kSmallestChunk;
-    while (len < left && len < options_.chunk) {
-        const std::uint32_t longer = std::min(len * 4, options_.chunk);
-        if (options_.chunk_seconds > 0 && longer * token_seconds_ > options_.chunk_seconds) break;
-        len = longer;
-    }
-    return len;
-}
-
 Result<DecoderSession::Step*> DecoderSession::step() {
     std::shared_ptr<Step>& known = steps_[extended_];
     if (known) return known.get();
     auto made = std::make_shared<Step>();
     VKFORMER_TRY(made->graph, step_graph(*model_, options_, extended_));
-    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
-    if (made->graph.bias) {
-        std::vector<float> bias(model_->config().vocab_size, 0.0f);
-        for (const auto& [token, value] : options_.penalties.bias) bias[static_cast<std::size_t>(token)] = value;
-        VKFORMER_CHECK(made->program->write(made->graph.bias, std::span<const float>(bias)));
-    }
+    VKFORMER_TRY(made->program,
+                 backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights, stores_.states));
+    VKFORMER_CHECK(write_biases(*made->program, made->graph.rules, options_.penalties));
     known = std::move(made);
     return known.get();
 }
@@ -210,39 +148,15 @@ Result<void> DecoderSession::cross() {
     return fill_caches(row, {&context, 1});
 }
 
-/// Appends what the caches of the rows lack of the contexts that begin as they do. The other rows go along with tokens that
-/// nobody asked for: their keys lie behind what the rows have, where nothing looks before it is written again.
+/// Appends what the caches of the rows lack of the contexts that begin as they do.
 Result<void> DecoderSession::fill_caches(std::span<const std::size_t> rows,
                                          std::span<const std::vector<std::int32_t>> contexts) {
-    const Clock::time_point start = Clock::now();
-    std::size_t longest = 0;  // tokens left to compute, of any row
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const std::size_t left = contexts[i].size() - rows_[rows[i]].cached.size();
-        longest = std::max(longest, left);
-        timings_.prompt_tokens += left;
-    }
-    while (longest > 0) {
-        const std::uint32_t len = next_chunk_len(longest);
-        VKFORMER_TRY(Chunk* const made, chunk(len));
-        std::vector<std::int32_t> tokens(rows_.size() * len, 0), starts(rows_.size());
-        for (std::size_t r = 0; r < rows_.size(); ++r) starts[r] = static_cast<std::int32_t>(rows_[r].cached.size());
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-            Row& row = rows_[rows[i]];
-            const auto rest = std::span(contexts[i]).subspan(row.cached.size());
-            const auto part = rest.first(std::min<std::size_t>(rest.size(), len));
-            std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(rows[i] * len));
-            row.cached.insert(row.cached.end(), part.begin(), part.end());
-        }
-        VKFORMER_CHECK(write(*made->program, made->graph.tokens, tokens));
-        VKFORMER_CHECK(write(*made->program, made->graph.starts, starts));
-        const Clock::time_point submitted = Clock::now();
-        VKFORMER_CHECK(made->program->submit());
-        VKFORMER_CHECK(made->program->wait());
-        token_seconds_ = seconds_since(submitted) / len;
-        ++timings_.prompt_chunks;
-        longest -= std::min<std::size_t>(longest, len);
-    }
-    timings_.prompt_seconds += seconds_since(start);
+    std::vector<std::size_t> begun;
+    for (const Row& row : rows_) begun.push_back(row.cached.size());
+    std::vector<std::span<const std::int32_t>> rests(rows_.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) rests[rows[i]] = std::span(contexts[i]).subspan(begun[rows[i]]);
+    VKFORMER_CHECK(chunks_.append({*backend_, *model_, options_, stores_}, extended_, begun, rests, timings_));
+    for (std::size_t i = 0; i < rows.size(); ++i) rows_[rows[i]].cached = contexts[i];
     return {};
 }
 
@@ -256,12 +170,12 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
     }
     VKFORMER_CHECK(write(*made->program, made->graph.states.tokens, tokens));
     VKFORMER_CHECK(write(*made->program, made->graph.states.starts, starts));
-    if (made->graph.counts) VKFORMER_CHECK(write_counts(requests, fresh));
-    if (made->graph.begins) {
+    if (made->graph.rules.counts) VKFORMER_CHECK(write_counts(requests, fresh));
+    if (made->graph.rules.begins) {
         std::vector<std::int32_t> begins;
         for (const Row& row : rows_)
             begins.push_back(row.request == kFree ? 1 : static_cast<std::int32_t>(requests[row.request].prompt.size()));
-        VKFORMER_CHECK(write(*made->program, made->graph.begins, begins));
+        VKFORMER_CHECK(write(*made->program, made->graph.rules.begins, begins));
     }
     if (!made->graph.random) return {};
     VKFORMER_TRY(auto random, read(*made->program, made->graph.random));
@@ -278,7 +192,7 @@ Result<void> DecoderSession::write_states(std::span<const Request> requests, std
 Result<void> DecoderSession::write_counts(std::span<const Request> requests, std::span<const std::size_t> fresh) {
     if (fresh.empty()) return {};
     VKFORMER_TRY(Step* const made, step());
-    VKFORMER_TRY(auto counts, read(*made->program, made->graph.counts));
+    VKFORMER_TRY(auto counts, read(*made->program, made->graph.rules.counts));
     const std::size_t vocab = model_->config().vocab_size;
     for (const std::size_t r : fresh) {
         const std::span<std::int32_t> row = std::span(counts).subspan(r * vocab, vocab);
@@ -286,7 +200,7 @@ Result<void> DecoderSession::write_counts(std::span<const Request> requests, std
         for (const std::int32_t token : requests[rows_[r].request].prompt)
             row[static_cast<std::size_t>(token)] = graph::kInPrompt;
     }
-    return write(*made->program, made->graph.counts, counts);
+    return write(*made->program, made->graph.rules.counts, counts);
 }
 
 /// No row may run past its context, and no step be queued that every row's limit makes useless.
@@ -315,8 +229,7 @@ Result<void> DecoderSession::decode(std::span<const Request> requests, std::span
     const double seconds = seconds_since(start);
     timings_.decode_seconds += seconds;
     timings_.decode_steps += count;
-    queue_ = static_cast<std::uint32_t>(
-        std::clamp(kSubmitSeconds * count / std::max(seconds, 1e-6), 1.0, double{kMostSteps}));
+    queue_ = steps_after(count, seconds);
 
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         Row& row = rows_[r];
@@ -344,7 +257,7 @@ Result<void> DecoderSession::decode(std::span<const Request> requests, std::span
 }
 
 Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request> requests, const OnToken& on_token) {
-    VKFORMER_CHECK(check(requests));
+    VKFORMER_CHECK(check_prompts(requests, options_, *model_));
     timings_ = {};
     queue_ = 1;
     for (Row& row : rows_) row.request = kFree;

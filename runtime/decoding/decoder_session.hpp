@@ -4,47 +4,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "decoding/decoder_options.hpp"
+#include "decoding/prompt_chunks.hpp"
 #include "graph/program.hpp"
 #include "models/decoder.hpp"
 
 namespace vkformer::decoding {
-
-/// What is done to the logits before a token is chosen; graph::penalize and graph::mask_logits say how.
-struct Penalties {
-    float repetition = 1, presence = 0, frequency = 0;
-    std::uint32_t no_repeat_ngram = 0;   ///< > 0: no run of so many tokens comes twice, the prompt counted
-    std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
-    std::uint32_t min_tokens = 0;        ///< so many tokens are generated before one of `ends`
-    std::vector<std::int32_t> ends;
-
-    bool has_least() const noexcept { return min_tokens > 0 && !ends.empty(); }
-    bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
-    friend bool operator==(const Penalties&, const Penalties&) = default;
-};
-
-struct DecoderSessionOptions {
-    std::uint32_t rows = 1;  ///< sequences that are decoded together
-    /// Tokens of a sequence at most, prompt included; 0: the model's max_positions, at most kDefaultContext. Beyond
-    /// max_positions (of a model with extended_positions) there is one row: a sequence that grows longer has its keys computed
-    /// anew, with the positions of long ones.
-    std::uint32_t context = 0;
-    std::uint32_t chunk = 256;  ///< tokens of a prompt that are computed in one submit at most
-    /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
-    /// before took per token, among a few lengths, so that few programs are made.
-    double chunk_seconds = 0;
-    DType dtype = DType::f32;  ///< of activations
-    models::WeightFormat weights = models::WeightFormat::as_computed;
-    models::CacheFormat cache = models::CacheFormat::as_computed;
-    graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
-    Penalties penalties;
-    static constexpr std::uint32_t kDefaultContext = 4096;
-};
 
 enum class FinishReason : std::uint8_t {
     none,     ///< still running
@@ -64,18 +34,14 @@ struct Request {
     std::uint64_t seed = 0;                 ///< of the draws, with a temperature above 0
 };
 
+/// Errors: InvalidArgument (an empty prompt, one longer than the context, a token that the model does not know; says which prompt).
+Result<void> check_prompts(std::span<const Request> requests, const DecoderSessionOptions& options,
+                           const models::Decoder& model);
+
 struct SequenceResult {
     std::vector<std::int32_t> tokens;  ///< generated ones
     FinishReason finish = FinishReason::none;
     std::uint32_t reused = 0;  ///< tokens of the prompt that the row's caches held already
-};
-
-/// What a run took, for reports. Seconds of wall time.
-struct DecoderTimings {
-    double prompt_seconds = 0, decode_seconds = 0;
-    std::uint64_t prompt_tokens = 0;  ///< computed in chunks, those reused not counted
-    std::uint64_t prompt_chunks = 0;
-    std::uint64_t decode_steps = 0;
 };
 
 /// Not thread-safe. The backend and the model outlive the session.
@@ -106,7 +72,6 @@ public:
     void clear() noexcept;
 
 private:
-    struct Chunk;
     struct Step;
     struct Row {
         std::vector<std::int32_t> cached;  // tokens whose keys and values are in the caches, from position 0
@@ -116,11 +81,8 @@ private:
     static constexpr std::size_t kFree = ~std::size_t{0};
 
     DecoderSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options);
-    Result<void> check(std::span<const Request> requests) const;
     bool crosses() const noexcept;
     Result<void> cross();
-    Result<Chunk*> chunk(std::uint32_t len);
-    std::uint32_t next_chunk_len(std::size_t left) const;
     Result<Step*> step();
     Result<void> prefill(std::span<const Request> requests, std::span<const std::size_t> rows,
                          std::span<SequenceResult> results);
@@ -133,13 +95,12 @@ private:
     graph::Backend* backend_;
     const models::Decoder* model_;
     DecoderSessionOptions options_;
-    std::shared_ptr<graph::TensorStore> weights_, states_;
-    std::map<std::pair<std::uint32_t, bool>, std::shared_ptr<Chunk>> chunks_;  // by length, extended or not
-    std::map<bool, std::shared_ptr<Step>> steps_;                              // extended or not
-    bool extended_ = false;  // the caches have the positions of sequences beyond max_positions
+    SessionStores stores_;
+    PromptChunks chunks_;
+    std::map<bool, std::shared_ptr<Step>> steps_;  // extended or not
+    bool extended_ = false;                        // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
     std::uint32_t queue_ = 1;  // steps in the next submit: grows while steps are short
-    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk
     DecoderTimings timings_;
 };
 

@@ -12,17 +12,29 @@ struct ChunkGraph {
     graph::Value starts;  ///< input i32 [rows]
 };
 /// Appends the keys and values of `len` tokens per row to the caches; computes nothing else.
-/// `extended`: of sequences beyond the model's max_positions.
+/// `extended`: of sequences beyond the model's max_positions. `cache_rows`: as of models::DecoderLayout.
 Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
-                               bool extended = false);
+                               bool extended = false, std::uint32_t cache_rows = 0);
+
+/// What the rules on tokens read.
+struct RuleTensors {
+    graph::Value counts;     ///< state i32 [rows, vocab] of count_tokens; absent where no penalty needs it
+    graph::Value begins;     ///< state i32 [rows]: length of the prompt; absent without a least number of tokens
+    graph::Value bias;       ///< input f32 [vocab], to be written once; absent without biases
+    graph::Value sequences;  ///< state i32 [rows, context] of what the rows have read; absent where no rule asks
+};
+/// Logits or log-probabilities f32 [rows, vocab] with what options.penalties says; themselves where that is nothing. `tokens` and
+/// `starts` are the step's input.
+Result<graph::Value> add_rules(graph::Graph& graph, const DecoderSessionOptions& options, graph::Value logits,
+                               graph::Value tokens, graph::Value starts, RuleTensors& rules);
+/// Writes the biases, once.
+Result<void> write_biases(graph::Program& program, const RuleTensors& rules, const Penalties& penalties);
 
 struct DecoderStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
-    graph::Value counts;  ///< state i32 [rows, vocab] of count_tokens; absent where no penalty needs it
-    graph::Value begins;  ///< state i32 [rows]: length of the prompt; absent without a least number of tokens
-    graph::Value bias;    ///< input f32 [vocab], to be written once; absent without biases
+    RuleTensors rules;
 };
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
                                     bool extended = false);

@@ -19,9 +19,6 @@ using graph::Value;
 constexpr std::uint32_t kSmallestBucket = 8;
 /// Steps queued before the first look at the flags, and at most: a finished batch wastes half of them on average.
 constexpr std::uint32_t kFirstSteps = 4, kMostSteps = 16;
-/// Hugging Face's score of a hypothesis that must not win, in float32.
-constexpr float kNever = -1e9f;
-
 /// The next power of two, so that few programs serve all lengths.
 std::uint32_t bucket_len(std::size_t longest, std::uint64_t limit) {
     std::uint64_t len = kSmallestBucket;
@@ -154,20 +151,7 @@ Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std
     VKFORMER_CHECK(fill_ints(step, bucket.step.beam.starts, 0));
     if (layout.beams == 1) return fill_ints(step, bucket.step.greedy.finished, 0);
 
-    const graph::BeamStates& states = bucket.step.beam;
-    std::vector<std::int32_t> parents(layout.rows());
-    std::iota(parents.begin(), parents.end(), 0);
-    std::vector<float> running(layout.rows(), kNever);  // the first step draws from the first beam only
-    for (std::size_t row = 0; row < running.size(); row += layout.beams) running[row] = 0;
-    const std::vector<float> never(layout.rows(), kNever);
-    std::vector<std::int32_t> flags(layout.batch + 2, 0);
-    std::fill_n(flags.begin(), layout.batch, 1);
-    VKFORMER_CHECK(write_ints(step, states.parents, parents));
-    VKFORMER_CHECK(write_floats(step, states.running_scores, running));
-    VKFORMER_CHECK(write_floats(step, states.final_scores, never));
-    for (const Value zero : {states.final_steps, states.final_rows, states.final_tokens})
-        VKFORMER_CHECK(fill_ints(step, zero, 0));
-    return write_ints(step, states.state, flags);
+    return begin_beams(step, bucket.step.beam, beam_layout(layout));
 }
 
 Result<void> Session::run_steps(Bucket& bucket) {
@@ -193,10 +177,10 @@ Result<void> Session::run_steps(Bucket& bucket) {
 Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t count) {
     Program& step = *bucket.step_program;
     const models::GenerationConfig& generation = options_.generation;
-    const std::size_t rows = bucket.layout.rows(), beams = bucket.layout.beams, max_steps = bucket.layout.max_steps;
+    const std::size_t rows = bucket.layout.rows(), max_steps = bucket.layout.max_steps;
     std::vector<Hypothesis> results(count);
     for (Hypothesis& result : results) result.tokens = {generation.decoder_start};
-    if (beams == 1) {
+    if (bucket.layout.beams == 1) {
         VKFORMER_TRY(const auto history, read_ints(step, bucket.step.greedy.history));
         for (std::size_t b = 0; b < count; ++b) {
             for (std::size_t t = 0; t < max_steps; ++t) {
@@ -207,31 +191,10 @@ Result<std::vector<Hypothesis>> Session::collect(Bucket& bucket, std::size_t cou
         return results;
     }
 
-    const graph::BeamStates& states = bucket.step.beam;
-    VKFORMER_TRY(const auto tokens, read_ints(step, states.token_history));
-    VKFORMER_TRY(const auto parents, read_ints(step, states.parent_history));
-    VKFORMER_TRY(const auto final_steps, read_ints(step, states.final_steps));
-    VKFORMER_TRY(const auto final_rows, read_ints(step, states.final_rows));
-    VKFORMER_TRY(const auto final_tokens, read_ints(step, states.final_tokens));
-    std::vector<float> scores(rows);
-    VKFORMER_CHECK(step.read(states.final_scores, std::span<float>(scores)));
+    VKFORMER_TRY(const auto best, best_hypotheses(step, bucket.step.beam, beam_layout(bucket.layout), count));
     for (std::size_t b = 0; b < count; ++b) {
-        const std::size_t best = b * beams;  // finished hypotheses are sorted
-        const auto steps = static_cast<std::size_t>(final_steps[best]);
-        if (steps == 0 || steps > max_steps)
-            return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
-        results[b].score = scores[best];
-        results[b].tokens.resize(steps + 1);
-        results[b].tokens[steps] = final_tokens[best];
-        auto row = static_cast<std::size_t>(final_rows[best]);
-        for (std::size_t t = steps - 1; t-- > 0;) {
-            if (row / beams != b)
-                return Error{ErrorCode::InvalidArgument,
-                             "the beam search lost a hypothesis: its history leads to row " + std::to_string(row) +
-                                 "; see vkformer validate"};
-            results[b].tokens[t + 1] = tokens[t * rows + row];
-            row = static_cast<std::size_t>(parents[t * rows + row]);
-        }
+        results[b].score = best[b].score;
+        results[b].tokens.insert(results[b].tokens.end(), best[b].tokens.begin(), best[b].tokens.end());
     }
     return results;
 }

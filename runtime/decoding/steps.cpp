@@ -63,17 +63,7 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
     Graph& graph = step.graph;
     graph::BeamStates& states = step.beam;
     graph.set_scope("beam");
-    const Shape rows = {layout.rows()}, history = {layout.max_steps, layout.rows()};
-    VKFORMER_TRY(states.parents, graph.state("parents", DType::i32, rows));
-    VKFORMER_TRY(states.running_scores, graph.state("running_scores", DType::f32, rows));
-    VKFORMER_TRY(states.token_history, graph.state("token_history", DType::i32, history));
-    VKFORMER_TRY(states.parent_history, graph.state("parent_history", DType::i32, history));
-    VKFORMER_TRY(states.final_scores, graph.state("final_scores", DType::f32, rows));
-    VKFORMER_TRY(states.final_steps, graph.state("final_steps", DType::i32, rows));
-    VKFORMER_TRY(states.final_rows, graph.state("final_rows", DType::i32, rows));
-    VKFORMER_TRY(states.final_tokens, graph.state("final_tokens", DType::i32, rows));
-    VKFORMER_TRY(states.state, graph.state("state", DType::i32, {layout.batch + std::uint64_t{2}}));
-
+    VKFORMER_TRY(states, add_beam_states(graph, beam_layout(layout), states.tokens, states.starts));
     VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, decoder.logits));
     VKFORMER_TRY(const Value sequences, keep_sequences(graph, states.tokens, states.starts, layout, generation));
     VKFORMER_TRY(Value scores, mask(step, log_probs, states.starts, sequences, layout, generation));
@@ -98,6 +88,10 @@ Result<void> add_beam_step(StepGraph& step, const models::EncoderDecoder::Step& 
 }
 
 }  // namespace
+
+BeamLayout beam_layout(const DecodeLayout& layout) noexcept {
+    return {.batch = layout.batch, .beams = layout.beams, .history = layout.max_steps};
+}
 
 Result<EncoderGraph> encoder_graph(const models::EncoderDecoder& model, const DecodeLayout& layout) {
     EncoderGraph encoder;

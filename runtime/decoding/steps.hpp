@@ -2,6 +2,7 @@
 /// The graph of one decode step: the model's part, then the choice of the next tokens.
 #pragma once
 
+#include "decoding/beam_states.hpp"
 #include "graph/builders.hpp"
 #include "models/encoder_decoder.hpp"
 #include "models/generation_config.hpp"
@@ -21,6 +22,8 @@ struct StepGraph {
     graph::BeamStates beam;      ///< with beams > 1
     graph::Value source_tokens;  ///< state i32 [batch, source_len], −1 behind the end; absent where no rule reads them
 };
+/// Of layout.beams > 1.
+BeamLayout beam_layout(const models::DecodeLayout& layout) noexcept;
 /// layout.beams and layout.max_steps are the generation's.
 Result<StepGraph> step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
                              const models::GenerationConfig& generation);

@@ -78,6 +78,20 @@ public:
         return config_.logit_soft_cap == 0 ? Result<Value>(x) : graph::soft_cap(graph_, x, config_.logit_soft_cap);
     }
 
+    /// The layer's cache of that name.
+    Result<Value> cache(std::string_view what, std::size_t index) {
+        const std::uint64_t rows = std::max(layout_.rows, layout_.cache_rows);
+        const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
+        VKFORMER_TRY(const Value state, graph_.state(std::string(what) + "_cache." + std::to_string(index), stored,
+                                                     {rows, layout_.capacity, config_.kv_heads, config_.head_dim}));
+        caches_.push_back(state);
+        if (rows == layout_.rows) return state;
+        // As one row: what is behind the first is beyond any position.
+        return graph_.reshape(state, {1, rows * layout_.capacity, config_.kv_heads, config_.head_dim});
+    }
+
+    const std::vector<Value>& caches() const noexcept { return caches_; }
+
 private:
     DType storage_of(const TensorData& data) const {
         const bool stays = layout_.weights == WeightFormat::as_filed && is_weight_only(data.dtype) &&
@@ -166,13 +180,6 @@ private:
         return rope_tables_[index];
     }
 
-    /// The layer's cache of that name.
-    Result<Value> cache(std::string_view what, std::size_t index) {
-        const Shape shape = {layout_.rows, layout_.capacity, config_.kv_heads, config_.head_dim};
-        const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
-        return graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape);
-    }
-
     /// The queries of a layer, whose keys and values go to the ends of the caches.
     Result<Value> project_attention(std::size_t index, Value x, Value starts, Value keys, Value values) {
         const DecoderWeights::Layer& w = weights_.layers[index];
@@ -251,7 +258,8 @@ private:
     Graph& graph_;
     const DecoderLayout layout_;
     std::vector<Value> rope_tables_;  // absent until a layer needs them
-    std::string name_;                // of the layer at hand
+    std::vector<Value> caches_;
+    std::string name_;  // of the layer at hand
 };
 
 Result<void> Decoder::check_cache(CacheFormat format) const {
@@ -276,6 +284,8 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout,
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.max_positions)};
     VKFORMER_CHECK(check_cache(layout.cache));
+    if (layout.cache_rows > 0 && layout.rows != 1)
+        return Error{ErrorCode::InvalidArgument, "caches of more rows than are computed are for one sequence"};
     Builder build(*this, graph, layout);
     VKFORMER_TRY(Value x, build.embed(tokens, starts));
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
@@ -286,7 +296,17 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout,
     if (logits == Logits::all) {
         VKFORMER_TRY(pass.logits, build.logits(pass.hidden));
     }
+    pass.caches = build.caches();
     return pass;
+}
+
+Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {
+    Builder build(*this, graph, layout);
+    for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
+        VKFORMER_CHECK(build.cache("key", layer));
+        VKFORMER_CHECK(build.cache("value", layer));
+    }
+    return build.caches();
 }
 
 }  // namespace vkformer::models

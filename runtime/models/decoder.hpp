@@ -86,14 +86,17 @@ struct DecoderLayout {
     WeightFormat weights = WeightFormat::as_computed;
     CacheFormat cache = CacheFormat::as_computed;
     bool extended = false;  ///< the sequences are longer than max_positions
+    /// > 0: the caches have so many rows, of which the one sequence (rows = 1) has the first: the beams of a search begin alike.
+    std::uint32_t cache_rows = 0;
 };
 
 enum class Logits : std::uint8_t { none, all };
 
 /// What one run adds to a graph.
 struct DecoderPass {
-    graph::Value hidden;  ///< [rows, len, hidden_size] behind the last norm
-    graph::Value logits;  ///< f32 [rows · len, vocab_size]; absent with Logits::none
+    graph::Value hidden;               ///< [rows, len, hidden_size] behind the last norm
+    graph::Value logits;               ///< f32 [rows · len, vocab_size]; absent with Logits::none
+    std::vector<graph::Value> caches;  ///< of all layers, keys and values
 };
 
 /// The model: weights in files and how they are put together. Immutable and thread-safe.
@@ -114,6 +117,9 @@ public:
     /// InvalidArgument (a capacity above most_positions(), extended for a model that is not, a cache format that its heads do not fit).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
+
+    /// The caches alone, in a graph that has no pass.
+    Result<std::vector<graph::Value>> add_caches(graph::Graph& graph, const DecoderLayout& layout) const;
 
 private:
     class Builder;

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/decoder_options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "core/try.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+constexpr std::uint32_t kSmallestChunk = DecoderSessionOptions::kSmallestChunk;
+
+Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
+
+}  // namespace
+
+Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
+    for (const auto& [token, bias] : penalties.bias)
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab || std::isnan(bias))
+            return invalid("the logit bias of token " + std::to_string(token) + " is " + std::to_string(bias) +
+                           "; tokens are 0 to " + std::to_string(vocab - 1) + ", biases are numbers");
+    for (const std::int32_t token : penalties.ends)
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
+            return invalid("the end token " + std::to_string(token) + " is none of the model's, which are 0 to " +
+                           std::to_string(vocab - 1));
+    return {};
+}
+
+Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options) {
+    DecoderSessionOptions chosen = options;
+    const std::uint32_t usual = model.config().max_positions, most = model.config().most_positions();
+    if (chosen.context == 0) chosen.context = std::min(usual, DecoderSessionOptions::kDefaultContext);
+    if (chosen.context > most)
+        return invalid("a context of " + std::to_string(chosen.context) +
+                       " tokens was asked for, the model takes at most " + std::to_string(most));
+    if (chosen.rows == 0) return invalid("a session needs at least one row");
+    if (chosen.rows > 1 && chosen.context > usual)
+        return invalid("a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
+                       std::to_string(usual) + ", where sequences are generated one by one, not " +
+                       std::to_string(chosen.rows) + " together");
+    VKFORMER_CHECK(model.check_cache(chosen.cache));
+    VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
+    chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
+    return chosen;
+}
+
+std::uint32_t steps_after(std::uint32_t count, double seconds) noexcept {
+    return static_cast<std::uint32_t>(
+        std::clamp(kSubmitSeconds * count / std::max(seconds, 1e-6), 1.0, double{kMostSteps}));
+}
+
+}  // namespace vkformer::decoding

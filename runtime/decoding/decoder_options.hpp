@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// What the sessions of decoder-only models are asked, and what they report.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "graph/builders.hpp"
+#include "models/decoder.hpp"
+
+namespace vkformer::decoding {
+
+/// What is done to the logits before a token is chosen; graph::penalize and graph::mask_logits say how.
+struct Penalties {
+    float repetition = 1, presence = 0, frequency = 0;
+    std::uint32_t no_repeat_ngram = 0;   ///< > 0: no run of so many tokens comes twice, the prompt counted
+    std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
+    std::uint32_t min_tokens = 0;        ///< so many tokens are generated before one of `ends`
+    std::vector<std::int32_t> ends;
+
+    bool has_least() const noexcept { return min_tokens > 0 && !ends.empty(); }
+    bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
+    friend bool operator==(const Penalties&, const Penalties&) = default;
+};
+
+struct DecoderSessionOptions {
+    std::uint32_t rows = 1;  ///< sequences that are decoded together
+    /// Tokens of a sequence at most, prompt included; 0: the model's max_positions, at most kDefaultContext. Beyond
+    /// max_positions (of a model with extended_positions) there is one row: a sequence that grows longer has its keys computed
+    /// anew, with the positions of long ones.
+    std::uint32_t context = 0;
+    std::uint32_t chunk = 256;  ///< tokens of a prompt that are computed in one submit at most
+    /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
+    /// before took per token, among a few lengths, so that few programs are made.
+    double chunk_seconds = 0;
+    DType dtype = DType::f32;  ///< of activations
+    models::WeightFormat weights = models::WeightFormat::as_computed;
+    models::CacheFormat cache = models::CacheFormat::as_computed;
+    graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
+    Penalties penalties;
+    static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
+};
+
+/// What a run took, for reports. Seconds of wall time.
+struct DecoderTimings {
+    double prompt_seconds = 0, decode_seconds = 0;
+    std::uint64_t prompt_tokens = 0;  ///< computed in chunks, those reused not counted
+    std::uint64_t prompt_chunks = 0;
+    std::uint64_t decode_steps = 0;
+};
+
+/// Errors: InvalidArgument (a bias or an end of a token that the model does not know).
+Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
+/// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
+/// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties.
+Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options);
+
+/// Steps are queued so that a submit takes about this long: short enough for tokens to flow, long enough that the host's part
+/// (a submit, a read) is nothing beside it.
+inline constexpr double kSubmitSeconds = 0.05;
+inline constexpr std::uint32_t kMostSteps = 16;
+/// How many of them come next, after `count` took so long.
+std::uint32_t steps_after(std::uint32_t count, double seconds) noexcept;
+
+}  // namespace vkformer::decoding
