@@ -49,6 +49,23 @@ struct Sampling {
     friend bool operator==(const Sampling&, const Sampling&) = default;
 };
 
+/// When a beam search ends that has as many finished sequences as beams.
+enum class EarlyStopping : std::uint8_t {
+    heuristic,  ///< when the best of the running ones, at the length that it has now, scores no better than the worst finished one
+    always,  ///< at once
+    never,   ///< when no running one can become better than the worst finished one
+};
+
+/// The likeliest whole sequence in place of the likeliest next token, as Hugging Face's generate() looks for it with num_beams:
+/// so many sequences are continued side by side, each as far as it stays among the best. Prompts are continued one by one, their
+/// texts come whole, and nothing is drawn.
+struct BeamSearch {
+    std::uint32_t beams = 0;  ///< up to 32; 1: none; 0: what the model folder's generation_config.json says, else 1
+    /// A sequence of n tokens scores Σ log p / n^length_penalty. None: what the model folder says, else 1.
+    std::optional<float> length_penalty;
+    std::optional<EarlyStopping> early_stopping;  ///< none: what the model folder says, else heuristic
+};
+
 struct GeneratorOptions {
     /// A Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the CPU
     /// backend and a CPU-type Vulkan device was measured faster for this model.
@@ -58,6 +75,7 @@ struct GeneratorOptions {
     CacheStorage cache = CacheStorage::precision;
     std::uint32_t context = 0;  ///< tokens of a sequence at most, prompt included; 0: the model's, at most 4096
     std::uint32_t batch = 1;    ///< sequences that are generated together
+    BeamSearch beam_search;
     /// Which variant of its shader each op takes; see TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
@@ -91,6 +109,7 @@ struct Generation {
     Finish finish = Finish::length;
     std::uint32_t prompt_tokens = 0;
     std::uint32_t reused_tokens = 0;  ///< of the prompt: they were in the caches from the generation before
+    std::optional<float> score;       ///< of a beam search
 };
 
 /// What a call took. Seconds of wall time.
@@ -110,7 +129,8 @@ class VKFORMER_API Generator {
 public:
     /// `path`: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file.
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the model); NoVulkanLoader,
-    /// NoDevice, MissingFeature, OutOfDeviceMemory (of the device). Never falls back to another device.
+    /// NoDevice, MissingFeature, OutOfDeviceMemory (of the device); InvalidArgument (a context, a cache or a beam search that the
+    /// model or the other options do not allow). Never falls back to another device.
     static Result<Generator> load(const std::filesystem::path& path, const GeneratorOptions& options = {});
 
     Generator(Generator&&) noexcept;
@@ -118,12 +138,12 @@ public:
     ~Generator();
 
     /// Told what can be printed after each token: whole characters that no later token changes; may be empty. What was held back
-    /// until the end comes once more, with token −1. `index` is that of the prompt. Returns false to end that generation.
+    /// until the end comes once more, with token −1: with beams all of it. `index` is that of the prompt. Returns false to end that generation.
     using OnText = std::function<bool(std::size_t index, std::string_view text, std::int32_t token)>;
 
     /// Continues the prompts, in order. A prompt's beginning that the generation before it in the same row has computed is not
-    /// computed again. Errors: InvalidArgument (an empty prompt, one longer than the context; nothing has run then), DeviceLost,
-    /// Vulkan, out of memory.
+    /// computed again. Errors: InvalidArgument (an empty prompt, one longer than the context, a temperature or a stop text with
+    /// beams; nothing has run then), DeviceLost, Vulkan, out of memory.
     Result<std::vector<Generation>> generate(std::span<const std::string> prompts, const GenerateOptions& options = {},
                                              const OnText& on_text = {});
     Result<std::vector<Generation>> generate_tokens(std::span<const std::vector<std::int32_t>> prompts,

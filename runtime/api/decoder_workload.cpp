@@ -9,15 +9,24 @@
 namespace vkformer::api {
 
 Result<std::vector<tuning::Workload>> decoder_workload(const models::Decoder& model,
-                                                       const decoding::DecoderSessionOptions& options) {
+                                                       const decoding::DecoderSessionOptions& options,
+                                                       const std::optional<decoding::BeamRules>& beams) {
     constexpr std::uint32_t kTokens = 16;
     decoding::DecoderSessionOptions small = options;
     small.context = std::min(2 * kTokens, model.config().max_positions);
-    VKFORMER_TRY(auto chunk, decoding::chunk_graph(model, small, std::min(kTokens, small.context)));
-    VKFORMER_TRY(auto step, decoding::step_graph(model, small));
+    const std::uint32_t cache_rows = beams ? beams->beams : 0;
+    VKFORMER_TRY(auto chunk, decoding::chunk_graph(model, small, std::min(kTokens, small.context), false, cache_rows));
     std::vector<tuning::Workload> workload;
     workload.push_back({.graph = std::move(chunk.graph), .times = 1, .inputs = {}});
-    workload.push_back({.graph = std::move(step.graph), .times = kTokens, .inputs = {}});
+    graph::Graph step;
+    if (beams) {
+        VKFORMER_TRY(auto made, decoding::beam_step_graph(model, small, *beams, kTokens, 0, 0));
+        step = std::move(made.graph);
+    } else {
+        VKFORMER_TRY(auto made, decoding::step_graph(model, small));
+        step = std::move(made.graph);
+    }
+    workload.push_back({.graph = std::move(step), .times = kTokens, .inputs = {}});
     return workload;
 }
 

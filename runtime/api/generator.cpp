@@ -2,11 +2,15 @@
 #include "vkformer/generator.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <variant>
 
 #include "api/decoder_text.hpp"
 #include "api/decoder_workload.hpp"
 #include "api/open_backend.hpp"
 #include "core/try.hpp"
+#include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
 #include "models/load.hpp"
 #include "text/tokenizer.hpp"
@@ -17,6 +21,7 @@ namespace {
 using decoding::FinishReason;
 
 constexpr std::int32_t kNoToken = -1;
+constexpr float kMostLengthPenalty = 100;
 
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample) {
     return {.rows = options.batch,
@@ -28,12 +33,36 @@ decoding::DecoderSessionOptions session_options(const GeneratorOptions& options,
             .sample = sample};
 }
 
-api::OpenOptions open_options(const GeneratorOptions& options, const models::Decoder& model) {
+/// None: there is one sequence per prompt.
+Result<std::optional<decoding::BeamRules>> beam_rules(const BeamSearch& search,
+                                                      const models::DecoderDefaults& defaults) {
+    decoding::BeamRules rules = {.beams = search.beams,
+                                 .length_penalty = search.length_penalty.value_or(defaults.length_penalty),
+                                 .early_stopping = defaults.early_stopping};
+    if (search.early_stopping) {
+        switch (*search.early_stopping) {
+        case EarlyStopping::heuristic: rules.early_stopping = graph::EarlyStopping::heuristic; break;
+        case EarlyStopping::always: rules.early_stopping = graph::EarlyStopping::always; break;
+        case EarlyStopping::never: rules.early_stopping = graph::EarlyStopping::never; break;
+        }
+    }
+    if (rules.beams == 0) {
+        VKFORMER_TRY(rules.beams, defaults.beams);
+    }
+    if (!(std::abs(rules.length_penalty) <= kMostLengthPenalty))
+        return Error{ErrorCode::InvalidArgument, "the length penalty is " + std::to_string(rules.length_penalty) +
+                                                     ", expected a number from −100 to 100"};
+    if (rules.beams == 1) return std::optional<decoding::BeamRules>();
+    return std::optional(rules);
+}
+
+api::OpenOptions open_options(const GeneratorOptions& options, const models::Decoder& model,
+                              const std::optional<decoding::BeamRules>& beams) {
     api::OpenOptions open{.device = options.device,
                           .plain = options.plain_shaders,
                           .variants = options.shader_variants,
-                          .workload = [&options, &model] {
-                              return api::decoder_workload(model, session_options(options, {.temperature = 0}));
+                          .workload = [&options, &model, &beams] {
+                              return api::decoder_workload(model, session_options(options, {.temperature = 0}), beams);
                           }};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
@@ -91,8 +120,34 @@ struct Generator::Impl {
     std::unique_ptr<models::Decoder> model;  // the session points to it
     api::DecoderText text;
     api::OpenedBackend device;
-    decoding::DecoderSession session;
+    std::variant<decoding::DecoderSession, decoding::BeamSession> session;
     GenerationTimings timings;
+
+    bool has_beams() const noexcept { return std::holds_alternative<decoding::BeamSession>(session); }
+    const decoding::DecoderSessionOptions& session_options() const noexcept {
+        return std::visit([](const auto& s) -> const decoding::DecoderSessionOptions& { return s.options(); }, session);
+    }
+
+    Result<void> set_rules(const graph::SampleOptions& sample, const decoding::Penalties& penalties) {
+        if (auto* const one = std::get_if<decoding::DecoderSession>(&session))
+            return one->set_sampling(sample, penalties);
+        return std::get<decoding::BeamSession>(session).set_penalties(penalties);
+    }
+
+    /// What a beam search cannot do.
+    Result<void> check_beams(const GenerateOptions& asked) const {
+        if (!has_beams()) return {};
+        const auto invalid = [](const char* message) { return Error{ErrorCode::InvalidArgument, message}; };
+        if (asked.sampling && asked.sampling->temperature != 0)
+            return invalid(
+                "a beam search looks for the likeliest sequence and draws nothing: leave out temperature, top_k, "
+                "top_p and min_p, or the beams");
+        if (!asked.stop.empty())
+            return invalid(
+                "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
+                "beams");
+        return {};
+    }
 
     Result<void> set_sampling(const GenerateOptions& asked) {
         const std::optional<Sampling>& wanted = asked.sampling;
@@ -100,22 +155,55 @@ struct Generator::Impl {
         std::vector<std::int32_t> ends;
         if (min_tokens > 0 && !asked.ignore_end) ends = text.defaults.end_tokens;
         if (!wanted)
-            return session.set_sampling(text.defaults.sample, {.repetition = text.defaults.repetition_penalty,
-                                                               .no_repeat_ngram = text.defaults.no_repeat_ngram,
-                                                               .min_tokens = min_tokens,
-                                                               .ends = std::move(ends)});
-        return session.set_sampling({.temperature = wanted->temperature,
-                                     .top_k = wanted->top_k,
-                                     .top_p = wanted->top_p,
-                                     .min_p = wanted->min_p},
-                                    {.repetition = wanted->repetition_penalty,
-                                     .presence = wanted->presence_penalty,
-                                     .frequency = wanted->frequency_penalty,
-                                     .no_repeat_ngram = wanted->no_repeat_ngram,
-                                     .bias = wanted->logit_bias,
-                                     .min_tokens = min_tokens,
-                                     .ends = std::move(ends)});
+            return set_rules(text.defaults.sample, {.repetition = text.defaults.repetition_penalty,
+                                                    .no_repeat_ngram = text.defaults.no_repeat_ngram,
+                                                    .min_tokens = min_tokens,
+                                                    .ends = std::move(ends)});
+        return set_rules({.temperature = wanted->temperature,
+                          .top_k = wanted->top_k,
+                          .top_p = wanted->top_p,
+                          .min_p = wanted->min_p},
+                         {.repetition = wanted->repetition_penalty,
+                          .presence = wanted->presence_penalty,
+                          .frequency = wanted->frequency_penalty,
+                          .no_repeat_ngram = wanted->no_repeat_ngram,
+                          .bias = wanted->logit_bias,
+                          .min_tokens = min_tokens,
+                          .ends = std::move(ends)});
     }
+    struct Continued {
+        decoding::SequenceResult sequence;
+        std::optional<float> score;
+    };
+    /// With beams `on_token` is told the tokens of what was found.
+    Result<std::vector<Continued>> run(std::span<const decoding::Request> requests,
+                                       const decoding::DecoderSession::OnToken& on_token) {
+        std::vector<Continued> continued;
+        if (auto* const one = std::get_if<decoding::DecoderSession>(&session)) {
+            VKFORMER_TRY(auto results, one->run(requests, on_token));
+            for (auto& result : results) continued.push_back({std::move(result), {}});
+            keep(one->timings());
+            return continued;
+        }
+        auto& search = std::get<decoding::BeamSession>(session);
+        VKFORMER_TRY(auto results, search.run(requests));
+        keep(search.timings());
+        for (std::size_t i = 0; i < results.size(); ++i) {
+            for (const std::int32_t token : results[i].best.tokens) on_token(i, token);
+            continued.push_back({{.tokens = std::move(results[i].best.tokens),
+                                  .finish = results[i].finish,
+                                  .reused = results[i].reused},
+                                 results[i].best.score});
+        }
+        return continued;
+    }
+    void keep(const decoding::DecoderTimings& run) noexcept {
+        timings = {.prompt_seconds = run.prompt_seconds,
+                   .decode_seconds = run.decode_seconds,
+                   .prompt_tokens = run.prompt_tokens,
+                   .decode_steps = run.decode_steps};
+    }
+
     bool is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 };
 
@@ -126,7 +214,23 @@ Generator::~Generator() = default;
 
 const std::string& Generator::device() const noexcept { return impl_->device.description; }
 const GenerationTimings& Generator::timings() const noexcept { return impl_->timings; }
-std::uint32_t Generator::context() const noexcept { return impl_->session.options().context; }
+std::uint32_t Generator::context() const noexcept { return impl_->session_options().context; }
+
+namespace {
+
+Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_session(
+    graph::Backend& backend, const models::Decoder& model, decoding::DecoderSessionOptions options,
+    const std::optional<decoding::BeamRules>& beams) {
+    if (!beams) {
+        VKFORMER_TRY(auto session, decoding::DecoderSession::create(backend, model, options));
+        return std::variant<decoding::DecoderSession, decoding::BeamSession>(std::move(session));
+    }
+    options.sample = {.temperature = 0};  // what the model's folder says of drawing is for sequences that are drawn
+    VKFORMER_TRY(auto session, decoding::BeamSession::create(backend, model, options, *beams));
+    return std::variant<decoding::DecoderSession, decoding::BeamSession>(std::move(session));
+}
+
+}  // namespace
 
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
     VKFORMER_TRY(auto loaded, models::load_decoder(path));
@@ -138,9 +242,10 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
                          " tokens, the model only " + std::to_string(model->config().vocab_size)};
     auto wanted = session_options(options, text.defaults.sample);
     VKFORMER_CHECK(model->check_cache(wanted.cache));  // before a device is opened and kernels are tried on it
-    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model)));
+    VKFORMER_TRY(const auto beams, beam_rules(options.beam_search, text.defaults));
+    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, beams)));
     wanted.chunk_seconds = api::submit_seconds(*device.backend);
-    VKFORMER_TRY(auto session, decoding::DecoderSession::create(*device.backend, *model, wanted));
+    VKFORMER_TRY(auto session, open_session(*device.backend, *model, wanted, beams));
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
                                                     .model = std::move(model),
                                                     .text = std::move(text),
@@ -170,6 +275,7 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
+    VKFORMER_CHECK(impl_->check_beams(options));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<Output> outputs;
@@ -182,27 +288,23 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
         Output& output = outputs[index];
         const bool is_end = !options.ignore_end && impl_->is_end(token);
         const std::string part = is_end ? std::string() : output.take(output.stream->push(token));
-        const bool goes_on = !on_text || on_text(index, part, token);
+        const bool goes_on = !on_text || impl_->has_beams() || on_text(index, part, token);
         return goes_on && !output.is_stopped;
     };
-    VKFORMER_TRY(auto results, impl_->session.run(requests, on_token));
-    const decoding::DecoderTimings& timings = impl_->session.timings();
-    impl_->timings = {.prompt_seconds = timings.prompt_seconds,
-                      .decode_seconds = timings.decode_seconds,
-                      .prompt_tokens = timings.prompt_tokens,
-                      .decode_steps = timings.decode_steps};
+    VKFORMER_TRY(auto results, impl_->run(requests, on_token));
 
     std::vector<Generation> generations;
     for (std::size_t i = 0; i < results.size(); ++i) {
         Output& output = outputs[i];
-        const std::size_t told = output.text.size();
+        const std::size_t told = impl_->has_beams() ? 0 : output.text.size();
         output.finish();
         if (on_text && output.text.size() > told) on_text(i, std::string_view(output.text).substr(told), kNoToken);
         generations.push_back({.text = std::move(output.text),
-                               .tokens = std::move(results[i].tokens),
-                               .finish = finish_of(results[i].finish, output.is_stopped),
+                               .tokens = std::move(results[i].sequence.tokens),
+                               .finish = finish_of(results[i].sequence.finish, output.is_stopped),
                                .prompt_tokens = static_cast<std::uint32_t>(prompts[i].size()),
-                               .reused_tokens = results[i].reused});
+                               .reused_tokens = results[i].sequence.reused,
+                               .score = results[i].score});
     }
     return generations;
 }

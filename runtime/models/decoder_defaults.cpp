@@ -1,13 +1,36 @@
 // SPDX-License-Identifier: MIT
 #include "models/decoder_defaults.hpp"
 
+#include <string>
+
 #include "core/try.hpp"
 #include "formats/config.hpp"
+#include "models/generation_config.hpp"
 
 namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+Result<std::uint32_t> read_beams(const Config& generation, bool draws) {
+    VKFORMER_TRY(const auto beams,
+                 generation.unsigned_integer("num_beams", {.fallback = 1, .min = 1, .max = graph::kMaxBeams}));
+    if (beams == 1) return beams;
+    if (draws)
+        return Error{ErrorCode::UnsupportedConfig,
+                     generation.file_name() + ": \"num_beams\" is " + std::to_string(beams) +
+                         " and \"do_sample\" true, but a beam search draws nothing; say --beams " +
+                         std::to_string(beams) + " for the likeliest sequence, or --beams 1 for one that is drawn"};
+    VKFORMER_TRY(const auto groups, generation.unsigned_integer("num_beam_groups", {.fallback = 1}));
+    if (groups > 1) return generation.unsupported("num_beam_groups", "1; say --beams for a search without groups");
+    VKFORMER_TRY(const bool renormalizes, generation.boolean("renormalize_logits", false));
+    if (renormalizes) return generation.unsupported("renormalize_logits", "false with num_beams; say --beams");
+    return beams;
+}
+
+}  // namespace
 
 Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folder) {
-    using formats::Config;
     VKFORMER_TRY(const Config generation, Config::open_if_present(folder / "generation_config.json"));
     VKFORMER_TRY(const Config model, Config::open_if_present(folder / "config.json"));
     DecoderDefaults defaults;
@@ -26,6 +49,11 @@ Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folde
     if (min_length > 0 && !generation.has("min_new_tokens"))
         return generation.unsupported("min_length", "0; min_new_tokens does not count the prompt");
     VKFORMER_TRY(const bool draws, generation.boolean("do_sample", false));
+    defaults.beams = read_beams(generation, draws);
+    VKFORMER_TRY(const double length_penalty,
+                 generation.real("length_penalty", {.fallback = 1, .min = -100, .max = 100}));
+    defaults.length_penalty = static_cast<float>(length_penalty);
+    VKFORMER_TRY(defaults.early_stopping, read_early_stopping(generation));
     if (!draws) return defaults;
     VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));
     VKFORMER_TRY(const auto top_k, generation.unsigned_integer("top_k", {.fallback = 50}));

@@ -17,6 +17,10 @@ struct DecoderDefaults {
     float repetition_penalty = 1;
     std::uint32_t no_repeat_ngram = 0;
     std::uint32_t min_new_tokens = 0;  ///< so many tokens come before an end token
+    /// 1: no beam search. An error where one of a kind is asked for that is not done: it is told unless the user says how many.
+    Result<std::uint32_t> beams = 1u;
+    float length_penalty = 1;
+    graph::EarlyStopping early_stopping = graph::EarlyStopping::heuristic;
 };
 
 /// generation_config.json of the folder, and config.json for what it does not say; transformers' own defaults (top_k 50) hold

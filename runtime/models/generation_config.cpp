@@ -142,14 +142,6 @@ Result<std::vector<std::int32_t>> banned_tokens(const Config& config, std::int32
     return banned;
 }
 
-Result<graph::EarlyStopping> early_stopping(const Config& config) {
-    using graph::EarlyStopping;
-    if (const auto value = config.boolean("early_stopping", false))
-        return *value ? EarlyStopping::always : EarlyStopping::heuristic;
-    if (const auto value = config.string("early_stopping"); value && *value == "never") return EarlyStopping::never;
-    return config.unsupported("early_stopping", "true, false, \"never\"");
-}
-
 /// `max_length` counts the start token. 20 is the library's default and means 20 new tokens.
 Result<std::uint32_t> max_steps(const Config& config, std::uint64_t max_positions) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
@@ -170,6 +162,14 @@ Result<std::uint32_t> min_steps(const Config& config) {
 
 }  // namespace
 
+Result<graph::EarlyStopping> read_early_stopping(const Config& config) {
+    using graph::EarlyStopping;
+    if (const auto value = config.boolean("early_stopping", false))
+        return *value ? EarlyStopping::always : EarlyStopping::heuristic;
+    if (const auto value = config.string("early_stopping"); value && *value == "never") return EarlyStopping::never;
+    return config.unsupported("early_stopping", "true, false, \"never\"");
+}
+
 Result<GenerationConfig> parse_generation_config(const Config& config, GenerationSource source,
                                                  std::uint64_t max_positions,
                                                  std::span<const std::string_view> read_elsewhere) {
@@ -188,7 +188,7 @@ Result<GenerationConfig> parse_generation_config(const Config& config, Generatio
                  config.unsigned_integer("num_beams", {.fallback = 1, .min = 1, .max = graph::kMaxBeams}));
     VKFORMER_TRY(generation.max_steps, max_steps(config, max_positions));
     VKFORMER_TRY(generation.length_penalty, config.real("length_penalty", {.fallback = 1, .min = -100, .max = 100}));
-    VKFORMER_TRY(generation.early_stopping, early_stopping(config));
+    VKFORMER_TRY(generation.early_stopping, read_early_stopping(config));
     VKFORMER_TRY(generation.banned, banned_tokens(config, generation.eos));
     VKFORMER_TRY(generation.forced_first, one_token(config, "forced_bos_token_id"));
     VKFORMER_TRY(generation.forced_last, one_token(config, "forced_eos_token_id"));

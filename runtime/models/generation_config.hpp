@@ -45,6 +45,9 @@ Result<GenerationConfig> parse_generation_config(const formats::Config& config, 
                                                  std::uint64_t max_positions,
                                                  std::span<const std::string_view> read_elsewhere = {});
 
+/// The field of that name: true, false or "never". Errors: UnsupportedConfig.
+Result<graph::EarlyStopping> read_early_stopping(const formats::Config& config);
+
 /// generation_config.json of the folder or, without one, what config.json says. Errors: FileNotFound besides.
 Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions);
 

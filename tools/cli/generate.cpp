@@ -71,13 +71,15 @@ json as_json(std::size_t index, std::string_view text, std::int32_t token) {
 }
 
 json as_json(std::size_t index, const Generation& generation) {
-    return {{"event", "end"},
-            {"prompt", index},
-            {"finish", to_string(generation.finish)},
-            {"text", generation.text},
-            {"tokens", generation.tokens},
-            {"prompt_tokens", generation.prompt_tokens},
-            {"reused_tokens", generation.reused_tokens}};
+    json end = {{"event", "end"},
+                {"prompt", index},
+                {"finish", to_string(generation.finish)},
+                {"text", generation.text},
+                {"tokens", generation.tokens},
+                {"prompt_tokens", generation.prompt_tokens},
+                {"reused_tokens", generation.reused_tokens}};
+    if (generation.score) end["score"] = *generation.score;
+    return end;
 }
 
 Result<int> run(const GenerateCommand& command) {
@@ -125,6 +127,7 @@ void add_generate(CLI::App& app, Action& action) {
         "Examples:\n"
         "  vkformer generate --model SmolLM2-135M \"Once upon a time\" -n 64\n"
         "  vkformer generate --model model-Q4_K.gguf --temperature 0.8 --top-p 0.95 < prompt.txt\n"
+        "  vkformer generate --model gpt2 --beams 4 -n 40 \"The capital of France is\"\n"
         "  vkformer generate --model gpt2 --json --stop \"\\n\" \"The capital of France is\"");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }

@@ -61,6 +61,24 @@ void GeneratorCommand::add(CLI::App& command) {
     command.add_option("--seed", seed, "Of the draws: the same seed, the same text")
         ->capture_default_str()
         ->group(group);
+    const std::string beam_group = "Beam search (default: what the model says, else none)";
+    command
+        .add_option("-b,--beams", beams, "Sequences that are continued side by side, the likeliest is printed; 1: none")
+        ->check(CLI::Range(1u, 32u))
+        ->group(beam_group);
+    command
+        .add_option("--length-penalty", length_penalty,
+                    "A sequence of n tokens scores its log-probability / n to that power (default: what the model "
+                    "says, else 1)")
+        ->check(CLI::Range(-100.0, 100.0))
+        ->group(beam_group);
+    command
+        .add_option("--early-stopping", early_stopping,
+                    "When to end with as many finished sequences as beams: always; when no other is likely to be "
+                    "better; or when none "
+                    "can be (never)")
+        ->check(CLI::IsMember({"always", "heuristic", "never"}))
+        ->group(beam_group);
     command.add_option("--stop", stop, "A text that ends the generation; may be given several times")->take_all();
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     device.add_device(command);
@@ -118,7 +136,11 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
                              .cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision,
                              .context = command.context,
                              .batch = command.batch,
+                             .beam_search = {.beams = command.beams, .length_penalty = command.length_penalty},
                              .plain_shaders = command.device.plain};
+    if (command.early_stopping == "always") options.beam_search.early_stopping = EarlyStopping::always;
+    if (command.early_stopping == "heuristic") options.beam_search.early_stopping = EarlyStopping::heuristic;
+    if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Generator generator, Generator::load(command.model, options));

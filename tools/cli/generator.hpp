@@ -25,6 +25,9 @@ struct GeneratorCommand {
     float repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
     std::uint32_t no_repeat_ngram = 0;
     std::vector<std::string> logit_bias;  ///< "15043=-2.5"
+    std::uint32_t beams = 0;              ///< 0: not given
+    std::optional<float> length_penalty;
+    std::string early_stopping;  ///< empty: not given
     std::vector<std::string> stop;
     bool ignore_end = false;
 
