@@ -170,7 +170,7 @@ public:
         VKFORMER_TRY(const auto length, number<std::uint64_t>(what));
         if (length > remaining())
             return corrupt("the length " + std::to_string(length) + " of " + std::string(what) +
-                           " reaches beyond the file of " + std::to_string(file_.size()) + " bytes");
+                           " reaches beyond the file of " + std::to_string(file_.size()) + " bytes; is it truncated?");
         const std::string_view text(reinterpret_cast<const char*>(file_.data()) + at_,
                                     static_cast<std::size_t>(length));
         at_ += text.size();
@@ -233,7 +233,8 @@ private:
         if (count > remaining() / least) {
             if (depth == 0) return truncated(what);
             return corrupt(what + " is an array of " + std::to_string(count) +
-                           " elements, which reaches beyond the file of " + std::to_string(file_.size()) + " bytes");
+                           " elements, which reaches beyond the file of " + std::to_string(file_.size()) +
+                           " bytes; is it truncated?");
         }
         if (depth > Gguf::kMaxArrayDepth)
             return corrupt(what + " has arrays nested deeper than " + std::to_string(Gguf::kMaxArrayDepth) + " levels");

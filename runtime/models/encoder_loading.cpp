@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "models/model_type.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -165,7 +166,7 @@ Result<Encoder> load_encoder(const std::filesystem::path& path) {
         }
         supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
     }
-    return config.unsupported("model_type", supported);
+    return unknown_model_type(path, config, supported);
 }
 
 }  // namespace vkformer::models

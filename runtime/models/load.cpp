@@ -9,6 +9,7 @@
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
+#include "models/model_type.hpp"
 #include "models/recurrent_seq2seq.hpp"
 #include "models/seq2seq_loading.hpp"
 
@@ -27,6 +28,8 @@ Result<std::unique_ptr<EncoderDecoder>> load_seq2seq(const std::filesystem::path
     VKFORMER_TRY(Seq2Seq model, Load(config, weights));
     return std::unique_ptr<EncoderDecoder>(std::make_unique<Seq2Seq>(std::move(model)));
 }
+
+constexpr std::string_view kSpeechType = "whisper";
 
 struct Architecture {
     std::string_view model_type;
@@ -72,13 +75,25 @@ Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesyst
         if (architecture.model_type == type) return architecture.load(folder);
         supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
     }
-    return config.unsupported("model_type", supported);
+    return unknown_model_type(folder, config, supported);
+}
+
+Result<bool> is_encoder_decoder(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", "marian"));
+    return std::ranges::find(kArchitectures, type, &Architecture::model_type) != kArchitectures.end();
+}
+
+Result<bool> is_speech_model(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const formats::Config config, formats::Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
+    return type == kSpeechType;
 }
 
 Result<SpeechModel> load_speech_model(const std::filesystem::path& folder) {
     VKFORMER_TRY(const formats::Config config, formats::Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "whisper") return config.unsupported("model_type", "whisper");
+    if (type != kSpeechType) return unknown_model_type(folder, config, std::string(kSpeechType));
     VKFORMER_TRY(const formats::Weights weights, formats::open_weights(folder));
     VKFORMER_TRY(Seq2Seq model, load_whisper(config, weights));
     const std::uint32_t mel_bins = model.config().mel_bins;
@@ -102,7 +117,7 @@ Result<Decoder> load_decoder(const std::filesystem::path& path) {
         }
         supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
     }
-    return config.unsupported("model_type", supported);
+    return unknown_model_type(path, config, supported);
 }
 
 Result<bool> is_decoder(const std::filesystem::path& path) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/try.hpp"
+#include "models/model_type.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -95,7 +96,7 @@ Result<bool> is_vision_encoder(const std::filesystem::path& folder) {
 Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder) {
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "vit" && type != "deit") return config.unsupported("model_type", "vit, deit");
+    if (type != "vit" && type != "deit") return unknown_model_type(folder, config, "vit, deit");
     VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
     return load_vit(config, weights);
 }
@@ -103,7 +104,7 @@ Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder
 Result<Clip> load_clip(const std::filesystem::path& folder) {
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "clip") return config.unsupported("model_type", "clip");
+    if (type != "clip") return unknown_model_type(folder, config, "clip");
     VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
     return load_clip(config, weights);
 }

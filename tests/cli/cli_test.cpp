@@ -352,6 +352,33 @@ TEST_CASE("validate, bench model and tune take models that answer in one pass", 
     CHECK(json::parse(bench.out)["programs"][0][items + "_per_second"].get<double>() > 0);
 }
 
+TEST_CASE("generate: beams, their score, and what does not go with them", "[cli][beam]") {
+    const std::string model =
+        "generate -q --device cpu -n 6 --model " + (goldens_dir() / "decoder_text").string() + " ";
+    const Outcome text = run(model + "--beams 3 --length-penalty 0.5 --early-stopping always cat");
+    const Outcome objects = run(model + "--beams 3 --length-penalty 0.5 --early-stopping always --json cat");
+    CHECK(text.exit_code == 0);
+    REQUIRE(objects.exit_code == 0);
+    const std::size_t end_at = objects.out.rfind("{\"event\":\"end\"");
+    REQUIRE(end_at != objects.out.npos);
+    const json end = json::parse(objects.out.substr(end_at));
+    CHECK(end["text"].get<std::string>() + "\n" == text.out);
+    CHECK(end["score"].get<double>() < 0);
+    refuses(model + "--beams 3 --temperature 0.5 x", "draws nothing");
+    refuses(model + "--beams 3 --stop y x", "stop texts");
+    refuses(model + "--beams 3 --batch 2 x", "one by one");
+    refuses(model + "--beams 33 x", "beams");
+}
+
+TEST_CASE("a model for another command is refused with that command's name", "[cli][errors]") {
+    const auto folder = [](const char* name) { return (goldens_dir() / name).string(); };
+    refuses("generate -d cpu -m " + folder("encoders/bert_pairs") + " x", "vkformer embed and rerank");
+    refuses("embed -d cpu -m " + folder("decoder_text") + " x", "vkformer generate and chat");
+    refuses("translate -d cpu -m " + folder("speech/whisper_texts") + " x", "vkformer transcribe");
+    refuses("generate -d cpu -m " + folder("encoder_decoders/t5_d22_relu") + " x", "vkformer translate");
+    refuses("generate -d cpu -m " + folder("vision/vit") + " x", "vkformer classify and embed");
+}
+
 TEST_CASE("tune: every variant on the shapes of a model", "[cli][tuning]") {
     const Outcome list = run("tune --list");
     CHECK(list.exit_code == 0);

@@ -6,11 +6,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
+#include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
+#include "decoding/speech_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
 #include "models/load.hpp"
+#include "models/model_type.hpp"
 #include "passes.hpp"
 #include "tuning/ladder.hpp"
 #include "tuning/trial_case.hpp"
@@ -79,10 +82,34 @@ Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const Tu
         .weights = models::WeightFormat::as_filed,
         .cache = command.cache.format()};
     std::vector<graph::Plan> plans;
+    const std::uint32_t beams = command.beams > 1 ? command.beams : 0;
     VKFORMER_TRY(auto chunk,
-                 decoding::chunk_graph(model, options, std::min({command.length, options.chunk, options.context})));
+                 decoding::chunk_graph(model, options, std::min({command.length, options.chunk, options.context}),
+                                       false, beams));
     plans.push_back(graph::make_plan(std::move(chunk.graph)));
+    if (beams > 0) {
+        VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, command.steps, 0, 0));
+        plans.push_back(graph::make_plan(std::move(search.graph)));
+        return plans;
+    }
     VKFORMER_TRY(auto step, decoding::step_graph(model, options));
+    plans.push_back(graph::make_plan(std::move(step.graph)));
+    return plans;
+}
+
+/// A whole window of sound, and a step of the decoder with the temperature that goes first.
+Result<std::vector<graph::Plan>> speech_plans_of(const models::EncoderDecoder& model, const TuneCommand& command) {
+    const auto limits = model.limits();
+    const models::DecodeLayout layout = {.batch = command.batch,
+                                         .source_len = static_cast<std::uint32_t>(limits.source_len),
+                                         .max_steps = static_cast<std::uint32_t>(limits.target_len),
+                                         .dtype = command.dtype_value()};
+    decoding::SpeechRules rules;
+    rules.generation.max_steps = layout.max_steps;
+    VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
+    VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
+    std::vector<graph::Plan> plans;
+    plans.push_back(graph::make_plan(std::move(encoder.graph)));
     plans.push_back(graph::make_plan(std::move(step.graph)));
     return plans;
 }
@@ -101,6 +128,11 @@ Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, con
     if (is_decoder) {
         VKFORMER_TRY(const auto model, models::load_decoder(path));
         return plans_of(model, command);
+    }
+    VKFORMER_TRY(const bool hears, models::is_speech_model(path));
+    if (hears) {
+        VKFORMER_TRY(const auto speech, models::load_speech_model(path));
+        return speech_plans_of(*speech.model, command);
     }
     VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
     VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
