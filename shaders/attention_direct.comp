@@ -35,7 +35,6 @@ layout(constant_id = kAttentionDirectValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 #ifdef SPLIT_KEYS
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
-layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { float partial[]; };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
@@ -60,6 +59,7 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 #ifdef SPLIT_KEYS
+#define ROW_PER_INVOCATION
 #include "lib/split.glsl"
 #endif
 
@@ -91,7 +91,7 @@ void main() {
     const uint rows = QUERY_LEN * group;
     const uint tiles = (rows + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
     uint workgroup = linear_workgroup();
-    const uint split = workgroup % SPLITS;
+    const uint split_index = workgroup % SPLITS;
     workgroup /= SPLITS;
     const uint first_row = workgroup % tiles * gl_WorkGroupSize.x;
     const uint last_row = min(first_row + gl_WorkGroupSize.x, rows) - 1;
@@ -105,22 +105,12 @@ void main() {
     const uint query_row = (batch * QUERY_LEN + i) * p.heads + head;
 #ifdef SPLIT_KEYS
     const uvec2 seen = visible_keys(batch, 0);
-    const uvec2 keys = keys_of_split(seen, split, p.splits);
-    const uint first_key = keys.x, end_key = keys.y;
+    const Split split = split_of(seen, split_index);
+    if (split.index == split.count) return;  // the whole workgroup leaves
+    const uint first_key = split.begin, end_key = split.end;
 #else
     const uvec2 seen = visible_keys(batch, i);
     const uint first_key = visible_keys(batch, first_row / group).x, end_key = visible_keys(batch, last_row / group).y;
-#endif
-#ifdef SPLIT_KEYS
-    if (first_key == end_key) {  // the whole workgroup leaves
-        const uint width = VALUE_DIM + kPartialExtra;
-        for (uint e = gl_LocalInvocationIndex; e < (last_row - first_row + 1) * width; e += gl_WorkGroupSize.x) {
-            const uint empty_row = batch * p.heads + kv_head * group + first_row + e / width;
-            partial[(empty_row * p.splits + split) * width + e % width] =
-                e % width == VALUE_DIM + kPartialMaximum ? MINUS_INFINITY : 0.0;
-        }
-        return;
-    }
 #endif
     const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (HEAD_DIM / 32);  // with Q8_CACHE
     const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (VALUE_DIM / 32);
@@ -168,12 +158,15 @@ void main() {
 
     if (first_row + gl_LocalInvocationIndex > last_row) return;
 #ifdef SPLIT_KEYS
-    const uint base = (query_row * p.splits + split) * (VALUE_DIM + kPartialExtra);
-    [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v) partial[base + v] = sums[v / 4][v % 4];
-    partial[base + VALUE_DIM + kPartialMaximum] = maximum / LOG2_E;
-    partial[base + VALUE_DIM + kPartialSum] = total;
-#else
+    if (split.count > 1) {
+        const uint base = partial_base(query_row, split.index);
+        [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v) partial[base + v] = sums[v / 4][v % 4];
+        partial[base + VALUE_DIM + kPartialMaximum] = maximum / LOG2_E;
+        partial[base + VALUE_DIM + kPartialSum] = total;
+        finish_row(query_row, split.count);
+        return;
+    }
+#endif
     [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v)
         STORE(y, query_row * VALUE_DIM + v, total == 0.0 ? 0.0 : sums[v / 4][v % 4] / total);
-#endif
 }

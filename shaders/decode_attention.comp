@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 // partial[b, h, split, :] = { Σ_j exp(s[j] − m) · value[b, j, g, :],  m,  Σ_j exp(s[j] − m) },  m = max_j s[j],
 // s[j] = scale · query[b, 0, h, :] · key[b, j, g, :] + additive mask, g = h / (heads / kv_heads) (with a soft cap, the product is
-// capped as lib/soft_cap.glsl says before the mask is added), over the keys j of the split that the one query sees; zeros, −∞, 0 if none. attention_combine makes the result of the splits.
+// capped as lib/soft_cap.glsl says before the mask is added), over the keys j of the split that the one query sees. lib/split.glsl
+// says which keys those are, and how the splits become y: [batch, 1, heads, value_dim].
 // query: [batch, 1, heads, head_dim], key: [batch, key_len, kv_heads, head_dim],
 // value: [batch, key_len, kv_heads, value_dim], storage as lib/storage.glsl says;
 // partial: [batch, heads, splits, value_dim + 2] float32; the mask is described in lib/attention_mask.glsl.
@@ -27,7 +28,6 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEME
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
-layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { float partial[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"
@@ -44,7 +44,6 @@ shared float weights[kDecodeAttentionMaxWorkgroup];
 
 void main() {
     const uint workgroup = linear_workgroup();
-    const uint split = workgroup % p.splits;
     const uint batch_head = workgroup / p.splits;
     const uint head = batch_head % p.heads;
     const uint batch = batch_head / p.heads;
@@ -59,18 +58,11 @@ void main() {
     const uint groups = gl_WorkGroupSize.x / COLUMNS;
     const uint group = lane / COLUMNS;
 
-    const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
-    const uint begin = keys_of_this.x;
-    const uint end = keys_of_this.y;
-    const uint base = workgroup * (p.value_dim + kPartialExtra);
-    if (begin == end) {  // the whole workgroup leaves
-        for (uint v = lane; v < p.value_dim; v += tile) partial[base + v] = 0.0;
-        if (lane == 0) {
-            partial[base + p.value_dim + kPartialMaximum] = MINUS_INFINITY;
-            partial[base + p.value_dim + kPartialSum] = 0.0;
-        }
-        return;
-    }
+    const Split split = split_of(visible_keys(batch, 0), workgroup % p.splits);
+    if (split.index == split.count) return;  // the whole workgroup leaves
+    const uint begin = split.begin;
+    const uint end = split.end;
+    const uint base = partial_base(batch_head, split.index);
 
     for (uint d = lane; d < p.head_dim; d += tile) query_row[d] = LOAD(query, batch_head * p.head_dim + d);
     float running_max = MINUS_INFINITY;
@@ -132,4 +124,5 @@ void main() {
         partial[base + p.value_dim + kPartialMaximum] = running_max;
         partial[base + p.value_dim + kPartialSum] = running_sum;
     }
+    finish_rows(batch_head, 1, split.count);
 }

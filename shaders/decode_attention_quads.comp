@@ -24,7 +24,6 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEME
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
-layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { float partial[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"
@@ -58,7 +57,6 @@ float tile_max(float value) {
 
 void main() {
     const uint workgroup = linear_workgroup();
-    const uint split = workgroup % p.splits;
     const uint batch_head = workgroup / p.splits;
     const uint head = batch_head % p.heads;
     const uint batch = batch_head / p.heads;
@@ -74,18 +72,11 @@ void main() {
     const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
     const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
 
-    const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
-    const uint begin = keys_of_this.x;
-    const uint end = keys_of_this.y;
-    const uint base = workgroup * (p.value_dim + kPartialExtra);
-    if (begin == end) {  // the whole workgroup leaves
-        for (uint v = lane; v < p.value_dim; v += tile) partial[base + v] = 0.0;
-        if (lane == 0) {
-            partial[base + p.value_dim + kPartialMaximum] = MINUS_INFINITY;
-            partial[base + p.value_dim + kPartialSum] = 0.0;
-        }
-        return;
-    }
+    const Split split = split_of(visible_keys(batch, 0), workgroup % p.splits);
+    if (split.index == split.count) return;  // the whole workgroup leaves
+    const uint begin = split.begin;
+    const uint end = split.end;
+    const uint base = partial_base(batch_head, split.index);
 
     const uint key_row = p.kv_heads * head_quads, value_row = p.kv_heads * value_quads;  // quads from a key to the next
     const uint first_key_quad = batch * p.mask.key_len * key_row + kv_head * head_quads;
@@ -158,4 +149,5 @@ void main() {
         partial[base + p.value_dim + kPartialMaximum] = running_max;
         partial[base + p.value_dim + kPartialSum] = total;
     }
+    finish_rows(batch_head, 1, split.count);
 }

@@ -6,7 +6,7 @@
 // subgroups take turns, KEYS keys each. Invocation l of a subgroup owns the pairs of elements l, l + size, l + 2 size … of
 // queries, keys, values and sums: neighbours read neighbouring pairs, straight into registers. A subgroup adds up its scores by
 // itself and keeps a maximum of its own, so that nothing waits until the end, where the sums of the subgroups are put together
-// as attention_combine does it with those of the splits.
+// as lib/split.glsl does it with those of the splits.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -27,6 +27,7 @@ layout(push_constant) uniform Push { DecodeAttentionPush p; };
 #define PAIR vec2
 #define LOAD_PAIR(buffer, i) buffer[i]
 #endif
+#include "lib/storage.glsl"
 #include "lib/kv_cache.glsl"
 #ifdef Q8_CACHE
 #define KV_PAIR uint
@@ -42,7 +43,6 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_PAIR 
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
-layout(std430, binding = kDecodeAttentionPartial) writeonly buffer Partial { float partial[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
@@ -60,27 +60,19 @@ void main() {
     const uint group = p.heads / p.kv_heads;
     const uint chunks = (group + HEADS - 1) / HEADS;
     uint workgroup = linear_workgroup();
-    const uint split = workgroup % p.splits;
+    const uint split_index = workgroup % p.splits;
     workgroup /= p.splits;
     const uint first = workgroup % chunks * HEADS;  // of the heads that share the key head
     const uint kv_head = workgroup / chunks % p.kv_heads;
     const uint batch = workgroup / chunks / p.kv_heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
 
-    const uvec2 keys_of_this = keys_of_split(visible_keys(batch, 0), split, p.splits);
-    const uint begin = keys_of_this.x;
-    const uint end = keys_of_this.y;
-    if (begin == end) {  // the whole workgroup leaves
-        for (uint e = gl_LocalInvocationIndex; e < min(HEADS, group - first) * (p.value_dim + kPartialExtra);
-             e += gl_WorkGroupSize.x) {
-            const uint head = kv_head * group + first + e / (p.value_dim + kPartialExtra);
-            const uint at = e % (p.value_dim + kPartialExtra);
-            const uint base = ((batch * p.heads + head) * p.splits + split) * (p.value_dim + kPartialExtra);
-            partial[base + at] = at == p.value_dim + kPartialMaximum ? MINUS_INFINITY : 0.0;
-        }
-        return;
-    }
+    const Split split = split_of(visible_keys(batch, 0), split_index);
+    if (split.index == split.count) return;  // the whole workgroup leaves
+    const uint begin = split.begin;
+    const uint end = split.end;
 
+    const uint first_row = batch * p.heads + kv_head * group + first;
     const uint lane = gl_SubgroupInvocationID;
     const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
     const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
@@ -170,8 +162,7 @@ void main() {
         }
         barrier();
         if (first + h >= group) continue;
-        const uint row = (batch * p.heads + kv_head * group + first + h) * p.splits + split;
-        const uint base = row * (p.value_dim + kPartialExtra);
+        const uint base = partial_base(first_row + h, split.index);
         for (uint v = gl_LocalInvocationIndex; v < p.value_dim; v += gl_WorkGroupSize.x) {
             float sum = 0.0;
             for (uint g = 0; g < gl_NumSubgroups; ++g) sum += part_sums[g * p.value_dim + v];
@@ -185,4 +176,5 @@ void main() {
             partial[base + p.value_dim + kPartialSum] = sum;
         }
     }
+    finish_rows(first_row, min(HEADS, group - first), split.count);
 }

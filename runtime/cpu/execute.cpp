@@ -194,11 +194,8 @@ public:
     void operator()(const graph::Attention& op) const { attention<T>(attention_operands(op), floats(op.y)); }
 
     void operator()(const graph::DecodeAttention& op) const {
-        decode_attention<T>(attention_operands(op), dim(op.partial, 2), floats(op.partial));
-    }
-
-    void operator()(const graph::AttentionCombine& op) const {
-        attention_combine<T>(floats(op.partial), dim(op.partial, 2), width(op.y), floats(op.y));
+        decode_attention<T>(attention_operands(op), graph::splits_in(width(op.partial), width(op.y)),
+                            floats(op.partial), floats(op.y));
     }
 
     void operator()(const graph::RecurrentLayer& op) const {

@@ -19,7 +19,8 @@ struct Value {
     friend bool operator==(Value, Value) = default;
 };
 
-enum class Access : std::uint8_t { read, write, read_write };
+/// `scratch`: memory of the node's own, which means nothing to others; a state stays as it was made, zeros where the node leaves them.
+enum class Access : std::uint8_t { read, write, read_write, scratch };
 
 enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid, gelu_quick };
 
@@ -279,12 +280,13 @@ struct Attention {
     }
 };
 
-/// One query per sequence against a share of the keys; `partial` keeps what AttentionCombine needs: f32 [batch, heads,
-/// splits, value_dim + 2], per split the value_dim sums Σ exp(s − m) · value, then m, the largest score s of the split, then
-/// Σ exp(s − m). A split without a key that the query sees has zeros and m = −∞.
+/// Attention of one query per sequence, whose keys are split: each split leaves its sums in `partial`, and the last of a head to be
+/// done puts them together. partial: f32 [batch · heads, splits · (value_dim + 2) + 1], a state for the sake of its last column, which
+/// counts the splits that are done and is 0 before and after. Per split the value_dim sums Σ exp(s − m) · value, then m, the largest
+/// score s of the split, then Σ exp(s − m).
 struct DecodeAttention {
     static constexpr std::string_view kName = "decode_attention";
-    Value query, key, value, partial;
+    Value query, key, value, partial, y;
     AttentionMask mask;
     float scale = 1;
     float soft_cap = 0;            ///< as Attention's
@@ -296,15 +298,7 @@ struct DecodeAttention {
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
-        visit("partial", self.partial, Access::write);
-    }
-};
-
-struct AttentionCombine {
-    static constexpr std::string_view kName = "attention_combine";
-    Value partial, y;
-    static void operands(auto& self, auto&& visit) {
-        visit("partial", self.partial, Access::read);
+        visit("partial", self.partial, Access::scratch);
         visit("y", self.y, Access::write);
     }
 };
@@ -574,8 +568,8 @@ struct BeamStep {
 
 using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm,
                         RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
-                        LocalSoftmax, WeightedSum, Attention, DecodeAttention, AttentionCombine, RecurrentLayer,
-                        RecurrentCell, CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
+                        LocalSoftmax, WeightedSum, Attention, DecodeAttention, RecurrentLayer, RecurrentCell,
+                        CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
                         MaskTimestamps, CountTokens, Penalize, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {

@@ -15,7 +15,7 @@ struct Uses {
         for (std::size_t i = 0; i < graph.nodes().size(); ++i)
             for_each_operand(graph.nodes()[i].op, [&](std::string_view, Value value, Access access) {
                 const std::uint32_t id = graph.storage(value).id;
-                if (access != Access::write) readers[id].push_back(i);
+                if (access == Access::read || access == Access::read_write) readers[id].push_back(i);
                 if (access != Access::read) writers[id].push_back(i);
             });
     }
@@ -193,12 +193,13 @@ void remove_dead_nodes(Graph& graph) {
     for (std::size_t i = nodes.size(); i-- > 0;) {
         bool alive = false;
         for_each_operand(std::as_const(nodes[i].op), [&](std::string_view, Value value, Access access) {
-            if (access != Access::read && needed[graph.storage(value).id]) alive = true;
+            const bool is_result = access == Access::write || access == Access::read_write;
+            if (is_result && needed[graph.storage(value).id]) alive = true;
         });
         dropped[i] = !alive;
         if (!alive) continue;
         for_each_operand(std::as_const(nodes[i].op), [&](std::string_view, Value value, Access access) {
-            if (access != Access::write) needed[graph.storage(value).id] = true;
+            if (access == Access::read || access == Access::read_write) needed[graph.storage(value).id] = true;
         });
     }
     erase_nodes(graph, std::move(nodes), dropped);
@@ -263,7 +264,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
     if (options.all_outputs)
         for (const Node& node : graph.nodes())
             for_each_operand(node.op, [&](std::string_view, Value value, Access access) {
-                if (access != Access::read) graph.mark_output(value);
+                if (access != Access::read && access != Access::scratch) graph.mark_output(value);
             });
     order_by_level(graph);
     Plan plan{.graph = std::move(graph)};

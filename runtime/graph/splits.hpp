@@ -18,6 +18,11 @@ constexpr std::uint64_t split_count(std::uint64_t key_len, std::uint64_t split_k
     return std::min((key_len + split_keys - 1) / split_keys, kMaxSplits);
 }
 
+/// Of DecodeAttention::partial, whose rows are so wide.
+constexpr std::uint64_t splits_in(std::uint64_t partial_width, std::uint64_t value_dim) noexcept {
+    return (partial_width - 1) / (value_dim + 2);
+}
+
 /// Keys per split that has any, where the query sees `seen`; the last may have fewer.
 constexpr std::uint64_t keys_per_split(std::uint64_t seen, std::uint64_t splits) noexcept {
     return std::max(kLeastSplitKeys, (seen + splits - 1) / splits);

@@ -184,6 +184,7 @@ private:
             made_.results.push_back(y);
             return y;
         }
+        if (access == Access::scratch) return made_.graph.state(unique, dtype, shape);
         if (like.kind == graph::TensorKind::weight && is_weight_only(dtype)) return random_weight(unique, dtype, shape);
         const bool is_cache = dtype == DType::q8_0;  // which only a state can be
         VKFORMER_TRY(const Value value, access == Access::read && !is_cache ? made_.graph.input(unique, dtype, shape)

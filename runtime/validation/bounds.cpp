@@ -67,11 +67,9 @@ struct Rules {
     Rule operator()(const graph::Attention& op) const {
         return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
     }
+    // and the splits are put together
     Rule operator()(const graph::DecodeAttention& op) const {
-        return {2 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
-    }
-    Rule operator()(const graph::AttentionCombine& op) const {
-        return {kExp, 8, static_cast<double>(graph.shape(op.partial)[2])};  // splits
+        return {3 * kExp, 16, std::max(back(graph, op.query), keys(graph, op.key))};
     }
     // Gates saturate, so that an error of a state does not grow from step to step by more than the product with W does: it
     // adds up like the rounding of as many sums as there are steps.

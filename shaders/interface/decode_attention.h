@@ -5,7 +5,7 @@
 SHARED_BEGIN
 const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionValue = 2,
            kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5,
-           kDecodeAttentionPartial = 6;
+           kDecodeAttentionPartial = 6, kDecodeAttentionY = 7;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
 const uint kDecodeAttentionMaxHeadDim = 256;
 const uint kLeastSplitKeys = 32;  // of a split that has any
@@ -19,8 +19,8 @@ const uint kDecodeAttentionHeadSteps = 2;  // pairs of a query per invocation: s
 const uint kDecodeAttentionValueSteps = 4;
 const uint kDecodeAttentionSums = 5;  // floats of shared memory: value_dim for each subgroup that there may be
 const uint kDecodeAttentionMaxHeads = 8, kDecodeAttentionMaxSubgroups = 32;
-// What a split leaves for attention_combine: value_dim sums of exp(s − maximum) · value, then the maximum of its scores s
-// (−∞ where it sees no key), then the sum of exp(s − maximum).
+// What a split leaves: value_dim sums of exp(s − maximum) · value, then the maximum of its scores s, then the sum of exp(s − maximum).
+// A row of `partial` has those of all splits of a head and one more word, the number of splits that are done.
 const uint kPartialMaximum = 0, kPartialSum = 1, kPartialExtra = 2;  // offsets after the sums, and how many
 struct DecodeAttentionPush {
     uint batch;

@@ -1,15 +1,86 @@
 // SPDX-License-Identifier: MIT
-// The keys x … y − 1 of a split: those that the query sees are shared out evenly over as many splits as have enough to do, which are
-// spread over all of them (runtime/graph/splits.hpp). What a cache could hold costs nothing.
+// The splits of decode_attention, from the keys of each to the result of all:
+//   y[row, v] = Σ_s exp(m[s] − m) · sums[s, v] / Σ_s exp(m[s] − m) · total[s],  m = max_s m[s],  zeros if no key is seen,
+// where { sums[s, :], m[s], total[s] } is what split s leaves in partial[row, s, :]. Dao et al. 2023, "Flash-Decoding".
+// y: [batch · heads, value_dim], storage as lib/storage.glsl says.
 #ifndef VKFORMER_SPLIT_GLSL
 #define VKFORMER_SPLIT_GLSL
-uvec2 keys_of_split(uvec2 seen, uint split, uint splits) {
-    const uint count = seen.y - seen.x;
-    const uint each = max(kLeastSplitKeys, (count + splits - 1) / splits);
-    const uint used = (count + each - 1) / each;
-    const uint share = split * used / splits;
-    if (used == 0 || (split > 0 && share == (split - 1) * used / splits)) return uvec2(0);
-    const uint first = seen.x + share * each;
-    return uvec2(first, min(first + each, seen.y));
+#include "lib/numbers.glsl"
+
+layout(std430, binding = kDecodeAttentionPartial) coherent buffer Partial { float partial[]; };
+layout(std430, binding = kDecodeAttentionPartial) coherent buffer Counters { uint counters[]; };  // the same memory
+layout(std430, binding = kDecodeAttentionY) STORED buffer Y { ELEMENT y[]; };
+
+struct Split {
+    uint begin, end;  // its keys: begin … end − 1
+    uint index;       // among the splits that have keys
+    uint count;       // of splits that have keys, but at least 1
+};
+
+// The keys that the query sees are shared out evenly over as many splits as have enough to do, which are spread over all of them
+// (runtime/graph/splits.hpp): what a cache could hold costs nothing. Splits without work have index == count.
+Split split_of(uvec2 seen, uint split) {
+    const uint keys = seen.y - seen.x;
+    const uint each = max(kLeastSplitKeys, (keys + p.splits - 1) / p.splits);
+    const uint count = max((keys + each - 1) / each, 1);  // no keys: one split, for the zeros
+    const uint index = split * count / p.splits;
+    if (split > 0 && index == (split - 1) * count / p.splits) return Split(0, 0, count, count);
+    const uint first = seen.x + index * each;
+    return Split(first, min(first + each, seen.y), index, count);
 }
+
+uint partial_row(uint row) { return row * (p.splits * (p.value_dim + kPartialExtra) + 1); }
+uint partial_base(uint row, uint split) { return partial_row(row) + split * (p.value_dim + kPartialExtra); }
+
+// Element v of y[row, :], from what the splits left.
+void combine(uint row, uint v, uint splits) {
+    float largest = MINUS_INFINITY;
+    for (uint s = 0; s < splits; ++s)
+        largest = max_keeping_nan(largest, partial[partial_base(row, s) + p.value_dim + kPartialMaximum]);
+    const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
+    float sum = 0.0;
+    float total = 0.0;
+    for (uint s = 0; s < splits; ++s) {
+        const uint base = partial_base(row, s);
+        const float factor = exp(partial[base + p.value_dim + kPartialMaximum] - shift);
+        sum += factor * partial[base + v];
+        total += factor * partial[base + p.value_dim + kPartialSum];
+    }
+    STORE(y, row * p.value_dim + v, total == 0.0 ? 0.0 : sum / total);
+}
+
+// Counts one split of a row that is done. True for the last, which finds what the others stored before they counted.
+bool is_last_split(uint row, uint splits) {
+    const uint counter = partial_row(row + 1) - 1;
+    if (atomicAdd(counters[counter], 1) + 1 != splits) return false;
+    counters[counter] = 0;  // for the next time
+    return true;
+}
+
+#ifdef ROW_PER_INVOCATION
+// After an invocation has stored what its split of the row leaves: barriers are dear where invocations are lanes of a CPU.
+void finish_row(uint row, uint splits) {
+    memoryBarrierBuffer();
+    if (!is_last_split(row, splits)) return;
+    memoryBarrierBuffer();
+    for (uint v = 0; v < p.value_dim; ++v) combine(row, v, splits);
+}
+#else
+shared bool is_last;
+
+// After a workgroup has stored what its split leaves for `rows` rows from first_row on, which other workgroups have splits of in the same
+// way. To be called by all invocations.
+void finish_rows(uint first_row, uint rows, uint splits) {
+    memoryBarrierBuffer();  // what this invocation stored is there before the workgroup is counted
+    barrier();
+    if (splits > 1) {
+        if (gl_LocalInvocationIndex == 0) is_last = is_last_split(first_row, splits);
+        barrier();
+        if (!is_last) return;
+        memoryBarrierBuffer();
+    }
+    for (uint e = gl_LocalInvocationIndex; e < rows * p.value_dim; e += gl_WorkGroupSize.x)
+        combine(first_row + e / p.value_dim, e % p.value_dim, splits);
+}
+#endif
 #endif

@@ -40,9 +40,12 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     check(weighted_sum(g, in(f32, {2, 6, 4, 9}), value), f16, {2, 4, 6, 5});
     check(attention(g, query, key, value, {.key_lengths = in(i32, {2}), .starts = in(i32, {2})}, 1), f16, {2, 4, 6, 5});
     check(decode_attention(g, in(f16, {2, 1, 6, 8}), key, value, {.causal = true}, 1, 4), f16, {2, 1, 6, 5});
-    const auto& decode = std::get<graph::DecodeAttention>(g.nodes()[g.nodes().size() - 2].op);
-    CHECK(to_string(g.shape(decode.partial)) == "[2, 6, 3, 7]");  // 9 keys in 3 splits; 5 values, m, sum
+    const auto& decode = std::get<graph::DecodeAttention>(g.nodes().back().op);
+    CHECK(to_string(g.shape(decode.partial)) == "[12, 22]");  // 9 keys in 3 splits; 5 values, m, sum; their count
     CHECK(g.dtype(decode.partial) == f32);
+    check(decode_attention(g, in(f16, {2, 1, 6, 8}), key, value, {}, 1, 4), f16,
+          {2, 1, 6, 5});  // with the same partial
+    CHECK(std::get<graph::DecodeAttention>(g.nodes().back().op).partial == decode.partial);
 
     check(pool(g, in(f16, {3, 5, 11}), in(i32, {3}), graph::Pooling::mean), f32, {3, 11});
     check(log_softmax(g, in(f16, {3, 11})), f32, {3, 11});
@@ -215,7 +218,8 @@ TEST_CASE("decode_attention refuses what does not fit", "[builders]") {
     CHECK_REFUSED(in,
                   decode_attention(in.graph, in(f32, {1, 1, 1 << 24, 1}), in(f32, {1, 1 << 10, 1, 1}),
                                    in(f32, {1, 1 << 10, 1, 2}), {}, 1, 1),
-                  kInvalid, "decode_attention: shape [1, 16777216, 32, 4] must have 1 to 2147483647 elements");
+                  kInvalid,
+                  "decode_attention.partial_16777216x32x2: shape [16777216, 129] must have 1 to 2147483647 elements");
 }
 
 TEST_CASE("caches refuse what does not fit", "[builders]") {

@@ -88,6 +88,18 @@ Shape attention_result(const Graph& graph, Value query, Value value) {
     return graph.shape(query).with_back(graph.shape(value).back());
 }
 
+/// DecodeAttention::partial. Nodes of one shape share it: they run one after another then.
+Result<Value> split_sums(Graph& graph, std::uint64_t rows, std::uint64_t splits, std::uint64_t value_dim) {
+    const Shape shape{rows, splits * (value_dim + 2) + 1};
+    const std::string name = std::string(DecodeAttention::kName) + ".partial_" + std::to_string(rows) + "x" +
+                             std::to_string(splits) + "x" + std::to_string(value_dim);
+    if (const auto known = graph.find(name)) {
+        const Tensor& tensor = graph.tensor(*known);
+        if (tensor.kind == TensorKind::state && tensor.dtype == DType::f32 && tensor.shape == shape) return *known;
+    }
+    return graph.state(name, DType::f32, shape);
+}
+
 }  // namespace
 
 Result<Value> attention_scores(Graph& graph, Value query, Value key, float scale, float soft_cap) {
@@ -203,20 +215,18 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
     VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     // partial is at least as large as the result, so that where it fits, the result does too
-    const std::uint64_t splits = split_count(scores[3], split_keys);
-    const DType dtype = graph.dtype(query);
     VKFORMER_TRY(const Value partial,
-                 graph.activation(DecodeAttention::kName, DType::f32, {shape[0], shape[2], splits, shape[3] + 2}));
-    VKFORMER_TRY(const Value y, graph.activation(AttentionCombine::kName, dtype, shape));
+                 split_sums(graph, shape[0] * shape[2], split_count(scores[3], split_keys), shape[3]));
+    VKFORMER_TRY(const Value y, graph.activation(DecodeAttention::kName, graph.dtype(query), shape));
     graph.add_node(DecodeAttention{.query = query,
                                    .key = key,
                                    .value = value,
                                    .partial = partial,
+                                   .y = y,
                                    .mask = mask,
                                    .scale = scale,
                                    .soft_cap = soft_cap,
                                    .split_keys = split_keys});
-    graph.add_node(AttentionCombine{.partial = partial, .y = y});
     return y;
 }
 

@@ -104,9 +104,15 @@ Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Ca
 Sizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);
     const Shape& key = graph.shape(op.key);
-    return {
-        query[0],           query[2], key[2], query[3], graph.shape(op.value)[3], key[1], graph.shape(op.partial)[2],
-        graph.dtype(op.key)};
+    const std::uint64_t value_dim = graph.shape(op.value)[3];
+    return {.batch = query[0],
+            .heads = query[2],
+            .kv_heads = key[2],
+            .head_dim = query[3],
+            .value_dim = value_dim,
+            .key_len = key[1],
+            .splits = graph::splits_in(graph.shape(op.partial).back(), value_dim),
+            .keys = graph.dtype(op.key)};
 }
 
 }  // namespace
@@ -133,7 +139,7 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
     Dispatch dispatch{
         .shader = tiling.shader,
         .bindings = {op.query, op.key, op.value, or_else(op.mask.key_lengths, op.query),
-                     or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.partial},
+                     or_else(op.mask.starts, op.query), or_else(op.mask.additive, op.query), op.partial, op.y},
         .constants = {tiling.workgroup, tiling.first_constant, tiling.second_constant,
                       mask_bits(op.mask) | (op.soft_cap == 0 ? 0 : shaders::kScoreSoftCap)},
         .groups = groups,

@@ -54,7 +54,6 @@ Result<Dispatch> plan_dispatch(const graph::LocalSoftmax& op, const KernelContex
 Result<Dispatch> plan_dispatch(const graph::WeightedSum& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::AttentionCombine& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::RecurrentCell& op, const KernelContext& context);
 Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context);
