@@ -44,8 +44,8 @@ void main() {
         for (uint i = lane; i < kLinearTileDepth * kLinearTileColumns; i += kLinearTileWorkgroup) {
             const uint k = i % kLinearTileDepth, column = tile_column + i / kLinearTileDepth;
             float value = 0.0;
-            if (column < p.out_width && depth + k < p.in_width)
-                value = LOAD(weight, (weight_before() + column) * p.in_width + depth + k);
+            if ((END == kLinearEndGate || column < p.out_width) && depth + k < p.in_width)
+                value = LOAD(weight, (weight_before() + weight_row_of(column, LANES_ALONG_COLUMNS)) * p.in_width + depth + k);
             weight_slice[k][i / kLinearTileDepth] = value;
         }
         barrier();
@@ -62,9 +62,9 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = tile_row + first_row + r, column = tile_column + first_column + c * LANES_ALONG_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
-        }
+        const uint row = tile_row + first_row + r;
+        if (row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, tile_column + first_column, LANES_ALONG_COLUMNS, c, sum[r])
     }
 }

@@ -32,8 +32,8 @@ void main() {
     const uint width = p.in_width / (4 * QUADS);
 
     uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) 
-        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * width;
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+        weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -52,10 +52,10 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            if (r >= ROWS) continue;
-            const float total = subgroupAdd(sum[r][c]);
-            if (gl_SubgroupInvocationID == 0 && first_column + c < p.out_width) finish(r, first_column + c, total);
-        }
+        if (r >= ROWS) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = subgroupAdd(sum[r][c]);
+        if (gl_SubgroupInvocationID != 0) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(r, first_column, 1, c, sum[r])
     }
 }

@@ -32,7 +32,7 @@ void main() {
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) 
         x_row[r] = (x_before() + min(first_row + r, p.rows - 1)) * quads;
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = (weight_before() + min(first_column + c * gl_WorkGroupSize.x, p.out_width - 1)) * quads;
+        weight_row[c] = (weight_before() + weight_row_of(first_column + c * gl_WorkGroupSize.x, gl_WorkGroupSize.x)) * quads;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -49,9 +49,9 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = first_row + r, column = first_column + c * gl_WorkGroupSize.x;
-            if (r < ROWS && row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
-        }
+        const uint row = first_row + r;
+        if (r >= ROWS || row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, first_column, gl_WorkGroupSize.x, c, sum[r])
     }
 }

@@ -32,7 +32,7 @@ void main() {
     uint x_row[kLinearMaxRows], weight_row[COLUMNS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r) x_row[r] = min(first_row + r, p.rows - 1) * (p.in_width / 4);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = min(first_column + c * gl_WorkGroupSize.x, p.out_width - 1) * row_blocks;
+        weight_row[c] = weight_row_of(first_column + c * gl_WorkGroupSize.x, gl_WorkGroupSize.x) * row_blocks;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
@@ -62,9 +62,9 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = first_row + r, column = first_column + c * gl_WorkGroupSize.x;
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
-        }
+        const uint row = first_row + r;
+        if (row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, first_column, gl_WorkGroupSize.x, c, sum[r])
     }
 }

@@ -36,7 +36,7 @@ void main() {
         vec2 scale[kQuantizedRowMaxColumns];
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
             if (c >= COLUMNS) continue;  // decided when the pipeline is made
-            const uint of_column = min(first_column + c, p.out_width - 1) * row_blocks + block;
+            const uint of_column = weight_row_of(first_column + c, 1) * row_blocks + block;
             packed[c] = load16(of_column, chunk, in_chunk);
             scale[c] = scale16(of_column, chunk, in_chunk, blocks);
         }

@@ -18,14 +18,20 @@ const uint COLUMNS = kLinearRowColumns;
 const uint PITCH = kLinearRowWorkgroup + 1;  // odd: the sums that neighbours add up then lie in different banks
 shared float parts[kLinearMaxRows * COLUMNS][PITCH];
 
+float total_of(uint s) {
+    float total = 0.0;
+    for (uint i = 0; i < gl_WorkGroupSize.x; ++i) total += parts[s][i];
+    return total;
+}
+
 void main() {
     const uint first_column = linear_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint lane = gl_LocalInvocationIndex;
 
     uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) 
-        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * p.in_width;
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+        weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * p.in_width;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
@@ -45,10 +51,13 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
             if (r < ROWS) parts[r * COLUMNS + c][lane] = sum[r][c];
     barrier();
+    if (END == kLinearEndGate) {
+        for (uint s = lane * 2; s < ROWS * COLUMNS; s += gl_WorkGroupSize.x * 2)
+            finish_gated(s / COLUMNS, first_column + s % COLUMNS, 1, total_of(s), total_of(s + 1));
+        return;
+    }
     for (uint s = lane; s < ROWS * COLUMNS; s += gl_WorkGroupSize.x) {
-        float total = 0.0;
-        for (uint i = 0; i < gl_WorkGroupSize.x; ++i) total += parts[s][i];
         const uint column = first_column + s % COLUMNS;
-        if (column < p.out_width) finish(s / COLUMNS, column, total);
+        if (column < p.out_width) finish(s / COLUMNS, column, total_of(s));
     }
 }

@@ -37,7 +37,7 @@ void main() {
 
     uint weight_row[kQuantizedRowMaxColumns];  // columns past the last repeat it: their sums are not stored
     [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
-        weight_row[c] = (weight_before() + min(first_column + c, p.out_width - 1)) * width;
+        weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
 
     float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)

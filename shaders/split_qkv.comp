@@ -1,10 +1,11 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// Of qkv[b, i]: the first `heads` heads, turned as rope.comp turns them, to query[b, i]; the next kv_heads, turned, to
+// Of qkv[b, i]: the first `heads` heads, turned as rope.comp turns them, to query[b, i]; the next kv_heads, likewise, to
 // key_cache[b, starts[b] + i], the last kv_heads as they are to value_cache[b, starts[b] + i]. A position outside the table gives NaN
-// and reads nothing, one outside the caches is not written to them.
+// and reads nothing, one outside the caches is not written to them. With norms the heads of queries and keys are normed before, each
+// with (gain[i] + gain_offset) · x[i] / √(mean(x²) + eps).
 // qkv: [batch, len, heads + 2 · kv_heads, head_dim], query: [batch, len, heads, head_dim], caches: [batch, capacity, kv_heads,
-// head_dim]; storage as lib/storage.glsl says; table: f32 [positions, rotary_dim] or absent; starts: i32 [batch] or absent (0).
+// head_dim], gains: [head_dim]; storage as lib/storage.glsl says; table: f32 [positions, rotary_dim] or absent; starts: i32 [batch] or absent (0).
 // Su et al. 2021, eq. 34. One dispatch in place of the five that two turns, two appends and a split would be: of a decode step's
 // nodes each costs more than its arithmetic.
 // One workgroup per token and heads_per_workgroup of its heads; an invocation owns the pairs k ≡ its index modulo the workgroup's
@@ -17,6 +18,7 @@ layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kSplitQkvHasStarts) const uint HAS_STARTS = 0;
 layout(constant_id = kSplitQkvHasTable) const uint HAS_TABLE = 0;
 layout(constant_id = kSplitQkvInterleaved) const uint INTERLEAVED = 0;
+layout(constant_id = kSplitQkvHasNorms) const uint HAS_NORMS = 0;
 layout(push_constant) uniform Push { SplitQkvPush p; };
 layout(std430, binding = kSplitQkvQkv) readonly buffer Qkv { ELEMENT qkv[]; };
 layout(std430, binding = kSplitQkvTable) readonly buffer Table { float table[]; };
@@ -24,8 +26,12 @@ layout(std430, binding = kSplitQkvStarts) readonly buffer Starts { int starts[];
 layout(std430, binding = kSplitQkvQuery) STORED buffer Query { ELEMENT query[]; };
 layout(std430, binding = kSplitQkvKeyCache) STORED buffer KeyCache { ELEMENT key_cache[]; };
 layout(std430, binding = kSplitQkvValueCache) STORED buffer ValueCache { ELEMENT value_cache[]; };
+layout(std430, binding = kSplitQkvQueryGain) readonly buffer QueryGain { ELEMENT query_gain[]; };
+layout(std430, binding = kSplitQkvKeyGain) readonly buffer KeyGain { ELEMENT key_gain[]; };
 #include "lib/grid.glsl"
-#include "lib/numbers.glsl"
+#include "lib/reduce.glsl"
+
+shared float head_scale[kSplitQkvMaxHeads];  // 1 / √(mean(x²) + eps)
 
 const uint QUERIES = 0, KEYS = 1, VALUES = 2, NOWHERE = 3;
 
@@ -49,6 +55,13 @@ Place place_of(uint head, uint token, uint position) {
     return Place(head < p.heads + p.kv_heads ? KEYS : VALUES, first);
 }
 
+// The factor of element i of a head of queries or keys.
+float norm_of(uint head, uint first_head, uint i) {
+    if (HAS_NORMS == 0) return 1.0;
+    const float gain = head < p.heads ? LOAD(query_gain, i) : LOAD(key_gain, i);
+    return (gain + p.gain_offset) * head_scale[head - first_head];
+}
+
 void main() {
     const uint all_heads = p.heads + 2 * p.kv_heads, turned_heads = HAS_TABLE == 1 ? p.heads + p.kv_heads : 0;
     const uint head_blocks = (all_heads + p.heads_per_workgroup - 1) / p.heads_per_workgroup;
@@ -63,6 +76,19 @@ void main() {
     const bool known = HAS_TABLE == 0 || position < p.positions;
     const uint half_dim = HAS_TABLE == 1 ? p.rotary_dim / 2 : 0;
 
+    const uint normed_heads = HAS_NORMS == 1 ? p.heads + p.kv_heads : 0;
+    for (uint head = first_head; head < min(end_head, normed_heads); ++head) {
+        const uint from = (token * all_heads + head) * p.head_dim;
+        float squares = 0.0;
+        for (uint i = gl_LocalInvocationIndex; i < p.head_dim; i += gl_WorkGroupSize.x) {
+            const float x = LOAD(qkv, from + i);
+            squares += x * x;
+        }
+        const float mean = workgroup_sum(squares) / float(p.head_dim);
+        if (gl_LocalInvocationIndex == 0) head_scale[head - first_head] = inversesqrt(mean + p.eps);
+    }
+    if (HAS_NORMS == 1) barrier();
+
     if (first_head < turned_heads) {
         const uint angles = known ? position * p.rotary_dim : 0;
         for (uint k = gl_LocalInvocationIndex; k < half_dim; k += gl_WorkGroupSize.x) {
@@ -72,7 +98,8 @@ void main() {
             for (uint head = first_head; head < min(end_head, turned_heads); ++head) {
                 const Place place = place_of(head, token, position);
                 const uint from = (token * all_heads + head) * p.head_dim;
-                const float u = LOAD(qkv, from + u_at), v = LOAD(qkv, from + v_at);
+                const float u = LOAD(qkv, from + u_at) * norm_of(head, first_head, u_at);
+                const float v = LOAD(qkv, from + v_at) * norm_of(head, first_head, v_at);
                 put(place, u_at, u * c - v * s);
                 put(place, v_at, v * c + u * s);
             }
@@ -83,6 +110,9 @@ void main() {
         const Place place = place_of(head, token, position);
         const uint from = (token * all_heads + head) * p.head_dim;
         for (uint i = (turned ? 2 * half_dim : 0) + gl_LocalInvocationIndex; i < p.head_dim; i += gl_WorkGroupSize.x)
-            put(place, i, known || !turned ? LOAD(qkv, from + i) : NOT_A_NUMBER);
+            put(place, i,
+                known || !turned
+                    ? LOAD(qkv, from + i) * (head < normed_heads ? norm_of(head, first_head, i) : 1.0)
+                    : NOT_A_NUMBER);
     }
 }

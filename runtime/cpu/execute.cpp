@@ -76,15 +76,15 @@ public:
 
     void operator()(const graph::Linear& op) const {
         const std::size_t batch = graph_.shape(op.weight).rank() == 3 ? dim(op.weight, 0) : 1;
-        const LinearDims dims{.rows = rows(op.y) / batch, .in = width(op.x), .out = width(op.y)};
-        if (batch > 1) return linear_batch(op, batch, dims);
-        if constexpr (std::same_as<T, float>) {
-            if (const PackedWeight* weight = packed(op.weight))
-                return packed_linear(floats(op.x), *weight, floats(op.bias), floats(op.residual), op.activation, dims,
-                                     floats(op.y));
-        }
-        linear<T>(floats(op.x), floats(op.weight), floats(op.bias), floats(op.residual), op.activation, dims,
-                  floats(op.y));
+        if (batch > 1) return linear_batch(op, batch);
+        if (!op.gated) return product(op, op.activation, floats(op.y));
+        const std::size_t half = width(op.y);
+        std::vector<T> both(rows(op.x) * 2 * half);
+        product(op, graph::Activation::none, std::span(both));
+        for_rows(op.y, [&](std::size_t row) {
+            gate(std::span<const T>(both).subspan(row * 2 * half, 2 * half), op.activation,
+                 row_of(floats(op.y), row, half));
+        });
     }
 
     void operator()(const graph::Activate& op) const { activate<T>(floats(op.x), op.activation, floats(op.y)); }
@@ -135,8 +135,7 @@ public:
             if (op.up)
                 return gated_activation<T>(row_of(floats(op.gate), row, half), row_of(floats(op.up), row, half),
                                            op.activation, y);
-            const std::span<T> both = row_of(floats(op.gate), row, 2 * half);
-            gated_activation<T>(both.first(half), both.last(half), op.activation, y);
+            gate(row_of(floats(op.gate), row, 2 * half), op.activation, y);
         });
     }
 
@@ -243,7 +242,11 @@ public:
                                 .positions = op.table ? dim(op.table, 0) : 0,
                                 .rotary_dim = op.table ? dim(op.table, 1) : 0};
         const std::span<const T> table = op.table ? std::span<const T>(floats(op.table)) : std::span<const T>();
-        split_qkv<T>(floats(op.qkv), table, ints(op.starts), op.pairing, dims,
+        const SplitQkvNorms<T> norms{.query_gain = floats(op.query_gain),
+                                     .key_gain = floats(op.key_gain),
+                                     .gain_offset = static_cast<T>(op.norm_gain_offset),
+                                     .eps = static_cast<T>(op.norm_eps)};
+        split_qkv<T>(floats(op.qkv), table, ints(op.starts), op.pairing, norms, dims,
                      {floats(op.query), floats(op.key_cache), floats(op.value_cache)});
     }
 
@@ -366,7 +369,8 @@ public:
     }
 
 private:
-    void linear_batch(const graph::Linear& op, std::size_t batch, const LinearDims& dims) const {
+    void linear_batch(const graph::Linear& op, std::size_t batch) const {
+        const LinearDims dims{.rows = rows(op.y) / batch, .in = width(op.x), .out = width(op.y)};
         const auto of = [](auto values, std::size_t product, std::size_t size) {
             return values.empty() ? values : values.subspan(product * size, size);
         };
@@ -394,6 +398,20 @@ private:
     std::span<std::int32_t> ints(Value value) const {
         return value ? std::span<std::int32_t>(tensors_[graph_.storage(value).id]->ints) : std::span<std::int32_t>();
     }
+    void product(const graph::Linear& op, graph::Activation activation, std::span<T> y) const {
+        const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = rows(op.weight)};
+        if constexpr (std::same_as<T, float>) {
+            if (const PackedWeight* weight = packed(op.weight))
+                return packed_linear(floats(op.x), *weight, floats(op.bias), floats(op.residual), activation, dims, y);
+        }
+        linear<T>(floats(op.x), floats(op.weight), floats(op.bias), floats(op.residual), activation, dims, y);
+    }
+
+    /// y = f(the first half) · the second
+    static void gate(std::span<const T> both, graph::Activation activation, std::span<T> y) {
+        gated_activation<T>(both.first(y.size()), both.last(y.size()), activation, y);
+    }
+
     template <class Element>
     static std::span<Element> row_of(std::span<Element> elements, std::size_t row, std::size_t width) {
         return elements.subspan(row * width, width);

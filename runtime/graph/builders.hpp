@@ -187,13 +187,20 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 /// NaN or an infinity becomes NaN); or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
 Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
 
+/// RMS norms of each head of the queries and keys before they are turned (Qwen 3, Gemma 3): gains float [head_dim] or both absent, eps and
+/// gain_offset as rms_norm has them.
+struct HeadNorms {
+    Value query_gain, key_gain;
+    float eps = 1e-6f, gain_offset = 0;
+};
+
 /// What a product with the joined weights of query, key and value needs before attention, in one node: of the heads of qkv
 /// [batch, len, heads + 2 · kv_heads, head_dim] the first are the query, turned as rope turns them; the next kv_heads, turned, are
 /// appended to key_cache and the last as they are to value_cache, as cache_append does it. Both caches are states
 /// [batch, capacity, kv_heads, head_dim] of qkv's dtype, f32 or f16; table and starts as rope has them, but an absent table turns
-/// nothing → query [batch, len, heads, head_dim].
+/// nothing; `norms` come before the turns → query [batch, len, heads, head_dim].
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
-                        RopePairing pairing);
+                        RopePairing pairing, const HeadNorms& norms = {});
 
 /// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state of cache_append, its batch the rows; parents
 /// and lengths i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to kMaxBeams; rows a multiple of it).

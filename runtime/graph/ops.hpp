@@ -69,11 +69,14 @@ struct Patchify {
     }
 };
 
-/// y = activation(x · weightᵀ + bias) + residual
+/// y = activation(x · weightᵀ + bias) + residual, or with a gate y = activation(p[:, 0 … n − 1]) · p[:, n … 2n − 1] for the product
+/// p = x · weightᵀ + bias of width 2n: a gated unit, whose weight has the rows of the gate, then as many of its other half. Without
+/// residual then.
 struct Linear {
     static constexpr std::string_view kName = "linear";
     Value x, weight, bias, residual, y;
     Activation activation = Activation::none;
+    bool gated = false;
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("weight", self.weight, Access::read);
@@ -358,10 +361,14 @@ struct CacheAppend {
 /// The queries of [queries | keys | values], turned; the keys, turned, and the values go into their caches. table is optional: no turn.
 struct SplitQkv {
     static constexpr std::string_view kName = "split_qkv";
-    Value qkv, table, starts, query, key_cache, value_cache;
+    Value qkv, query_gain, key_gain, table, starts, query, key_cache, value_cache;
     RopePairing pairing = RopePairing::halves;
+    float norm_eps = 0;          ///< with gains
+    float norm_gain_offset = 0;  ///< likewise
     static void operands(auto& self, auto&& visit) {
         visit("qkv", self.qkv, Access::read);
+        visit("query_gain", self.query_gain, Access::read);
+        visit("key_gain", self.key_gain, Access::read);
         visit("table", self.table, Access::read);
         visit("starts", self.starts, Access::read);
         visit("query", self.query, Access::write);

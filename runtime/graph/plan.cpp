@@ -62,7 +62,7 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
         if (uses.readers[x.id].size() != 1 || uses.writers[x.id].size() != 1) continue;
         const std::size_t producer = uses.writers[x.id].front();
         const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
-        if (!linear || dropped[producer] || linear->residual) continue;
+        if (!linear || dropped[producer] || linear->residual || linear->gated) continue;
         if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) continue;
         Linear fused = *linear;
         fused.residual = other;
@@ -72,6 +72,29 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
         return true;
     }
     return false;
+}
+
+/// gated_activation(linear(x)) → linear with a gate, for few rows. For many the product's other shaders, whose tiles have no pairs of
+/// columns in them, gain more than a pass over its result costs.
+bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
+               std::size_t index) {
+    constexpr std::uint64_t kMostRows = 8;
+    const auto* const gate = std::get_if<GatedActivation>(&nodes[index].op);
+    if (!gate || gate->up || !is_plain_activation(graph, gate->gate)) return false;
+    const std::uint32_t id = gate->gate.id;
+    if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
+    const std::size_t producer = uses.writers[id].front();
+    const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
+    if (!linear || dropped[producer] || linear->residual || linear->activation != Activation::none) return false;
+    if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kMostRows) return false;
+    if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) return false;  // it may change in between
+    Linear fused = *linear;
+    fused.activation = gate->activation;
+    fused.gated = true;
+    fused.y = gate->y;
+    nodes[index] = {fused, nodes[producer].name};
+    dropped[producer] = true;
+    return true;
 }
 
 /// norm(add(a, b)) → norm with residual, which also writes the sum where somebody else reads it (pre-norm).
@@ -207,6 +230,7 @@ void remove_dead_nodes(Graph& graph) {
 
 void fuse_epilogues(Graph& graph) {
     fuse_with(graph, fuse_activation);
+    fuse_with(graph, fuse_gate);
     fuse_with(graph, fuse_residual);
     fuse_with(graph, fuse_norm<LayerNorm>);
     fuse_with(graph, fuse_norm<RmsNorm>);

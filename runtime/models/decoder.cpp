@@ -108,11 +108,15 @@ private:
     Result<Value> norm(std::string_view what, const NormWeights& w, Value x) {
         const std::string scope = name_ + "." + std::string(what);
         graph_.set_scope(scope);
-        VKFORMER_TRY(const Value gain, graph_.weight(scope + ".gain", w.gain, layout_.dtype));
+        VKFORMER_TRY(const Value gains, gain(what, w));
         if (config_.norm == DecoderConfig::Norm::rms)
-            return graph::rms_norm(graph_, x, gain, config_.norm_eps, config_.norm_gain_offset);
+            return graph::rms_norm(graph_, x, gains, config_.norm_eps, config_.norm_gain_offset);
         VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
-        return graph::layer_norm(graph_, x, gain, bias, config_.norm_eps);
+        return graph::layer_norm(graph_, x, gains, bias, config_.norm_eps);
+    }
+
+    Result<Value> gain(std::string_view what, const NormWeights& w) {
+        return graph_.weight(name_ + "." + std::string(what) + ".gain", w.gain, layout_.dtype);
     }
 
     Result<Value> project(std::string_view what, const Projection& w, Value x) {
@@ -184,7 +188,8 @@ private:
     Result<Value> project_attention(std::size_t index, Value x, Value starts, Value keys, Value values) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
-        const bool can_split = graph_.dtype(keys) == layout_.dtype && !w.query_norm && !w.key_norm;
+        const bool can_split = graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
+                               (!w.query_norm || config_.norm == DecoderConfig::Norm::rms);
         if (can_split && can_join({&w.query, &w.key, &w.value})) {
             VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &w.value}, x));
             const std::uint64_t all_heads = std::uint64_t{config_.heads} + 2 * std::uint64_t{config_.kv_heads};
@@ -194,9 +199,15 @@ private:
             if (layer.rope) {
                 VKFORMER_TRY(table, rope_table(*layer.rope));
             }
+            graph::HeadNorms norms{.eps = config_.norm_eps, .gain_offset = config_.norm_gain_offset};
+            if (w.query_norm) {
+                VKFORMER_TRY(norms.query_gain, gain("query_norm", w.query_norm));
+                VKFORMER_TRY(norms.key_gain, gain("key_norm", w.key_norm));
+            }
             graph_.set_scope(name_ + ".qkv");
             return graph::split_qkv(graph_, qkv, table, starts, keys, values,
-                                    layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves);
+                                    layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves,
+                                    norms);
         }
         VKFORMER_TRY(Value query, heads("query", w.query, config_.heads, x));
         VKFORMER_TRY(Value key, heads("key", w.key, config_.kv_heads, x));

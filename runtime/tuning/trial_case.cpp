@@ -77,15 +77,15 @@ void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, S
 void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
     if (graph.shape(op.weight).rank() == 3) return limit_batch(op, graph, max_work, shapes);
     const std::uint64_t in = graph.shape(op.x).back();
-    std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.y).back();
+    std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.weight)[0];
     const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
     while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
-    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    while (work() > max_work && out > 256) out = op.gated ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
     reshape_rows(shapes, graph, op.x, rows, in);
     reshape_rows(shapes, graph, op.weight, out, in);
     reshape_rows(shapes, graph, op.bias, 1, out);
     reshape_rows(shapes, graph, op.residual, rows, out);
-    reshape_rows(shapes, graph, op.y, rows, out);
+    reshape_rows(shapes, graph, op.y, rows, op.gated ? out / 2 : out);
 }
 void limit(const auto&, const Graph&, double, Shapes&) {}
 
@@ -217,6 +217,7 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
     std::string key(graph::op_name(node.op));
     const auto* const linear = std::get_if<graph::Linear>(&node.op);
     const bool is_one_product = linear && graph.shape(linear->weight).rank() == 2;
+    if (linear && linear->gated) key += " gated";
     graph::for_each_operand(node.op, [&](std::string_view name, Value value, Access access) {
         const DType dtype = graph.dtype(value);
         if (access == Access::read && dtype == DType::i32) return;

@@ -39,7 +39,8 @@ struct Rules {
     Rule operator()(const graph::PositionalEmbedding&) const { return {2, 0, 0}; }
     Rule operator()(const graph::Patchify&) const { return {0, 0, 0}; }  // a copy, which float16 rounds
     Rule operator()(const graph::Linear& op) const {
-        // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
+        // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value; a gate multiplies two sums
+        if (op.gated) return {34, 16, back(graph, op.x)};
         return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};
     }
     Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
@@ -87,7 +88,9 @@ struct Rules {
     // copies and choices
     Rule operator()(const graph::Concat&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CacheAppend&) const { return {0, 0, 0, 0}; }
-    Rule operator()(const graph::SplitQkv&) const { return {4, 0, 0}; }  // as Rope
+    Rule operator()(const graph::SplitQkv& op) const {  // as Rope, and RmsNorm before it
+        return op.query_gain ? Rule{20, 8, back(graph, op.qkv), 3} : Rule{4, 0, 0};
+    }
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
@@ -109,7 +112,11 @@ constexpr double kInt8 = 0x1p-6;
 /// would give 2.5 times as much.
 constexpr double kCacheStep = 0x1p-8;
 
-double rounding_of_operands(std::string_view variant) { return variant.ends_with("int8") ? kInt8 : 0; }
+double rounding_of_operands(const graph::Op& op, std::string_view variant) {
+    if (!variant.ends_with("int8")) return 0;
+    const auto* const linear = std::get_if<graph::Linear>(&op);
+    return linear && linear->gated ? 2 * kInt8 : kInt8;
+}
 
 }  // namespace
 
@@ -119,7 +126,7 @@ double error_bound(const Graph& graph, const graph::Node& node, Value written, s
     if (dtype == DType::q8_0) return std::holds_alternative<graph::CacheAppend>(node.op) ? kCacheStep : 0;
     const Rule rule = std::visit(Rules{graph}, node.op);
     const double bound =
-        kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) + rounding_of_operands(variant);
+        kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) + rounding_of_operands(node.op, variant);
     return dtype == DType::f16 ? bound + rule.roundings16 * kUnit16 : bound;
 }
 

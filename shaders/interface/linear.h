@@ -9,7 +9,9 @@ SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
 const uint kLinearPartial = 5;  // of those that know kLinearSplits: float32 [splits, rows, out]
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
-const uint kLinearHasBias = 1, kLinearHasResidual = 2;
+const uint kLinearHasBias = 1;
+const uint kLinearEnd = 2;  // what follows the activation: nothing, + residual, or · the product's other half
+const uint kLinearEndNone = 0, kLinearEndResidual = 1, kLinearEndGate = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
 const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; those of few rows have it
 
@@ -38,7 +40,7 @@ const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMa
 struct LinearPush {
     uint rows;       // of x and y
     uint in_width;   // elements per row of x and of weight
-    uint out_width;  // rows of weight, elements per row of y
+    uint out_width;  // rows of weight, elements per row of y (with a gate, twice as many)
     uint x_batch, weight_batch;  // rows from one product's x or weight to the next one's; 0: they share it
 };
 SHARED_END

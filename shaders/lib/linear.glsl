@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the algorithms of linear have in common: constants, the operands beside x and weight, and the epilogue
-//   y[row, column] = f(sum + bias[column]) + residual[row, column].
+//   y[row, column] = f(sum + bias[column]) + residual[row, column]
+// or, in the shaders that know of it, with a gate, h = out / 2 and both sums with their bias,
+//   y[row, column] = f(sum[column]) · sum[h + column].
 // bias has the storage of x and weight; residual and y have it too or, with TO_F32, are float.
 #ifndef VKFORMER_LINEAR_GLSL
 #define VKFORMER_LINEAR_GLSL
@@ -24,7 +26,7 @@
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kLinearHasBias) const uint HAS_BIAS = 0;
-layout(constant_id = kLinearHasResidual) const uint HAS_RESIDUAL = 0;
+layout(constant_id = kLinearEnd) const uint END = kLinearEndNone;
 layout(constant_id = kLinearActivation) const uint ACTIVATION = kActivationNone;
 layout(push_constant) uniform Push { LinearPush p; };
 layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
@@ -39,7 +41,35 @@ void finish(uint row, uint column, float sum) {
     if (HAS_BIAS == 1) sum += LOAD(bias, column);
     sum = activated(ACTIVATION, sum);
     const uint i = (gl_WorkGroupID.z * p.rows + row) * p.out_width + column;
-    if (HAS_RESIDUAL == 1) sum += LOAD_RESULT(residual, i);
+    if (END == kLinearEndResidual) sum += LOAD_RESULT(residual, i);
     STORE_RESULT(y, i, sum);
 }
+
+// With a gate the columns that a shader counts come in turns, `turn` of the gate and as many of the other half, so that both sums of an
+// element of y meet in one invocation. The row of weight of such a column, which past the end repeats the last of its half; without a
+// gate, that of the column.
+uint weight_row_of(uint column, uint turn) {
+    if (END != kLinearEndGate) return min(column, p.out_width - 1);
+    const uint half_width = p.out_width / 2;
+    return min(column / (2 * turn) * turn + column % turn, half_width - 1) + column / turn % 2 * half_width;
+}
+
+// The sums of `column`, of the gate, and column + turn.
+void finish_gated(uint row, uint column, uint turn, float gate, float other) {
+    const uint half_width = p.out_width / 2, at = column / (2 * turn) * turn + column % turn;
+    if (at >= half_width) return;
+    if (HAS_BIAS == 1) {
+        gate += LOAD(bias, at);
+        other += LOAD(bias, half_width + at);
+    }
+    STORE_RESULT(y, row * half_width + at, activated(ACTIVATION, gate) * other);
+}
+
+// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c].
+#define FINISH_COLUMN(row, first, turn, c, sums)                                                  \
+    if (END == kLinearEndGate) {                                                                  \
+        if ((c) % 2 == 0) finish_gated(row, (first) + (c) * (turn), turn, sums[c], sums[(c) + 1]); \
+    } else if ((first) + (c) * (turn) < p.out_width) {                                            \
+        finish(row, (first) + (c) * (turn), sums[c]);                                             \
+    }
 #endif

@@ -14,6 +14,12 @@ shared float parts[kQuantizedRowMaxSums][PARTS_PITCH];
 
 void put_part(uint row, uint column, float sum) { parts[row * COLUMNS + column][gl_LocalInvocationIndex] = sum; }
 
+float row_sum(uint sum) {
+    float total = 0.0;
+    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[sum][i];
+    return total;
+}
+
 // Adds up the parts, in two steps of 8 each, and finishes the results.
 void finish_row_sums(uint first_column) {
     const uint lane = gl_LocalInvocationIndex;
@@ -24,10 +30,14 @@ void finish_row_sums(uint first_column) {
         parts[t / 8][t % 8] = total;  // nobody else reads this place before the barrier
     }
     barrier();
+    if (END == kLinearEndGate) {  // then COLUMNS is even
+        const uint sum = lane * 2;
+        if (sum < ROWS * COLUMNS)
+            finish_gated(sum / COLUMNS, first_column + sum % COLUMNS, 1, row_sum(sum), row_sum(sum + 1));
+        return;
+    }
     if (lane >= ROWS * COLUMNS) return;
-    float total = 0.0;
-    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[lane][i];
     const uint column = first_column + lane % COLUMNS;
-    if (column < p.out_width) FINISH(lane / COLUMNS, column, total);
+    if (column < p.out_width) FINISH(lane / COLUMNS, column, row_sum(lane));
 }
 #endif

@@ -261,6 +261,19 @@ TEST_CASE("caches refuse what does not fit", "[builders]") {
     CHECK_REFUSED(in, split(in(f16, {4, 1, 5, 5}), {}, input), kInvalid,
                   "split_qkv: key_cache (" + g.tensor(input).name + ") is no state, but the op updates it");
 
+    const auto normed = [&](Value query_gain, Value key_gain, float eps) {
+        return split_qkv(g, in(f16, {4, 1, 5, 5}), {}, {}, cache, values, graph::RopePairing::halves,
+                         {.query_gain = query_gain, .key_gain = key_gain, .eps = eps});
+    };
+    const Value gain = in(f16, {5});
+    must(normed(gain, gain, 0));
+    CHECK_REFUSED(in, normed(gain, {}, 0), kInvalid, "split_qkv: key_gain is absent");
+    CHECK_REFUSED(in, normed(in(f32, {5}), gain, 0), kDtype,
+                  "split_qkv: query_gain has dtype f32, expected f16 (as qkv)");
+    CHECK_REFUSED(in, normed(gain, in(f16, {4}), 0), kShape,
+                  "split_qkv: key_gain has shape [4], expected [5] (dim of qkv)");
+    CHECK_REFUSED(in, normed(gain, gain, -1), kInvalid, "split_qkv: eps is -1.000000, expected ≥ 0");
+
     const Value parents = in(i32, {4}), lengths = in(i32, {4});
     must(cache_reorder(g, cache, parents, lengths, 2));
     CHECK_REFUSED(in, cache_reorder(g, cache, in(i32, {3}), lengths, 2), kShape,

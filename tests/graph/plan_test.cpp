@@ -85,6 +85,37 @@ void check_barriers(const Plan& plan) {
     }
 }
 
+TEST_CASE("a gated activation of few rows becomes an epilogue of linear", "[plan]") {
+    const std::uint64_t rows = GENERATE(1, 8, 9);
+    const bool is_read = GENERATE(false, true);  // the product, by somebody else
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {rows, 8}));
+    const Value product = must(linear(graph, x, random_weight(graph, "w", {12, 8})));
+    const Value y = must(gated_activation(graph, product, {}, Activation::silu));
+    graph.mark_output(y);
+    if (is_read) graph.mark_output(must(activate(graph, product, Activation::relu)));
+
+    const Plan plan = make_plan(std::move(graph));
+    CHECK((plan.graph.nodes().size() == 1) == (rows <= 8 && !is_read));
+    if (plan.graph.nodes().size() > 1) return;
+    const auto& fused = std::get<Linear>(plan.graph.nodes()[0].op);
+    CHECK(fused.gated);
+    CHECK(fused.activation == Activation::silu);
+    CHECK(fused.y == y);
+}
+
+TEST_CASE("a residual does not join a linear with a gate", "[plan]") {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {1, 6}));
+    const Value product = must(linear(graph, x, random_weight(graph, "w", {12, 6})));
+    const Value y = must(add(graph, must(gated_activation(graph, product, {}, Activation::silu)), x));
+    graph.mark_output(y);
+    const Plan plan = make_plan(std::move(graph));
+    REQUIRE(plan.graph.nodes().size() == 2);
+    CHECK(std::get<Linear>(plan.graph.nodes()[0].op).gated);
+    CHECK(std::get<Add>(plan.graph.nodes()[1].op).y == y);
+}
+
 TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));

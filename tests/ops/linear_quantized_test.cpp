@@ -24,6 +24,7 @@ struct LinearCase {
     DType dtype = DType::f32, result = DType::f32;
     bool bias = true, residual = true;
     Activation activation = Activation::none;
+    bool gated = false;
 };
 
 void add_linear(OpCase& c, const LinearCase& s) {
@@ -31,9 +32,14 @@ void add_linear(OpCase& c, const LinearCase& s) {
     const Value weight = random_weight(c, s.format, s.out, s.in);
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
     const Value residual = s.residual ? c.floats("residual", s.result, {s.rows, s.out}) : Value{};
-    const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.out}));
-    c.graph.add_node(graph::Linear{
-        .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = s.activation});
+    const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.gated ? s.out / 2 : s.out}));
+    c.graph.add_node(graph::Linear{.x = x,
+                                   .weight = weight,
+                                   .bias = bias,
+                                   .residual = residual,
+                                   .y = y,
+                                   .activation = s.activation,
+                                   .gated = s.gated});
 }
 
 // linear_quantized.comp has tiles of 64 × 64; linear_quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
@@ -93,6 +99,32 @@ TEST_CASE("linear with quantised weights computes every epilogue", "[op][linear]
                    .bias = bias,
                    .residual = residual,
                    .activation = activation});
+    c.check(backend);
+}
+
+TEST_CASE("linear with quantised weights and a gate agrees with double precision", "[op][linear][quantized][gated]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [format, rows, blocks, out, dtype, result] =
+        GENERATE(table<DType, std::uint64_t, std::uint64_t, std::uint64_t, DType, DType>({
+            {DType::q4_0, 1, 3, 2, DType::f32, DType::f32},
+            {DType::q8_0, 1, 5, 70, DType::f16, DType::f16},
+            {DType::bf16, 6, 2, 34, DType::f32, DType::f32},
+            {DType::q4_k, 3, 2, 66, DType::f16, DType::f32},
+            {DType::q6_k, 8, 1, 40, DType::f32, DType::f32},
+            {DType::q5_k, 9, 1, 98, DType::f32, DType::f32},
+        }));
+    CAPTURE(backend.name(), to_string(format), rows, blocks, out, to_string(dtype), to_string(result));
+    OpCase c;
+    add_linear(c, {.format = format,
+                   .rows = rows,
+                   .in = width_of(format, blocks),
+                   .out = out,
+                   .dtype = dtype,
+                   .result = result,
+                   .bias = rows != 3,
+                   .residual = false,
+                   .activation = Activation::silu,
+                   .gated = true});
     c.check(backend);
 }
 

@@ -17,6 +17,7 @@ struct LinearCase {
     bool bias = true, residual = true;
     Activation activation = Activation::none;
     DType dtype = DType::f32, result = DType::f32;
+    bool gated = false;
 };
 
 /// The fused node, made by hand: the builder makes no epilogue but the bias, the rest comes from a pass.
@@ -25,9 +26,14 @@ void add_linear(OpCase& c, const LinearCase& s) {
     const Value weight = c.floats("weight", s.dtype, {s.out, s.in});
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
     const Value residual = s.residual ? c.floats("residual", s.result, {s.rows, s.out}) : Value{};
-    const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.out}));
-    c.graph.add_node(graph::Linear{
-        .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = s.activation});
+    const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.gated ? s.out / 2 : s.out}));
+    c.graph.add_node(graph::Linear{.x = x,
+                                   .weight = weight,
+                                   .bias = bias,
+                                   .residual = residual,
+                                   .y = y,
+                                   .activation = s.activation,
+                                   .gated = s.gated});
 }
 
 // linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
@@ -168,6 +174,35 @@ TEST_CASE("the products of a batch are those of its parts", "[op][linear]") {
                     sum += double{xs[(b * kRows + row) * kIn + k]} * weights[(b * kOut + column) * kIn + k];
                 CHECK(found[(b * kRows + row) * kOut + column] == Approx(sum).margin(1e-5));
             }
+}
+
+// The gate and the other half of an element lie in one invocation: 1, 8 or 16 columns of each in turns.
+TEST_CASE("linear with a gate agrees with double precision", "[op][linear][gated]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [dtype, result] =
+        GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
+    const auto [rows, in, out, activation] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t, Activation>({
+        {1, 1, 2, Activation::none},
+        {1, 24, 2, Activation::silu},
+        {1, 64, 34, Activation::silu},
+        {3, 63, 70, Activation::gelu_tanh},
+        {5, 2048, 30, Activation::gelu_erf},
+        {6, 128, 66, Activation::silu},  // 5 columns of a row shader's workgroup would be no pairs
+        {8, 40, 130, Activation::relu},
+        {9, 36, 98, Activation::silu},
+    }));
+    CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
+    OpCase c;
+    add_linear(c, {.rows = rows,
+                   .in = in,
+                   .out = out,
+                   .bias = rows != 3,
+                   .residual = false,
+                   .activation = activation,
+                   .dtype = dtype,
+                   .result = result,
+                   .gated = true});
+    c.check(backend);
 }
 
 TEST_CASE("linear takes more leading dimensions, and no bias", "[op][linear]") {

@@ -17,7 +17,7 @@ struct SplitSizes {
 };
 
 void run_split(graph::Backend& backend, DType dtype, RopePairing pairing, const SplitSizes& s, std::uint64_t positions,
-               std::vector<std::int32_t> starts) {
+               std::vector<std::int32_t> starts, bool norms = false) {
     OpCase c;
     const Value qkv = c.floats("qkv", dtype, {s.batch, s.len, s.heads + 2 * s.kv_heads, s.dim});
     const Shape cache_shape{s.batch, s.capacity, s.kv_heads, s.dim};
@@ -31,7 +31,12 @@ void run_split(graph::Backend& backend, DType dtype, RopePairing pairing, const 
         table = *made;
     }
     const Value start = starts.empty() ? Value{} : c.ints("starts", {s.batch}, std::move(starts));
-    const auto query = split_qkv(c.graph, qkv, table, start, keys, values, pairing);
+    graph::HeadNorms gains{.eps = 1e-5f, .gain_offset = 0.5f};
+    if (norms) {
+        gains.query_gain = c.floats("query_gain", dtype, {s.dim});
+        gains.key_gain = c.floats("key_gain", dtype, {s.dim});
+    }
+    const auto query = split_qkv(c.graph, qkv, table, start, keys, values, pairing, gains);
     REQUIRE(query);
     c.graph.mark_output(*query);
     c.check(backend);
@@ -56,6 +61,21 @@ TEST_CASE("split_qkv turns queries and keys, and appends keys and values", "[op]
     for (std::uint64_t b = 0; b < s.batch; ++b)
         starts.push_back(static_cast<std::int32_t>(b * 5 % (s.capacity - s.len + 1)));
     run_split(backend, dtype, pairing, s, s.capacity, starts);
+}
+
+TEST_CASE("split_qkv norms the heads of queries and keys first", "[op][split_qkv]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const SplitSizes s = GENERATE(values<SplitSizes>({
+        {1, 1, 1, 1, 1, 1, 0},
+        {2, 1, 5, 3, 1, 6, 4},
+        {1, 2, 40, 9, 3, 100, 100},
+        {3, 4, 9, 4, 4, 7, 6},
+        {1, 300, 301, 3, 2, 34, 34},  // several heads per workgroup, and one left over
+    }));
+    CAPTURE(backend.name(), to_string(dtype), s.batch, s.len, s.capacity, s.heads, s.kv_heads, s.dim, s.rotary_dim);
+    run_split(backend, dtype, RopePairing::halves, s, s.capacity, std::vector<std::int32_t>(s.batch, 1), true);
+    run_split(backend, dtype, RopePairing::interleaved, s, s.capacity, {}, true);
 }
 
 TEST_CASE("split_qkv leaves out what lies outside the caches, and knows no angle outside the table",

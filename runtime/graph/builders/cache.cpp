@@ -42,7 +42,7 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
 }
 
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
-                        RopePairing pairing) {
+                        RopePairing pairing, const HeadNorms& norms) {
     const OperandCheck check(graph, SplitQkv::kName);
     VKFORMER_CHECK(check.floats("qkv", qkv));
     VKFORMER_CHECK(check.rank("qkv", qkv, "[batch, len, heads, dim]"));
@@ -62,6 +62,14 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
     if (table) {
         VKFORMER_CHECK(check_rope_table(check, graph, "qkv", table, all[3]));
     }
+    if (norms.query_gain || norms.key_gain) {
+        for (const auto& [name, gain] : {std::pair{"query_gain", norms.query_gain}, {"key_gain", norms.key_gain}}) {
+            VKFORMER_CHECK(check_like(check, graph, name, gain, "qkv", qkv));
+            VKFORMER_CHECK(check.shape(name, gain, {all[3]}, "dim of qkv"));
+        }
+        if (!(norms.eps >= 0))
+            return check.error(ErrorCode::InvalidArgument, "eps is " + std::to_string(norms.eps) + ", expected ≥ 0");
+    }
     if (starts) {
         VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
         VKFORMER_CHECK(check.shape("starts", starts, {all[0]}, "batch of qkv"));
@@ -69,12 +77,16 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
     VKFORMER_TRY(const Value query,
                  graph.activation(SplitQkv::kName, graph.dtype(qkv), {all[0], all[1], all[2] - 2 * cache[2], all[3]}));
     graph.add_node(SplitQkv{.qkv = qkv,
+                            .query_gain = norms.query_gain,
+                            .key_gain = norms.key_gain,
                             .table = table,
                             .starts = starts,
                             .query = query,
                             .key_cache = key_cache,
                             .value_cache = value_cache,
-                            .pairing = pairing});
+                            .pairing = pairing,
+                            .norm_eps = norms.eps,
+                            .norm_gain_offset = norms.gain_offset});
     return query;
 }
 

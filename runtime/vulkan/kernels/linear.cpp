@@ -17,13 +17,19 @@ struct Product {
     std::uint64_t batch;                      ///< products
     std::uint64_t rows, in_width, out_width;  ///< of each
     DType dtype;
+    bool gated;
     bool has_many_rows() const { return rows > shaders::kLinearMaxRows; }
 };
 
 Product product_of(const graph::Linear& op, const graph::Graph& graph) {
     const Shape &weight = graph.shape(op.weight), &y = graph.shape(op.y);
     const std::uint64_t batch = weight.rank() == 3 ? weight[0] : 1;
-    return {batch, y.row_count() / batch, graph.shape(op.x).back(), y.back(), graph.dtype(op.x)};
+    return {.batch = batch,
+            .rows = y.row_count() / batch,
+            .in_width = weight.back(),
+            .out_width = weight.row_count() / batch,
+            .dtype = graph.dtype(op.x),
+            .gated = op.gated};
 }
 
 /// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
@@ -93,10 +99,9 @@ Tiling quads_tiling(std::uint32_t lane_rows, std::uint32_t splits) {
             .splits = splits};
 }
 
-Tiling row_quads_tiling(std::uint64_t rows, std::uint32_t splits) {
-    const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
-    const std::uint64_t columns =
-        std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
+Tiling row_quads_tiling(const Product& product, std::uint32_t splits) {
+    const std::uint64_t few_rows = std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
+    const std::uint64_t columns = columns_of_row_workgroup(few_rows, product.gated);
     return {.shader = "linear_row_quads",
             .workgroup = shaders::kQuantizedRowWorkgroup,
             .rows = few_rows,
@@ -107,7 +112,7 @@ Tiling row_quads_tiling(std::uint64_t rows, std::uint32_t splits) {
 
 /// One of the three with the depth cut into `splits` parts, small tiles of many rows.
 Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capabilities& device) {
-    if (!product.has_many_rows()) return row_quads_tiling(product.rows, splits);
+    if (!product.has_many_rows()) return row_quads_tiling(product, splits);
     if (takes_matrices(product))
         if (auto tiling = matrix_tiling(matrix_steps("coopmat_small"), splits, device)) return *std::move(tiling);
     return quads_tiling(quads_rows("quads"), splits);
@@ -143,7 +148,7 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
     if (variant == "split") return *split_tiling(product, device);
     if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), 1, device);
     if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
-    if (variant == "row_quads") return row_quads_tiling(product.rows, 1);
+    if (variant == "row_quads") return row_quads_tiling(product, 1);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
 }
@@ -162,8 +167,7 @@ Result<Dispatch> plan_combine(const Dispatch& parts, std::uint32_t splits, std::
         .shader = variant_for("linear_combine", dtype, device),
         .bindings = parts.bindings,
         .constants = {shaders::kLinearCombineWorkgroup, parts.constants[shaders::kLinearHasBias],
-                      parts.constants[shaders::kLinearHasResidual], parts.constants[shaders::kLinearActivation], 0,
-                      splits},
+                      parts.constants[shaders::kLinearEnd], parts.constants[shaders::kLinearActivation], 0, splits},
         .push = parts.push,
         .groups = groups,
     };
@@ -179,23 +183,24 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     const Capabilities& device = context.device;
     VariantNames names;
     if (device.type == "cpu" && product.in_width % 4 == 0) {
-        if (product.has_many_rows() && has_broadcast_lanes(device) && product.in_width % shaders::kBroadcastDepth == 0)
+        if (product.has_many_rows() && !product.gated && has_broadcast_lanes(device) &&
+            product.in_width % shaders::kBroadcastDepth == 0)
             names.push_back("broadcast");
         names.push_back("direct");
         if (takes_depth(product, device)) names.push_back("depth");
     }
     const bool quads = takes_quads(product, device);
     if (product.has_many_rows()) {
-        if (quads) names.insert(names.end(), {"quads", "quads_large"});
+        if (quads && !product.gated) names.insert(names.end(), {"quads", "quads_large"});
     } else {
         if (quads) names.push_back("row_quads");
         names.push_back("row");
     }
     names.push_back("plain");
-    if (takes_matrices(product))
+    if (takes_matrices(product) && !product.gated)
         for (const std::string_view name : {"coopmat", "coopmat_small"})
             if (matrix_tiling(matrix_steps(name), 1, device)) names.push_back(name);
-    if (quads && split_tiling(product, device)) names.push_back("split");
+    if (quads && !product.gated && split_tiling(product, device)) names.push_back("split");
     return names;
 }
 
@@ -219,8 +224,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, product.dtype, context.device)
                                       : variant_for(tiling.shader, product.dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
-        .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
-                      static_cast<std::uint32_t>(op.activation), rows_constant(tiling)},
+        .constants = {tiling.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
+                      rows_constant(tiling)},
         .groups = groups,
     };
     dispatch.constants.insert(dispatch.constants.end(), tiling.more_constants.begin(), tiling.more_constants.end());

@@ -17,11 +17,10 @@ struct Tiling {
     std::uint64_t rows, columns;
 };
 
-Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
+Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(rows, shaders::kLinearMaxRows);
     // Many columns for one row: what is done to x serves all of them, and more loads are in flight.
-    const std::uint64_t row_columns =
-        std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / few_rows, shaders::kQuantizedRowMaxColumns);
+    const std::uint64_t row_columns = columns_of_row_workgroup(few_rows, gated);
     constexpr std::uint32_t kDirectWorkgroup = 8;  // as that of linear_direct
     if (variant == "direct")
         return {"linear_quantized_direct", kDirectWorkgroup, few_rows,
@@ -40,26 +39,37 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows) {
 
 static_assert(sizeof(shaders::LinearPush) == 20);
 
+std::uint32_t end_of(const graph::Linear& op) {
+    if (op.gated) return shaders::kLinearEndGate;
+    return op.residual ? shaders::kLinearEndResidual : shaders::kLinearEndNone;
+}
+
+std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated) {
+    const std::uint64_t columns =
+        std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / rows, shaders::kQuantizedRowMaxColumns);
+    return gated ? columns / 2 * 2 : columns;
+}
+
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context) {
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
     const bool has_dot = context.device.integer_dot && context.graph.dtype(op.weight) != DType::bf16;
     VariantNames names;
-    if (!few_rows && has_broadcast_lanes(context.device)) names.push_back("broadcast");
+    if (!few_rows && !op.gated && has_broadcast_lanes(context.device)) names.push_back("broadcast");
     if (context.device.type == "cpu") names.push_back("direct");
     if (few_rows) names.push_back("row");
     names.push_back("plain");
     if (has_dot && few_rows) names.push_back("row_int8");
-    if (has_dot) names.push_back("int8");
+    if (has_dot && !op.gated) names.push_back("int8");
     return names;
 }
 
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context) {
     const Shape& x = context.graph.shape(op.x);
-    const std::uint64_t out_width = context.graph.shape(op.y).back();
+    const std::uint64_t out_width = context.graph.shape(op.weight)[0];
     const DType dtype = context.graph.dtype(op.x);
     VKFORMER_TRY(const std::string_view variant,
                  pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
-    const Tiling tiling = tiling_of(variant, x.row_count());
+    const Tiling tiling = tiling_of(variant, x.row_count(), op.gated);
     VKFORMER_TRY(
         const auto groups,
         folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
@@ -67,9 +77,9 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
                                       : variant_for(tiling.shader, dtype, context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
-        .constants = {tiling.workgroup, op.bias ? 1u : 0u, op.residual ? 1u : 0u,
-                      static_cast<std::uint32_t>(op.activation), static_cast<std::uint32_t>(tiling.rows),
-                      weight_format(context.graph.dtype(op.weight)), static_cast<std::uint32_t>(tiling.columns)},
+        .constants = {tiling.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
+                      static_cast<std::uint32_t>(tiling.rows), weight_format(context.graph.dtype(op.weight)),
+                      static_cast<std::uint32_t>(tiling.columns)},
         .groups = groups,
     };
     if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";

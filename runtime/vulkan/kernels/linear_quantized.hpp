@@ -12,4 +12,10 @@ namespace vkformer::vulkan {
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
 
+/// The shaders' constant kLinearEnd.
+std::uint32_t end_of(const graph::Linear& op);
+
+/// Columns of a workgroup of the row shaders that have ROWS · COLUMNS partial sums; with a gate, whole pairs.
+std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated);
+
 }  // namespace vkformer::vulkan
