@@ -163,8 +163,18 @@ void main() {
         [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v) partial[base + v] = sums[v / 4][v % 4];
         partial[base + VALUE_DIM + kPartialMaximum] = maximum / LOG2_E;
         partial[base + VALUE_DIM + kPartialSum] = total;
-        finish_row(query_row, split.count);
-        return;
+        memoryBarrierBuffer();  // this is there before the split is counted
+        if (!is_last_split(query_row, split.count)) return;
+        memoryBarrierBuffer();
+        const float shift = shift_of(query_row, split.count);
+        [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v) sums[v] = vec4(0.0);
+        total = 0.0;
+        for (uint s = 0; s < split.count; ++s) {
+            const uint from = partial_base(query_row, s);
+            const float factor = exp(partial[from + VALUE_DIM + kPartialMaximum] - shift);
+            total += factor * partial[from + VALUE_DIM + kPartialSum];
+            [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v) sums[v / 4][v % 4] += factor * partial[from + v];
+        }
     }
 #endif
     [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v)

@@ -32,12 +32,17 @@ Split split_of(uvec2 seen, uint split) {
 uint partial_row(uint row) { return row * (p.splits * (p.value_dim + kPartialExtra) + 1); }
 uint partial_base(uint row, uint split) { return partial_row(row) + split * (p.value_dim + kPartialExtra); }
 
-// Element v of y[row, :], from what the splits left.
-void combine(uint row, uint v, uint splits) {
+// What the exponents of a row are relative to, from what its splits left.
+float shift_of(uint row, uint splits) {
     float largest = MINUS_INFINITY;
     for (uint s = 0; s < splits; ++s)
         largest = max_keeping_nan(largest, partial[partial_base(row, s) + p.value_dim + kPartialMaximum]);
-    const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
+    return largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
+}
+
+// Element v of y[row, :].
+void combine(uint row, uint v, uint splits) {
+    const float shift = shift_of(row, splits);
     float sum = 0.0;
     float total = 0.0;
     for (uint s = 0; s < splits; ++s) {
@@ -57,15 +62,7 @@ bool is_last_split(uint row, uint splits) {
     return true;
 }
 
-#ifdef ROW_PER_INVOCATION
-// After an invocation has stored what its split of the row leaves: barriers are dear where invocations are lanes of a CPU.
-void finish_row(uint row, uint splits) {
-    memoryBarrierBuffer();
-    if (!is_last_split(row, splits)) return;
-    memoryBarrierBuffer();
-    for (uint v = 0; v < p.value_dim; ++v) combine(row, v, splits);
-}
-#else
+#ifndef ROW_PER_INVOCATION
 shared bool is_last;
 
 // After a workgroup has stored what its split leaves for `rows` rows from first_row on, which other workgroups have splits of in the same
