@@ -3,7 +3,7 @@
 // One step of beam search by the rules of Hugging Face generate (transformers 4.56, GenerationMixin._beam_search) for `batch`
 // sequences of `beams` rows each. candidate_scores: f32 [rows, k], candidate_tokens: i32 [rows, k], k ≥ 2; the states are
 // described at graph::BeamStates. Scores are float32, in the order of lib/order.glsl; level ones are taken lower row first, then
-// lower token. Sequences that cannot improve any more, and everything once `done` or beyond max_steps, stay as they are.
+// lower token. Sequences that cannot improve any more, and everything once `done` or beyond its limit, stay as they are.
 // One workgroup for all; an invocation owns the sequences that are ≡ its index modulo the workgroup's size and works through
 // one alone: the lists are short (2 · beams) and each choice depends on the one before. They lie in shared memory, a part of it
 // for each invocation: (28 + 16 · KEPT) · BEAMS bytes. As private arrays they filled Apple's and Adreno's registers and spilled.
@@ -47,10 +47,12 @@ shared uint any_improvable, any_slot_free;
 // Where this invocation's share of a list begins whose elements each beam has one of.
 uint mine() { return gl_LocalInvocationIndex * BEAMS; }
 
-bool is_last_step(uint step) { return step + 1 >= p.max_steps; }
+// Tokens that this search generates at most.
+uint limit() { return min(uint(state[p.batch + 2]), p.max_steps); }
+bool is_last_step(uint step) { return step + 1 >= limit(); }
 bool ends(Hypothesis continuation, uint step) {
     bool is_end = is_last_step(step) || continuation.token == p.eos;
-    for (uint i = 2; i < KEPT; ++i) is_end = is_end || continuation.token == state[p.batch + i];
+    for (uint i = 2; i < KEPT; ++i) is_end = is_end || continuation.token == state[p.batch + 1 + i];
     return is_end;
 }
 
@@ -178,7 +180,7 @@ void choose_finished(uint first_row, uint step) {
 // Whether a running hypothesis could still displace a finished one. The slots are in falling order, the last is the worst.
 bool can_improve(uint first_row, uint step) {
     const bool assumes_longest = p.early_stopping == kBeamStepNever && p.length_penalty > 0.0;
-    const float best_running = running_scores[first_row] / length_norm(assumes_longest ? p.max_steps : step + 1);
+    const float best_running = running_scores[first_row] / length_norm(assumes_longest ? limit() : step + 1);
     const float worst = final_scores[first_row + p.beams - 1];
     for (uint slot = 0; slot < p.beams; ++slot)
         if (best_running > (final_steps[first_row + slot] > 0 ? worst : -kPenalty)) return true;
@@ -187,7 +189,7 @@ bool can_improve(uint first_row, uint step) {
 
 void main() {
     const uint step = uint(state[p.batch + 1]);
-    if (state[p.batch] != 0 || step >= p.max_steps) return;  // the whole workgroup leaves
+    if (state[p.batch] != 0 || step >= limit()) return;  // the whole workgroup leaves
     if (gl_LocalInvocationIndex == 0) any_improvable = any_slot_free = 0;
     barrier();
     for (uint sequence = gl_LocalInvocationIndex; sequence < p.batch; sequence += gl_WorkGroupSize.x) {

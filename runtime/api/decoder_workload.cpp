@@ -20,7 +20,7 @@ Result<std::vector<tuning::Workload>> decoder_workload(const models::Decoder& mo
     workload.push_back({.graph = std::move(chunk.graph), .times = 1, .inputs = {}});
     graph::Graph step;
     if (beams) {
-        VKFORMER_TRY(auto made, decoding::beam_step_graph(model, small, *beams, kTokens, 0, 0));
+        VKFORMER_TRY(auto made, decoding::beam_step_graph(model, small, *beams, 0, 0));
         step = std::move(made.graph);
     } else {
         VKFORMER_TRY(auto made, decoding::step_graph(model, small));

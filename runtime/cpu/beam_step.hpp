@@ -24,10 +24,10 @@ struct BeamTensors {
     std::span<std::int32_t> token_history, parent_history;          // [max_steps, rows]
     std::span<T> final_scores;                                      // [rows]
     std::span<std::int32_t> final_steps, final_rows, final_tokens;  // [rows]
-    std::span<std::int32_t> state;                                  // [batch + 2 + further tokens that end]
+    std::span<std::int32_t> state;                                  // [batch + 3 + further tokens that end]
 
     std::span<const std::int32_t> further_ends(std::size_t beams) const {
-        return state.subspan(tokens.size() / beams + 2);
+        return state.subspan(tokens.size() / beams + 3);
     }
 };
 
@@ -120,10 +120,12 @@ void beam_step(const BeamTensors<T>& s, const BeamRules& rules) {
     const std::size_t rows = s.tokens.size(), beams = rules.beams, batch = rows / beams;
     std::int32_t& done = s.state[batch];
     std::int32_t& step_counter = s.state[batch + 1];
-    if (done || step_counter < 0 || static_cast<std::size_t>(step_counter) >= rules.max_steps) return;
+    const std::size_t max_steps =
+        std::min<std::size_t>(static_cast<std::uint32_t>(s.state[batch + 2]), rules.max_steps);
+    if (done || step_counter < 0 || static_cast<std::size_t>(step_counter) >= max_steps) return;
     const auto step = static_cast<std::size_t>(step_counter);
     const std::int32_t steps = step_counter + 1;
-    const bool is_last_step = step + 1 == rules.max_steps;
+    const bool is_last_step = step + 1 == max_steps;
     const auto length_norm = [&](std::size_t length) {  // length^length_penalty
         return static_cast<float>(std::pow(static_cast<double>(length), static_cast<double>(rules.length_penalty)));
     };
@@ -163,7 +165,7 @@ void beam_step(const BeamTensors<T>& s, const BeamRules& rules) {
             s.tokens[row] = s.token_history[step * rows + row] = running[i].token;
             s.parents[row] = s.parent_history[step * rows + row] = running[i].row;
         }
-        const float best_running = running[0].score / length_norm(assumes_longest ? rules.max_steps : step + 1);
+        const float best_running = running[0].score / length_norm(assumes_longest ? max_steps : step + 1);
         s.state[b] = can_improve(slots, best_running) ? 1 : 0;
         any_improvable = any_improvable || s.state[b];
         all_full = all_full && is_full();

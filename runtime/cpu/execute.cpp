@@ -252,7 +252,7 @@ public:
 
     void operator()(const graph::CacheReorder& op) const {
         const auto reorder = [&](auto cache) {
-            cache_reorder(ints(op.parents), ints(op.lengths), op.beams, cache_dims(op.cache), cache);
+            cache_reorder(ints(op.parents), ints(op.begins), ints(op.lengths), op.beams, cache_dims(op.cache), cache);
         };
         if (graph_.dtype(op.cache) == DType::i32)
             reorder(ints(op.cache));

@@ -36,9 +36,28 @@ std::uint32_t candidates_of(const BeamRules& rules, std::size_t further_ends) {
 
 }  // namespace
 
+Result<void> check_beams(const BeamRules& rules, const DecoderSessionOptions& options) {
+    if (rules.beams < 2 || rules.beams > graph::kMaxBeams)
+        return invalid("a beam search with " + std::to_string(rules.beams) + " beams was asked for, it takes 2 to " +
+                       std::to_string(graph::kMaxBeams));
+    if (options.rows != 1)
+        return invalid("a beam search continues prompts one by one, not " + std::to_string(options.rows) +
+                       " together; leave out the batch");
+    if (options.sample.temperature != 0)
+        return invalid("a beam search looks for the likeliest sequence and draws nothing: the temperature must be 0");
+    return {};
+}
+
+Result<void> check_ends(const BeamRules& rules, std::size_t ends) {
+    const std::size_t further_ends = ends == 0 ? 0 : ends - 1;
+    if (candidates_of(rules, further_ends) <= kMostCandidates) return {};
+    return invalid("a search with " + std::to_string(rules.beams) + " beams was asked for, with " +
+                   std::to_string(ends) + " tokens that end a sequence there are at most " +
+                   std::to_string(kMostCandidates / (2 + further_ends)));
+}
+
 Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
-                                      const BeamRules& rules, std::uint32_t max_steps, std::int32_t eos,
-                                      std::uint32_t further_ends) {
+                                      const BeamRules& rules, std::int32_t eos, std::uint32_t further_ends) {
     BeamStepGraph step;
     graph::Graph& graph = step.graph;
     const std::uint32_t beams = rules.beams;
@@ -57,15 +76,16 @@ Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const Decode
     VKFORMER_TRY(const auto best, graph::top_k(graph, scores, candidates));
     VKFORMER_CHECK(graph::beam_step(graph, best.values, best.indices, step.states,
                                     {.beams = beams,
-                                     .max_steps = max_steps,
+                                     .max_steps = options.context,
                                      .eos = eos,
                                      .length_penalty = rules.length_penalty,
                                      .early_stopping = rules.early_stopping}));
+    VKFORMER_TRY(step.shared, graph.state("shared", DType::i32, {beams}));
     // beam_step has moved `starts` on, so it is the number of positions that the caches hold.
     std::vector<Value> caches = pass.caches;
     if (step.rules.sequences) caches.push_back(step.rules.sequences);
     for (const Value cache : caches)
-        VKFORMER_CHECK(graph::cache_reorder(graph, cache, step.states.parents, starts, beams));
+        VKFORMER_CHECK(graph::cache_reorder(graph, cache, step.states.parents, starts, beams, step.shared));
     if (step.rules.counts) {  // one number per token of the vocabulary, which all go with the row
         VKFORMER_TRY(step.vocab_lengths, graph.input("vocab_lengths", DType::i32, {beams}));
         VKFORMER_CHECK(graph::cache_reorder(graph, step.rules.counts, step.states.parents, step.vocab_lengths, beams));
@@ -74,15 +94,30 @@ Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const Decode
     return step;
 }
 
-/// Gives all rows of the caches what the first has.
+Result<SpreadGraph> spread_graph(const models::Decoder& model, const DecoderSessionOptions& options,
+                                 const BeamRules& rules) {
+    SpreadGraph spread;
+    graph::Graph& graph = spread.graph;
+    VKFORMER_TRY(spread.parents, graph.input("spread_parents", DType::i32, {rules.beams}));
+    VKFORMER_TRY(spread.lengths, graph.input("spread_lengths", DType::i32, {rules.beams}));
+    VKFORMER_TRY(std::vector<Value> caches, model.add_caches(graph, layout_of(options, rules)));
+    if (options.penalties.no_repeat_ngram > 0) {
+        VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {rules.beams, options.context}));
+        caches.push_back(sequences);
+    }
+    graph.set_scope("spread");
+    for (const Value cache : caches)
+        VKFORMER_CHECK(graph::cache_reorder(graph, cache, spread.parents, spread.lengths, rules.beams));
+    return spread;
+}
+
 struct BeamSession::Spread {
-    Value parents, lengths;  // inputs i32 [beams]
+    SpreadGraph graph;
     std::unique_ptr<Program> program;
 };
 
 struct BeamSession::Step {
     BeamStepGraph graph;
-    std::uint32_t max_steps = 0;
     std::vector<std::int32_t> ends;
     std::unique_ptr<Program> program;
 };
@@ -97,14 +132,7 @@ BeamSession::BeamSession(graph::Backend& backend, const models::Decoder& model, 
 
 Result<BeamSession> BeamSession::create(graph::Backend& backend, const models::Decoder& model,
                                         const DecoderSessionOptions& options, const BeamRules& rules) {
-    if (rules.beams < 2 || rules.beams > graph::kMaxBeams)
-        return invalid("a beam search with " + std::to_string(rules.beams) + " beams was asked for, it takes 2 to " +
-                       std::to_string(graph::kMaxBeams));
-    if (options.rows != 1)
-        return invalid("a beam search continues prompts one by one, not " + std::to_string(options.rows) +
-                       " together; leave out the batch");
-    if (options.sample.temperature != 0)
-        return invalid("a beam search looks for the likeliest sequence and draws nothing: the temperature must be 0");
+    VKFORMER_CHECK(check_beams(rules, options));
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, options));
     if (chosen.context > model.config().max_positions)
         return invalid("a context of " + std::to_string(chosen.context) + " tokens is beyond the model's original " +
@@ -127,14 +155,7 @@ Result<void> BeamSession::set_penalties(const Penalties& penalties) {
 
 Result<void> BeamSession::check(std::span<const Request> requests) const {
     VKFORMER_CHECK(check_prompts(requests, options_, *model_));
-    for (const Request& request : requests) {
-        const std::size_t further_ends = request.stop_tokens.empty() ? 0 : request.stop_tokens.size() - 1;
-        if (candidates_of(rules_, further_ends) > kMostCandidates)
-            return invalid("a search with " + std::to_string(rules_.beams) + " beams was asked for, with " +
-                           std::to_string(request.stop_tokens.size()) +
-                           " tokens that end a sequence there are at most " +
-                           std::to_string(kMostCandidates / (2 + further_ends)));
-    }
+    for (const Request& request : requests) VKFORMER_CHECK(check_ends(rules_, request.stop_tokens.size()));
     return {};
 }
 
@@ -149,46 +170,36 @@ Result<std::uint32_t> BeamSession::fill_caches(std::span<const std::int32_t> con
     cached_.resize(known);
     VKFORMER_CHECK(
         chunks_.append({*backend_, *model_, options_, stores_, rules_.beams}, false, {&known, 1}, rest, timings_));
+    // All of it, for the chunk that ends it may have filled up the second row's beginning.
+    if (known < context.size()) VKFORMER_CHECK(spread(context.size()));
     cached_.assign(context.begin(), context.end());
-    if (!context.empty()) VKFORMER_CHECK(spread(context.size()));
     return static_cast<std::uint32_t>(known);
 }
 
 Result<void> BeamSession::spread(std::size_t length) {
     if (!spread_) {
         auto made = std::make_shared<Spread>();
-        graph::Graph graph;
-        VKFORMER_TRY(made->parents, graph.input("spread_parents", DType::i32, {rules_.beams}));
-        VKFORMER_TRY(made->lengths, graph.input("spread_lengths", DType::i32, {rules_.beams}));
-        VKFORMER_TRY(std::vector<Value> caches, model_->add_caches(graph, layout_of(options_, rules_)));
-        if (options_.penalties.no_repeat_ngram > 0) {
-            VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {rules_.beams, options_.context}));
-            caches.push_back(sequences);
-        }
-        graph.set_scope("spread");
-        for (const Value cache : caches)
-            VKFORMER_CHECK(graph::cache_reorder(graph, cache, made->parents, made->lengths, rules_.beams));
-        VKFORMER_TRY(made->program,
-                     backend_->compile(graph::make_plan(std::move(graph)), stores_.weights, stores_.states));
+        VKFORMER_TRY(made->graph, spread_graph(*model_, options_, rules_));
+        VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights,
+                                                      stores_.states));
         spread_ = std::move(made);
     }
     const Clock::time_point start = Clock::now();
-    VKFORMER_CHECK(fill_ints(*spread_->program, spread_->parents, 0));
-    VKFORMER_CHECK(fill_ints(*spread_->program, spread_->lengths, static_cast<std::int32_t>(length)));
+    VKFORMER_CHECK(fill_ints(*spread_->program, spread_->graph.parents, 0));
+    VKFORMER_CHECK(fill_ints(*spread_->program, spread_->graph.lengths, static_cast<std::int32_t>(length)));
     VKFORMER_CHECK(spread_->program->submit());
     VKFORMER_CHECK(spread_->program->wait());
     timings_.prompt_seconds += seconds_since(start);
     return {};
 }
 
-Result<BeamSession::Step*> BeamSession::step(const Request& request, std::uint32_t max_steps) {
-    if (step_ && step_->max_steps == max_steps && step_->ends == request.stop_tokens) return step_.get();
+Result<BeamSession::Step*> BeamSession::step(const Request& request) {
+    if (step_ && step_->ends == request.stop_tokens) return step_.get();
     step_.reset();
     auto made = std::make_shared<Step>();
-    made->max_steps = max_steps;
     made->ends = request.stop_tokens;
     const std::size_t ends = made->ends.size();
-    VKFORMER_TRY(made->graph, beam_step_graph(*model_, options_, rules_, max_steps, ends > 0 ? made->ends[0] : -1,
+    VKFORMER_TRY(made->graph, beam_step_graph(*model_, options_, rules_, ends > 0 ? made->ends[0] : -1,
                                               static_cast<std::uint32_t>(ends > 0 ? ends - 1 : 0)));
     VKFORMER_TRY(made->program,
                  backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights, stores_.states));
@@ -201,12 +212,13 @@ Result<BeamSession::Step*> BeamSession::step(const Request& request, std::uint32
 }
 
 /// All rows read the prompt's last token; the first step draws from the first row only.
-Result<void> BeamSession::begin(Step& step, const Request& request) {
+Result<void> BeamSession::begin(Step& step, const Request& request, std::uint32_t max_steps) {
     Program& program = *step.program;
     const graph::BeamStates& states = step.graph.states;
     const auto length = static_cast<std::int32_t>(request.prompt.size());
     VKFORMER_CHECK(fill_ints(program, states.tokens, request.prompt.back()));
     VKFORMER_CHECK(fill_ints(program, states.starts, length - 1));
+    VKFORMER_CHECK(fill_ints(program, step.graph.shared, length - 1));
     if (step.graph.rules.begins) VKFORMER_CHECK(fill_ints(program, step.graph.rules.begins, length));
     if (step.graph.rules.counts) {
         const std::size_t vocab = model_->config().vocab_size;
@@ -217,7 +229,7 @@ Result<void> BeamSession::begin(Step& step, const Request& request) {
         VKFORMER_CHECK(write_ints(program, step.graph.rules.counts, counts));
     }
     const std::span ends = step.ends;
-    return begin_beams(program, states, layout(ends.empty() ? 0 : ends.size() - 1),
+    return begin_beams(program, states, layout(ends.empty() ? 0 : ends.size() - 1), max_steps,
                        ends.empty() ? ends : ends.subspan(1));
 }
 
@@ -243,8 +255,8 @@ Result<BeamResult> BeamSession::search(const Request& request) {
     const std::uint32_t max_steps = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
     BeamResult result;
     VKFORMER_TRY(result.reused, fill_caches(std::span(request.prompt).first(request.prompt.size() - 1)));
-    VKFORMER_TRY(Step* const made, step(request, max_steps));
-    VKFORMER_CHECK(begin(*made, request));
+    VKFORMER_TRY(Step* const made, step(request));
+    VKFORMER_CHECK(begin(*made, request, max_steps));
     VKFORMER_CHECK(run_steps(*made, max_steps));
     const BeamLayout beams = layout(made->ends.empty() ? 0 : made->ends.size() - 1);
     VKFORMER_TRY(auto best, best_hypotheses(*made->program, made->graph.states, beams, 1));

@@ -20,17 +20,30 @@ struct BeamRules {
     graph::EarlyStopping early_stopping = graph::EarlyStopping::heuristic;
 };
 
+/// Errors: InvalidArgument (several rows, a temperature, beams that are none or too many).
+Result<void> check_beams(const BeamRules& rules, const DecoderSessionOptions& options);
+/// Errors: InvalidArgument (more tokens that end a sequence than a search with so many beams looks for).
+Result<void> check_ends(const BeamRules& rules, std::size_t ends);
+
 struct BeamStepGraph {
     graph::Graph graph;
     graph::BeamStates states;
     RuleTensors rules;
+    graph::Value shared;  ///< state i32 [beams]: positions of the caches that are the same in all rows
     graph::Value
         vocab_lengths;  ///< input i32 [beams], to be written once: the vocabulary's size; absent without counts
 };
-/// One step of all beams of a sequence. The search takes at most `max_steps`; `eos` and so many `further_ends` end a hypothesis.
+/// One step of all beams of a sequence, in searches of at most options.context tokens; `eos` and so many `further_ends` end a hypothesis.
 Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
-                                      const BeamRules& rules, std::uint32_t max_steps, std::int32_t eos,
-                                      std::uint32_t further_ends);
+                                      const BeamRules& rules, std::int32_t eos, std::uint32_t further_ends);
+
+/// Gives all rows of the caches what the parents have.
+struct SpreadGraph {
+    graph::Graph graph;
+    graph::Value parents, lengths;  ///< inputs i32 [beams]
+};
+Result<SpreadGraph> spread_graph(const models::Decoder& model, const DecoderSessionOptions& options,
+                                 const BeamRules& rules);
 
 struct BeamResult {
     BeamHypothesis best;
@@ -68,8 +81,8 @@ private:
     BeamLayout layout(std::size_t further_ends) const noexcept;
     Result<std::uint32_t> fill_caches(std::span<const std::int32_t> context);
     Result<void> spread(std::size_t length);
-    Result<Step*> step(const Request& request, std::uint32_t max_steps);
-    Result<void> begin(Step& step, const Request& request);
+    Result<Step*> step(const Request& request);
+    Result<void> begin(Step& step, const Request& request, std::uint32_t max_steps);
     Result<void> run_steps(Step& step, std::uint32_t max_steps);
     Result<BeamResult> search(const Request& request);
 
@@ -81,7 +94,7 @@ private:
     PromptChunks chunks_;
     std::shared_ptr<Spread> spread_;
     std::shared_ptr<Step> step_;        // of the last request
-    std::vector<std::int32_t> cached_;  // tokens whose keys and values the first row has, from position 0
+    std::vector<std::int32_t> cached_;  // tokens whose keys and values all rows have, from position 0
     DecoderTimings timings_;
 };
 

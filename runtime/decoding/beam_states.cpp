@@ -34,55 +34,71 @@ Result<BeamStates> add_beam_states(Graph& graph, const BeamLayout& layout, Value
     VKFORMER_TRY(states.final_steps, graph.state("final_steps", DType::i32, rows));
     VKFORMER_TRY(states.final_rows, graph.state("final_rows", DType::i32, rows));
     VKFORMER_TRY(states.final_tokens, graph.state("final_tokens", DType::i32, rows));
-    VKFORMER_TRY(states.state, graph.state("state", DType::i32, {layout.batch + 2 + layout.further_ends}));
+    VKFORMER_TRY(states.state, graph.state("state", DType::i32, {layout.batch + 3 + layout.further_ends}));
     return states;
 }
 
-Result<void> begin_beams(Program& program, const BeamStates& states, const BeamLayout& layout,
+BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps, std::span<const std::int32_t> further_ends) {
+    BeamStart start = {.parents = std::vector<std::int32_t>(layout.rows()),
+                       .state = std::vector<std::int32_t>(layout.batch + 3, 0),
+                       .running_scores = std::vector<float>(layout.rows(), kNever),
+                       .final_scores = std::vector<float>(layout.rows(), kNever)};
+    std::iota(start.parents.begin(), start.parents.end(), 0);
+    for (std::size_t row = 0; row < layout.rows(); row += layout.beams) start.running_scores[row] = 0;
+    std::fill_n(start.state.begin(), layout.batch, 1);
+    start.state.back() = static_cast<std::int32_t>(max_steps);
+    start.state.insert(start.state.end(), further_ends.begin(), further_ends.end());
+    return start;
+}
+
+Result<void> begin_beams(Program& program, const BeamStates& states, const BeamLayout& layout, std::uint32_t max_steps,
                          std::span<const std::int32_t> further_ends) {
-    std::vector<std::int32_t> parents(layout.rows());
-    std::iota(parents.begin(), parents.end(), 0);
-    std::vector<float> running(layout.rows(), kNever);
-    for (std::size_t row = 0; row < running.size(); row += layout.beams) running[row] = 0;
-    const std::vector<float> never(layout.rows(), kNever);
-    std::vector<std::int32_t> flags(layout.batch + 2, 0);
-    std::fill_n(flags.begin(), layout.batch, 1);
-    flags.insert(flags.end(), further_ends.begin(), further_ends.end());
-    VKFORMER_CHECK(write_ints(program, states.parents, parents));
-    VKFORMER_CHECK(write_floats(program, states.running_scores, running));
-    VKFORMER_CHECK(write_floats(program, states.final_scores, never));
+    const BeamStart start = beam_start(layout, max_steps, further_ends);
+    VKFORMER_CHECK(write_ints(program, states.parents, start.parents));
+    VKFORMER_CHECK(write_floats(program, states.running_scores, start.running_scores));
+    VKFORMER_CHECK(write_floats(program, states.final_scores, start.final_scores));
     for (const Value zero : {states.final_steps, states.final_rows, states.final_tokens})
         VKFORMER_CHECK(fill_ints(program, zero, 0));
-    return write_ints(program, states.state, flags);
+    return write_ints(program, states.state, start.state);
+}
+
+Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence) {
+    const std::size_t rows = layout.rows(), beams = layout.beams;
+    const std::size_t best = sequence * beams;  // finished hypotheses are sorted
+    const auto steps = static_cast<std::size_t>(tables.final_steps[best]);
+    if (steps == 0 || steps > tables.token_history.size() / rows)
+        return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
+    BeamHypothesis result = {.tokens = std::vector<std::int32_t>(steps), .score = tables.final_scores[best]};
+    result.tokens.back() = tables.final_tokens[best];
+    auto row = static_cast<std::size_t>(tables.final_rows[best]);
+    for (std::size_t t = steps - 1; t-- > 0;) {
+        if (row / beams != sequence)
+            return Error{ErrorCode::InvalidArgument, "the beam search lost a hypothesis: its history leads to row " +
+                                                         std::to_string(row) + "; see vkformer validate"};
+        result.tokens[t] = tables.token_history[t * rows + row];
+        row = static_cast<std::size_t>(tables.parent_history[t * rows + row]);
+    }
+    return result;
 }
 
 Result<std::vector<BeamHypothesis>> best_hypotheses(Program& program, const BeamStates& states,
                                                     const BeamLayout& layout, std::size_t count) {
-    const std::size_t rows = layout.rows(), beams = layout.beams;
     VKFORMER_TRY(const auto tokens, read_ints(program, states.token_history));
     VKFORMER_TRY(const auto parents, read_ints(program, states.parent_history));
     VKFORMER_TRY(const auto final_steps, read_ints(program, states.final_steps));
     VKFORMER_TRY(const auto final_rows, read_ints(program, states.final_rows));
     VKFORMER_TRY(const auto final_tokens, read_ints(program, states.final_tokens));
     VKFORMER_TRY(const auto scores, read_tensor<float>(program, states.final_scores));
-    std::vector<BeamHypothesis> results(count);
+    const BeamTables tables = {.token_history = tokens,
+                               .parent_history = parents,
+                               .final_steps = final_steps,
+                               .final_rows = final_rows,
+                               .final_tokens = final_tokens,
+                               .final_scores = scores};
+    std::vector<BeamHypothesis> results;
     for (std::size_t b = 0; b < count; ++b) {
-        const std::size_t best = b * beams;  // finished hypotheses are sorted
-        const auto steps = static_cast<std::size_t>(final_steps[best]);
-        if (steps == 0 || steps > layout.history)
-            return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
-        results[b].score = scores[best];
-        results[b].tokens.resize(steps);
-        results[b].tokens.back() = final_tokens[best];
-        auto row = static_cast<std::size_t>(final_rows[best]);
-        for (std::size_t t = steps - 1; t-- > 0;) {
-            if (row / beams != b)
-                return Error{ErrorCode::InvalidArgument,
-                             "the beam search lost a hypothesis: its history leads to row " + std::to_string(row) +
-                                 "; see vkformer validate"};
-            results[b].tokens[t] = tokens[t * rows + row];
-            row = static_cast<std::size_t>(parents[t * rows + row]);
-        }
+        VKFORMER_TRY(BeamHypothesis best, best_hypothesis(tables, layout, b));
+        results.push_back(std::move(best));
     }
     return results;
 }

@@ -23,14 +23,31 @@ struct BeamLayout {
 Result<graph::BeamStates> add_beam_states(graph::Graph& graph, const BeamLayout& layout, graph::Value tokens,
                                           graph::Value starts);
 
-/// What they are before the first step, but for tokens and starts: the first step draws from the first beam only.
+/// What the states are before the first step but for tokens and starts; those that are not here are 0.
+struct BeamStart {
+    std::vector<std::int32_t> parents, state;
+    std::vector<float> running_scores, final_scores;
+};
+BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps,
+                     std::span<const std::int32_t> further_ends = {});
+/// Writes what they are before the first step of a search for at most `max_steps` tokens, but for tokens and starts: the first step draws
+/// from the first beam only.
 Result<void> begin_beams(graph::Program& program, const graph::BeamStates& states, const BeamLayout& layout,
-                         std::span<const std::int32_t> further_ends = {});
+                         std::uint32_t max_steps, std::span<const std::int32_t> further_ends = {});
 
 struct BeamHypothesis {
     std::vector<std::int32_t> tokens;  ///< what was generated, the end token included
     float score = 0;                   ///< Σ log p / length^length_penalty
 };
+/// What a search has left in the states of the same names.
+struct BeamTables {
+    std::span<const std::int32_t> token_history, parent_history;          ///< [steps, rows]
+    std::span<const std::int32_t> final_steps, final_rows, final_tokens;  ///< [rows]
+    std::span<const float> final_scores;                                  ///< [rows]
+};
+/// The best of a sequence, after the search. Errors: InvalidArgument (the logits were NaN).
+Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence);
+
 /// The best of each of the first `count` sequences, after the search. Errors: InvalidArgument (the logits were NaN).
 Result<std::vector<BeamHypothesis>> best_hypotheses(graph::Program& program, const graph::BeamStates& states,
                                                     const BeamLayout& layout, std::size_t count);

@@ -151,7 +151,7 @@ Result<void> Session::start(Bucket& bucket, std::span<const Source> sources, std
     VKFORMER_CHECK(fill_ints(step, bucket.step.beam.starts, 0));
     if (layout.beams == 1) return fill_ints(step, bucket.step.greedy.finished, 0);
 
-    return begin_beams(step, bucket.step.beam, beam_layout(layout));
+    return begin_beams(step, bucket.step.beam, beam_layout(layout), layout.max_steps);
 }
 
 Result<void> Session::run_steps(Bucket& bucket) {

@@ -202,11 +202,13 @@ struct HeadNorms {
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
                         RopePairing pairing, const HeadNorms& norms = {});
 
-/// cache[r, :lengths[r]] = old cache[parents[r], :lengths[r]] in place. cache a state of cache_append, its batch the rows; parents
-/// and lengths i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to kMaxBeams; rows a multiple of it).
-/// Positions at or above lengths[r] keep what they have. A parent outside its group leaves its row as it is.
+/// cache[r, begins[r]:lengths[r]] = old cache[parents[r], begins[r]:lengths[r]] in place. cache a state of cache_append, its batch
+/// the rows; parents, lengths and begins (absent: 0) i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to
+/// kMaxBeams; rows a multiple of it). Positions below begins[r], which a group may have in common, and those at or above lengths[r]
+/// keep what they have. A parent outside its group leaves its row as it is.
 inline constexpr std::uint32_t kMaxBeams = 32;
-Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams);
+Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams,
+                           Value begins = {});
 
 // ---- sequences to vectors -------------------------------------------------------------------------------------------
 
@@ -327,11 +329,13 @@ struct BeamStates {
     Value final_steps;     ///< i32 [rows]: number of tokens of that hypothesis; 0: none
     Value final_rows;      ///< i32 [rows]: the row whose history precedes its last token
     Value final_tokens;    ///< i32 [rows]: its last token
-    Value state;  ///< i32 [batch + 2 + n]: 1 for sequences that can improve, `done`, `step`, n further end tokens
+    Value
+        state;  ///< i32 [batch + 3 + n]: 1 for sequences that can improve, `done`, `step`, `limit`: tokens that this search
+                ///< generates at most, n further end tokens
 };
 struct BeamOptions {
     std::uint32_t beams = 1;      ///< 1 to kMaxBeams
-    std::uint32_t max_steps = 1;  ///< tokens to generate at most
+    std::uint32_t max_steps = 1;  ///< of any search's limit
     std::int32_t eos = 0;
     float length_penalty = 1;
     EarlyStopping early_stopping = EarlyStopping::heuristic;

@@ -379,10 +379,11 @@ struct SplitQkv {
 
 struct CacheReorder {
     static constexpr std::string_view kName = "cache_reorder";
-    Value parents, lengths, cache;
-    std::uint32_t beams = 1;  ///< rows per group; a row's parent is in its own group
+    Value parents, begins, lengths, cache;  ///< begins absent: 0
+    std::uint32_t beams = 1;                ///< rows per group; a row's parent is in its own group
     static void operands(auto& self, auto&& visit) {
         visit("parents", self.parents, Access::read);
+        visit("begins", self.begins, Access::read);
         visit("lengths", self.lengths, Access::read);
         visit("cache", self.cache, Access::read_write);
     }

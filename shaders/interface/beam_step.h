@@ -17,9 +17,9 @@ const uint kBeamStepBeamBytes = 28, kBeamStepContinuationBytes = 16;
 const uint kBeamStepHeuristic = 0, kBeamStepAlways = 1, kBeamStepNever = 2;
 struct BeamStepPush {
     uint batch;
-    uint beams;  // rows per sequence
-    uint k;      // candidates per row, in falling order
-    uint max_steps;
+    uint beams;      // rows per sequence
+    uint k;          // candidates per row, in falling order
+    uint max_steps;  // of the limit in `state`
     int eos;
     float length_penalty;
     uint early_stopping;

@@ -45,7 +45,7 @@ public:
                   .final_steps = ints("final_steps", {rows_}),
                   .final_rows = ints("final_rows", {rows_}),
                   .final_tokens = ints("final_tokens", {rows_}),
-                  .state = ints("state", {batch + 2})};
+                  .state = ints("state", {batch + 3})};
         const TensorData weights{
             .dtype = DType::f32, .shape = {vocab, vocab}, .bytes = std::as_bytes(std::span(table)), .owner = nullptr};
         const Value logits = must(graph::embedding(g, states.tokens, must(g.weight("table", weights, DType::f32))));
@@ -58,13 +58,14 @@ public:
 
     /// One start token per sequence; the sequences from `used` on are left out.
     void start(const std::vector<std::int32_t>& start_tokens, std::size_t used) {
-        std::vector<std::int32_t> tokens(rows_), flags(batch_ + 2, 0);
+        std::vector<std::int32_t> tokens(rows_), flags(batch_ + 3, 0);
         std::vector<float> running(rows_, -1e9f);
         for (std::size_t row = 0; row < rows_; ++row) {
             tokens[row] = start_tokens[row / options_.beams];
             if (row % options_.beams == 0) running[row] = 0;
         }
         std::fill_n(flags.begin(), used, 1);
+        flags.back() = static_cast<std::int32_t>(options_.max_steps);
         must(program->write(states.tokens, tokens));
         must(program->write(states.running_scores, running));
         must(program->write(states.final_scores, std::vector<float>(rows_, -1e9f)));

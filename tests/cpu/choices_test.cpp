@@ -97,10 +97,13 @@ TEST_CASE("cache_append writes where `starts` says, and nothing outside", "[cpu]
 TEST_CASE("cache_reorder moves rows within their group as if at once", "[cpu][cache]") {
     Floats cache = {1, 2, 3, 4, 5, 6, 7, 8};  // 4 rows of 2 positions, groups of 2
     const cpu::CacheDims dims{.rows = 4, .capacity = 2, .width = 1};
-    cpu::cache_reorder<float>(Ints{1, 0, 0, 3}, Ints{2, 1, 2, 2}, 2, dims, cache);
+    cpu::cache_reorder<float>(Ints{1, 0, 0, 3}, {}, Ints{2, 1, 2, 2}, 2, dims, cache);
     CHECK(cache == Floats{3, 4, 1, 4, 5, 6, 7, 8});  // row 2's parent is not in its group
-    cpu::cache_reorder<float>(Ints{1, -1, 99, 2}, Ints{0, 9, 9, 9}, 2, dims, cache);
+    cpu::cache_reorder<float>(Ints{1, -1, 99, 2}, {}, Ints{0, 9, 9, 9}, 2, dims, cache);
     CHECK(cache == Floats{3, 4, 1, 4, 5, 6, 5, 6});
+    cache = {1, 2, 3, 4, 5, 6, 7, 8};
+    cpu::cache_reorder<float>(Ints{1, 0, 3, 2}, Ints{1, 0, -1, 2}, Ints{2, 1, 1, 9}, 2, dims, cache);
+    CHECK(cache == Floats{1, 4, 1, 4, 7, 6, 7, 8});
 }
 
 TEST_CASE("greedy_step ends rows at eos and fills them with pad", "[cpu][greedy_step]") {

@@ -280,6 +280,10 @@ TEST_CASE("caches refuse what does not fit", "[builders]") {
                   "cache_reorder: parents has shape [3], expected [4] (rows of cache)");
     CHECK_REFUSED(in, cache_reorder(g, cache, parents, in(i32, {1}), 2), kShape,
                   "cache_reorder: lengths has shape [1], expected [4] (rows of cache)");
+    CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 2, in(i32, {2})), kShape,
+                  "cache_reorder: begins has shape [2], expected [4] (rows of cache)");
+    CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 2, in(f32, {4})), kDtype,
+                  "cache_reorder: begins has dtype f32, expected i32");
     CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 3), kShape,
                   "cache_reorder: cache has shape [4, 9, 2, 5], expected a multiple of beams, 3, as its rows");
     CHECK_REFUSED(in, cache_reorder(g, cache, parents, lengths, 33), kInvalid,
@@ -432,7 +436,7 @@ TEST_CASE("beam_step refuses what does not fit", "[builders]") {
                                  .final_steps = row(),
                                  .final_rows = row(),
                                  .final_tokens = row(),
-                                 .state = in.state(i32, {4})};
+                                 .state = in.state(i32, {5})};
     const graph::BeamOptions options{.beams = 3, .max_steps = 5};
     must(beam_step(in.graph, scores, tokens, good, options));
     const auto refused = [&](auto member, Value value, ErrorCode code, const std::string& message) {
@@ -443,9 +447,9 @@ TEST_CASE("beam_step refuses what does not fit", "[builders]") {
     const Value no_state = in(f32, {6});
     refused(&graph::BeamStates::token_history, in.state(i32, {4, 6}), kShape,
             "beam_step: token_history has shape [4, 6], expected [5, 6] (max_steps and rows)");
-    refused(&graph::BeamStates::state, in.state(i32, {3}), kShape,
-            "beam_step: state has shape [3], expected [4] (batch + 2)");
-    refused(&graph::BeamStates::state, in.state(i32, {8}), kShape,  // four more tokens that end
+    refused(&graph::BeamStates::state, in.state(i32, {4}), kShape,
+            "beam_step: state has shape [4], expected [5] (batch + 3)");
+    refused(&graph::BeamStates::state, in.state(i32, {9}), kShape,  // four more tokens that end
             "beam_step: candidate_scores has shape [6, 6], expected at least 18 candidates per row (6 · beams)");
     refused(&graph::BeamStates::final_scores, row(), kDtype, "beam_step: final_scores has dtype i32, expected f32");
     refused(&graph::BeamStates::running_scores, no_state, kInvalid,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "cpu/backend.hpp"
 #include "support/backends.hpp"
@@ -16,13 +17,14 @@ using graph::EarlyStopping;
 using graph::Value;
 
 BeamStates make_states(OpCase& c, std::uint64_t batch, const BeamOptions& options,
-                       const std::vector<std::int32_t>& more_ends = {}) {
+                       const std::vector<std::int32_t>& more_ends = {}, std::optional<std::int32_t> limit = {}) {
     const std::uint64_t rows = batch * options.beams;
     const std::vector<std::int32_t> zeros(rows, 0), unused((options.max_steps + more_ends.size()) * rows, -9);
     std::vector<float> scores(rows, -1e9f);
     for (std::uint64_t first = 0; first < rows; first += options.beams) scores[first] = 0;
-    std::vector<std::int32_t> flags(batch + 2, 1);
+    std::vector<std::int32_t> flags(batch + 3, 1);
     flags[batch] = flags[batch + 1] = 0;
+    flags[batch + 2] = limit ? *limit : static_cast<std::int32_t>(options.max_steps);
     flags.insert(flags.end(), more_ends.begin(), more_ends.end());
     const std::uint64_t history = options.max_steps + more_ends.size();  // may be longer than the search
     return {
@@ -36,7 +38,7 @@ BeamStates make_states(OpCase& c, std::uint64_t batch, const BeamOptions& option
         .final_steps = c.state("final_steps", {rows}, zeros),
         .final_rows = c.state("final_rows", {rows}, zeros),
         .final_tokens = c.state("final_tokens", {rows}, zeros),
-        .state = c.state("state", {batch + 2 + more_ends.size()}, flags),
+        .state = c.state("state", {batch + 3 + more_ends.size()}, flags),
     };
 }
 
@@ -53,8 +55,9 @@ Value random_scores(OpCase& c, const std::string& name, std::uint64_t rows, std:
 }
 
 BeamStates add_steps(OpCase& c, std::uint64_t batch, std::uint64_t vocab, const BeamOptions& options,
-                     std::uint32_t steps, std::int32_t rows_per_eos, const std::vector<std::int32_t>& more_ends = {}) {
-    const BeamStates states = make_states(c, batch, options, more_ends);
+                     std::uint32_t steps, std::int32_t rows_per_eos, const std::vector<std::int32_t>& more_ends = {},
+                     std::optional<std::int32_t> limit = {}) {
+    const BeamStates states = make_states(c, batch, options, more_ends, limit);
     const auto k = static_cast<std::uint32_t>(std::min<std::uint64_t>((2 + more_ends.size()) * options.beams, vocab));
     for (std::uint32_t step = 0; step < steps; ++step) {
         const Value scores =
@@ -90,6 +93,23 @@ TEST_CASE("beam_step follows the double oracle through a whole search", "[op][be
     const std::vector<float> expected = c.run(*cpu::make_cpu_backend<double>(), states.final_scores);
     for (std::size_t row = 0; row < found.size(); ++row)
         if (expected[row] > -1e8f) CHECK(std::abs(found[row] - expected[row]) <= 1e-5f * std::abs(expected[row]));
+}
+
+TEST_CASE("beam_step ends a search at its own limit", "[op][beam_step]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto limit = GENERATE(1, 4, 7);
+    const auto early_stopping = GENERATE(values({EarlyStopping::heuristic, EarlyStopping::never}));
+    CAPTURE(backend.name(), limit, static_cast<int>(early_stopping));
+    const BeamOptions options{.beams = 3, .max_steps = 6, .eos = 1, .early_stopping = early_stopping};
+    OpCase c;
+    const BeamStates states = add_steps(c, 2, 30, options, 6, 3, {}, limit);
+    c.check(backend);
+    OpCase same;
+    BeamOptions shorter = options;
+    shorter.max_steps = static_cast<std::uint32_t>(std::min(limit, 6));
+    const BeamStates expected = add_steps(same, 2, 30, shorter, 6, 3);
+    CHECK(c.run(backend, states.final_scores) == same.run(backend, expected.final_scores));
+    CHECK(c.run_ints(backend, states.final_steps) == same.run_ints(backend, expected.final_steps));
 }
 
 TEST_CASE("beam_step takes 32 beams", "[op][beam_step]") {
@@ -129,17 +149,21 @@ TEST_CASE("beam_step after each number of steps", "[op][beam_step]") {
 TEST_CASE("beam_step leaves unused sequences and whatever is done alone", "[op][beam_step]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto flags = GENERATE(values<std::vector<std::int32_t>>({
-        {1, 0, 1, 0, 0},   // the second sequence is unused
-        {1, 1, 1, 1, 2},   // done
-        {1, 1, 1, 0, 6},   // no step left
-        {1, 1, 1, 0, -1},  // hostile
+        {1, 0, 1, 0, 0, 6},   // the second sequence is unused
+        {1, 1, 1, 1, 2, 6},   // done
+        {1, 1, 1, 0, 6, 6},   // no step left
+        {1, 1, 1, 0, 3, 3},   // nor here
+        {1, 1, 1, 0, 0, 0},   // nor here
+        {1, 1, 1, 0, -1, 6},  // hostile
+        {1, 1, 1, 0, 5, -1},  // likewise: max_steps is the limit
+        {1, 1, 1, 0, 6, 7},
     }));
     CAPTURE(backend.name(), flags);
 
     const BeamOptions options{.beams = 2, .max_steps = 6, .eos = 0};
     OpCase c;
     BeamStates states = make_states(c, 3, options);
-    states.state = c.state("other flags", {5}, flags);
+    states.state = c.state("other flags", {6}, flags);
     const auto best = top_k(c.graph, random_scores(c, "scores", 6, 11, options, 2), 4);
     REQUIRE(best);
     REQUIRE(beam_step(c.graph, best->values, best->indices, states, options));

@@ -16,19 +16,21 @@ struct ReorderSizes {
 };
 
 void run_case(graph::Backend& backend, DType dtype, const ReorderSizes& s, OpCase& c, std::vector<std::int32_t> parents,
-              std::vector<std::int32_t> lengths) {
+              std::vector<std::int32_t> lengths, std::vector<std::int32_t> begins = {}) {
     const std::uint64_t rows = parents.size();
     const Shape shape{rows, s.capacity, s.heads, s.dim};
     const Value cache = c.state("cache", dtype, shape, c.random_floats(shape.element_count()));
     const Value parent = c.ints("parents", {rows}, std::move(parents));
     const Value length = c.ints("lengths", {rows}, std::move(lengths));
-    REQUIRE(cache_reorder(c.graph, cache, parent, length, s.beams));
+    const Value begin = begins.empty() ? Value{} : c.ints("begins", {rows}, std::move(begins));
+    REQUIRE(cache_reorder(c.graph, cache, parent, length, s.beams, begin));
     c.check(backend);
 }
 
 TEST_CASE("cache_reorder gives each row its parent's positions", "[op][cache_reorder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
+    const bool has_begins = GENERATE(false, true);
     const ReorderSizes s = GENERATE(values<ReorderSizes>({
         {1, 1, 3, 1, 5},
         {3, 2, 1, 1, 1},
@@ -38,7 +40,7 @@ TEST_CASE("cache_reorder gives each row its parent's positions", "[op][cache_reo
         {2, 31, 7, 1, 3},
         {3, 32, 6, 2, 11},
     }));
-    CAPTURE(backend.name(), to_string(dtype), s.groups, s.beams, s.capacity, s.heads, s.dim);
+    CAPTURE(backend.name(), to_string(dtype), has_begins, s.groups, s.beams, s.capacity, s.heads, s.dim);
 
     OpCase c;
     std::vector<std::int32_t> parents;
@@ -48,7 +50,8 @@ TEST_CASE("cache_reorder gives each row its parent's positions", "[op][cache_reo
         parents.insert(parents.end(), in_group.begin(), in_group.end());
     }
     const auto lengths = c.random_ints(parents.size(), 0, static_cast<std::int32_t>(s.capacity));
-    run_case(backend, dtype, s, c, parents, lengths);
+    const auto begins = c.random_ints(parents.size(), 0, static_cast<std::int32_t>(s.capacity));
+    run_case(backend, dtype, s, c, parents, lengths, has_begins ? begins : std::vector<std::int32_t>());
 }
 
 TEST_CASE("cache_reorder: identity, swaps and rotations", "[op][cache_reorder]") {
@@ -73,6 +76,17 @@ TEST_CASE("cache_reorder leaves rows with wrong parents and takes any length", "
     OpCase c;
     run_case(backend, dtype, {3, 3, 5, 1, 7}, c, {-1, 3, 1, 5, kLowest, kHighest, 8, 2, 6},
              {5, 5, kHighest, 2, 5, 5, kLowest, 5, 6});
+}
+
+TEST_CASE("cache_reorder leaves what lies before the begins, whatever they are", "[op][cache_reorder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+    constexpr std::int32_t kHighest = std::numeric_limits<std::int32_t>::max();
+    OpCase c;
+    run_case(backend, dtype, {3, 3, 5, 1, 7}, c, {1, 2, 0, 5, 3, 4, 7, 8, 6}, {5, 5, 5, 4, 2, kHighest, 5, 3, 0},
+             {4, 4, 4, 3, 2, kLowest, kHighest, 1, -1});
 }
 
 TEST_CASE("cache_reorder moves tokens too", "[op][cache_reorder]") {

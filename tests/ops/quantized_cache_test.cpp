@@ -115,7 +115,8 @@ TEST_CASE("blocks of zeros stay zeros, and what is no number makes its block non
 
 TEST_CASE("cache_reorder moves integers and scales", "[op][cache_reorder][q8_0]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    CAPTURE(backend.name());
+    const bool has_begins = GENERATE(false, true);
+    CAPTURE(backend.name(), has_begins);
     for (const auto& [capacity, heads, dim] :
          {std::array{7u, 1u, 64u}, std::array{33u, 3u, 64u}, std::array{5u, 4u, 32u}}) {
         CAPTURE(capacity, heads, dim);
@@ -125,7 +126,8 @@ TEST_CASE("cache_reorder moves integers and scales", "[op][cache_reorder][q8_0]"
         const Value cache = c.state("cache", DType::q8_0, shape, c.random_floats(shape.element_count()));
         const Value parents = c.ints("parents", {6}, {1, 2, 0, 3, 3, 0});  // the last one is of another group
         const Value lengths = c.ints("lengths", {6}, {last, last - 2, 3, last, last + 9, last});
-        must(cache_reorder(c.graph, cache, parents, lengths, 3));
+        const Value begins = has_begins ? c.ints("begins", {6}, {last - 1, 0, 2, 0, 3, 0}) : Value{};
+        must(cache_reorder(c.graph, cache, parents, lengths, 3, begins));
         c.check(backend);
     }
 }

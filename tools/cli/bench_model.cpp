@@ -36,7 +36,10 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
         }
         std::vector<std::int32_t> values(count, 0);
         if (tensor.name == "source_lengths") std::ranges::fill(values, static_cast<std::int32_t>(layout.source_len));
-        if (tensor.name == "state") std::fill_n(values.begin(), layout.batch, 1);
+        if (tensor.name == "state") {
+            std::fill_n(values.begin(), layout.batch, 1);
+            values.back() = static_cast<std::int32_t>(layout.max_steps);
+        }
         VKFORMER_CHECK(program.write(graph::Value{id}, values));
     }
     return {};

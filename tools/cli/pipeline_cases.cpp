@@ -312,7 +312,7 @@ Result<void> build_cache(Graph& graph, DType dtype) {
     Operands o(graph, dtype);
     const Value cache = o.state({4, 512, 8, 64});
     o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), cache));
-    o.keep(cache_reorder(graph, cache, o.ints({4}), o.ints({4}), 4));
+    o.keep(cache_reorder(graph, cache, o.ints({4}), o.ints({4}), 4, o.ints({4})));
     const Value blocks = o.state(DType::q8_0, {4, 512, 8, 64});
     o.keep(cache_append(graph, o.floats({4, 1, 8, 64}), o.ints({4}), blocks));
     o.keep(cache_reorder(graph, blocks, o.ints({4}), o.ints({4}), 4));
@@ -354,7 +354,7 @@ Result<void> build_beams(Graph& graph, DType dtype) {
                       .final_steps = o.int_state({kBeamRows}),
                       .final_rows = o.int_state({kBeamRows}),
                       .final_tokens = o.int_state({kBeamRows}),
-                      .state = o.int_state({kBatch + 2})},
+                      .state = o.int_state({kBatch + 3})},
                      {.beams = kBeams, .max_steps = kSteps, .eos = 2}));
     return o.done();
 }

@@ -88,7 +88,7 @@ Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const Tu
                                        false, beams));
     plans.push_back(graph::make_plan(std::move(chunk.graph)));
     if (beams > 0) {
-        VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, command.steps, 0, 0));
+        VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, 0, 0));
         plans.push_back(graph::make_plan(std::move(search.graph)));
         return plans;
     }

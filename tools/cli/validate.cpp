@@ -115,7 +115,7 @@ Result<Case> encoder_case(const models::EncoderDecoder& model, const models::Dec
 /// The states of a beam search in the middle: all slots taken, running hypotheses in falling order.
 void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, Random& random) {
     const std::size_t rows = layout.rows();
-    std::vector<std::int32_t> parents(rows), state(layout.batch + 2, 0);
+    std::vector<std::int32_t> parents(rows), state(layout.batch + 3, 0);
     std::vector<float> running(rows), finished(rows);
     for (std::size_t row = 0; row < rows; ++row) {
         parents[row] = static_cast<std::int32_t>(row);
@@ -124,7 +124,8 @@ void feed_beams(Case& c, const models::DecodeLayout& layout, std::int32_t step, 
         finished[row] = -1.1f - 0.4f * rank;
     }
     std::fill_n(state.begin(), layout.batch, 1);
-    state.back() = step;
+    state[layout.batch + 1] = step;
+    state.back() = static_cast<std::int32_t>(layout.max_steps);
     c.feeds["parents"] = parents;
     c.feeds["running_scores"] = running;
     c.feeds["final_scores"] = finished;

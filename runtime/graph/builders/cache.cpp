@@ -90,7 +90,7 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
     return query;
 }
 
-Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams) {
+Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengths, std::uint32_t beams, Value begins) {
     const OperandCheck check(graph, CacheReorder::kName);
     VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[rows, capacity"));
     VKFORMER_CHECK(check.state("cache", cache));
@@ -99,12 +99,17 @@ Result<void> cache_reorder(Graph& graph, Value cache, Value parents, Value lengt
     VKFORMER_CHECK(check.shape("parents", parents, {rows}, "rows of cache"));
     VKFORMER_CHECK(check.dtype("lengths", lengths, DType::i32));
     VKFORMER_CHECK(check.shape("lengths", lengths, {rows}, "rows of cache"));
+    if (begins) {
+        VKFORMER_CHECK(check.dtype("begins", begins, DType::i32));
+        VKFORMER_CHECK(check.shape("begins", begins, {rows}, "rows of cache"));
+    }
     VKFORMER_CHECK(check.range("beams", beams, 1, kMaxBeams));
     if (rows % beams != 0)
         return check.error(ErrorCode::ShapeMismatch, "cache has shape " + to_string(graph.shape(cache)) +
                                                          ", expected a multiple of beams, " + std::to_string(beams) +
                                                          ", as its rows");
-    graph.add_node(CacheReorder{.parents = parents, .lengths = lengths, .cache = cache, .beams = beams});
+    graph.add_node(
+        CacheReorder{.parents = parents, .begins = begins, .lengths = lengths, .cache = cache, .beams = beams});
     return {};
 }
 

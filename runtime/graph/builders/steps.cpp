@@ -73,8 +73,8 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
                            "candidate_scores has shape " + to_string(graph.shape(candidate_scores)) +
                                ", expected a multiple of beams, " + std::to_string(options.beams) + ", as its rows");
     VKFORMER_CHECK(check.dtype("state", states.state, DType::i32));
-    VKFORMER_CHECK(check.rank("state", states.state, "[batch + 2]"));
-    const std::uint64_t flags = rows / options.beams + 2, flags_and_ends = graph.shape(states.state)[0];
+    VKFORMER_CHECK(check.rank("state", states.state, "[batch + 3]"));
+    const std::uint64_t flags = rows / options.beams + 3, flags_and_ends = graph.shape(states.state)[0];
     const std::uint64_t ends = flags_and_ends - std::min(flags_and_ends, flags);  // besides eos
     const std::uint64_t wanted = (2 + ends) * options.beams;
     if (k < 2 + ends || (k < wanted && !is_whole_vocabulary(graph, candidate_scores)))
@@ -97,7 +97,7 @@ Result<void> beam_step(Graph& graph, Value candidate_scores, Value candidate_tok
     VKFORMER_CHECK(check.i32_state("final_steps", states.final_steps, row, kRows));
     VKFORMER_CHECK(check.i32_state("final_rows", states.final_rows, row, kRows));
     VKFORMER_CHECK(check.i32_state("final_tokens", states.final_tokens, row, kRows));
-    VKFORMER_CHECK(check.i32_state("state", states.state, {flags + ends}, "batch + 2"));
+    VKFORMER_CHECK(check.i32_state("state", states.state, {flags + ends}, "batch + 3"));
     for (const auto& [name, value] :
          {std::pair{"running_scores", states.running_scores}, std::pair{"final_scores", states.final_scores}}) {
         VKFORMER_CHECK(check.dtype(name, value, DType::f32));

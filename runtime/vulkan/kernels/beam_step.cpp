@@ -20,7 +20,7 @@ Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& c
     // Sequences at a time: as many as have room for their lists in the shared memory of every device.
     constexpr std::uint32_t kListBytes = 15 * 1024;
     const auto kept =
-        static_cast<std::uint32_t>(context.graph.shape(op.state)[0]) - batch;  // 2, and one per further end
+        static_cast<std::uint32_t>(context.graph.shape(op.state)[0]) - batch - 1;  // 2, and one per further end
     const std::uint32_t beam_bytes = shaders::kBeamStepBeamBytes + shaders::kBeamStepContinuationBytes * kept;
     const std::uint32_t workgroup = std::min({batch, 32u, kListBytes / (beam_bytes * std::uint32_t{op.beams})});
     Dispatch dispatch{

@@ -13,21 +13,21 @@ static_assert(shaders::kCacheReorderMaxBeams == graph::kMaxBeams);
 
 Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
-    constexpr std::uint64_t kMostWorkgroups =
-        64;  // per group; the cache's filled part, which is not known here, may be short
+    // Per group; the part that moves, which is not known here, may be short. A CPU's driver takes about a microsecond for each.
+    const std::uint64_t most_workgroups = context.device.type == "cpu" ? 8 : 64;
     const Shape& cache = context.graph.shape(op.cache);
     const bool is_q8 = context.graph.dtype(op.cache) == DType::q8_0;
     // Of a cache in blocks, words: four integers, or the scales of two blocks.
     const std::uint64_t position = cache.element_count() / (cache[0] * cache[1]);
     const std::uint64_t width = is_q8 ? position / 4 : position, scale_width = is_q8 ? position / 64 : 0;
     const std::uint64_t row_elements = cache[1] * width;
-    const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, kMostWorkgroups);
+    const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, most_workgroups);
     const std::uint64_t beam_groups = cache[0] / op.beams;
     VKFORMER_TRY(const auto groups, folded_grid(beam_groups * workgroups, context.device));
     Dispatch dispatch{
         .shader = copy_variant_for("cache_reorder", context.graph.dtype(op.cache), context.device),
-        .bindings = {op.parents, op.lengths, op.cache},
-        .constants = {kWorkgroup, op.beams, is_q8 ? 2u : 1u},
+        .bindings = {op.parents, or_else(op.begins, op.parents), op.lengths, op.cache},
+        .constants = {kWorkgroup, op.beams, is_q8 ? 2u : 1u, op.begins ? 1u : 0u},
         .groups = groups,
     };
     dispatch.push.set(shaders::CacheReorderPush{

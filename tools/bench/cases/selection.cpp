@@ -164,9 +164,10 @@ Result<graph::BeamStates> beam_states(CaseBuilder& b, std::uint64_t batch, std::
     VKFORMER_TRY(s.final_steps, b.int_state("final_steps", {rows}));
     VKFORMER_TRY(s.final_rows, b.int_state("final_rows", {rows}));
     VKFORMER_TRY(s.final_tokens, b.int_state("final_tokens", {rows}));
-    std::vector<std::int32_t> open(batch + 2, 1);  // every sequence may still improve; not done, step 0
+    std::vector<std::int32_t> open(batch + 3, 1);  // every sequence may still improve; not done, step 0
     open[batch] = open[batch + 1] = 0;
-    VKFORMER_TRY(s.state, b.int_state("state", {batch + 2}, std::move(open)));
+    open[batch + 2] = static_cast<std::int32_t>(kSteps);
+    VKFORMER_TRY(s.state, b.int_state("state", {batch + 3}, std::move(open)));
     return s;
 }
 
