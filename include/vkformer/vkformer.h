@@ -610,6 +610,15 @@ VKFORMER_API vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* in
 /** One sequence that is being generated, with its caches. */
 typedef struct vkf_session vkf_session;
 
+/** When a beam search ends that has as many finished answers as beams. */
+typedef enum vkf_early_stopping {
+    VKF_EARLY_STOPPING_HEURISTIC =
+        0, /**< when the best running one scores, at its length now, no better than the worst finished */
+    VKF_EARLY_STOPPING_ALWAYS = 1, /**< at once */
+    VKF_EARLY_STOPPING_NEVER = 2,  /**< when no running one can become better than the worst finished one */
+    VKF_EARLY_STOPPING_MAX_ENUM = 0x7FFFFFFF
+} vkf_early_stopping;
+
 typedef struct vkf_session_info {
     uint32_t struct_size;
     /** tokens at most, prompt included; 0: the model's, at most 4096 (an encoder–decoder: tokens of the answer,
@@ -627,9 +636,20 @@ typedef struct vkf_session_info {
     /** keys and values in blocks of 32 with a scale, 8.5 bits an element; decoder-only models with heads of a multiple of
      * 32 elements, others are refused (VKF_ERROR_INVALID_ARGUMENT) */
     VkBool32 cache_q8_0;
+    float length_penalty; /**< of a beam search, −100 to 100: an answer of n tokens scores Σ log p / n^length_penalty */
+    vkf_early_stopping early_stopping; /**< of a beam search */
+    /** 2 to 32: a beam search by the rules of Hugging Face's generate(), for the likeliest whole answer in place of the
+     * likeliest next token: so many sequences are continued side by side, and their caches take so many times the memory.
+     * It may end anywhere, so that its tokens, its text and its score come all at once, when the state is
+     * VKF_SESSION_DONE; until then there are none, and slices complete no tokens. temperature must be 0. 1: no search.
+     * 0: what the model's files say, length_penalty and early_stopping too. */
+    uint32_t beams;
 } vkf_session_info;
-#define VKF_SESSION_INFO_INIT \
-    { sizeof(vkf_session_info), 0, 0, 0, VKF_F32, VK_TRUE, 0.0f, 0, 1.0f, 0.0f, 0, VK_FALSE }
+#define VKF_SESSION_INFO_INIT                                                                        \
+    {                                                                                                \
+        sizeof(vkf_session_info), 0, 0, 0, VKF_F32, VK_TRUE, 0.0f, 0, 1.0f, 0.0f, 0, VK_FALSE, 1.0f, \
+            VKF_EARLY_STOPPING_HEURISTIC, 1                                                          \
+    }
 
 /** Bytes of device memory that a session takes. */
 typedef struct vkf_session_memory {
@@ -689,7 +709,7 @@ typedef struct vkf_slice {
     uint32_t struct_size;
     uint64_t ticket; /**< for vkf_session_retire, rising; 0: nothing was recorded, for there is nothing to do */
     uint32_t dispatches;
-    uint32_t tokens;    /**< that this slice completes; they can be read once it is retired */
+    uint32_t tokens;    /**< that this slice completes; they can be read once it is retired. With beams 0 */
     double expected_us; /**< device time that it is expected to take */
     VkBool32 exceeds;   /**< a single dispatch is expected to take more than was allowed: it is recorded alone */
 } vkf_slice;
@@ -699,10 +719,10 @@ typedef struct vkf_slice {
 /**
  * Records the next slice of the sequence into the application's command buffer: as many dispatches as are expected to
  * take at most max_gpu_us microseconds of device time, by what slices before took (timestamps, where the queue has
- * them; else eight dispatches); 0: as many as make the next token complete. Each recording is submitted once, all of
- * them in the order of recording. State of the command buffer and barriers: as vkf_program_record. No allocation of
- * device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired; then VKF_NOT_READY. Errors:
- * VKF_ERROR_INVALID_ARGUMENT (null, evicted).
+ * them; else eight dispatches); 0: as many as make the next token complete, or the next step of a beam search. Each
+ * recording is submitted once, all of them in the order of recording. State of the command buffer and barriers: as
+ * vkf_program_record. No allocation of device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired;
+ * then VKF_NOT_READY. Errors: VKF_ERROR_INVALID_ARGUMENT (null, evicted).
  */
 VKFORMER_API vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us,
                                            vkf_slice* slice);
@@ -735,9 +755,10 @@ typedef struct vkf_session_status {
     uint32_t outstanding;      /**< slices recorded and not retired */
     double last_gpu_us;        /**< measured device time of the slice that was retired last; 0: not measured */
     double total_gpu_us;       /**< of the sequence's retired slices */
+    float score;               /**< of the answer that a beam search found; else 0 */
 } vkf_session_status;
 #define VKF_SESSION_STATUS_INIT \
-    { sizeof(vkf_session_status), VKF_SESSION_IDLE, 0, 0, 0, 0, 0.0, 0.0 }
+    { sizeof(vkf_session_status), VKF_SESSION_IDLE, 0, 0, 0, 0, 0.0, 0.0, 0.0f }
 /** Retires steps that are done (not slices that the caller submitted). */
 VKFORMER_API vkf_result vkf_session_poll(vkf_session* session, vkf_session_status* status);
 
@@ -767,7 +788,8 @@ VKFORMER_API vkf_result vkf_session_cancel(vkf_session* session);
 VKFORMER_API vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed);
 /**
  * Makes it anew, as vkf_session_create did and in about the same time. The sequence goes on from its tokens, whose keys and
- * values are computed again: until they are, the state is VKF_SESSION_PROMPT. Tickets go on rising.
+ * values are computed again: until they are, the state is VKF_SESSION_PROMPT. A beam search that was not done begins
+ * anew. Tickets go on rising.
  */
 VKFORMER_API vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user);
 

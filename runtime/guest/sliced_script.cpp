@@ -7,6 +7,7 @@
 #include "core/try.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "decoding/steps.hpp"
+#include "guest/sliced_beams.hpp"
 
 namespace vkformer::guest {
 namespace {
@@ -31,17 +32,6 @@ Result<void> check_tokens(std::span<const std::int32_t> tokens, std::uint64_t vo
                            std::to_string(vocab - 1) + "; is the tokenizer the model's?");
     return {};
 }
-
-/// A plan that becomes a program.
-struct Part {
-    Plan plan;
-    std::unique_ptr<VulkanProgram> program;
-
-    vulkan::Slice slice(Value value) const {
-        auto found = program->slice(value);
-        return found ? *found : vulkan::Slice{};  // values are inputs and states of the plan, which always have one
-    }
-};
 
 /// What both kinds of model have: parts that are compiled in order.
 class PartsScript : public SlicedSession::Script {
@@ -71,10 +61,19 @@ private:
     virtual std::vector<Part*> parts() const = 0;
 };
 
-/// Chunks of the prompt, then steps.
+/// Of a step without beams: where its token lies.
+std::vector<vulkan::Slice> chosen_token(const Part& step, Value history, std::uint32_t index) {
+    vulkan::Slice slice = step.slice(history);
+    slice.offset += index * sizeof(std::int32_t);
+    slice.bytes = sizeof(std::int32_t);
+    return {slice};
+}
+
+/// Chunks of the prompt, then steps; of a search, between them the copying of the prompt's keys and values to all beams.
 class DecoderScript final : public PartsScript {
 public:
     static Result<std::unique_ptr<SlicedSession::Script>> create(const models::Decoder& model,
+                                                                 std::span<const std::int32_t> ends,
                                                                  const SlicedOptions& options) {
         const std::uint32_t most = model.config().max_positions;
         decoding::DecoderSessionOptions layout = {.context = options.context,
@@ -89,21 +88,49 @@ public:
         if (options.chunk == 0 || options.chunk > kLargestChunk)
             return invalid("a chunk has 1 to " + std::to_string(kLargestChunk) + " tokens, not " +
                            std::to_string(options.chunk));
+        const bool has_beams = options.beams.beams != 1;
+        if (has_beams) {
+            VKFORMER_CHECK(decoding::check_beams(options.beams, layout));
+            VKFORMER_CHECK(decoding::check_ends(options.beams, ends.size()));
+        }
         auto script = std::unique_ptr<DecoderScript>(new DecoderScript(model, layout.context));
         std::vector<std::uint32_t> lengths{std::min(options.chunk, kSmallestChunk)};
         if (options.chunk > kSmallestChunk) lengths.push_back(options.chunk);
         for (const std::uint32_t len : lengths) {
             Chunk& chunk = *script->chunks_.emplace_back(std::make_unique<Chunk>());
             chunk.len = len;
-            VKFORMER_TRY(chunk.graph, decoding::chunk_graph(model, layout, len));
+            VKFORMER_TRY(chunk.graph,
+                         decoding::chunk_graph(model, layout, len, false, has_beams ? options.beams.beams : 0));
             chunk.plan = graph::make_plan(std::move(chunk.graph.graph));
         }
-        VKFORMER_TRY(script->step_->graph, decoding::step_graph(model, layout));
-        script->step_->plan = graph::make_plan(std::move(script->step_->graph.graph));
+        Step& step = *script->step_;
+        if (has_beams) {
+            const std::size_t further_ends = ends.empty() ? 0 : ends.size() - 1;
+            VKFORMER_TRY(step.search,
+                         decoding::beam_step_graph(model, layout, options.beams, ends.empty() ? -1 : ends.front(),
+                                                   static_cast<std::uint32_t>(further_ends)));
+            step.plan = graph::make_plan(std::move(step.search.graph));
+            script->beams_.emplace(options.beams.beams, layout.context, ends);
+            script->spread_ = std::make_unique<Spread>();
+            VKFORMER_TRY(script->spread_->graph, decoding::spread_graph(model, layout, options.beams));
+            script->spread_->plan = graph::make_plan(std::move(script->spread_->graph.graph));
+        } else {
+            VKFORMER_TRY(step.graph, decoding::step_graph(model, layout));
+            step.plan = graph::make_plan(std::move(step.graph.graph));
+        }
         return std::unique_ptr<SlicedSession::Script>(std::move(script));
     }
 
-    vulkan::Slice history() const override { return step_->slice(step_->graph.states.history); }
+    std::vector<vulkan::Slice> results(std::uint32_t index) const override {
+        return beams_ ? beams_->results(*step_, step_->search.states, index)
+                      : chosen_token(*step_, step_->graph.states.history, index);
+    }
+    std::uint32_t result_words() const noexcept override { return beams_ ? beams_->result_words() : 1; }
+    Result<SlicedSession::Outcome> outcome(std::uint32_t index, std::span<const std::int32_t> records) const override {
+        if (beams_) return beams_->outcome(index, records);
+        return SlicedSession::Outcome{.tokens = {records[index]}};
+    }
+    bool caches_answer() const noexcept override { return !beams_; }
     std::uint32_t capacity() const noexcept override { return context_; }
     std::uint32_t longest_warm_up() const noexcept override {
         std::uint32_t tokens = 1;
@@ -119,8 +146,10 @@ public:
         return context_ - static_cast<std::uint32_t>(tokens.size()) + 1;
     }
 
-    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t> known, std::uint64_t seed,
-                        std::uint32_t draws) override {
+    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t> known,
+                        std::uint32_t max_tokens, std::uint64_t seed, std::uint32_t draws) override {
+        max_tokens_ = max_tokens;
+        is_spread_ = tokens.size() == 1;
         prompt_.assign(tokens.begin(), tokens.end());
         const auto read = std::span(prompt_).first(prompt_.size() - 1);  // the last one is the first step's
         position_ = static_cast<std::uint32_t>(std::ranges::mismatch(read, known).in1 - read.begin());
@@ -130,15 +159,22 @@ public:
         return position_;
     }
 
-    Job next() override { return position_ + 1 < prompt_.size() ? next_chunk() : next_step(); }
+    Job next() override {
+        if (position_ + 1 < prompt_.size()) return next_chunk();
+        return beams_ && !is_spread_ ? spread() : next_step();
+    }
 
 private:
     struct Chunk : Part {
         decoding::ChunkGraph graph;
         std::uint32_t len = 0;
     };
+    struct Spread : Part {
+        decoding::SpreadGraph graph;
+    };
     struct Step : Part {
-        decoding::DecoderStepGraph graph;
+        decoding::DecoderStepGraph graph;  // one of the two
+        decoding::BeamStepGraph search;
     };
 
     DecoderScript(const models::Decoder& model, std::uint32_t context) : model_(&model), context_(context) {}
@@ -146,6 +182,7 @@ private:
     std::vector<Part*> parts() const override {
         std::vector<Part*> parts;
         for (const auto& chunk : chunks_) parts.push_back(chunk.get());
+        if (spread_) parts.push_back(spread_.get());
         parts.push_back(step_.get());
         return parts;
     }
@@ -165,9 +202,25 @@ private:
         return job;
     }
 
+    /// All of the prompt, for a chunk may have filled up the next row's beginning.
+    Job spread() {
+        is_spread_ = true;
+        const auto read = static_cast<std::int32_t>(prompt_.size() - 1);
+        Job job{.program = spread_->program.get(), .computed_prompt = position_};
+        job.updates.push_back({spread_->slice(spread_->graph.parents), beams_->rows(0)});
+        job.updates.push_back({spread_->slice(spread_->graph.lengths), beams_->rows(read)});
+        return job;
+    }
+
     Job next_step() {
         const auto last = static_cast<std::uint32_t>(prompt_.size() - 1);
-        Job job{.program = step_->program.get(), .token = last + steps_, .computed_prompt = last + 1};
+        if (beams_) {
+            Job job{.program = step_->program.get(), .result = steps_, .computed_prompt = last + 1};
+            if (steps_ == 0) begin_search(job);
+            ++steps_;
+            return job;
+        }
+        Job job{.program = step_->program.get(), .result = last + steps_, .tokens = 1, .computed_prompt = last + 1};
         if (steps_ == 0) {
             const graph::GreedyStates& states = step_->graph.states;
             job.updates.push_back({step_->slice(states.tokens), {prompt_.back()}});
@@ -179,12 +232,21 @@ private:
         return job;
     }
 
+    void begin_search(Job& job) const {
+        const auto last = static_cast<std::int32_t>(prompt_.size() - 1);
+        beams_->begin(*step_, step_->search.states, prompt_.back(), last, max_tokens_, job.updates);
+        job.updates.push_back({step_->slice(step_->search.shared), beams_->rows(last)});
+    }
+
     const models::Decoder* model_;
     std::uint32_t context_;
+    std::optional<SlicedBeams> beams_;
     std::vector<std::unique_ptr<Chunk>> chunks_;  // the smaller first
+    std::unique_ptr<Spread> spread_;              // null without beams
     std::unique_ptr<Step> step_ = std::make_unique<Step>();
     std::vector<std::int32_t> prompt_, random_;
-    std::uint32_t position_ = 0, steps_ = 0;  // tokens read, steps handed out
+    std::uint32_t position_ = 0, steps_ = 0, max_tokens_ = 0;  // tokens read, steps handed out
+    bool is_spread_ = false;
 };
 
 /// The encoder, then steps of the decoder.
@@ -196,7 +258,9 @@ public:
         const auto limits = model.limits();
         auto script = std::unique_ptr<EncoderDecoderScript>(new EncoderDecoderScript(model, generation));
         models::GenerationConfig& g = script->generation_;
-        g.beams = 1;
+        g.beams = options.beams.beams;
+        g.length_penalty = static_cast<double>(options.beams.length_penalty);
+        g.early_stopping = options.beams.early_stopping;
         if (options.context > 0) g.max_steps = options.context;
         if (g.max_steps == 0 || g.max_steps > limits.target_len)
             return invalid("an answer of " + std::to_string(g.max_steps) +
@@ -209,8 +273,12 @@ public:
                            std::to_string(limits.source_len));
         if (options.sample.temperature != 0)
             return invalid("an encoder–decoder does not sample: temperature must be 0");
+        if (g.beams < 1 || g.beams > graph::kMaxBeams)
+            return invalid("a beam search with " + std::to_string(g.beams) + " beams was asked for, it takes 2 to " +
+                           std::to_string(graph::kMaxBeams) + "; 1: none");
+        if (g.beams > 1) script->beams_.emplace(g.beams, g.max_steps, std::span<const std::int32_t>());
         const models::DecodeLayout layout = {
-            .source_len = options.source_capacity, .max_steps = g.max_steps, .dtype = options.dtype};
+            .beams = g.beams, .source_len = options.source_capacity, .max_steps = g.max_steps, .dtype = options.dtype};
         VKFORMER_TRY(script->encoder_->graph, decoding::encoder_graph(model, layout));
         VKFORMER_TRY(script->step_->graph, decoding::step_graph(model, layout, g));
         script->encoder_->plan = graph::make_plan(std::move(script->encoder_->graph.graph));
@@ -219,7 +287,16 @@ public:
         return std::unique_ptr<SlicedSession::Script>(std::move(script));
     }
 
-    vulkan::Slice history() const override { return step_->slice(step_->graph.greedy.history); }
+    std::vector<vulkan::Slice> results(std::uint32_t index) const override {
+        return beams_ ? beams_->results(*step_, step_->graph.beam, index)
+                      : chosen_token(*step_, step_->graph.greedy.history, index);
+    }
+    std::uint32_t result_words() const noexcept override { return beams_ ? beams_->result_words() : 1; }
+    Result<SlicedSession::Outcome> outcome(std::uint32_t index, std::span<const std::int32_t> records) const override {
+        if (beams_) return beams_->outcome(index, records);
+        return SlicedSession::Outcome{.tokens = {records[index]}};
+    }
+    bool caches_answer() const noexcept override { return !beams_; }
     std::uint32_t capacity() const noexcept override { return generation_.max_steps; }
     std::uint32_t longest_warm_up() const noexcept override { return 1; }
 
@@ -231,8 +308,9 @@ public:
         return generation_.max_steps;
     }
 
-    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t>, std::uint64_t,
-                        std::uint32_t) override {
+    std::uint32_t begin(std::span<const std::int32_t> tokens, std::span<const std::int32_t>, std::uint32_t max_tokens,
+                        std::uint64_t, std::uint32_t) override {
+        max_tokens_ = max_tokens;
         std::ranges::fill(source_, 0);
         std::ranges::copy(tokens, source_.begin());
         source_len_ = static_cast<std::uint32_t>(tokens.size());
@@ -250,13 +328,11 @@ public:
                 {encoder_->slice(encoder_->graph.source.lengths), {static_cast<std::int32_t>(source_len_)}});
             return job;
         }
-        Job job{.program = step_->program.get(), .token = steps_, .computed_prompt = source_len_};
-        if (steps_ == 0) {
-            const graph::GreedyStates& states = step_->graph.greedy;
-            job.updates.push_back({step_->slice(states.tokens), {generation_.decoder_start}});
-            job.updates.push_back({step_->slice(states.starts), {0}});
-            job.updates.push_back({step_->slice(states.finished), {0}});
-        }
+        Job job{.program = step_->program.get(),
+                .result = steps_,
+                .tokens = beams_ ? 0u : 1u,
+                .computed_prompt = source_len_};
+        if (steps_ == 0) begin_answer(job);
         ++steps_;
         return job;
     }
@@ -274,19 +350,36 @@ private:
 
     std::vector<Part*> parts() const override { return {encoder_.get(), step_.get()}; }
 
+    void begin_answer(Job& job) const {
+        if (step_->graph.source_tokens) {
+            std::vector<std::int32_t> source = source_;
+            std::fill(source.begin() + source_len_, source.end(), -1);
+            job.updates.push_back({step_->slice(step_->graph.source_tokens), std::move(source)});
+        }
+        if (beams_) {
+            beams_->begin(*step_, step_->graph.beam, generation_.decoder_start, 0, max_tokens_, job.updates);
+            return;
+        }
+        const graph::GreedyStates& states = step_->graph.greedy;
+        job.updates.push_back({step_->slice(states.tokens), {generation_.decoder_start}});
+        job.updates.push_back({step_->slice(states.starts), {0}});
+        job.updates.push_back({step_->slice(states.finished), {0}});
+    }
+
     const models::EncoderDecoder* model_;
     models::GenerationConfig generation_;
     std::unique_ptr<Encoder> encoder_ = std::make_unique<Encoder>();
     std::unique_ptr<Step> step_ = std::make_unique<Step>();
     std::vector<std::int32_t> source_;  // padded to the capacity
-    std::uint32_t source_len_ = 0, steps_ = 0;
+    std::optional<SlicedBeams> beams_;
+    std::uint32_t source_len_ = 0, steps_ = 0, max_tokens_ = 0;
     bool is_encoded_ = false;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<SlicedSession::Script>> make_script(const SlicedModel& model, const SlicedOptions& options) {
-    if (model.decoder) return DecoderScript::create(*model.decoder, options);
+    if (model.decoder) return DecoderScript::create(*model.decoder, model.end_tokens, options);
     return EncoderDecoderScript::create(*model.encoder_decoder, model.generation, options);
 }
 

@@ -55,7 +55,7 @@ Result<vulkan::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& b
     VKFORMER_TRY(const auto script, make_script(model, options));
     VKFORMER_TRY(auto needs, vulkan::memory_needs(*backend.device(), script->plans(), weights,
                                                   vulkan::VulkanStore(backend.device())));
-    needs.states += script->capacity() * sizeof(std::int32_t);  // the tokens, for the host
+    needs.states += script->capacity() * script->result_words() * sizeof(std::int32_t);  // the results, for the host
     return needs;
 }
 
@@ -76,8 +76,9 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
         if (progress) progress(done, nodes * (has_warm_up ? 1 + kWarmUps : 1));
     };
     VKFORMER_CHECK(script.compile(backend, std::move(weights), std::move(states), tell));
-    VKFORMER_TRY(session->readback_, vulkan::Buffer::create(device, script.capacity() * sizeof(std::int32_t),
-                                                            vulkan::Buffer::Use::staging, "vkformer tokens"));
+    VKFORMER_TRY(session->readback_,
+                 vulkan::Buffer::create(device, script.capacity() * script.result_words() * sizeof(std::int32_t),
+                                        vulkan::Buffer::Use::staging, "vkformer tokens"));
     VKFORMER_CHECK(session->prepare_measuring());
     if (has_warm_up)
         VKFORMER_CHECK(session->warm_up([&](std::uint32_t round, double share) {
@@ -172,14 +173,18 @@ Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uin
                                                      std::to_string(slices_.size()) + "); retire or cancel them"};
     VKFORMER_TRY(const std::uint32_t room, script_->room_for(tokens));
     std::vector<std::int32_t> known = prompt_;
-    known.insert(known.end(), tokens_.begin(), tokens_.end());
-    // The last token was chosen, and nothing has read it.
-    known.resize(tokens_.empty() ? std::min<std::size_t>(known.size(), computed_prompt_) : known.size() - 1);
-    computed_prompt_ = script_->begin(tokens, known, options_.seed, draws);
+    if (!tokens_.empty() && script_->caches_answer()) {
+        known.insert(known.end(), tokens_.begin(), tokens_.end());
+        known.pop_back();  // it was chosen, and nothing has read it
+    } else {
+        known.resize(std::min<std::size_t>(known.size(), computed_prompt_));
+    }
+    limit_ = max_tokens == 0 ? room : std::min(max_tokens, room);
+    computed_prompt_ = script_->begin(tokens, known, limit_, options_.seed, draws);
     prompt_.assign(tokens.begin(), tokens.end());
     tokens_.clear();
-    limit_ = max_tokens == 0 ? room : std::min(max_tokens, room);
-    recorded_tokens_ = 0;
+    score_ = 0;
+    recorded_steps_ = 0;
     job_.reset();
     step_in_job_ = 0;
     total_us_ = 0;
@@ -188,7 +193,7 @@ Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uin
 }
 
 bool SlicedSession::has_work() const noexcept {
-    return (state_ == SlicedState::prompt || state_ == SlicedState::generating) && recorded_tokens_ < limit_;
+    return (state_ == SlicedState::prompt || state_ == SlicedState::generating) && recorded_steps_ < limit_;
 }
 
 /// Steps of the job that fit into the slice. A slice is never empty; a step that was never measured is alone in its own.
@@ -245,13 +250,15 @@ void SlicedSession::record_updates(VkCommandBuffer commands) const {
     }
 }
 
-/// Copies a chosen token to where the host reads it; the program's last barrier lets transfers read.
+/// Copies a step's results to where the host reads them; the program's last barrier lets transfers read.
 void SlicedSession::record_readback(VkCommandBuffer commands, std::uint32_t index) const {
     const DeviceTable& vk = backend_->device()->vk();
-    const vulkan::Slice history = script_->history();
-    const VkDeviceSize at = index * sizeof(std::int32_t);
-    const VkBufferCopy region{.srcOffset = history.offset + at, .dstOffset = at, .size = sizeof(std::int32_t)};
-    vk.vkCmdCopyBuffer(commands, history.buffer, readback_.handle(), 1, &region);
+    VkDeviceSize at = VkDeviceSize{index} * script_->result_words() * sizeof(std::int32_t);
+    for (const vulkan::Slice& result : script_->results(index)) {
+        const VkBufferCopy region{.srcOffset = result.offset, .dstOffset = at, .size = result.bytes};
+        vk.vkCmdCopyBuffer(commands, result.buffer, readback_.handle(), 1, &region);
+        at += result.bytes;
+    }
     barrier(vk, commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
 }
@@ -278,10 +285,11 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
         slice.exceeds = slice.exceeds || part.exceeds;
         step_in_job_ = part.last;
         if (step_in_job_ < kinds.size()) continue;
-        if (job_->token) {
-            record_readback(commands, *job_->token);
-            recorded.tokens.push_back(*job_->token);
-            ++recorded_tokens_;
+        if (job_->result) {
+            record_readback(commands, *job_->result);
+            recorded.results.push_back(*job_->result);
+            slice.tokens += job_->tokens;
+            ++recorded_steps_;
             is_full = is_full || budget_us <= 0;
         }
         recorded.computed_prompt = job_->computed_prompt;
@@ -290,7 +298,6 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
     }
     if (recorded.steps.empty()) return slice;
     slice.dispatches = static_cast<std::uint32_t>(recorded.steps.size());
-    slice.tokens = static_cast<std::uint32_t>(recorded.tokens.size());
     slice.expected_us = recorded.expected_us;
     close_slice(commands, recorded);
     slice.ticket = last_ticket_;
@@ -317,12 +324,28 @@ Result<void> SlicedSession::learn(const Recorded& recorded) {
     return {};
 }
 
-void SlicedSession::take_token(std::int32_t token) {
-    if (state_ == SlicedState::done || state_ == SlicedState::idle) return;
+void SlicedSession::take(const Outcome& outcome) {
     state_ = SlicedState::generating;
-    tokens_.push_back(token);
-    const bool is_end = std::ranges::find(model_.end_tokens, token) != model_.end_tokens.end();
-    if (is_end || tokens_.size() >= limit_) state_ = SlicedState::done;
+    tokens_.insert(tokens_.end(), outcome.tokens.begin(), outcome.tokens.end());
+    score_ = outcome.score;
+    const bool is_end =
+        !tokens_.empty() && std::ranges::find(model_.end_tokens, tokens_.back()) != model_.end_tokens.end();
+    if (outcome.is_done || is_end || tokens_.size() >= limit_) state_ = SlicedState::done;
+}
+
+Result<void> SlicedSession::take_results(const Recorded& recorded) {
+    const std::span records(reinterpret_cast<const std::int32_t*>(readback_.mapped()),
+                            std::size_t{script_->capacity()} * script_->result_words());
+    for (const std::uint32_t index : recorded.results) {
+        if (state_ == SlicedState::done || state_ == SlicedState::idle) return {};
+        const auto outcome = script_->outcome(index, records);
+        if (!outcome) {
+            state_ = SlicedState::done;  // with no answer
+            return outcome.error();
+        }
+        take(*outcome);
+    }
+    return {};
 }
 
 Result<void> SlicedSession::retire(std::uint64_t ticket) {
@@ -337,11 +360,7 @@ Result<void> SlicedSession::retire(std::uint64_t ticket) {
         if (auto learned = learn(recorded); !learned) result = std::move(learned);
         if (!result) continue;  // what a lost device left in the buffer is no token
         computed_prompt_ = recorded.computed_prompt;
-        for (const std::uint32_t index : recorded.tokens) {
-            std::int32_t token = 0;
-            std::memcpy(&token, readback_.mapped() + index * sizeof token, sizeof token);
-            take_token(token);
-        }
+        result = take_results(recorded);
     }
     return result;
 }

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "decoding/beam_session.hpp"
 #include "graph/builders.hpp"
 #include "models/decoder.hpp"
 #include "models/encoder_decoder.hpp"
@@ -23,10 +24,10 @@ namespace vkformer::guest {
 
 /// What a sliced session runs: programs in a given order, between which it writes to small buffers.
 struct SlicedModel {
-    const models::Decoder* decoder = nullptr;                 ///< one of the two
-    const models::EncoderDecoder* encoder_decoder = nullptr;  ///< greedy
-    models::GenerationConfig generation{};                    ///< of the encoder–decoder
-    std::vector<std::int32_t> end_tokens{};                   ///< end a sequence; the token itself is delivered too
+    const models::Decoder* decoder = nullptr;  ///< one of the two
+    const models::EncoderDecoder* encoder_decoder = nullptr;
+    models::GenerationConfig generation{};   ///< of the encoder–decoder, but for its beams
+    std::vector<std::int32_t> end_tokens{};  ///< end a sequence; the token itself is delivered too
 };
 
 struct SlicedOptions {
@@ -40,12 +41,13 @@ struct SlicedOptions {
     models::CacheFormat cache = models::CacheFormat::as_computed;  ///< a decoder-only model's
     graph::SampleOptions sample = {.temperature = 0};
     std::uint64_t seed = 0;
+    decoding::BeamRules beams = {.beams = 1};  ///< 1: none, greedy or drawn. Else the answer comes whole, at the end
 };
 
 struct Slice {
     std::uint64_t ticket = 0;  ///< 0: there was nothing to record
     std::uint32_t dispatches = 0;
-    std::uint32_t tokens = 0;  ///< that it completes
+    std::uint32_t tokens = 0;  ///< that it completes; with beams 0
     double expected_us = 0;
     bool exceeds = false;  ///< one dispatch that is expected to take more than was allowed
 };
@@ -90,9 +92,12 @@ public:
     std::uint64_t last_ticket() const noexcept { return last_ticket_; }
     double last_us() const noexcept { return last_us_; }
     double total_us() const noexcept { return total_us_; }
+    /// Of the answer of a beam search that is done, else 0.
+    float score() const noexcept { return score_; }
     std::uint32_t context() const noexcept;
 
     struct Job;
+    struct Outcome;
     class Script;
 
 private:
@@ -100,7 +105,7 @@ private:
     struct Recorded {
         std::uint64_t ticket = 0;
         std::vector<vulkan::StepClock::Kind> steps;
-        std::vector<std::uint32_t> tokens;  // places in the history that it fills
+        std::vector<std::uint32_t> results;  // numbers of the steps that it ends
         std::uint32_t computed_prompt = 0;
         double expected_us = 0;
     };
@@ -117,7 +122,8 @@ private:
     void record_updates(VkCommandBuffer commands) const;
     void record_readback(VkCommandBuffer commands, std::uint32_t index) const;
     Result<void> learn(const Recorded& recorded);
-    void take_token(std::int32_t token);
+    void take(const Outcome& outcome);
+    Result<void> take_results(const Recorded& recorded);
 
     vulkan::VulkanBackend* backend_;
     SlicedModel model_;
@@ -126,18 +132,19 @@ private:
     vulkan::StepClock clock_;
     std::map<const vulkan::VulkanProgram*, std::vector<vulkan::StepClock::Kind>> kinds_;  // of each program's steps
     vulkan::UniqueQueryPool queries_;  // two for each outstanding slice; absent without timestamps
-    vulkan::Buffer readback_;          // the chosen tokens, where the host sees them
+    vulkan::Buffer readback_;          // the results of the steps, where the host sees them
 
     SlicedState state_ = SlicedState::idle;
     std::vector<std::int32_t> prompt_, tokens_;
-    std::uint32_t limit_ = 0;            // tokens of this sequence at most
-    std::uint32_t recorded_tokens_ = 0;  // that recorded work completes
+    std::uint32_t limit_ = 0;           // tokens of this sequence at most
+    std::uint32_t recorded_steps_ = 0;  // that recorded work completes
     std::uint32_t computed_prompt_ = 0;
     std::unique_ptr<Job> job_;  // that is being recorded
     std::size_t step_in_job_ = 0;
     std::deque<Recorded> slices_;
     std::uint64_t last_ticket_ = 0;
     double last_us_ = 0, total_us_ = 0;
+    float score_ = 0;
 };
 
 }  // namespace vkformer::guest

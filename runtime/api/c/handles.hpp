@@ -67,7 +67,8 @@ struct Model {
     std::optional<models::VisionEncoder> vision;
     bool can_generate() const noexcept { return decoder || encoder_decoder; }
 
-    models::GenerationConfig generation;
+    models::GenerationConfig generation;  ///< of a decoder, how it searches
+    Result<std::uint32_t> beams = 1u;     ///< that the files ask for; an error where they ask for what is not done
     std::vector<std::int32_t> end_tokens;
     Result<std::unique_ptr<text::Tokenizer>> tokenizer = Error{};        // its error is told when text is asked for
     std::optional<images::ImageProcessor::Normalization> normalization;  // of images

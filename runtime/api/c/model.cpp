@@ -23,16 +23,23 @@ std::uint32_t saturated(std::uint64_t value) {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(value, std::numeric_limits<std::uint32_t>::max()));
 }
 
+void take(Model& model, models::DecoderDefaults defaults) {
+    model.end_tokens = std::move(defaults.end_tokens);
+    model.beams = std::move(defaults.beams);
+    model.generation.length_penalty = static_cast<double>(defaults.length_penalty);
+    model.generation.early_stopping = defaults.early_stopping;
+}
+
 Result<void> load_decoder(Model& model, const std::filesystem::path& path) {
     VKFORMER_TRY(model.decoder, models::load_decoder(path));
     auto text = api::load_decoder_text(path);
     if (text) {
         model.tokenizer = std::move(text->tokenizer);
-        model.end_tokens = std::move(text->defaults.end_tokens);
+        take(model, std::move(text->defaults));
     } else if (text.error().code == ErrorCode::FileNotFound) {  // tokens will do without a tokenizer
         model.tokenizer = text.error();
         VKFORMER_TRY(auto defaults, models::load_decoder_defaults(path));
-        model.end_tokens = std::move(defaults.end_tokens);
+        take(model, std::move(defaults));
     } else {
         return text.error();
     }
@@ -42,6 +49,7 @@ Result<void> load_decoder(Model& model, const std::filesystem::path& path) {
 Result<void> load_encoder_decoder(Model& model, const std::filesystem::path& path) {
     VKFORMER_TRY(model.encoder_decoder, models::load_encoder_decoder(path));
     VKFORMER_TRY(model.generation, models::load_generation_config(path, model.encoder_decoder->limits().target_len));
+    model.beams = model.generation.beams;
     if (model.generation.eos >= 0) model.end_tokens = {model.generation.eos};
     auto tokenizer = text::load_tokenizer(path);
     if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <array>
+#include <cmath>
 #include <deque>
 
 #include "api/c/handles.hpp"
@@ -90,6 +91,31 @@ private:
     std::deque<Submitted> submitted_;
 };
 
+constexpr float kMostLengthPenalty = 100;
+
+Result<decoding::BeamRules> beams_of(const c::Model& model, const vkf_session_info& info) {
+    if (info.beams == 0) {
+        VKFORMER_TRY(const std::uint32_t beams, model.beams);
+        return decoding::BeamRules{.beams = beams,
+                                   .length_penalty = static_cast<float>(model.generation.length_penalty),
+                                   .early_stopping = model.generation.early_stopping};
+    }
+    decoding::BeamRules rules = {.beams = info.beams, .length_penalty = info.length_penalty};
+    if (!(std::abs(info.length_penalty) <= kMostLengthPenalty))
+        return Error{ErrorCode::InvalidArgument, "vkf_session_info::length_penalty is " +
+                                                     std::to_string(info.length_penalty) +
+                                                     ", expected a number from −100 to 100"};
+    switch (info.early_stopping) {
+    case VKF_EARLY_STOPPING_HEURISTIC: return rules;
+    case VKF_EARLY_STOPPING_ALWAYS: rules.early_stopping = graph::EarlyStopping::always; return rules;
+    case VKF_EARLY_STOPPING_NEVER: rules.early_stopping = graph::EarlyStopping::never; return rules;
+    case VKF_EARLY_STOPPING_MAX_ENUM: break;
+    }
+    return Error{ErrorCode::InvalidArgument, "vkf_session_info::early_stopping is " +
+                                                 std::to_string(info.early_stopping) +
+                                                 ", expected a value of vkf_early_stopping"};
+}
+
 Result<guest::SlicedOptions> options_of(const c::Model& model, const vkf_session_info& info) {
     if (!model.can_generate())
         return Error{ErrorCode::UnsupportedConfig,
@@ -106,6 +132,7 @@ Result<guest::SlicedOptions> options_of(const c::Model& model, const vkf_session
         options.cache = models::CacheFormat::q8_0;
     }
     options.sample = {.temperature = info.temperature, .top_k = info.top_k, .top_p = info.top_p, .min_p = info.min_p};
+    VKFORMER_TRY(options.beams, beams_of(model, info));
     return options;
 }
 
@@ -127,6 +154,7 @@ struct vkf_session {
     // The sequence, which outlives an eviction: its tokens before the last one, and what is left of its limit.
     std::vector<std::int32_t> prompt, earlier;
     std::uint32_t max_tokens = 0;
+    float score = 0;                                     // of `earlier`, where beams found it
     SlicedState state_when_evicted = SlicedState::idle;  // idle once a sequence has begun since
 
     /// The text as far as it has been asked for, so that asking again costs what is new.
@@ -278,6 +306,7 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
         VKFORMER_CHECK(session->sliced->begin({tokens, count}, max_tokens));
         session->prompt.assign(tokens, tokens + count);
         session->earlier.clear();
+        session->score = 0;
         session->max_tokens = max_tokens;
         session->state_when_evicted = SlicedState::idle;
         return {};
@@ -343,11 +372,13 @@ vkf_result vkf_session_poll(vkf_session* session, vkf_session_status* status) {
         answer.state = state_of(*session);
         answer.prompt_tokens = static_cast<uint32_t>(session->prompt.size());
         answer.generated_tokens = static_cast<uint32_t>(session->tokens().size());
+        answer.score = session->score;
         if (session->sliced) {
             answer.computed_tokens = std::min(session->sliced->computed_prompt(), answer.prompt_tokens);
             answer.outstanding = session->sliced->outstanding();
             answer.last_gpu_us = session->sliced->last_us();
             answer.total_gpu_us = session->sliced->total_us();
+            if (session->earlier.empty()) answer.score = session->sliced->score();
         }
         return c::write_struct(status, answer, "vkf_session_status");
     });
@@ -396,6 +427,7 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
         session->text = {};
         const vulkan::Allocator& allocator = session->model->backend->device()->allocator();
         const std::uint64_t before = allocator.used();
+        if (session->earlier.empty()) session->score = session->sliced->score();
         session->earlier = session->tokens();
         session->state_when_evicted = session->sliced->state();
         session->options.first_ticket = session->sliced->last_ticket() + 1;
