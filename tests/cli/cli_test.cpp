@@ -28,15 +28,6 @@ namespace {
 
 std::string case_folder(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
 
-void refuses(const std::string& arguments, const std::string& what, const std::string& input = "") {
-    CAPTURE(arguments);
-    const Outcome outcome = run(arguments, input);
-    CHECK(outcome.exit_code == 2);
-    CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: "));
-    CHECK_THAT(outcome.err, ContainsSubstring(what));
-    CHECK(outcome.out.empty());
-}
-
 }  // namespace
 
 TEST_CASE("the program explains itself", "[cli]") {
@@ -63,7 +54,6 @@ TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
     refuses("translate --variant linear x", "OP=NAME");
     refuses("translate --variant linear=fastest x", "plain");
     refuses("translate --variant lineal=plain x", "linear");
-    refuses("tune --device cpu", "Vulkan device");
     refuses("attention text -o map.gif --device cpu", ".png");
     refuses("attention text -o /nonexistent/map.png --device cpu", "/nonexistent/map.png");
     refuses("attention text -o /nonexistent/map.png --layer 99 --device cpu", "layer");
@@ -291,7 +281,8 @@ TEST_CASE("validate: the graphs of a language model", "[cli][validate]") {
         CAPTURE(model);
         const Outcome text = run("validate -q --device cpu --model " + (goldens_dir() / model).string());
         CHECK(text.exit_code == 0);
-        CHECK_THAT(text.out, ContainsSubstring("forward: ") && ContainsSubstring("greedy step: "));
+        CHECK_THAT(text.out, ContainsSubstring("forward: ") && ContainsSubstring("greedy step: ") &&
+                                 ContainsSubstring("beam step: "));
     }
 }
 
@@ -303,6 +294,21 @@ TEST_CASE("bench model: a decoder's rates", "[cli][bench]") {
     CHECK(report["decode_tokens_per_second"]["median"] > 0);
     CHECK(report["prompt_tokens_per_second"]["median"] > 0);
     CHECK(report["weight_bytes_per_step"] > 300 * 32 * 4);
+}
+
+TEST_CASE("bench model: a decoder's rates with beams", "[cli][bench][beam]") {
+    const std::string model = "bench model -q --device cpu --length 8 --steps 4 --runs 2 --model ";
+    const std::string decoder = model + (goldens_dir() / "decoder_text").string();
+    const json one = json::parse(run(decoder + " --json").out), three = json::parse(run(decoder + " --json -b 3").out);
+    CHECK(one["beams"] == 1);
+    CHECK(three["beams"] == 3);
+    CHECK(three["decode_tokens_per_second"]["median"] > 0);
+    CHECK(three["prompt_tokens_per_second"]["median"] > 0);
+    CHECK(three["cache_bytes"] > 2 * one["cache_bytes"].get<std::uint64_t>());
+    CHECK(three["weight_bytes_per_step"] == one["weight_bytes_per_step"]);
+    CHECK_THAT(run(decoder + " --beams 3").out, ContainsSubstring("3 beams\n") && ContainsSubstring("first text "));
+    refuses(decoder + " --beams 3 --batch 2", "one by one");
+    refuses(model + (goldens_dir() / "encoders/bert_pairs").string() + " --beams 2", "answers in one pass");
 }
 
 TEST_CASE("info: devices as text and JSON", "[cli][info]") {
@@ -377,42 +383,6 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("translate -d cpu -m " + folder("speech/whisper_texts") + " x", "vkformer transcribe");
     refuses("generate -d cpu -m " + folder("encoder_decoders/t5_d22_relu") + " x", "vkformer translate");
     refuses("generate -d cpu -m " + folder("vision/vit") + " x", "vkformer classify and embed");
-}
-
-TEST_CASE("tune: every variant on the shapes of a model", "[cli][tuning]") {
-    const Outcome list = run("tune --list");
-    CHECK(list.exit_code == 0);
-    CHECK_THAT(list.out, ContainsSubstring("linear: plain, "));
-    CHECK(json::parse(run("tune --list --json").out)["linear"][0] == "plain");
-    if (vulkan_device_indices().empty()) return;
-
-    const TemporaryFolder cache;
-    const std::string device = "-d " + vulkan_device_indices().front() + " ";
-    const auto run_cached = [&](const std::string& arguments) {
-        const std::string command = "XDG_CACHE_HOME=" + cache.path().string() + " " + VKFORMER_CLI + " " + arguments +
-                                    " > " + (cache / "out").string() + " 2> " + (cache / "err").string();
-        const int status = std::system(command.c_str());
-        return Outcome{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(cache / "out"),
-                       read_file(cache / "err")};
-    };
-    const Outcome tuned = run_cached("tune --json --length 4 --steps 4 --beams 1 " + device);
-    CAPTURE(tuned.err);
-    REQUIRE(tuned.exit_code == 0);
-    const json report = json::parse(tuned.out);
-    CHECK(fs::exists(report["file"].get<std::string>()));
-    REQUIRE(report["verdicts"].size() > 3);
-    for (const json& verdict : report["verdicts"]) {
-        CHECK(verdict["trials"].size() > 1);
-        for (const json& trial : verdict["trials"]) CHECK(trial.contains("us"));
-    }
-    const json info = json::parse(run_cached("info --json").out);
-    CHECK(info["devices"][std::stoul(vulkan_device_indices().front())]["verdicts"].size() == report["verdicts"].size());
-
-    for (const std::string choice : {"--plain", "--variant linear=plain --variant attention=plain"}) {
-        const Outcome plain = run_cached("translate --beams 1 'March 4, 2021' " + choice + " " + device);
-        CHECK(plain.exit_code == 0);
-        CHECK(plain.out == "2021-03-04\n");
-    }
 }
 
 TEST_CASE("without a Vulkan loader the program says so and the CPU still works", "[cli][errors]") {

@@ -25,15 +25,6 @@ const fs::path kGoldens = fs::path(VKFORMER_SOURCE_DIR) / "tests/goldens";
 
 std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
 
-void refuses(const std::string& arguments, const std::string& what) {
-    CAPTURE(arguments);
-    const Outcome outcome = run(arguments);
-    CHECK(outcome.exit_code == 2);
-    CHECK_THAT(outcome.err, ContainsSubstring("vkformer: error: "));
-    CHECK_THAT(outcome.err, ContainsSubstring(what));
-    CHECK(outcome.out.empty());
-}
-
 }  // namespace
 
 TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {

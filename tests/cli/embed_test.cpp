@@ -102,13 +102,6 @@ TEST_CASE("rerank orders documents by their scores", "[cli][embed]") {
 }
 
 TEST_CASE("embed and rerank say what is wrong", "[cli][embed][errors]") {
-    const auto refuses = [](const std::string& arguments, const std::string& what, const std::string& input = "") {
-        CAPTURE(arguments);
-        const Outcome outcome = run(arguments, input);
-        CHECK(outcome.exit_code == 2);
-        CHECK_THAT(outcome.err, ContainsSubstring(what));
-        CHECK(outcome.out.empty());
-    };
     refuses("embed x", "--model");
     refuses("embed -m /nonexistent x", "/nonexistent");
     refuses(embed("-i /nonexistent"), "/nonexistent");

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/catch.h"
 #include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
@@ -25,14 +26,25 @@ inline std::string read_file(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// `arguments` as a shell takes them.
-inline Outcome run(const std::string& arguments, const std::string& input = "") {
+/// `arguments` as a shell takes them, `environment` as assignments before a command: "A=1 B=2 ".
+inline Outcome run(const std::string& arguments, const std::string& input = "", const std::string& environment = "") {
     const TemporaryFolder folder;
     std::ofstream(folder / "in") << input;
-    const std::string command = std::string(VKFORMER_CLI) + " " + arguments + " < " + (folder / "in").string() + " > " +
-                                (folder / "out").string() + " 2> " + (folder / "err").string();
+    const std::string command = environment + std::string(VKFORMER_CLI) + " " + arguments + " < " +
+                                (folder / "in").string() + " > " + (folder / "out").string() + " 2> " +
+                                (folder / "err").string();
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
+}
+
+/// Exit code 2, and nothing but a message with `what`.
+inline void refuses(const std::string& arguments, const std::string& what, const std::string& input = "") {
+    CAPTURE(arguments);
+    const Outcome outcome = run(arguments, input);
+    CHECK(outcome.exit_code == 2);
+    CHECK_THAT(outcome.err, Catch::Matchers::ContainsSubstring("vkformer: error: "));
+    CHECK_THAT(outcome.err, Catch::Matchers::ContainsSubstring(what));
+    CHECK(outcome.out.empty());
 }
 
 }  // namespace vkformer::tests

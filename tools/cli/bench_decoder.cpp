@@ -7,6 +7,9 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -24,6 +27,7 @@
 #include "bench_program.hpp"
 #include "core/try.hpp"
 #include "cpu/weight_bytes.hpp"
+#include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "device.hpp"
 #include "models/load.hpp"
@@ -102,7 +106,7 @@ std::uint64_t cache_bytes(const graph::Graph& graph) {
 }
 
 struct DecoderCost {
-    double first_token_seconds = 0;           ///< since the start of the process, the first time
+    double first_token_seconds = 0;  ///< since the start of the process, the first time; with beams the first text
     bench::Summary prompt_rate, decode_rate;  ///< tokens per second
     bench::Summary host_us;                   ///< caller's CPU time per generated token
     std::uint64_t bytes_per_token = 0, device_bytes = 0, cache_bytes = 0, host_bytes = 0;
@@ -117,25 +121,48 @@ decoding::Request request_of(const models::Decoder& model, std::uint32_t prompt,
     return request;
 }
 
-Result<DecoderCost> measure_rates(const models::Decoder& model, DecoderSessionOptions options,
+/// `generate`: continues the requests, of which no two begin alike, and gives what that took.
+using Generate =
+    std::function<Result<decoding::DecoderTimings>(std::span<const decoding::Request>, double& first_token_seconds)>;
+
+Result<Generate> generation_of(const models::Decoder& model, DecoderSessionOptions options,
+                               const BenchModelCommand& command, graph::Backend& backend) {
+    using Timings = Result<decoding::DecoderTimings>;
+    options.chunk_seconds = api::submit_seconds(backend);
+    if (command.beams > 1) {
+        VKFORMER_TRY(auto made, decoding::BeamSession::create(backend, model, options, {.beams = command.beams}));
+        const auto session = std::make_shared<decoding::BeamSession>(std::move(made));
+        return Generate([session](std::span<const decoding::Request> requests, double& first_token_seconds) -> Timings {
+            VKFORMER_CHECK(session->run(requests));
+            if (first_token_seconds == 0) first_token_seconds = process_seconds();
+            return session->timings();
+        });
+    }
+    VKFORMER_TRY(auto made, DecoderSession::create(backend, model, options));
+    const auto session = std::make_shared<DecoderSession>(std::move(made));
+    return Generate([session](std::span<const decoding::Request> requests, double& first_token_seconds) -> Timings {
+        session->clear();
+        VKFORMER_CHECK(session->run(requests, [&](std::size_t, std::int32_t) {
+            if (first_token_seconds == 0) first_token_seconds = process_seconds();
+            return true;
+        }));
+        return session->timings();
+    });
+}
+
+Result<DecoderCost> measure_rates(const models::Decoder& model, const DecoderSessionOptions& options,
                                   const BenchModelCommand& command, graph::Backend& backend) {
     DecoderCost cost;
-    options.chunk_seconds = api::submit_seconds(backend);
-    VKFORMER_TRY(auto session, DecoderSession::create(backend, model, options));
+    VKFORMER_TRY(const Generate generate, generation_of(model, options, command, backend));
     std::vector<double> prompt, decode, host;
     for (std::uint32_t run = 0; run < command.runs + 1; ++run) {
         std::vector<decoding::Request> requests;
         for (std::uint32_t b = 0; b < command.batch; ++b)
             requests.push_back(request_of(model, command.length, command.steps, run * 1000 + b));
-        session.clear();
         const double cpu = thread_cpu_us();
-        VKFORMER_CHECK(session.run(requests, [&](std::size_t, std::int32_t) {
-            if (cost.first_token_seconds == 0) cost.first_token_seconds = process_seconds();
-            return true;
-        }));
+        VKFORMER_TRY(const auto t, generate(requests, cost.first_token_seconds));
         const double cpu_us = thread_cpu_us() - cpu;
         if (run == 0) continue;  // compiles, uploads, warms up
-        const auto& t = session.timings();
         const double generated = static_cast<double>(t.decode_steps) * command.batch;
         if (t.prompt_tokens > 0) prompt.push_back(static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
         decode.push_back(generated / t.decode_seconds);
@@ -147,15 +174,33 @@ Result<DecoderCost> measure_rates(const models::Decoder& model, DecoderSessionOp
     return cost;
 }
 
-/// Positions of the middle of the generation, so that attention reads as much as it does on average.
+/// The step of a generation, or of a beam search.
+Result<graph::Graph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
+                                std::uint32_t beams) {
+    if (beams > 1) {
+        VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, -1, 0));
+        return std::move(search.graph);
+    }
+    VKFORMER_TRY(auto step, decoding::step_graph(model, options));
+    return std::move(step.graph);
+}
+
+/// Positions of the middle of the generation, so that attention reads as much as it does on average; a beam search begins there.
 Result<void> feed(graph::Program& program, std::uint32_t start) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
-        if (tensor.alias_of || (tensor.name != "starts" && tensor.name != "chunk_starts" && tensor.name != "tokens"))
+        if (tensor.alias_of) continue;
+        std::vector<std::int32_t> values(tensor.shape.element_count(), 0);
+        if (tensor.name == "starts" || tensor.name == "shared") {
+            std::ranges::fill(values, static_cast<std::int32_t>(start));
+        } else if (tensor.name == "state") {  // of graph::BeamStates: one sequence that can improve, with steps left
+            values.front() = 1;
+            values.back() = std::numeric_limits<std::int32_t>::max();
+        } else if (tensor.name != "chunk_starts" && tensor.name != "tokens") {
             continue;
-        const std::int32_t value = tensor.name == "starts" ? static_cast<std::int32_t>(start) : 0;
-        VKFORMER_CHECK(program.write(graph::Value{id}, std::vector<std::int32_t>(tensor.shape.element_count(), value)));
+        }
+        VKFORMER_CHECK(program.write(graph::Value{id}, values));
     }
     return {};
 }
@@ -183,6 +228,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
     if (command.length == 0) command.length = kDefaultPrompt;
     if (command.steps == 0) command.steps = kDefaultTokens;
     if (command.runs == 0) command.runs = kDefaultRuns;
+    if (command.beams == 0) command.beams = 1;
     VKFORMER_TRY(const models::Decoder model, models::load_decoder(path));
     const DecoderSessionOptions options = {
         .rows = command.batch,
@@ -196,8 +242,8 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
 
     VKFORMER_TRY(DecoderCost cost, measure_rates(model, options, command, *device.backend));
-    VKFORMER_TRY(const auto step, decoding::step_graph(model, options));
-    const graph::Plan step_plan = graph::make_plan(step.graph);
+    VKFORMER_TRY(const graph::Graph step, step_graph(model, options, command.beams));
+    const graph::Plan step_plan = graph::make_plan(step);
     auto* const vulkan_backend = dynamic_cast<vulkan::VulkanBackend*>(device.backend.get());
     const std::vector<std::uint64_t> weights = weight_bytes(step_plan.graph, vulkan_backend != nullptr);
     cost.bytes_per_token = weight_bytes_read(step_plan.graph, weights);
@@ -218,9 +264,9 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
         VKFORMER_TRY(const auto profiler, vulkan::VulkanBackend::create(
                                               command.device.device, {.profile = true, .chooser = std::move(chooser)}));
-        VKFORMER_TRY(const auto chunk, decoding::chunk_graph(model, options, std::min(options.chunk, command.length)));
-        for (const auto& [name, graph] :
-             {std::pair("prompt chunk", &chunk.graph), std::pair("decode step", &step.graph)}) {
+        VKFORMER_TRY(const auto chunk, decoding::chunk_graph(model, options, std::min(options.chunk, command.length),
+                                                             false, command.beams > 1 ? command.beams : 0));
+        for (const auto& [name, graph] : {std::pair("prompt chunk", &chunk.graph), std::pair("decode step", &step)}) {
             VKFORMER_TRY(const auto program,
                          measure({.name = name,
                                   .graph = graph,
@@ -241,6 +287,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
                        {"cache_dtype", command.cache.is_q8_0() ? "q8_0" : command.device.dtype},
                        {"cache_bytes", cost.cache_bytes},
                        {"batch", command.batch},
+                       {"beams", command.beams},
                        {"prompt_tokens", command.length},
                        {"generated_tokens", command.steps},
                        {"prompt_tokens_per_second", as_json(cost.prompt_rate)},
@@ -256,20 +303,21 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
         VKFORMER_CHECK(print(report.dump(2) + "\n"));
         return kOk;
     }
-    std::string out =
-        line("prompt of %u: %.1f tokens/s (MAD %.1f)   %u generated: %.1f tokens/s (MAD %.1f)   batch %u\n",
-             command.length, cost.prompt_rate.median, cost.prompt_rate.mad, command.steps, cost.decode_rate.median,
-             cost.decode_rate.mad, command.batch);
+    std::string out = line("prompt of %u: %.1f tokens/s (MAD %.1f)   %u generated: %.1f tokens/s (MAD %.1f)   ",
+                           command.length, cost.prompt_rate.median, cost.prompt_rate.mad, command.steps,
+                           cost.decode_rate.median, cost.decode_rate.mad);
+    out += command.beams > 1 ? line("%u beams\n", command.beams) : line("batch %u\n", command.batch);
     out += line("caller's CPU %.1f us per token; a step reads %.1f MiB of weights: %.2f GB/s", cost.host_us.median,
                 mebibytes(cost.bytes_per_token), read_rate);
     out += bandwidth ? line(", %.0f %% of the device's %.1f\n", 100 * read_rate / bandwidth->value, bandwidth->value)
                      : "\n";
     out += line(
-        "first token %.2f s after the start of the process; device memory %.1f MiB (%.1f of them the %s cache), peak "
+        "first %s %.2f s after the start of the process; device memory %.1f MiB (%.1f of them the %s cache), peak "
         "of the process %.1f "
         "MiB\n",
-        cost.first_token_seconds, mebibytes(cost.device_bytes), mebibytes(cost.cache_bytes),
-        command.cache.is_q8_0() ? "q8_0" : command.device.dtype.c_str(), mebibytes(cost.host_bytes));
+        command.beams > 1 ? "text" : "token", cost.first_token_seconds, mebibytes(cost.device_bytes),
+        mebibytes(cost.cache_bytes), command.cache.is_q8_0() ? "q8_0" : command.device.dtype.c_str(),
+        mebibytes(cost.host_bytes));
     VKFORMER_CHECK(print(out + (nodes.empty() ? "" : "\n" + nodes)));
     return kOk;
 }

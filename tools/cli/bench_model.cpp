@@ -171,6 +171,8 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
 Result<int> run(const BenchModelCommand& command) {
     VKFORMER_TRY(const auto path, command.model.find());
     VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
+    if (has_one_pass && command.beams > 1)
+        return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
     if (has_one_pass) return bench_one_pass(command, path);
     VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
     return is_decoder ? bench_decoder(command, path) : bench_encoder_decoder(command, path);
@@ -184,7 +186,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
         *bench.add_subcommand("model", "A model: tokens per second, and wall, host and device time of its programs");
     options->model.add(command);
     command.add_option("--batch", options->batch, "Sequences")->check(CLI::Range(1u, 1024u))->capture_default_str();
-    command.add_option("-b,--beams", options->beams, "Beams (default: what the model folder says)")
+    command
+        .add_option("-b,--beams", options->beams, "Beams (default: what the folder of an encoder–decoder says, else 1)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
     command.add_option("--length", options->length, "Tokens of the source or the prompt (default: 32 or 256)")
         ->check(CLI::Range(1u, 1u << 20));
@@ -207,7 +210,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
         "which no two nodes overlap. The caller's CPU time leaves out what the driver's own threads do.\n"
         "Examples:\n"
         "  vkformer bench model\n"
-        "  vkformer bench model --device llvmpipe --batch 32 --beams 4 --json");
+        "  vkformer bench model --device llvmpipe --batch 32 --beams 4 --json\n"
+        "  vkformer bench model --model smollm-135m.gguf --beams 4");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

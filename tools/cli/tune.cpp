@@ -116,6 +116,8 @@ Result<std::vector<graph::Plan>> speech_plans_of(const models::EncoderDecoder& m
 
 Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, const TuneCommand& command) {
     VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
+    if (has_one_pass && command.beams > 1)
+        return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
     if (has_one_pass) {
         VKFORMER_TRY(
             auto passes,

@@ -11,6 +11,7 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
+#include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
@@ -180,7 +181,22 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
     return cases;
 }
 
-/// Of a language model: tokens in the middle of a context and at its beginning, and a step.
+/// A beam search of one prompt, some steps behind its end.
+Result<Case> beam_case(const models::Decoder& model, decoding::DecoderSessionOptions options, Random& random) {
+    constexpr std::uint32_t kBeams = 3;
+    options.rows = 1;
+    VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = kBeams}, 0, 0));
+    Case c = {.name = "beam step", .graph = std::move(search.graph)};
+    const auto position = static_cast<std::int32_t>(options.context / 2), step = (position + 1) / 2;
+    feed_caches(c, random);
+    c.feeds["step_tokens"] = random.integers(kBeams, model.config().vocab_size);
+    c.feeds["starts"] = std::vector<std::int32_t>(kBeams, position);
+    c.feeds["shared"] = std::vector<std::int32_t>(kBeams, position - step);
+    feed_beams(c, {.beams = kBeams, .max_steps = options.context}, step, random);
+    return c;
+}
+
+/// Of a language model: tokens in the middle of a context and at its beginning, and steps.
 Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
                                    models::CacheFormat cache, std::uint32_t seed) {
     Random random(seed);
@@ -213,6 +229,8 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
     step.feeds["step_tokens"] = random.integers(kBatch, model.config().vocab_size);
     step.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - 1), 1};
     feed_caches(step, random);
+    VKFORMER_TRY(Case beams, beam_case(model, options, random));
+    cases.push_back(std::move(beams));
     return cases;
 }
 
