@@ -9,6 +9,8 @@
 // What lies outside x or weight is staged as zeros. Where an element of a matrix lies is the driver's secret, so the sums pass
 // through shared memory once more, M rows of each subgroup at a time, on their way through the epilogue. lib/linear_split.glsl says
 // what a workgroup does with a part of the depth.
+// PER_ELEMENT (VK_NV_cooperative_matrix2): the driver says where each element lies, so that it goes through the epilogue from its register,
+// with neither that memory nor the barriers.
 // Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB for the tiles and 16 KiB for the sums.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,6 +18,9 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
+#ifdef PER_ELEMENT
+#extension GL_NV_cooperative_matrix2 : require
+#endif
 #include "lib/linear.glsl"
 #include "lib/linear_split.glsl"
 
@@ -36,7 +41,16 @@ const uint WEIGHT_LOADS = (TILE_COLUMNS * OCTETS + gl_WorkGroupSize.x - 1) / gl_
 
 shared uvec4 x_tile[TILE_ROWS * PITCH];          // [row, depth]
 shared uvec4 weight_tile[TILE_COLUMNS * PITCH];  // [column, depth]
+#ifdef PER_ELEMENT
+float finish_element(const in uint row, const in uint column, const in float sum, const in uint first_row,
+                     const in uint first_column) {
+    if (first_row + row < p.rows && first_column + column < p.out_width)
+        finish_split(first_row + row, first_column + column, sum);
+    return sum;
+}
+#else
 shared float results[GRID * M * TILE_COLUMNS];    // of M rows of every subgroup, [row, column]
+#endif
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 
@@ -98,6 +112,13 @@ void main() {
         }
     }
 
+#ifdef PER_ELEMENT
+    if (!multiplies) return;
+    [[unroll]] for (uint m = 0; m < STEPS; ++m)
+        [[unroll]] for (uint n = 0; n < STEPS; ++n)
+            coopMatPerElementNV(sums[m][n], sums[m][n], finish_element, first_row + subgroup_row + m * M,
+                                first_column + subgroup_column + n * N);
+#else
     [[unroll]] for (uint m = 0; m < STEPS; ++m) {
         barrier();  // the results before may still be read
         if (multiplies) {
@@ -114,4 +135,5 @@ void main() {
             if (row < p.rows && column < p.out_width) finish_split(row, column, results[e]);
         }
     }
+#endif
 }

@@ -77,8 +77,8 @@ void set_features(Capabilities& c, const FeatureSet& features) {
     if (!features.has(Feature::cooperative_matrix) || !c.memory_model) c.cooperative_matrices.clear();
     c.cooperative_matrix = !c.cooperative_matrices.empty();
     c.cooperative_matrix2_parts = parts_of(features);
-    c.cooperative_matrix2 =
-        c.cooperative_matrix && c.api_version >= VK_API_VERSION_1_3 && has_any(c.cooperative_matrix2_parts);
+    c.cooperative_matrix2 = c.cooperative_matrix && c.api_version >= VK_API_VERSION_1_3 &&
+                            features.has(Feature::maintenance4) && has_any(c.cooperative_matrix2_parts);
 }
 
 /// Empty where the driver lists none, or no function to list them.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kIntegerDotExtension = "VK_KHR_shader_integer_dot_product";
 constexpr const char* kSubgroupSizeExtension = "VK_EXT_subgroup_size_control";
+constexpr const char* kMaintenance4Extension = "VK_KHR_maintenance4";
 constexpr const char* kCooperativeMatrixExtension = "VK_KHR_cooperative_matrix";
 constexpr const char* kCooperativeMatrix2Extension = "VK_NV_cooperative_matrix2";
 
@@ -46,6 +47,7 @@ constexpr FeatureInfo kFeatures[kFeatureCount] = {
     {Feature::matrix2_block_loads, "cooperativeMatrixBlockLoads", kCooperativeMatrix2Extension,
      "quantised weights on matrix units"},
     {Feature::int64, "shaderInt64", nullptr, "wider loads on devices that are CPUs"},
+    {Feature::maintenance4, "maintenance4", kMaintenance4Extension, "cooperative matrices 2, whose SPIR-V needs it"},
 };
 
 /// A place in a pNext struct where a feature can be switched on.
@@ -113,6 +115,10 @@ constexpr Location kLocations[] = {
     VKFORMER_AT(matrix2_block_loads, kCooperativeMatrix2FeaturesType, CooperativeMatrix2Features,
                 cooperativeMatrixBlockLoads),
     VKFORMER_AT(int64, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, VkPhysicalDeviceFeatures2, features.shaderInt64),
+    VKFORMER_AT(maintenance4, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES,
+                VkPhysicalDeviceMaintenance4Features, maintenance4),
+    VKFORMER_AT(maintenance4, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, VkPhysicalDeviceVulkan13Features,
+                maintenance4),
 };
 #undef VKFORMER_AT
 
@@ -151,7 +157,8 @@ void clear_chain(VkBaseOutStructure* chain) {
 /// Part of Vulkan 1.3, where a device need not list it.
 bool is_core_of(const char* extension, std::uint32_t api_version) {
     return api_version >= VK_API_VERSION_1_3 &&
-           (std::strcmp(extension, kIntegerDotExtension) == 0 || std::strcmp(extension, kSubgroupSizeExtension) == 0);
+           (std::strcmp(extension, kIntegerDotExtension) == 0 || std::strcmp(extension, kSubgroupSizeExtension) == 0 ||
+            std::strcmp(extension, kMaintenance4Extension) == 0);
 }
 
 /// What is set anywhere in the chain, with its extension in `extensions`.
@@ -184,15 +191,17 @@ struct DevicePatch::Structs {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES};
     VkPhysicalDeviceSubgroupSizeControlFeatures subgroup_size{
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
+    VkPhysicalDeviceMaintenance4Features maintenance4{.sType =
+                                                          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES};
     CooperativeMatrixFeatures matrix{};
     CooperativeMatrix2Features matrix2{};
     VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
     VkPhysicalDeviceFeatures enabled{};  ///< for a caller with pEnabledFeatures, which excludes `base`
 
-    std::array<VkBaseOutStructure*, 10> all() {
+    std::array<VkBaseOutStructure*, 11> all() {
         const auto of = [](auto& s) { return reinterpret_cast<VkBaseOutStructure*>(&s); };
-        return {of(timeline),    of(storage16),     of(storage8), of(float16), of(memory_model),
-                of(integer_dot), of(subgroup_size), of(matrix),   of(matrix2), of(base)};
+        return {of(timeline),      of(storage16), of(storage8), of(float16), of(memory_model), of(integer_dot),
+                of(subgroup_size), of(matrix),    of(matrix2),  of(base),    of(maintenance4)};
     }
     /// The struct of a feature, wherever it is linked.
     VkBaseOutStructure* of(Feature feature) {
@@ -227,7 +236,10 @@ FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
     VkPhysicalDeviceFeatures2 features{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                        .pNext = const_cast<void*>(chain.pNext)};
     vk.vkGetPhysicalDeviceFeatures2(device, &features);
-    return set_features(reinterpret_cast<const VkBaseOutStructure*>(&features), has);
+    FeatureSet set = set_features(reinterpret_cast<const VkBaseOutStructure*>(&features), has);
+    // Of no use without, and validation layers of old warn of every shader of SPIR-V 1.5 on a device with it.
+    if (!set.has(Feature::matrix2_per_element_operations)) set.set(Feature::maintenance4, false);
+    return set;
 }
 
 FeatureSet enabled_features(const VkDeviceCreateInfo& info, std::uint32_t api_version) {

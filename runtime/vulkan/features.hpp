@@ -36,8 +36,9 @@ enum class Feature : std::uint8_t {
     matrix2_tensor_addressing,
     matrix2_block_loads,
     int64,
+    maintenance4,
 };
-inline constexpr std::size_t kFeatureCount = 19;
+inline constexpr std::size_t kFeatureCount = 20;
 
 /// Some of the features.
 class FeatureSet {

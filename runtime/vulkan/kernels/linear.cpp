@@ -42,7 +42,10 @@ struct Tiling {
 };
 
 /// linear_coopmat.comp: how many matrices a subgroup owns along the rows, and as many along the columns.
-std::uint32_t matrix_steps(std::string_view variant) { return variant == "coopmat" ? 4 : 2; }
+std::uint32_t matrix_steps(std::string_view variant) { return variant.ends_with("_small") ? 2 : 4; }
+
+/// Whether it is a variant whose results go through the epilogue without passing shared memory (PER_ELEMENT).
+bool is_per_element(std::string_view variant) { return variant.starts_with("coopmat2"); }
 
 /// linear_quads.comp: rows of an invocation.
 std::uint32_t quads_rows(std::string_view variant) { return variant == "quads_large" ? 16 : 8; }
@@ -70,7 +73,11 @@ bool takes_matrices(const Product& product) {
 
 /// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
 /// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
-std::optional<Tiling> matrix_tiling(std::uint32_t steps, std::uint32_t splits, const Capabilities& device) {
+std::optional<Tiling> matrix_tiling(std::string_view variant, std::uint32_t splits, const Capabilities& device) {
+    const std::uint32_t steps = matrix_steps(variant);
+    const bool per_element = is_per_element(variant);
+    const bool has_per_element = device.cooperative_matrix2 && device.cooperative_matrix2_parts.per_element_operations;
+    if (per_element && (!has_per_element || !is_built("linear_coopmat2_f16"))) return std::nullopt;
     const auto matrix = half_matrix(device, shaders::kLinearMatrixDepth, 8);
     if (!matrix || !device.float16 || !device.storage16 || (device.type == "cpu" && steps > 2)) return std::nullopt;
     constexpr std::uint32_t kSubgroups = shaders::kLinearMatrixGrid * shaders::kLinearMatrixGrid;
@@ -79,10 +86,10 @@ std::optional<Tiling> matrix_tiling(std::uint32_t steps, std::uint32_t splits, c
     // so many that there are enough subgroups, whatever size the driver gives them
     const std::uint32_t workgroup = kSubgroups * std::max(device.subgroup_size, device.max_subgroup_size);
     const std::uint32_t tiles = (rows + columns) * (shaders::kLinearMatrixDepth + 8) * 2;
-    const std::uint32_t results = shaders::kLinearMatrixGrid * matrix->m * columns * 4;
+    const std::uint32_t results = per_element ? 0 : shaders::kLinearMatrixGrid * matrix->m * columns * 4;
     if (workgroup > device.max_workgroup_invocations || tiles + results > device.max_shared_memory_bytes)
         return std::nullopt;
-    return Tiling{.shader = "linear_coopmat",
+    return Tiling{.shader = per_element ? "linear_coopmat2" : "linear_coopmat",
                   .workgroup = workgroup,
                   .rows = rows,
                   .columns = columns,
@@ -114,7 +121,7 @@ Tiling row_quads_tiling(const Product& product, std::uint32_t splits) {
 Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capabilities& device) {
     if (!product.has_many_rows()) return row_quads_tiling(product, splits);
     if (takes_matrices(product))
-        if (auto tiling = matrix_tiling(matrix_steps("coopmat_small"), splits, device)) return *std::move(tiling);
+        if (auto tiling = matrix_tiling("coopmat_small", splits, device)) return *std::move(tiling);
     return quads_tiling(quads_rows("quads"), splits);
 }
 
@@ -146,7 +153,7 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
         return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant == "split") return *split_tiling(product, device);
-    if (variant.starts_with("coopmat")) return *matrix_tiling(matrix_steps(variant), 1, device);
+    if (variant.starts_with("coopmat")) return *matrix_tiling(variant, 1, device);
     if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
     if (variant == "row_quads") return row_quads_tiling(product, 1);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
@@ -198,8 +205,8 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     }
     names.push_back("plain");
     if (takes_matrices(product) && !product.gated)
-        for (const std::string_view name : {"coopmat", "coopmat_small"})
-            if (matrix_tiling(matrix_steps(name), 1, device)) names.push_back(name);
+        for (const std::string_view name : {"coopmat", "coopmat_small", "coopmat2", "coopmat2_small"})
+            if (matrix_tiling(name, 1, device)) names.push_back(name);
     if (quads && !product.gated && split_tiling(product, device)) names.push_back("split");
     return names;
 }
