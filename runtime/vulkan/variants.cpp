@@ -25,7 +25,7 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
         {graph::LogSoftmax::kName, rows},
         {graph::Rope::kName, {"plain", "direct"}},
         {graph::GatedActivation::kName, {"plain", "quads"}},
-        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "coopmat"}},
+        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "coopmat", "coopmat2"}},
         {graph::DecodeAttention::kName, {"plain", "quads", "direct", "broadcast", "subgroup"}},
     };
     return catalogue;

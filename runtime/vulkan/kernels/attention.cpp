@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "core/try.hpp"
 #include "vulkan/kernels/attention.hpp"
@@ -70,8 +71,14 @@ bool quads_fit(const Sizes& sizes, DType dtype, const Capabilities& device) {
 
 std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) { return ceil_div(size, multiple) * multiple; }
 
-/// How attention_coopmat.comp is cut.
+constexpr std::string_view kMatrix2Shader = "attention_coopmat2";
+/// The variants on cooperative matrices, and their shaders.
+constexpr std::pair<std::string_view, std::string_view> kMatrixVariants[] = {{"coopmat", "attention_coopmat"},
+                                                                             {"coopmat2", kMatrix2Shader}};
+
+/// How attention_coopmat.comp or attention_coopmat2.comp is cut.
 struct MatrixTiling {
+    std::string_view shader;
     CooperativeMatrix matrix;
     std::uint32_t subgroups;  ///< that multiply
     std::uint32_t tile_keys;
@@ -86,24 +93,33 @@ struct MatrixTiling {
         const std::uint64_t pitch =
             std::max(round_up(sizes.head_dim, matrix.k), round_up(sizes.value_dim, matrix.n)) + 8;
         const std::uint64_t stage = std::max<std::uint64_t>(rows(), tile_keys) * pitch * 2;
+        if (shader == kMatrix2Shader) return 2 * stage + rows() * 12 + 4;
         const std::uint64_t scores_and_weights = rows() * ((tile_keys + 4) * 4 + (tile_keys + 8) * 2);
         return stage + scores_and_weights + rows() * matrix.n * 4 + shaders::kMaxWorkgroup * 4 + 4;
     }
 };
 
+/// Whether attention_coopmat2.comp runs there: the sums of one product are an operand of the next.
+bool takes_matrix2(const CooperativeMatrix& matrix, const Capabilities& device) {
+    const CooperativeMatrix2& has = device.cooperative_matrix2_parts;
+    return device.cooperative_matrix2 && has.per_element_operations && has.reductions && has.conversions &&
+           matrix.n == matrix.k;
+}
+
 /// The largest tiling of the rows that the device has memory for, or none.
-std::optional<MatrixTiling> matrix_tiling(const Sizes& sizes, const Capabilities& device) {
+std::optional<MatrixTiling> matrix_tiling(std::string_view shader, const Sizes& sizes, const Capabilities& device) {
     constexpr std::uint32_t kShortTile = 32;  // of keys
     const auto matrix = half_matrix(device, kShortTile, 4);
     const std::uint64_t longest = std::max(sizes.head_dim, sizes.value_dim);
     // Every step of a row is unrolled. lavapipe, with its small matrices, compiles 128 for 20 seconds and 256 for a minute.
     const std::uint64_t limit = device.type == "cpu" ? 128 : shaders::kAttentionMatrixMaxDim;
     if (!matrix || !device.float16 || !device.storage16 || longest > limit) return std::nullopt;
+    if (shader == kMatrix2Shader && !takes_matrix2(*matrix, device)) return std::nullopt;
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
     // 64 keys halve the barriers; with rows longer than 96 elements they would leave room for one workgroup per core only.
     for (std::uint32_t subgroups = rows > 2 * matrix->m ? 4 : rows > matrix->m ? 2 : 1; subgroups > 0; subgroups /= 2)
         for (const std::uint32_t tile_keys : {longest > 96 ? 32u : 64u, 32u}) {
-            const MatrixTiling tiling{*matrix, subgroups, tile_keys};
+            const MatrixTiling tiling{shader, *matrix, subgroups, tile_keys};
             const std::uint32_t workgroup = tiling.workgroup(device);
             if (tiling.shared_bytes(sizes) <= device.max_shared_memory_bytes && workgroup <= shaders::kMaxWorkgroup &&
                 workgroup <= device.max_workgroup_invocations)
@@ -115,7 +131,7 @@ std::optional<MatrixTiling> matrix_tiling(const Sizes& sizes, const Capabilities
 Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capabilities& device) {
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
     const CooperativeMatrix& matrix = tiling.matrix;
-    return {"attention_coopmat",
+    return {tiling.shader,
             tiling.workgroup(device),
             sizes.head_dim,
             sizes.value_dim,
@@ -127,7 +143,8 @@ Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilitie
     if (variant == "direct") return direct_tiling("attention_direct", sizes);
     if (variant == "broadcast") return direct_tiling("attention_broadcast", sizes);
     if (variant == "quads") return quads_tiling(sizes);
-    if (variant == "coopmat") return coopmat_tiling(sizes, *matrix_tiling(sizes, device), device);
+    for (const auto& [name, shader] : kMatrixVariants)
+        if (variant == name) return coopmat_tiling(sizes, *matrix_tiling(shader, sizes, device), device);
     return plain_tiling(sizes);
 }
 
@@ -165,9 +182,10 @@ VariantNames variants(const graph::Attention& op, const KernelContext& context) 
     if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");
     names.push_back("plain");
     // float32 operands would be rounded to float16: not what a float32 model asked for.
-    if (context.graph.dtype(op.query) == DType::f16 && matrix_tiling(sizes, context.device) &&
-        is_built(shader_for_keys("attention_coopmat", keys) + "_f16"))
-        names.push_back("coopmat");
+    if (context.graph.dtype(op.query) == DType::f16)
+        for (const auto& [name, shader] : kMatrixVariants)
+            if (matrix_tiling(shader, sizes, context.device) && is_built(shader_for_keys(shader, keys) + "_f16"))
+                names.push_back(name);
     return names;
 }
 
