@@ -207,8 +207,9 @@ std::string to_string(const Progress& progress) {
 vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device) {
     vulkan::VariantNames left = names;
     if (device.type == "cpu")
-        std::erase_if(left,
-                      [&](std::string_view name) { return name.starts_with("coopmat") && name != names.front(); });
+        std::erase_if(left, [&](std::string_view name) {
+            return (name.starts_with("coopmat") || name == "halves") && name != names.front();
+        });
     return left;
 }
 

@@ -35,7 +35,7 @@ struct LadderOptions {
 };
 
 /// Of the variants of a node those that are tried when a device is first used, the first one among them. A device that is a CPU has no
-/// units for cooperative matrices; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
+/// units for cooperative matrices or float16 arithmetic; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
 vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device);
 
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double

@@ -112,7 +112,12 @@ constexpr double kInt8 = 0x1p-6;
 /// would give 2.5 times as much.
 constexpr double kCacheStep = 0x1p-8;
 
+/// Sums of 1 to 8 products are rounded to float16: (1 + … + 8) / 8 units of products of one sign, and less of those whose errors are
+/// independent.
+constexpr double kHalves = 4.5 * kUnit16;
+
 double rounding_of_operands(const graph::Op& op, std::string_view variant) {
+    if (variant == "halves") return kHalves;
     if (!variant.ends_with("int8")) return 0;
     const auto* const linear = std::get_if<graph::Linear>(&op);
     return linear && linear->gated ? 2 * kInt8 : kInt8;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Shared by the algorithms of linear: linear.comp and linear_quads.comp (tiles), linear_row.comp and linear_row_quads.comp (few
-// rows), linear_direct.comp, linear_depth.comp and linear_broadcast.comp (CPUs), linear_coopmat.comp (cooperative matrices).
+// rows), linear_direct.comp, linear_depth.comp and linear_broadcast.comp (CPUs), linear_coopmat.comp (cooperative matrices),
+// linear_halves.comp (float16 arithmetic).
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "activation.h"

@@ -38,7 +38,7 @@ void add_linear(OpCase& c, const LinearCase& s) {
 
 // linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
 // linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; linear_depth.comp 8 rows, 4 columns and 32 depths (f16: 64) at a time; linear_broadcast.comp 16 rows and 24 columns, for `in` a multiple of 16;
-// linear_quads.comp and linear_row_quads.comp, for `in` a multiple of 4, as the first two;
+// linear_quads.comp, linear_halves.comp and linear_row_quads.comp, for `in` a multiple of 4, as the first two;
 // linear_coopmat.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
 // the depth in parts where it is long and the result narrow.
 TEST_CASE("linear agrees with double precision", "[op][linear]") {
@@ -202,6 +202,45 @@ TEST_CASE("linear with a gate agrees with double precision", "[op][linear][gated
                    .dtype = dtype,
                    .result = result,
                    .gated = true});
+    c.check(backend);
+}
+
+/// Values of 1 to 2 times the magnitude, all of one sign.
+std::vector<float> positive_floats(OpCase& c, std::size_t count, float magnitude) {
+    std::vector<float> values = c.random_floats(count, magnitude / 2);
+    for (float& value : values) value += 1.5f * magnitude;
+    return values;
+}
+
+// linear_halves.comp adds up eight products in float16: long sums, products that end beyond its range or below it, and sums of one sign.
+TEST_CASE("linear of float16 is right at any scale and depth", "[op][linear][halves]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    constexpr std::uint64_t kRows = 70, kIn = 4100, kOut = 9;
+    const DType result = GENERATE(DType::f16, DType::f32);
+    OpCase c;
+    std::vector<float> x, weight;
+    SECTION("random signs") { x = c.random_floats(kRows * kIn), weight = c.random_floats(kOut * kIn, 0.02f); }
+    SECTION("one sign") { x = positive_floats(c, kRows * kIn, 0.3f), weight = positive_floats(c, kOut * kIn, 0.01f); }
+    SECTION("all the same, so that every sum is rounded the same way") {
+        x.assign(kRows * kIn, 0.7f), weight.assign(kOut * kIn, 0.011f);
+    }
+    SECTION("small products") {
+        x = c.random_floats(kRows * kIn, 0.004f), weight = c.random_floats(kOut * kIn, 0.004f);
+    }
+    SECTION("one channel a thousand times the others, its products beyond a half") {
+        x = c.random_floats(kRows * kIn), weight = c.random_floats(kOut * kIn, 0.02f);
+        for (std::uint64_t row = 3; row < kRows; row += 7) x[row * kIn + 1234] = 5000;
+    }
+    SECTION("sums of eight beyond a half, which cancel") {
+        x = c.random_floats(kRows * kIn, 40), weight = c.random_floats(kOut * kIn, 200);
+        for (std::size_t i = 0; i < weight.size(); i += 2) weight[i + 1] = -weight[i];
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % 2 == 0 ? 40.0f : 39.0f + x[i] / 40;
+    }
+    CAPTURE(backend.name(), to_string(result));
+    const Value a = c.floats("x", DType::f16, {kRows, kIn}, x), b = c.floats("weight", DType::f16, {kOut, kIn}, weight);
+    const Value y = c.expect(c.graph.activation("linear", result, {kRows, kOut}));
+    c.graph.add_node(
+        graph::Linear{.x = a, .weight = b, .bias = {}, .residual = {}, .y = y, .activation = Activation::none});
     c.check(backend);
 }
 

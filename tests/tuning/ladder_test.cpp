@@ -134,8 +134,8 @@ private:
     double seconds_ = 0;
 };
 
-TEST_CASE("cooperative matrices are not tried on a CPU when it is first used", "[tuning]") {
-    const vulkan::VariantNames names = {"broadcast", "direct", "plain", "coopmat", "coopmat_small"};
+TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is first used", "[tuning]") {
+    const vulkan::VariantNames names = {"broadcast", "direct", "plain", "coopmat", "coopmat_small", "halves"};
     vulkan::Capabilities device;
     device.type = "cpu";
     CHECK(tuning::worth_trying(names, device) == vulkan::VariantNames{"broadcast", "direct", "plain"});

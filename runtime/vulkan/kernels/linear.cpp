@@ -71,6 +71,12 @@ bool takes_matrices(const Product& product) {
            is_built("linear_coopmat_f16");
 }
 
+/// Whether linear_halves.comp does. Where there are cooperative matrices they multiply halves faster, and add them up in float32.
+bool takes_halves(const Product& product, const Capabilities& device) {
+    return product.has_many_rows() && product.dtype == DType::f16 && product.in_width % 4 == 0 && device.float16 &&
+           device.storage16 && !device.cooperative_matrix;
+}
+
 /// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
 /// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
 std::optional<Tiling> matrix_tiling(std::string_view variant, std::uint32_t splits, const Capabilities& device) {
@@ -155,6 +161,8 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
     if (variant == "split") return *split_tiling(product, device);
     if (variant.starts_with("coopmat")) return *matrix_tiling(variant, 1, device);
     if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
+    if (variant == "halves")
+        return {"linear_halves", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
     if (variant == "row_quads") return row_quads_tiling(product, 1);
     if (variant == "row") return {"linear_row", shaders::kLinearRowWorkgroup, few_rows, shaders::kLinearRowColumns};
     return {"linear", shaders::kLinearTileWorkgroup, shaders::kLinearTileRows, shaders::kLinearTileColumns};
@@ -207,6 +215,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     if (takes_matrices(product) && !product.gated)
         for (const std::string_view name : {"coopmat", "coopmat_small", "coopmat2", "coopmat2_small"})
             if (matrix_tiling(name, 1, device)) names.push_back(name);
+    if (takes_halves(product, device) && !product.gated) names.push_back("halves");
     if (quads && !product.gated && split_tiling(product, device)) names.push_back("split");
     return names;
 }
