@@ -1,4 +1,4 @@
-# cmake -D BINARIES=x.spv,y.spv -D OUTPUT=z.cpp -D GZIP=gzip [-D SPIRV_OPT=spirv-opt [-D SPIRV_REMAP=spirv-remap]] -P EmbedShader.cmake: the SPIR-V modules of one
+# cmake -D BINARIES=x.spv,y.spv -D OUTPUT=z.cpp -D XZ=xz [-D SPIRV_OPT=spirv-opt [-D SPIRV_REMAP=spirv-remap]] -P EmbedShader.cmake: the SPIR-V modules of one
 # shader source, compressed together, as a C++ array: forms of one source share most of their words. With spirv-opt without the names
 # of their variables, a seventh of their size. A module is called as its file.
 string(REPLACE "," ";" binaries "${BINARIES}")
@@ -21,10 +21,9 @@ foreach(binary IN LISTS binaries)
     endif()
     list(APPEND modules ${module})
 endforeach()
-# gzip looks back 32 KB. Where the forms of a source are many, it finds more with their ids numbered anew, the same for the same code: six
-# forms of attention.comp take 18 KB then, not 52. Where they are few the new numbers, which are longer, may cost more than they save, so
-# what is smaller in the end is taken. Names, which it strips afterwards, tell spirv-remap what is the same. A module that spirv-opt does
-# not know, or spirv-remap fails with, is not renumbered.
+# The forms of a source have more in common with their ids numbered anew, the same for the same code. Where they are few the new numbers,
+# which are longer, may cost more than they save, so what is smaller in the end is taken. Names, which it strips afterwards, tell
+# spirv-remap what is the same. A module that spirv-opt does not know, or spirv-remap fails with, is not renumbered.
 set(numbered)
 if(SPIRV_REMAP)
     foreach(module IN LISTS modules)
@@ -42,17 +41,18 @@ if(SPIRV_REMAP)
         list(APPEND numbered ${module})
     endforeach()
 endif()
-# -n: neither name nor time, so that equal shaders give equal bytes.
+# lc, lp, pb: for data in words of four bytes. A small dictionary, since the decoder allocates as much.
 function(compress modules output)
     execute_process(COMMAND ${CMAKE_COMMAND} -E cat ${modules} OUTPUT_FILE ${output}.all COMMAND_ERROR_IS_FATAL ANY)
-    execute_process(COMMAND ${GZIP} -9 -n -c ${output}.all OUTPUT_FILE ${output}.gz COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND ${XZ} --stdout --threads=1 --check=crc32 --lzma2=preset=9e,dict=1MiB,lc=0,lp=2,pb=2 ${output}.all
+                    OUTPUT_FILE ${output}.xz COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 set(compressed ${OUTPUT})
 compress("${modules}" ${OUTPUT})
 if(numbered)
     compress("${numbered}" ${OUTPUT}.numbered)
-    file(SIZE ${OUTPUT}.gz bytes)
-    file(SIZE ${OUTPUT}.numbered.gz numbered_bytes)
+    file(SIZE ${OUTPUT}.xz bytes)
+    file(SIZE ${OUTPUT}.numbered.xz numbered_bytes)
     if(numbered_bytes LESS bytes)
         set(compressed ${OUTPUT}.numbered)
         set(modules ${numbered})
@@ -62,11 +62,11 @@ foreach(module IN LISTS modules)
     get_filename_component(name ${module} NAME_WE)
     file(SIZE ${module} bytes)
     string(APPEND definitions "extern const EmbeddedModule ${name};
-constinit const EmbeddedModule ${name} = {kBytes, ${offset}, ${bytes}};
+constinit const EmbeddedModule ${name} = {kBytes, kContents, ${offset}, ${bytes}};
 ")
     math(EXPR offset "${offset} + ${bytes}")
 endforeach()
-file(READ ${compressed}.gz hex HEX)
+file(READ ${compressed}.xz hex HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 file(WRITE ${OUTPUT} "// Generated from ${BINARIES}.
 #include \"vulkan/shader_table.h\"
@@ -74,6 +74,7 @@ file(WRITE ${OUTPUT} "// Generated from ${BINARIES}.
 namespace vkformer::vulkan::spirv {
 namespace {
 constexpr unsigned char kBytes[] = {${bytes}};
+constexpr std::uint32_t kContents = ${offset};
 }
 ${definitions}}   // namespace vkformer::vulkan::spirv
 ")

@@ -25,6 +25,7 @@ vkformer_pkg_config(VKFORMER_UTF8PROC libutf8proc libutf8proc-dev)
 vkformer_pkg_config(VKFORMER_PCRE2 libpcre2-8 libpcre2-dev)
 vkformer_pkg_config(VKFORMER_BLAS openblas libopenblas-dev)
 vkformer_pkg_config(VKFORMER_ZLIB zlib zlib1g-dev)
+vkformer_pkg_config(VKFORMER_LZMA liblzma liblzma-dev)
 vkformer_pkg_config(VKFORMER_PNG libpng libpng-dev)
 vkformer_pkg_config(VKFORMER_JPEG libjpeg libjpeg62-turbo-dev)
 

@@ -1,8 +1,9 @@
 # vkformer_add_shaders(target MANIFEST file TABLE function): compiles what a manifest in this folder lists into an object library,
 # with vkformer::vulkan::<function>(), the table of all its modules.
 include(VkformerGlslang)
-find_program(VKFORMER_GZIP gzip REQUIRED)
-mark_as_advanced(VKFORMER_GZIP)
+# Debian: xz-utils, which dpkg-dev depends on.
+find_program(VKFORMER_XZ xz REQUIRED)
+mark_as_advanced(VKFORMER_XZ)
 # Names serve those who debug shaders; without spirv-opt (Debian: spirv-tools) every build keeps them.
 find_program(VKFORMER_SPIRV_OPT spirv-opt)
 # Debian: glslang-tools; the library is smaller with it.
@@ -120,7 +121,7 @@ function(vkformer_add_shaders target)
         string(REPLACE ";" "," binaries "${binaries_of_${source}}")
         add_custom_command(
             OUTPUT ${embedded}
-            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${embedded} -D GZIP=${VKFORMER_GZIP} ${strip_shaders}
+            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${embedded} -D XZ=${VKFORMER_XZ} ${strip_shaders}
                 -P ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             DEPENDS ${binaries_of_${source}} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
             COMMENT "Embedding the modules of ${source}"

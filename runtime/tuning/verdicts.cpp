@@ -56,7 +56,7 @@ const std::string& shader_hash() {
         std::uint64_t value = kHashStart;
         for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
             value = hash_bytes(std::as_bytes(std::span(shader.name)), value);
-            value = hash_bytes(std::as_bytes(shader.module.gzip), value);
+            value = hash_bytes(std::as_bytes(shader.module.xz), value);
         }
         char digits[17];
         std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(value));

@@ -53,9 +53,9 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
     }
     const vulkan::ShaderBinary& shader = vulkan::shader_table().front();
     const vulkan::EmbeddedModule& module = shader.module;
-    const std::vector<unsigned char> whole(module.gzip.begin(), module.gzip.end());
+    const std::vector<unsigned char> whole(module.xz.begin(), module.xz.end());
     const auto refuses_bytes = [&](std::vector<unsigned char> bytes) {
-        const auto words = vulkan::spirv_of({.name = "s", .module = {bytes, module.offset, module.bytes}});
+        const auto words = vulkan::spirv_of({.name = "s", .module = {bytes, module.contents, module.offset, module.bytes}});
         REQUIRE_FALSE(words);
         CHECK(words.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(words.error().message, ContainsSubstring("install the library again"));
@@ -73,7 +73,7 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
     using Place = std::pair<std::uint32_t, std::uint32_t>;
     for (const auto& [offset, bytes] :
          {Place{module.offset, length + 0x40000000}, Place{0x7FFFFFFC, length}, Place{4, length}, Place{0, 0}})
-        CHECK_FALSE(vulkan::spirv_of({.name = "s", .module = {whole, offset, bytes}}));
+        CHECK_FALSE(vulkan::spirv_of({.name = "s", .module = {whole, module.contents, offset, bytes}}));
 }
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
