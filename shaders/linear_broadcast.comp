@@ -1,17 +1,17 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8, many rows, and in a multiple of 16.
+// y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8, many rows, and in a multiple of 8.
 // x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out]; storage as lib/storage.glsl says (residual and y:
 // lib/linear.glsl), sums in float32.
-// Both operands are gathered, in words of 64 bits, as few as a tile of 16 rows × 24 columns allows; lib/broadcast.glsl has the products.
-// A larger tile would load less, but its unrolled code no longer fits a core's instruction cache.
+// Both operands are gathered, in as few words (lib/wide.glsl) as a tile of ROWS rows × 32 columns allows; lib/broadcast.glsl has the products.
 // Gain over linear_direct.comp: docs/performance.md.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
+const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
 #include "lib/broadcast.glsl"
 
-layout(std430, binding = kLinearWeight) readonly buffer Weight { uint64_t weight[]; };
+layout(std430, binding = kLinearWeight) readonly buffer Weight { WORD weight[]; };
 
 void main() {
     const uint row_tiles = (p.rows + ROWS - 1) / ROWS;

@@ -7,13 +7,22 @@
 // Gain over linear_quantized_direct.comp: docs/performance.md.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifndef GATHER
 #define WIDE
+#endif
 #include "lib/linear.glsl"
 #include "interface/linear_quantized.h"
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
 #include "lib/dequantize.glsl"
+#ifdef GATHER
+const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
+#else
+const uint COLUMNS = kQuantizedBroadcastColumns, DEPTH = kQuantizedBroadcastDepth;
+#endif
 #include "lib/broadcast.glsl"
+
+const uint PASSES = 16 / DEPTH;
 
 void main() {
     const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
@@ -28,19 +37,19 @@ void main() {
         weight_row[c] = min(first_column + c * LANES, p.out_width - 1) * row_blocks;
 
     start_sums(first_row);
-    for (uint step = 0; step < p.in_width / DEPTH; ++step) {
-        const uint block = step / (BLOCK_ELEMENTS / DEPTH), sixteen = step % (BLOCK_ELEMENTS / DEPTH);
+    for (uint step = 0; step < p.in_width / 16; ++step) {
+        const uint block = step / (BLOCK_ELEMENTS / 16), sixteen = step % (BLOCK_ELEMENTS / 16);
         const uint chunk = sixteen / CHUNK_SIXTEENS, i = sixteen % CHUNK_SIXTEENS;
-        float w[COLUMNS][DEPTH];
+        float w[PASSES][COLUMNS][DEPTH];
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             const Sixteen packed = load16(weight_row[c] + block, chunk, i);
             const vec2 scale = scale16(weight_row[c] + block, chunk, i, blocks);
-            [[unroll]] for (uint q = 0; q < DEPTH / 4; ++q) {
+            [[unroll]] for (uint q = 0; q < 4; ++q) {
                 const vec4 four = fma(quad_of(packed, q), vec4(scale.x), vec4(scale.y));
-                [[unroll]] for (uint e = 0; e < 4; ++e) w[c][q * 4 + e] = four[e];
+                [[unroll]] for (uint e = 0; e < 4; ++e) w[q * 4 / DEPTH][c][q * 4 % DEPTH + e] = four[e];
             }
         }
-        add_products(step, w);
+        [[unroll]] for (uint pass = 0; pass < PASSES; ++pass) add_products(step * PASSES + pass, w[pass]);
     }
     finish_sums(first_row, first_column);
 }

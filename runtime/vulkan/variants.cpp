@@ -17,7 +17,7 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName,
-         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "coopmat",
+         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "gather", "coopmat",
           "coopmat_small", "coopmat2", "coopmat2_small", "halves", "int8", "row_int8", "split"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},

@@ -14,7 +14,7 @@ const uint kLinearHasBias = 1;
 const uint kLinearEnd = 2;  // what follows the activation: nothing, + residual, or · the product's other half
 const uint kLinearEndNone = 0, kLinearEndResidual = 1, kLinearEndGate = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
-const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; those of few rows have it
+const uint kLinearRowsConstant = 4;  // rows that a workgroup computes: 1 to kLinearMaxRows; those of few rows and the two of broadcasts have it
 
 const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators per invocation = rows · columns
 // linear.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
@@ -30,9 +30,11 @@ const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 const uint kLinearDirectColumns = 4;
 // linear_depth.comp: columns per workgroup
 const uint kLinearDepthColumns = 4;
-// linear_broadcast.comp and linear_quantized_broadcast.comp: rows of a workgroup, columns per lane, and the elements of a row that are
-// loaded at a time
-const uint kBroadcastRows = 16, kBroadcastColumns = 3, kBroadcastDepth = 16;
+// linear_broadcast.comp, and linear_quantized_broadcast.comp with words of 32 bits: most rows of a workgroup, columns per lane, and the
+// elements of a row that are loaded at a time
+const uint kBroadcastMaxRows = 32, kBroadcastColumns = 4, kBroadcastDepth = 8;
+// linear_quantized_broadcast.comp with words of 64 bits; a larger tile is slower there
+const uint kQuantizedBroadcastRows = 16, kQuantizedBroadcastColumns = 3, kQuantizedBroadcastDepth = 16;
 // linear_coopmat.comp: subgroups of a workgroup along the rows and as many along the columns; depth of a tile. Specialization constants:
 // the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
 const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;

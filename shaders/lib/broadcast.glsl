@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 // What linear_broadcast.comp and linear_quantized_broadcast.comp have in common. A workgroup is one subgroup of kBroadcastLanes lanes and
-// owns kBroadcastRows rows × kBroadcastLanes · kBroadcastColumns columns of y, as sums in registers (or on the stack, which on a CPU
-// is the next best thing). Of x every element is loaded once per workgroup, by one lane, and reaches the others as a broadcast; of
-// the weights a lane loads those of its own columns, for all rows. kBroadcastDepth elements of the depth are taken at a time.
+// owns ROWS rows × kBroadcastLanes · COLUMNS columns of y, as sums in registers (or on the stack, which on a CPU is the next best
+// thing). Of x every element is loaded once per workgroup, by one lane, and reaches the others as a broadcast; of the weights a lane
+// loads those of its own columns, for all rows. DEPTH elements of the depth are taken at a time.
 // The broadcasts are shuffles from lanes that are known when the pipeline is made: a broadcast would need them known when GLSL is compiled.
-// x: [rows, in], in a multiple of kBroadcastDepth, as words of 64 bits. Needs lib/linear.glsl.
+// x: [rows, in], in a multiple of DEPTH, as words (lib/wide.glsl). Declare COLUMNS and DEPTH, and include lib/linear.glsl, before.
 #ifndef VKFORMER_BROADCAST_GLSL
 #define VKFORMER_BROADCAST_GLSL
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "lib/wide.glsl"
 
-layout(std430, binding = kLinearX) readonly buffer X { uint64_t x[]; };
+layout(constant_id = kLinearRowsConstant) const uint ROWS = 4;  // a multiple of 4
+layout(std430, binding = kLinearX) readonly buffer X { WORD x[]; };
 
-const uint LANES = kBroadcastLanes, ROWS = kBroadcastRows, COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
+const uint LANES = kBroadcastLanes;
 const uint ROW_LANES = DEPTH / WORD_ELEMENTS;  // lanes that hold DEPTH elements of a row; the lanes behind them hold the next row's
 const uint LOAD_ROWS = LANES / ROW_LANES, LOADS = ROWS / LOAD_ROWS;
 const uint STEP_ROWS = 4;  // rows · COLUMNS sums that are worked on at a time: with an operand or two, what 16 registers hold

@@ -155,9 +155,9 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
     if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
     if (variant == "depth") return {"linear_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
-    if (variant == "broadcast")
-        return {"linear_broadcast", shaders::kBroadcastLanes, shaders::kBroadcastRows,
-                shaders::kBroadcastLanes * shaders::kBroadcastColumns};
+    if (variant == "broadcast" || variant == "gather")
+        return {variant == "gather" ? "linear_gather" : "linear_broadcast", shaders::kBroadcastLanes,
+                broadcast_rows(product.rows), shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant == "split") return *split_tiling(product, device);
     if (variant.starts_with("coopmat")) return *matrix_tiling(variant, 1, device);
     if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
@@ -200,7 +200,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     if (device.type == "cpu" && product.in_width % 4 == 0) {
         if (product.has_many_rows() && !product.gated && has_broadcast_lanes(device) &&
             product.in_width % shaders::kBroadcastDepth == 0)
-            names.push_back("broadcast");
+            names.insert(names.end(), {"broadcast", "gather"});
         names.push_back("direct");
         if (takes_depth(product, device)) names.push_back("depth");
     }

@@ -6,7 +6,7 @@
 
 namespace vkformer::vulkan {
 
-/// "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the device has
+/// "broadcast", "gather" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the device has
 /// integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
 /// Requires is_weight_only(dtype of op.weight).
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
@@ -17,5 +17,8 @@ std::uint32_t end_of(const graph::Linear& op);
 
 /// Columns of a workgroup of the row shaders that have ROWS · COLUMNS partial sums; with a gate, whole pairs.
 std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated);
+
+/// Rows of a workgroup of linear_broadcast.comp and, with words of 32 bits, linear_quantized_broadcast.comp.
+std::uint32_t broadcast_rows(std::uint64_t rows);
 
 }  // namespace vkformer::vulkan
