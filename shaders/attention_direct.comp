@@ -6,8 +6,6 @@
 // A row is a query of one of the `group` = heads / kv_heads heads that share keys and values: row i · group + h % group.
 // A workgroup owns gl_WorkGroupSize.x rows of one key head (and one split of the keys), an invocation one of them: its query
 // and its sums stay in registers. All invocations walk over the same keys, so that they read the same addresses.
-// With BROADCAST: keys and values are loaded in words of 64 bits, each by one lane of the subgroup that is the workgroup, and reach the
-// others as broadcasts (docs/performance.md).
 // What this is made for, seen in the machine code of Mesa 26.2's lavapipe:
 // - shared memory and barriers are dear where invocations are lanes of a CPU: there are none here;
 // - an element of a buffer costs some 10 instructions, for its bounds are checked alone, whether the lanes share it (then it
@@ -19,13 +17,7 @@
 #include "interface/attention.h"
 #include "interface/decode_attention.h"
 #include "lib/storage.glsl"
-#ifdef BROADCAST
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_shuffle : require
-#define WIDE
-#else
 #define LOAD_WORDS
-#endif
 #include "lib/storage4.glsl"
 #include "lib/kv_cache.glsl"
 
@@ -44,13 +36,8 @@ layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 const uint SPLITS = 1;
 #endif
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
-#ifdef BROADCAST
-layout(std430, binding = kAttentionKey) readonly buffer Key { uint64_t key[]; };
-layout(std430, binding = kAttentionValue) readonly buffer Value { uint64_t value[]; };
-#else
 layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT4 key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
-#endif
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -65,19 +52,6 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 
 const uint HEAD_QUADS = HEAD_DIM / 4;
 const uint VALUE_QUADS = VALUE_DIM / 4;
-
-#ifdef BROADCAST
-// A row of keys or values lies over the lanes: of its word w = l · LANES + lane, lane has the elements in part l.
-const uint LANES = kBroadcastLanes;
-const uint HEAD_WORDS = HEAD_DIM / WORD_ELEMENTS, VALUE_WORDS = VALUE_DIM / WORD_ELEMENTS;
-const uint HEAD_PARTS = (HEAD_WORDS + LANES - 1) / LANES, VALUE_PARTS = (VALUE_WORDS + LANES - 1) / LANES;
-#define PART_WORD(l, words) min((l) * LANES + gl_SubgroupInvocationID, (words) - 1)
-// Element d of the row, for all lanes; d is a constant once loops are unrolled.
-#define ELEMENT_OF(parts, d) \
-    subgroupShuffle(parts[(d) / (WORD_ELEMENTS * LANES)][(d) % WORD_ELEMENTS], (d) / WORD_ELEMENTS % LANES)
-#define QUAD_OF(parts, i) \
-    vec4(ELEMENT_OF(parts, 4 * (i)), ELEMENT_OF(parts, 4 * (i) + 1), ELEMENT_OF(parts, 4 * (i) + 2), ELEMENT_OF(parts, 4 * (i) + 3))
-#endif
 
 const float LOG2_E = 1.44269504;  // scores are kept times log2(e), in the scaled query: one product less per key for exp2()
 #ifdef SPLIT_KEYS
@@ -124,21 +98,9 @@ void main() {
 
     for (uint j = first_key; j < end_key; ++j) {
         const uint kv_row = (batch * p.mask.key_len + j) * p.kv_heads + kv_head;
-#ifdef BROADCAST
-        vec4 key_parts[HEAD_PARTS], value_parts[VALUE_PARTS];
-        [[unroll]] for (uint l = 0; l < HEAD_PARTS; ++l)
-            key_parts[l] = word_elements(key[kv_row * HEAD_WORDS + PART_WORD(l, HEAD_WORDS)]);
-        [[unroll]] for (uint l = 0; l < VALUE_PARTS; ++l)
-            value_parts[l] = word_elements(value[kv_row * VALUE_WORDS + PART_WORD(l, VALUE_WORDS)]);
-#define KEY_QUAD(d) QUAD_OF(key_parts, d)
-#define VALUE_QUAD(v) QUAD_OF(value_parts, v)
-#else
-#define KEY_QUAD(d) KV_LOAD4(key, kv_row * HEAD_QUADS + d, key_blocks)
-#define VALUE_QUAD(v) KV_LOAD4(value, kv_row * VALUE_QUADS + v, value_blocks)
-#endif
         vec4 products = vec4(0.0);  // four chains of additions, not one that waits for itself
         [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
-            products = fma(q[d], KEY_QUAD(d), products);
+            products = fma(q[d], KV_LOAD4(key, kv_row * HEAD_QUADS + d, key_blocks), products);
         float score = (products.x + products.y) + (products.z + products.w);
         if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap * LOG2_E);
 
@@ -151,7 +113,7 @@ void main() {
         maximum = largest;
         total = total * correction + weight;
         [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v) {
-            const vec4 x = VALUE_QUAD(v);
+            const vec4 x = KV_LOAD4(value, kv_row * VALUE_QUADS + v, value_blocks);
             sums[v] = fma(vec4(weight), sees ? x : vec4(0.0), sums[v] * correction);  // not 0 · NaN
         }
     }

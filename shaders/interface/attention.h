@@ -15,7 +15,11 @@ const uint kAttentionMask = 3;        // bits of attention_mask.h
 // attention_direct.comp has these in place of QuerySteps and ValueTiles, or of decode_attention.h's Columns and ColumnSteps:
 const uint kAttentionDirectHeadDim = 1, kAttentionDirectValueDim = 2;
 const uint kAttentionDirectMaxDim = 256;   // of both: they are unrolled, lavapipe compiles this for 5 seconds
-const uint kAttentionDirectWorkgroup = 8;  // kBroadcastLanes: the lanes of lavapipe, two times those of SwiftShader
+const uint kAttentionDirectWorkgroup = 8;  // the lanes of lavapipe, two times those of SwiftShader
+// attention_broadcast.comp has those two, and behind kAttentionMask:
+const uint kAttentionBroadcastRows = 4;    // of a workgroup: up to 4, or a multiple of 4
+const uint kAttentionBroadcastKeys = 32;   // of a block: a multiple of kBroadcastLanes
+const uint kAttentionBroadcastDepth = 8;   // elements of a row that are taken at a time
 // attention_coopmat.comp has those two, and behind kAttentionMask:
 const uint kAttentionMatrixM = 4, kAttentionMatrixN = 5, kAttentionMatrixK = 6;  // sizes that the device multiplies
 const uint kAttentionMatrixSubgroups = 7;  // that multiply, each M rows of a workgroup: 1, 2 or 4

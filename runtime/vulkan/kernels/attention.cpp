@@ -16,7 +16,6 @@
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::AttentionPush) == 52);
-static_assert(shaders::kAttentionDirectWorkgroup == shaders::kBroadcastLanes);  // a workgroup is a subgroup
 
 namespace {
 
@@ -34,11 +33,21 @@ struct Tiling {
     std::vector<std::uint32_t> more_constants{};  ///< behind the mask
 };
 
-/// The shader is attention_direct or attention_broadcast.
-Tiling direct_tiling(std::string_view shader, const Sizes& sizes) {
+Tiling direct_tiling(const Sizes& sizes) {
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
-    return {shader, shaders::kAttentionDirectWorkgroup, sizes.head_dim, sizes.value_dim,
+    return {"attention_direct", shaders::kAttentionDirectWorkgroup, sizes.head_dim, sizes.value_dim,
             sizes.batch * sizes.kv_heads * ceil_div(rows, shaders::kAttentionDirectWorkgroup)};
+}
+
+Tiling broadcast_tiling(const Sizes& sizes) {
+    const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
+    const std::uint32_t tile = attention_broadcast_rows(rows, sizes.value_dim);
+    return {"attention_broadcast",
+            shaders::kBroadcastLanes,
+            sizes.head_dim,
+            sizes.value_dim,
+            sizes.batch * sizes.kv_heads * ceil_div(rows, tile),
+            {tile}};
 }
 
 Tiling plain_tiling(const Sizes& sizes) {
@@ -140,8 +149,8 @@ Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capa
 }
 
 Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
-    if (variant == "direct") return direct_tiling("attention_direct", sizes);
-    if (variant == "broadcast") return direct_tiling("attention_broadcast", sizes);
+    if (variant == "direct") return direct_tiling(sizes);
+    if (variant == "broadcast") return broadcast_tiling(sizes);
     if (variant == "quads") return quads_tiling(sizes);
     for (const auto& [name, shader] : kMatrixVariants)
         if (variant == name) return coopmat_tiling(sizes, *matrix_tiling(shader, sizes, device), device);
@@ -160,6 +169,18 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
     return device.type == "cpu" && fits(head_dim) && fits(value_dim);
 }
 
+bool broadcast_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device) {
+    return direct_attention_fits(head_dim, value_dim, device) && head_dim % shaders::kAttentionBroadcastDepth == 0 &&
+           has_broadcast_lanes(device) && keys != DType::q8_0;
+}
+
+std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim) {
+    if (rows <= 4) return static_cast<std::uint32_t>(rows);
+    // The sums of so many rows are unrolled for every element of a value.
+    const std::uint64_t most = value_dim <= 64 ? 24 : value_dim <= 128 ? 16 : 8;
+    return static_cast<std::uint32_t>(std::min(most, round_up(rows, 4)));
+}
+
 bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device) {
     if (head_dim % 4 != 0 || value_dim % 4 != 0 || (dtype == DType::f16 && !device.storage16)) return false;
     // Devices that are CPUs have better ones, and compile these for many seconds: there they are for small rows, and tests.
@@ -176,7 +197,8 @@ VariantNames variants(const graph::Attention& op, const KernelContext& context) 
     const DType keys = context.graph.dtype(op.key);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (has_broadcast_lanes(context.device) && keys != DType::q8_0) names.push_back("broadcast");
+        if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device))
+            names.push_back("broadcast");
         names.push_back("direct");
     }
     if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");

@@ -8,6 +8,10 @@ namespace vkformer::vulkan {
 
 /// Whether attention_direct.comp can and should be tried: the device is a CPU, and rows are whole vectors that it can unroll.
 bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, const Capabilities& device);
+/// Whether attention_broadcast.comp takes them, too.
+bool broadcast_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device);
+/// How many of the `rows` that share a key head a workgroup of attention_broadcast.comp owns.
+std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim);
 /// Whether attention_quads.comp and decode_attention_quads.comp take the rows of queries, keys and values.
 bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "interface/decode_attention.h"
+#include "interface/wide.h"
 
 #include <algorithm>
 #include <bit>
@@ -31,11 +32,22 @@ struct Tiling {
     std::vector<std::uint32_t> more_constants{};  ///< behind the mask
 };
 
-/// The shader is decode_attention_direct or decode_attention_broadcast.
-Tiling direct_tiling(std::string_view shader, const Sizes& s, DType dtype, const Capabilities& device) {
-    return {variant_for(shader_for_keys(shader, s.keys), dtype, device), shaders::kAttentionDirectWorkgroup,
-            static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
+Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+    return {variant_for(shader_for_keys("decode_attention_direct", s.keys), dtype, device),
+            shaders::kAttentionDirectWorkgroup, static_cast<std::uint32_t>(s.head_dim),
+            static_cast<std::uint32_t>(s.value_dim),
             s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
+}
+
+Tiling broadcast_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+    const std::uint64_t group = s.heads / s.kv_heads;
+    const std::uint32_t rows = attention_broadcast_rows(group, s.value_dim);
+    return {variant_for("decode_attention_broadcast", dtype, device),
+            shaders::kBroadcastLanes,
+            static_cast<std::uint32_t>(s.head_dim),
+            static_cast<std::uint32_t>(s.value_dim),
+            s.kv_heads * ceil_div(group, rows),
+            {rows}};
 }
 
 /// The shader is decode_attention, whose columns are single, or decode_attention_quads, whose columns are four.
@@ -94,8 +106,8 @@ bool subgroup_fits(const Sizes& s, const Capabilities& device) {
 }
 
 Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Capabilities& device) {
-    if (variant == "direct") return direct_tiling("decode_attention_direct", s, dtype, device);
-    if (variant == "broadcast") return direct_tiling("decode_attention_broadcast", s, dtype, device);
+    if (variant == "direct") return direct_tiling(s, dtype, device);
+    if (variant == "broadcast") return broadcast_tiling(s, dtype, device);
     if (variant == "subgroup") return subgroup_tiling(s, dtype, device);
     if (variant == "quads") return plain_tiling("decode_attention_quads", 4, s, dtype, device);
     return plain_tiling("decode_attention", 1, s, dtype, device);
@@ -121,7 +133,8 @@ VariantNames variants(const graph::DecodeAttention& op, const KernelContext& con
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (has_broadcast_lanes(context.device) && sizes.keys != DType::q8_0) names.push_back("broadcast");
+        if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
+            names.push_back("broadcast");
         names.push_back("direct");
     }
     if (rows_are_quads(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device))
