@@ -27,7 +27,8 @@ enum ShaderRequirement : std::uint32_t {
 
 /// A SPIR-V module inside the library.
 struct EmbeddedModule {
-    std::span<const unsigned char> xz;  ///< the modules of one source, one behind the other, compressed: a tenth of their size
+    /// The modules of one source, one behind the other, as an xz stream: a tenth of their size.
+    std::span<const unsigned char> xz;
     std::uint32_t contents = 0;           ///< bytes of all of them
     std::uint32_t offset = 0, bytes = 0;  ///< of this module in the contents
 };

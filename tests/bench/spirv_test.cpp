@@ -55,7 +55,8 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
     const vulkan::EmbeddedModule& module = shader.module;
     const std::vector<unsigned char> whole(module.xz.begin(), module.xz.end());
     const auto refuses_bytes = [&](std::vector<unsigned char> bytes) {
-        const auto words = vulkan::spirv_of({.name = "s", .module = {bytes, module.contents, module.offset, module.bytes}});
+        const auto words =
+            vulkan::spirv_of({.name = "s", .module = {bytes, module.contents, module.offset, module.bytes}});
         REQUIRE_FALSE(words);
         CHECK(words.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(words.error().message, ContainsSubstring("install the library again"));

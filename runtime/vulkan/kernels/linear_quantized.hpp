@@ -6,8 +6,8 @@
 
 namespace vkformer::vulkan {
 
-/// "broadcast", "gather" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the device has
-/// integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
+/// "broadcast", "gather" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the
+/// device has integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
 /// Requires is_weight_only(dtype of op.weight).
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
