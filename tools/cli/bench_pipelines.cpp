@@ -82,7 +82,8 @@ private:
     std::set<std::pair<std::string, std::vector<std::uint32_t>>> seen_;
 };
 
-/// Devices of the other kind and with less, so that every variant the device can run is met.
+/// Devices of the other kind and with less, so that every variant the device can run is met: where there are cooperative matrices,
+/// nothing multiplies halves without them.
 std::vector<Capabilities> views_of(const Capabilities& device) {
     std::vector<Capabilities> views;
     for (const bool storage16 : {device.storage16, false}) {
@@ -92,6 +93,11 @@ std::vector<Capabilities> views_of(const Capabilities& device) {
             views.back().storage16 = storage16;
             if (views.back().type == "cpu") views.back().subgroup_size = shaders::kBroadcastLanes;
         }
+    }
+    if (device.cooperative_matrix) {
+        views.push_back(device);
+        views.back().type = "discrete";
+        views.back().cooperative_matrix = views.back().cooperative_matrix2 = false;
     }
     return views;
 }
@@ -254,7 +260,9 @@ void add_bench_pipelines(CLI::App& bench, Action& action) {
     auto options = std::make_shared<BenchPipelinesCommand>();
     CLI::App& command = *bench.add_subcommand("pipelines", "What the driver's compiler makes of every shader");
     options->device.add_device(command);
-    command.add_flag("--all", options->all, "Also the shaders for devices of another kind (a CPU, no 16-bit storage)");
+    command.add_flag("--all", options->all,
+                     "Also the shaders for devices of another kind (a CPU, no 16-bit storage, no "
+                     "cooperative matrices)");
     command.add_option("--only", options->only, "Only shaders with this in their names");
     command.add_flag("--json", options->json, "Print everything as JSON, the driver's own statistics included");
     command.add_flag("--code", options->code, "With --json: also the compiler's intermediate and final code");
