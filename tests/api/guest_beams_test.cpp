@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Beam searches of the C interface's sessions: what Hugging Face's generate() finds, whatever the slices are.
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
@@ -40,12 +41,26 @@ vkf_session_info info_of(const json& options) {
     return info;
 }
 
-/// A golden decoder in a folder whose generation_config.json says that and nothing else.
-std::string decoder_with(const TemporaryFolder& folder, const std::string& name, const json& generation) {
+/// A golden model in a folder whose generation_config.json says that and nothing else.
+std::string model_with(const TemporaryFolder& folder, const std::string& kind, const std::string& name,
+                       const json& generation) {
     const auto copy = folder.path() / name;
-    std::filesystem::copy(goldens_dir() / "decoders" / name, copy);
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(goldens_dir() / kind / name, copy);
     std::ofstream(copy / "generation_config.json") << generation;
     return copy.string();
+}
+
+std::string decoder_with(const TemporaryFolder& folder, const std::string& name, const json& generation) {
+    return model_with(folder, "decoders", name, generation);
+}
+
+/// A row of the source, without what pads it on the right.
+std::vector<std::int32_t> source_of(const json& golden, std::size_t row) {
+    auto source = golden["input_ids"][row].get<std::vector<std::int32_t>>();
+    const auto mask = golden["attention_mask"][row].get<std::vector<std::size_t>>();
+    source.resize(std::accumulate(mask.begin(), mask.end(), std::size_t{0}));
+    return source;
 }
 
 std::string refusal(vkf_model& model, const vkf_session_info& info) {
@@ -89,7 +104,6 @@ TEST_CASE("a session's beam search finds what generate() finds, in slices of any
         CHECK(run_stepped(*session, 0).size() == 1);
         begin(*session, prompt, max_tokens);
         CHECK(run_stepped(*session, 0) == expected);
-        std::filesystem::remove_all(folder / "gemma3");
     }
     CHECK(host.messages() == std::vector<std::string>{});
 }
@@ -153,16 +167,42 @@ TEST_CASE("an encoder-decoder's session searches as generate() does", "[api][c][
     const VkfSession session = make_session(*model, info);
     for (const std::size_t row : {1u, 0u}) {
         CAPTURE(row);
-        auto source = golden["input_ids"][row].get<std::vector<std::int32_t>>();
-        const auto mask = golden["attention_mask"][row].get<std::vector<std::size_t>>();
-        source.resize(std::accumulate(mask.begin(), mask.end(), std::size_t{0}));
         auto expected = golden["sequences"][row].get<std::vector<std::int32_t>>();
         expected.erase(expected.begin());  // the start token
-        begin(*session, source, 0);
+        begin(*session, source_of(golden, row), 0);
         CHECK(run_recorded(host, *session, row == 0 ? 0 : 500) == expected);
         CHECK(status_of(*session).score == Approx(golden["sequences_scores"][row].get<double>()).epsilon(1e-4));
     }
     CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("an encoder-decoder's session repeats no n-gram of its source", "[api][c][guest][session][beam]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const std::string name = GENERATE("t5_d22_relu", "bart_d21_h3_h7");
+    const auto golden_folder = goldens_dir() / "encoder_decoders" / name;
+    const TemporaryFolder folder;
+    for (const json& golden : read_json(golden_folder / "rules.json")) {
+        const json& options = golden["options"];
+        if (!options.contains("encoder_no_repeat_ngram_size")) continue;
+        CAPTURE(name, options.dump());
+        json generation = read_json(golden_folder / "generation_config.json");
+        generation.update(options);
+        const VkfModel model = load_model(*device, model_with(folder, "encoder_decoders", name, generation));
+        vkf_session_info info = info_of(options);
+        info.source_capacity = 13;  // more than either source, so that neither fills it
+        info.context = options["max_length"].get<std::uint32_t>() - 1;
+        const VkfSession session = make_session(*model, info);
+        for (const std::size_t row : {0u, 1u}) {  // the shorter one last: nothing of the longer is left
+            CAPTURE(row);
+            auto expected = golden["sequences"][row].get<std::vector<std::int32_t>>();
+            expected.erase(expected.begin());  // the start token
+            const auto end = std::ranges::find(expected, generation["eos_token_id"].get<std::int32_t>());
+            if (end != expected.end()) expected.erase(end + 1, expected.end());
+            begin(*session, source_of(golden, row), 0);
+            CHECK(run_stepped(*session, 0) == expected);
+        }
+    }
 }
 
 TEST_CASE("a session says which searches there are not", "[api][c][guest][session][beam][errors]") {
