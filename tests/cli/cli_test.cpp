@@ -326,6 +326,29 @@ TEST_CASE("info: devices as text and JSON", "[cli][info]") {
     }
 }
 
+TEST_CASE("info: the shaders of every kind of model", "[cli][info]") {
+    const auto [model, op] = GENERATE(table<std::string, std::string>({
+        {"decoder_text", "decode_attention"},
+        {"gguf_decoders/qwen2.gguf", "rms_norm"},
+        {"gguf_encoders/bert.gguf", "layer_norm"},
+        {"sentences/embedder", "pool"},
+        {"vision/models/vit_labels", "patchify"},
+        {"speech/whisper_texts", "mask_timestamps"},
+        {"encoder_decoders/t5_d22_relu", "relative_bias"},
+    }));
+    CAPTURE(model);
+    const Outcome outcome = run("info --json --model " + (goldens_dir() / model).string());
+    REQUIRE(outcome.exit_code == 0);
+    for (const json& device : json::parse(outcome.out)["devices"]) {
+        if (!device["usable"]) continue;
+        for (const char* const dtype : {"f32", "f16"}) {
+            CHECK(device["variants"][dtype].contains("linear"));
+            CHECK(device["variants"][dtype].contains(op));
+        }
+    }
+    refuses("info --model " + (goldens_dir() / "README.md").string(), "no GGUF file");
+}
+
 TEST_CASE("bench model: every program of a generation", "[cli][bench]") {
     const Outcome outcome = run("bench model --device cpu --quiet --runs 2 --json");
     REQUIRE(outcome.exit_code == 0);

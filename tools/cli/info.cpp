@@ -10,8 +10,7 @@
 
 #include "cli.hpp"
 #include "core/try.hpp"
-#include "decoding/steps.hpp"
-#include "models/load.hpp"
+#include "model_plans.hpp"
 #include "tuning/verdicts.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/cooperative_matrix.hpp"
@@ -31,35 +30,13 @@ struct InfoCommand {
 /// Shaders by op.
 using Variants = std::map<std::string, std::set<std::string>>;
 
-/// Every graph that a model can be run with: forward passes on both attention paths, and a generation's programs.
-Result<std::vector<graph::Graph>> graphs_of(const models::EncoderDecoder& model, DType dtype) {
-    std::vector<graph::Graph> graphs;
-    for (const bool weights : {false, true}) {
-        VKFORMER_TRY(auto f,
-                     model.forward({.source_len = 16, .target_len = 16, .dtype = dtype, .attention_weights = weights}));
-        graphs.push_back(std::move(f.graph));
-    }
-    for (const std::uint32_t beams : {1u, 4u}) {
-        const models::DecodeLayout layout = {.beams = beams, .source_len = 16, .max_steps = 16, .dtype = dtype};
-        VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
-        graphs.push_back(std::move(encoder.graph));
-        VKFORMER_TRY(auto step, decoding::step_graph(model, layout,
-                                                     {.decoder_start = 0,
-                                                      .eos = 0,
-                                                      .pad = 0,
-                                                      .beams = beams,
-                                                      .max_steps = layout.max_steps,
-                                                      .banned = {0}}));
-        graphs.push_back(std::move(step.graph));
-    }
-    return graphs;
-}
+/// A model's programs by the dtype of their activations.
+using Plans = std::map<DType, std::vector<graph::Plan>>;
 
 /// What the kernels would choose on a device; nothing runs.
-Result<Variants> variants_on(const Capabilities& device, const std::vector<graph::Graph>& graphs) {
+Result<Variants> variants_on(const Capabilities& device, const std::vector<graph::Plan>& plans) {
     Variants variants;
-    for (const graph::Graph& graph : graphs) {
-        const graph::Plan plan = graph::make_plan(graph);
+    for (const graph::Plan& plan : plans) {
         const vulkan::KernelContext context = {.graph = plan.graph, .device = device};
         for (const graph::Node& node : plan.graph.nodes()) {
             VKFORMER_TRY(const auto dispatch,
@@ -190,13 +167,16 @@ std::string as_text(const json& device) {
 }
 
 /// Without a model the devices are still worth a look, unless one was asked for.
-Result<std::unique_ptr<models::EncoderDecoder>> open_model(const ModelOption& option, json& report) {
-    const auto folder = option.find();
-    if (!folder && option.folder.empty()) return std::unique_ptr<models::EncoderDecoder>();
-    if (!folder) return folder.error();
-    VKFORMER_TRY(auto model, models::load_encoder_decoder(*folder));
-    report["model"] = folder->string();
-    return model;
+Result<Plans> open_model(const ModelOption& option, json& report) {
+    const auto path = option.find();
+    if (!path && option.folder.empty()) return Plans();
+    if (!path) return path.error();
+    Plans plans;
+    for (const DType dtype : {DType::f32, DType::f16}) {
+        VKFORMER_TRY(plans[dtype], plans_of(*path, {.length = 16, .steps = 16, .dtype = dtype, .every_program = true}));
+    }
+    report["model"] = path->string();
+    return plans;
 }
 
 /// What was tried on the device by earlier commands: the choice of the shaders above may be another one then.
@@ -208,28 +188,26 @@ void add_verdicts(json& device, const Capabilities& capabilities) {
     device["verdicts_file"] = file.path().string();
 }
 
-Result<void> add_variants(json& device, const Capabilities& capabilities, const models::EncoderDecoder& model) {
-    for (const DType dtype : {DType::f32, DType::f16}) {
-        VKFORMER_TRY(const auto graphs, graphs_of(model, dtype));
-        const auto variants = variants_on(capabilities, graphs);
+void add_variants(json& device, const Capabilities& capabilities, const Plans& plans_by_dtype) {
+    for (const auto& [dtype, plans] : plans_by_dtype) {
+        const auto variants = variants_on(capabilities, plans);
         const std::string name(to_string(dtype));
         if (variants)
             device["variants"][name] = as_json(*variants);
         else
             device["variant_errors"][name] = variants.error().message;
     }
-    return {};
 }
 
 Result<int> run(const InfoCommand& command) {
     json report = {{"version", VKFORMER_VERSION}, {"devices", json::array()}};
-    VKFORMER_TRY(const auto model, open_model(command.model, report));
+    VKFORMER_TRY(const auto plans, open_model(command.model, report));
     const auto devices = vulkan::list_devices();
     if (!devices) report["vulkan_error"] = devices.error().message;
     for (const auto& info : devices ? *devices : std::vector<vulkan::DeviceInfo>()) {
         json device = describe(info);
         if (info.unusable.empty()) add_verdicts(device, info.capabilities);
-        if (model && info.unusable.empty()) VKFORMER_CHECK(add_variants(device, info.capabilities, *model));
+        if (info.unusable.empty()) add_variants(device, info.capabilities, plans);
         report["devices"].push_back(std::move(device));
     }
     if (devices) {

@@ -6,15 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
-#include "decoding/beam_session.hpp"
-#include "decoding/decoder_steps.hpp"
-#include "decoding/speech_steps.hpp"
-#include "decoding/steps.hpp"
 #include "device.hpp"
-#include "models/generation_config.hpp"
-#include "models/load.hpp"
-#include "models/model_type.hpp"
-#include "passes.hpp"
+#include "model_plans.hpp"
 #include "tuning/ladder.hpp"
 #include "tuning/trial_case.hpp"
 #include "vulkan/backend.hpp"
@@ -31,7 +24,14 @@ struct TuneCommand {
     std::uint32_t batch = 1, beams = 0, length = 32, steps = 32;
     bool list = false, json = false;
 
-    DType dtype_value() const { return dtype == "f16" ? DType::f16 : DType::f32; }
+    PlanOptions plans() const {
+        return {.batch = batch,
+                .beams = beams,
+                .length = length,
+                .steps = steps,
+                .dtype = dtype == "f16" ? DType::f16 : DType::f32,
+                .cache = cache.format()};
+    }
 };
 
 std::string joined(const vulkan::VariantNames& names) {
@@ -51,94 +51,6 @@ Result<int> list(bool as_json) {
     for (const auto& [op, names] : vulkan::variant_catalogue()) out += std::string(op) + ": " + joined(names) + "\n";
     VKFORMER_CHECK(print(out));
     return kOk;
-}
-
-/// The programs of a generation.
-Result<std::vector<graph::Plan>> plans_of(const models::EncoderDecoder& model, models::GenerationConfig generation,
-                                          const TuneCommand& command) {
-    const auto limits = model.limits();
-    if (command.beams > 0) generation.beams = command.beams;
-    generation.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(command.steps, limits.target_len));
-    const auto source_len = static_cast<std::uint32_t>(std::min<std::uint64_t>(command.length, limits.source_len));
-    const models::DecodeLayout layout = {.batch = command.batch,
-                                         .beams = generation.beams,
-                                         .source_len = source_len,
-                                         .max_steps = generation.max_steps,
-                                         .dtype = command.dtype_value()};
-    VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
-    VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
-    std::vector<graph::Plan> plans;
-    plans.push_back(graph::make_plan(std::move(encoder.graph)));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
-    return plans;
-}
-
-/// The chunks of a prompt and the step of a language model; --length and --steps give the context.
-Result<std::vector<graph::Plan>> plans_of(const models::Decoder& model, const TuneCommand& command) {
-    const decoding::DecoderSessionOptions options = {
-        .rows = command.batch,
-        .context = std::min(command.length + command.steps, model.config().max_positions),
-        .dtype = command.dtype_value(),
-        .weights = models::WeightFormat::as_filed,
-        .cache = command.cache.format()};
-    std::vector<graph::Plan> plans;
-    const std::uint32_t beams = command.beams > 1 ? command.beams : 0;
-    VKFORMER_TRY(auto chunk,
-                 decoding::chunk_graph(model, options, std::min({command.length, options.chunk, options.context}),
-                                       false, beams));
-    plans.push_back(graph::make_plan(std::move(chunk.graph)));
-    if (beams > 0) {
-        VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, 0, 0));
-        plans.push_back(graph::make_plan(std::move(search.graph)));
-        return plans;
-    }
-    VKFORMER_TRY(auto step, decoding::step_graph(model, options));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
-    return plans;
-}
-
-/// A whole window of sound, and a step of the decoder with the temperature that goes first.
-Result<std::vector<graph::Plan>> speech_plans_of(const models::EncoderDecoder& model, const TuneCommand& command) {
-    const auto limits = model.limits();
-    const models::DecodeLayout layout = {.batch = command.batch,
-                                         .source_len = static_cast<std::uint32_t>(limits.source_len),
-                                         .max_steps = static_cast<std::uint32_t>(limits.target_len),
-                                         .dtype = command.dtype_value()};
-    decoding::SpeechRules rules;
-    rules.generation.max_steps = layout.max_steps;
-    VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
-    VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
-    std::vector<graph::Plan> plans;
-    plans.push_back(graph::make_plan(std::move(encoder.graph)));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
-    return plans;
-}
-
-Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, const TuneCommand& command) {
-    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
-    if (has_one_pass && command.beams > 1)
-        return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
-    if (has_one_pass) {
-        VKFORMER_TRY(
-            auto passes,
-            passes_of(path, {.batch = command.batch, .length = command.length, .dtype = command.dtype_value()}));
-        std::vector<graph::Plan> plans;
-        for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph)));
-        return plans;
-    }
-    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-    if (is_decoder) {
-        VKFORMER_TRY(const auto model, models::load_decoder(path));
-        return plans_of(model, command);
-    }
-    VKFORMER_TRY(const bool hears, models::is_speech_model(path));
-    if (hears) {
-        VKFORMER_TRY(const auto speech, models::load_speech_model(path));
-        return speech_plans_of(*speech.model, command);
-    }
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
-    return plans_of(*model, generation, command);
 }
 
 json as_json(const tuning::Trial& trial) {
@@ -173,7 +85,7 @@ Result<int> run(const TuneCommand& command) {
     if (command.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto plans, plans_of(folder, command));
+    VKFORMER_TRY(const auto plans, plans_of(folder, command.plans()));
 
     const auto ladder = std::make_shared<tuning::Ladder>(
         tuning::LadderOptions{.folder = vulkan::default_cache_folder(),
