@@ -54,6 +54,17 @@ TEST_CASE("compare calls a change only what is beyond noise", "[bench][compare]"
     CHECK(change_of(timed_case("1x1x1", 100, 1), timed_case("1x1x1", 100, 1)) == Change::same);
 }
 
+TEST_CASE("compare: of a few runs nothing is said", "[bench][compare]") {
+    CaseReport before = timed_case("1x1x1", 100, 0), after = timed_case("1x1x1", 200, 0);
+    CHECK(change_of(before, after) == Change::slower);
+    after.measured.device_ns.runs = kMinRuns - 1;
+    CHECK(change_of(before, after) == Change::too_few_runs);
+    CHECK(change_of(after, before) == Change::too_few_runs);
+    before.measured.device_ns = {};  // then it is the host's times that are compared
+    before.measured.wall_ns = after.measured.wall_ns = timed_case("1x1x1", 100, 1).measured.device_ns;
+    CHECK(change_of(before, after) == Change::same);
+}
+
 TEST_CASE("compare: wrong results are no times", "[bench][compare]") {
     const CaseReport good = timed_case("1x1x1", 100, 1);
     CaseReport wrong = good;

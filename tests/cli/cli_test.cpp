@@ -45,6 +45,8 @@ TEST_CASE("the program explains itself", "[cli]") {
 TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
     refuses("", "command");
     refuses("nonsense", "nonsense");
+    refuses("embed", "see vkformer embed --help");
+    refuses("bench compare", "see vkformer bench compare --help");
     refuses("translate --beams 0 x", "beams");
     refuses("translate --dtype f8 x", "dtype");
     refuses("translate --model /nonexistent x", "/nonexistent");

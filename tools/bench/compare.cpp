@@ -32,7 +32,7 @@ Comparison compare_case(const CaseReport& before, const CaseReport& after, doubl
     c.after_ns = b.median;
     c.ratio = b.median / a.median;
     c.interval = ratio_interval(a, b);
-    c.change = verdict(c, noise);
+    c.change = std::min(a.runs, b.runs) < kMinRuns ? Change::too_few_runs : verdict(c, noise);
     return c;
 }
 
@@ -58,6 +58,7 @@ std::string_view to_string(Change change) noexcept {
     case Change::faster: return "faster";
     case Change::slower: return "slower";
     case Change::same: return "same within noise";
+    case Change::too_few_runs: return "too few runs to tell";
     case Change::now_wrong: return "now wrong";
     case Change::now_right: return "now right";
     case Change::incomparable: return "not comparable";

@@ -14,10 +14,11 @@ namespace vkformer::bench {
 enum class Change : std::uint8_t {
     faster,
     slower,
-    same,         ///< within noise
-    now_wrong,    ///< right before, now wrong or not running
-    now_right,    ///< the other way round
-    incomparable  ///< wrong or not timed in both
+    same,          ///< within noise
+    too_few_runs,  ///< in one of the two: their interval is none
+    now_wrong,     ///< right before, now wrong or not running
+    now_right,     ///< the other way round
+    incomparable   ///< wrong or not timed in both
 };
 std::string_view to_string(Change change) noexcept;
 

@@ -42,9 +42,10 @@ int run(int argc, char** argv) {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-        const auto used = app.get_subcommands();
-        return fail(std::string(error.what()) + "; see vkformer " + (used.empty() ? "" : used[0]->get_name() + " ") +
-                    "--help");
+        std::string command = "vkformer ";                       // with its subcommands, as far as they were given
+        for (auto used = app.get_subcommands(); !used.empty(); used = used[0]->get_subcommands())
+            command += used[0]->get_name() + " ";
+        return fail(std::string(error.what()) + "; see " + command + "--help");
     }
     if (!action) return fail("a command is required; see vkformer --help");
     auto result = action();
