@@ -70,8 +70,20 @@ def tokenizer_json(model, **parts):
          "single_word": False}], **parts, "model": model}, ensure_ascii=False)
 
 
+def charsmap():
+    """The rules a -> x, ab -> yz: a unit has its label, whether a value hangs below (bit 8), and the distance to the children."""
+    units = [0] * 768
+    children_of_root, below_a, below_ab = 0, 256, 512
+    a, b = children_of_root ^ ord("a"), below_a ^ ord("b")
+    units[0] = children_of_root << 10
+    units[a] = (a ^ below_a) << 10 | 1 << 8 | ord("a")
+    units[b] = (b ^ below_ab) << 10 | 1 << 8 | ord("b")
+    units[below_a], units[below_ab] = 1 << 31 | 0, 1 << 31 | 2
+    return struct.pack("<I768I", 4 * len(units), *units) + b"x\0yz\0"
+
+
 def main():
-    for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template"):
+    for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template", "charsmap"):
         (HERE / folder).mkdir(parents=True, exist_ok=True)
     write_gguf("values", values)
     for model, pre in (("gpt2", "llama-bpe"), ("llama", "default"), ("t5", "default"), ("bert", "default")):
@@ -83,6 +95,7 @@ def main():
     write("config", "llama", json.dumps({"model_type": "llama", "hidden_size": 64, "rms_norm_eps": 1e-6, "tie": True,
           "eos_token_id": [1, 2], "bad_words_ids": [[1], [2, 3]], "rope_scaling": {"type": "linear", "factor": 2.0},
           "architectures": ["LlamaForCausalLM"], "none": None}))
+    write("charsmap", "two", charsmap())
     words = {"<s>": 0, "a": 1, "b": 2, "ab": 3, "Ġ": 4, "H": 5, "e": 6}
     write("tokenizer", "bpe", tokenizer_json({"type": "BPE", "vocab": words, "merges": ["a b"]},
           pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True, "use_regex": True}, decoder={"type": "ByteLevel"}))
