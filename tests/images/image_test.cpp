@@ -142,7 +142,8 @@ TEST_CASE("what is no picture is said to be none", "[images][errors]") {
 }
 
 TEST_CASE("orientations outside of Exif's numbers, or cut off, are upright", "[images]") {
-    std::string marker("Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 26 + 6);
+    using namespace std::string_literals;
+    std::string marker = "Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0"s;
     const auto of = [&](std::size_t length) {
         return images::exif_orientation(std::as_bytes(std::span(marker)).first(length));
     };
