@@ -53,6 +53,7 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
     CHECK_THAT(run("inspect " + quoted(folder)).out, ContainsSubstring("model_type"));
     CHECK_THAT(run("inspect " + quoted(folder / "model.safetensors")).out, ContainsSubstring("f32"));
     refuses("inspect /nonexistent.gguf", "/nonexistent.gguf");
+    refuses("inspect " + quoted(folder.parent_path()), "has no config.json; give a Hugging Face folder");
     refuses("inspect " + quoted(folder / "config.json"), "it is no GGUF file");
 }
 

@@ -89,6 +89,11 @@ Result<Listing> list_safetensors(const std::string& path) {
 
 Result<Listing> list_folder(const std::filesystem::path& folder) {
     Listing listing{.title = "Hugging Face folder"};
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / "config.json", ignored))
+        return Error{ErrorCode::FileNotFound, folder.string() +
+                                                  " has no config.json; give a Hugging Face folder (with config.json "
+                                                  "and weights), a GGUF file or a .safetensors file"};
     VKFORMER_TRY(const auto config, formats::read_json(folder / "config.json"));
     for (const auto& [key, value] : config.items()) listing.values.push_back({key, value.type_name(), value});
     VKFORMER_TRY(const auto weights, formats::open_weights(folder));
