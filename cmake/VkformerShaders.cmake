@@ -18,7 +18,7 @@ if(VKFORMER_SPIRV_OPT AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
 endif()
 
 # The bits of ShaderBinary::requires_mask, lowest first; runtime/vulkan/shader_table.h gives them the same order.
-set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2 int64 shuffle)
+set(known_requirements storage16 storage8 float16 int_dot subgroup coopmat coopmat2 int64 shuffle addresses)
 
 function(vkformer_add_shaders target)
     cmake_parse_arguments(PARSE_ARGV 1 argument "" "MANIFEST;TABLE" "")

@@ -53,8 +53,12 @@ Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
     const DeviceTable& vk = device_->vk();
     const VkExportMemoryAllocateInfo exported{.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
                                               .handleTypes = export_.handle_types};
+    const VkMemoryAllocateFlagsInfo addressed{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                              .pNext = export_.handle_types ? &exported : nullptr,
+                                              .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+    const bool has_addresses = device_->capabilities().buffer_addresses;
     const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                    .pNext = export_.handle_types ? &exported : nullptr,
+                                    .pNext = has_addresses ? &addressed : addressed.pNext,
                                     .allocationSize = request.requirements.size,
                                     .memoryTypeIndex = request.memory_type};
     MemoryRange range;

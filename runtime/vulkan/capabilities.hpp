@@ -39,6 +39,8 @@ struct Capabilities {
     bool int8 = false;            ///< shaderInt8
     bool int64 = false;           ///< shaderInt64
     bool integer_dot = false;     ///< shaderIntegerDotProduct
+    /// bufferDeviceAddress, and all device memory comes from vkformer itself. Only on devices that are CPUs.
+    bool buffer_addresses = false;
     bool subgroup_arithmetic = false;
     bool subgroup_shuffle = false;
     bool subgroup_size_control = false;  ///< subgroupSizeControl and computeFullSubgroups

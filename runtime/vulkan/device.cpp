@@ -71,6 +71,7 @@ void set_features(Capabilities& c, const FeatureSet& features) {
     c.memory_model = features.has(Feature::memory_model) && features.has(Feature::memory_model_device_scope);
     c.int64 = features.has(Feature::int64);
     c.integer_dot = features.has(Feature::integer_dot);
+    c.buffer_addresses = features.has(Feature::buffer_addresses);
     c.subgroup_size_control = c.max_subgroup_size > 0 && features.has(Feature::subgroup_size_control) &&
                               features.has(Feature::full_subgroups);
     if (!c.subgroup_size_control) c.min_subgroup_size = c.max_subgroup_size = 0;
@@ -260,6 +261,7 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     const auto extensions = device_extensions(vk_, handle);
     const auto has = [&](const char* name) { return std::ranges::count(extensions, name) > 0; };
     device.features = supported_features(vk_, handle, extensions);
+    if (properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU) device.features.set(Feature::buffer_addresses, false);
     if (!device.features.has(Feature::timeline_semaphore)) device.unusable = "it lacks timelineSemaphore";
     if (device.features.has(Feature::subgroup_size_control)) {
         VkPhysicalDeviceSubgroupSizeControlProperties sizes{
@@ -382,6 +384,7 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
     c.api_version = std::min(c.api_version, std::max(adopted.api_version, kApiVersion));
     FeatureSet enabled;
     if (adopted.created_with) enabled = enabled_features(*adopted.created_with, c.api_version) & physical.features;
+    enabled.set(Feature::buffer_addresses, false);  // the application's buffers and its allocator's memory may have none
     set_features(c, enabled);
     c.pipeline_statistics = false;
     if (adopted.queue && !enabled.has(Feature::timeline_semaphore))
@@ -404,6 +407,7 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     queue_ = queue;
     physical_ = physical;
     capabilities_ = physical.capabilities;
+    if (options.memory.allocate) capabilities_.buffer_addresses = false;  // its memory is not known to have any
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);

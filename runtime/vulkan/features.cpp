@@ -48,6 +48,7 @@ constexpr FeatureInfo kFeatures[kFeatureCount] = {
      "quantised weights on matrix units"},
     {Feature::int64, "shaderInt64", nullptr, "wider loads on devices that are CPUs"},
     {Feature::maintenance4, "maintenance4", kMaintenance4Extension, "cooperative matrices 2, whose SPIR-V needs it"},
+    {Feature::buffer_addresses, "bufferDeviceAddress", nullptr, "loads of whole vectors on devices that are CPUs"},
 };
 
 /// A place in a pNext struct where a feature can be switched on.
@@ -119,6 +120,10 @@ constexpr Location kLocations[] = {
                 VkPhysicalDeviceMaintenance4Features, maintenance4),
     VKFORMER_AT(maintenance4, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES, VkPhysicalDeviceVulkan13Features,
                 maintenance4),
+    VKFORMER_AT(buffer_addresses, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES,
+                VkPhysicalDeviceBufferDeviceAddressFeatures, bufferDeviceAddress),
+    VKFORMER_AT(buffer_addresses, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                VkPhysicalDeviceVulkan12Features, bufferDeviceAddress),
 };
 #undef VKFORMER_AT
 
@@ -193,15 +198,17 @@ struct DevicePatch::Structs {
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES};
     VkPhysicalDeviceMaintenance4Features maintenance4{.sType =
                                                           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES};
+    VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
     CooperativeMatrixFeatures matrix{};
     CooperativeMatrix2Features matrix2{};
     VkPhysicalDeviceFeatures2 base{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
     VkPhysicalDeviceFeatures enabled{};  ///< for a caller with pEnabledFeatures, which excludes `base`
 
-    std::array<VkBaseOutStructure*, 11> all() {
+    std::array<VkBaseOutStructure*, 12> all() {
         const auto of = [](auto& s) { return reinterpret_cast<VkBaseOutStructure*>(&s); };
         return {of(timeline),      of(storage16), of(storage8), of(float16), of(memory_model), of(integer_dot),
-                of(subgroup_size), of(matrix),    of(matrix2),  of(base),    of(maintenance4)};
+                of(subgroup_size), of(matrix),    of(matrix2),  of(base),    of(maintenance4), of(addresses)};
     }
     /// The struct of a feature, wherever it is linked.
     VkBaseOutStructure* of(Feature feature) {

@@ -37,8 +37,9 @@ enum class Feature : std::uint8_t {
     matrix2_block_loads,
     int64,
     maintenance4,
+    buffer_addresses,
 };
-inline constexpr std::size_t kFeatureCount = 20;
+inline constexpr std::size_t kFeatureCount = 21;
 
 /// Some of the features.
 class FeatureSet {

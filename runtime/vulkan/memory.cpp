@@ -15,6 +15,10 @@ namespace {
 constexpr VkDeviceSize kStagingBytes = 4 << 20;  // a copy of 4 MiB takes well under a millisecond on any bus
 constexpr VkDeviceSize kBlockBytes = 256 << 20;  // blocks are not larger, so that a fragmented heap still serves them
 
+constexpr VkBufferUsageFlags kUsage =
+    VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+constexpr VkBufferUsageFlags kAddressedUsage = kUsage | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+
 constexpr VkMemoryPropertyFlags kLocal = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 constexpr VkMemoryPropertyFlags kMapped = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
 constexpr VkMemoryPropertyFlags kCached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
@@ -48,8 +52,7 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
     const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                   .pNext = external.handleTypes ? &external : nullptr,
                                   .size = bytes,
-                                  .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                                           VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+                                  .usage = c.buffer_addresses ? kAddressedUsage : kUsage,
                                   .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
     VkBuffer buffer = VK_NULL_HANDLE;
     if (const VkResult r = vk.vkCreateBuffer(device.handle(), &info, nullptr, &buffer); r != VK_SUCCESS)
@@ -76,6 +79,11 @@ Result<Buffer> Buffer::create(const Device& device, VkDeviceSize bytes, Use use,
     if (const VkResult r = vk.vkBindBufferMemory(device.handle(), buffer, range.memory, range.offset); r != VK_SUCCESS)
         return vulkan_error(r, "vkBindBufferMemory", "making " + label);
     result.mapped_ = range.mapped;
+    if (c.buffer_addresses) {
+        const VkBufferDeviceAddressInfo address_info{.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+                                                     .buffer = buffer};
+        result.address_ = vk.vkGetBufferDeviceAddress(device.handle(), &address_info);
+    }
     return result;
 }
 
@@ -127,8 +135,9 @@ Result<MemoryBlocks> MemoryBlocks::create(const Device& device, std::span<const 
         const auto [block, offset] = layout.places[i];
         const Buffer& buffer = result.buffers_[block];
         std::byte* const mapped = buffer.mapped() ? buffer.mapped() + offset : nullptr;
-        result.slices_.push_back(
-            {buffer.handle(), offset, requests[i].bytes, mapped, buffer.memory().memory, buffer.memory().offset});
+        const VkDeviceAddress address = buffer.address() ? buffer.address() + offset : 0;
+        result.slices_.push_back({buffer.handle(), offset, requests[i].bytes, mapped, buffer.memory().memory,
+                                  buffer.memory().offset, address});
     }
     return result;
 }

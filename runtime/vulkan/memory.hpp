@@ -19,6 +19,7 @@ struct Slice {
     std::byte* mapped = nullptr;             ///< where the host sees the slice
     VkDeviceMemory memory = VK_NULL_HANDLE;  ///< the buffer's; null for a caller's
     VkDeviceSize memory_offset = 0;          ///< bytes, of the buffer's beginning there
+    VkDeviceAddress address = 0;             ///< of the slice; 0 without Capabilities::buffer_addresses, and of a caller's
 };
 
 /// One VkBuffer with memory of its own, mapped where the host can see it.
@@ -35,12 +36,15 @@ public:
     VkDeviceSize bytes() const noexcept { return bytes_; }
     std::byte* mapped() const noexcept { return mapped_; }
     const MemoryRange& memory() const noexcept { return memory_.range(); }
+    /// 0 without Capabilities::buffer_addresses.
+    VkDeviceAddress address() const noexcept { return address_; }
 
 private:
     Memory memory_;
     UniqueBuffer buffer_;
     VkDeviceSize bytes_ = 0;
     std::byte* mapped_ = nullptr;
+    VkDeviceAddress address_ = 0;
 };
 
 /// Guard bands: on request every slice has this many bytes of a known pattern before and behind it (tests).

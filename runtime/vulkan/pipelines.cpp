@@ -55,7 +55,7 @@ std::uint32_t provided(const Capabilities& device) {
            (device.subgroup_arithmetic ? kNeedsSubgroup : 0u) |
            (device.cooperative_matrix ? kNeedsCooperativeMatrix : 0u) |
            (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u) | (device.int64 ? kNeedsInt64 : 0u) |
-           (device.subgroup_shuffle ? kNeedsShuffle : 0u);
+           (device.subgroup_shuffle ? kNeedsShuffle : 0u) | (device.buffer_addresses ? kNeedsAddresses : 0u);
 }
 
 VkPipelineCreateFlags capture_flags(PipelineCapture capture) {

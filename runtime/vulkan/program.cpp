@@ -271,6 +271,7 @@ Result<void> VulkanProgram::allocate() {
         if (plan_.arena_offset[id] != graph::Plan::kNotInArena) {
             slices_[id] = arena;
             slices_[id].offset += plan_.arena_offset[id];
+            if (arena.address) slices_[id].address += plan_.arena_offset[id];
             slices_[id].bytes = graph::storage_bytes(tensor);
             if (arena.mapped) slices_[id].mapped += plan_.arena_offset[id];
         }
@@ -306,6 +307,7 @@ Result<void> VulkanProgram::bind_callers_memory() {
         const std::uint64_t bytes = value ? graph::storage_bytes(graph.tensor(*value)) : 0;
         VKFORMER_CHECK(check_binding(name, slice, bytes));
         slices_[value->id] = {slice.buffer, slice.offset, bytes, slice.mapped};
+        slices_[value->id].address = slice.address;
     }
     return {};
 }
@@ -347,6 +349,14 @@ Result<VulkanProgram::Part> VulkanProgram::prepare_part(const Dispatch& dispatch
     const DeviceTable& vk = device_->vk();
     Part part{.push = dispatch.push, .groups = dispatch.groups};
     VKFORMER_TRY(part.pipeline, pipelines_->get(dispatch));
+    for (const Dispatch::Addressed& addressed : dispatch.addressed) {
+        const Slice slice = locate(addressed.tensor);
+        if (!slice.address)
+            return Error{ErrorCode::InvalidArgument,
+                         "the shader " + dispatch.shader + " reads " + plan_.graph.tensor(addressed.tensor).name +
+                             " by its address, which memory of the caller has not; force another variant"};
+        part.push.set_address(addressed.push_offset, slice.address);
+    }
     const VkDescriptorSetAllocateInfo info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
                                            .descriptorPool = sets_.get(),
                                            .descriptorSetCount = 1,

@@ -23,6 +23,7 @@ enum ShaderRequirement : std::uint32_t {
     kNeedsCooperativeMatrix2 = 1u << 6,
     kNeedsInt64 = 1u << 7,
     kNeedsShuffle = 1u << 8,
+    kNeedsAddresses = 1u << 9,
 };
 
 /// A SPIR-V module inside the library.

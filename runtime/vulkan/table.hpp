@@ -42,6 +42,7 @@ namespace vkformer::vulkan {
     X(vkCreateBuffer)                \
     X(vkDestroyBuffer)               \
     X(vkGetBufferMemoryRequirements) \
+    X(vkGetBufferDeviceAddress)      \
     X(vkBindBufferMemory)            \
     X(vkCreateShaderModule)          \
     X(vkDestroyShaderModule)         \

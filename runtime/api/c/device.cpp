@@ -159,7 +159,9 @@ vkf_result vkf_patch_device_create_info(PFN_vkGetInstanceProcAddr get_instance_p
             return c::fail({ErrorCode::MissingFeature,
                             "device \"" + described->capabilities.name + "\" cannot be used: " + described->unusable});
         auto made = std::make_unique<vkf_device_patch>();
-        made->patch = std::make_unique<vulkan::DevicePatch>(described->features, std::span<const char* const>{});
+        vulkan::FeatureSet wanted = described->features;
+        wanted.set(vulkan::Feature::buffer_addresses, false);  // of no use on an adopted device
+        made->patch = std::make_unique<vulkan::DevicePatch>(wanted, std::span<const char* const>{});
         made->patch->apply(*info);
         *patch = made.release();
         return VKF_SUCCESS;

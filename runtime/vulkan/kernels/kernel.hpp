@@ -3,6 +3,7 @@
 /// A kernel decides; it computes nothing and calls no Vulkan function.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -33,6 +34,11 @@ public:
         std::memcpy(bytes_.data(), &values, sizeof(T));
         size_ = sizeof(T);
     }
+    /// Behind what was set, or in place of an earlier one. `offset`: a multiple of 8, at most 120.
+    void set_address(std::size_t offset, std::uint64_t address) noexcept {
+        std::memcpy(bytes_.data() + offset, &address, sizeof address);
+        size_ = std::max(size_, offset + sizeof address);
+    }
     std::span<const std::byte> bytes() const noexcept { return {bytes_.data(), size_}; }
 
 private:
@@ -52,6 +58,12 @@ struct Dispatch {
         bindings{};  ///< tensor at binding i of set 0; an absent operand is given as another tensor
     std::vector<std::uint32_t> constants{};  ///< specialization constant i
     PushConstants push{};
+    /// What the shader reads by its address, which is written to `push` at that byte. Only with Capabilities::buffer_addresses.
+    struct Addressed {
+        graph::Value tensor;
+        std::size_t push_offset;
+    };
+    std::vector<Addressed> addressed{};
     std::array<std::uint32_t, 3> groups{1, 1, 1};
     std::uint64_t scratch_bytes = 0;  ///< of kScratch
     std::shared_ptr<const Dispatch>
