@@ -9,6 +9,8 @@
 // queries no element is loaded twice. The other operand, an element of a query or a weight, reaches all lanes as a broadcast, which is a
 // shuffle from a lane that is known when the pipeline is made. There is neither shared memory nor a barrier; sums that do not fit the
 // registers are on the stack, which on a CPU is the next best thing. Gain over attention_direct.comp: docs/performance.md.
+// With VECTORS all three are loaded as vectors (lib/vectors.glsl); lanes then lie along the depth for the scores, too, whose parts are
+// added up for a key per lane. head_dim and value_dim are multiples of kBroadcastLanes words of 32 bits.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_basic : require
@@ -17,6 +19,15 @@
 #include "interface/decode_attention.h"
 #include "lib/storage.glsl"
 #include "lib/wide.glsl"
+#ifdef VECTORS
+#include "lib/vectors.glsl"
+#define ADDRESSES                                               \
+    layout(offset = kAttentionQueryAddress) uint64_t query_address; \
+    layout(offset = kAttentionKeyAddress) uint64_t key_address;     \
+    layout(offset = kAttentionValueAddress) uint64_t value_address;
+#else
+#define ADDRESSES
+#endif
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 8;
@@ -24,18 +35,20 @@ layout(constant_id = kAttentionDirectValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(constant_id = kAttentionBroadcastRows) const uint ROWS = 1;
 #ifdef SPLIT_KEYS
-layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(push_constant) uniform Push { DecodeAttentionPush p; ADDRESSES };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
-layout(push_constant) uniform Push { AttentionPush p; };
+layout(push_constant) uniform Push { AttentionPush p; ADDRESSES };
 layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
+#ifndef VECTORS
 layout(std430, binding = kAttentionQuery) readonly buffer Query { WORD query[]; };
 layout(std430, binding = kAttentionKey) readonly buffer Key { WORD key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { WORD value[]; };
+#endif
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
@@ -73,7 +86,8 @@ uint row_of(uint r) { return min(first_row + r, last_row); }  // past the end: t
 uint query_of(uint r) { return row_of(r) / group; }
 uint head_of(uint r) { return kv_head * group + row_of(r) % group; }
 uint query_row(uint r) { return (batch * QUERY_LEN + query_of(r)) * p.heads + head_of(r); }
-uint kv_row(uint j) { return (batch * p.mask.key_len + min(j, end_key - 1)) * p.kv_heads + kv_head; }  // past the end: the last again
+// Past the end: the last again.
+uint kv_row(uint j) { return (batch * p.mask.key_len + min(j, max(end_key, 1) - 1)) * p.kv_heads + kv_head; }
 
 bool sees(uint r, uint j) {
     if (SAME_KEYS_FOR_ALL) return j < end_key;
@@ -81,14 +95,70 @@ bool sees(uint r, uint j) {
     return j >= seen.x && j < seen.y;
 }
 
+#ifdef VECTORS
+#ifdef F16
+vec4 vector_at(uint64_t address) { return word_elements(word_vector(address, address + LANES * 2)); }
+#else
+vec4 vector_at(uint64_t address) { return word_elements(float_vector(address, address + LANES * 2)); }
+#endif
+
+vec4 value_part(uint j, uint l) { return vector_at(value_address + uint64_t(kv_row(j) * VALUE_WORDS + l * LANES) * 4); }
+#else
 vec4 value_part(uint j, uint l) {
     return word_elements(value[kv_row(j) * VALUE_WORDS + min(l * LANES + gl_SubgroupInvocationID, VALUE_WORDS - 1)]);
 }
+#endif
 
 float score[ROWS][LANE_KEYS];  // of this lane's keys: products with the queries, then weights
 float sums[ROWS][LANE_SUMS];
 float maximum[ROWS], total[ROWS];  // the total of this lane's weights
 
+#ifdef VECTORS
+const uint HEAD_VECTORS = HEAD_WORDS / LANES, HEAD_ELEMENTS = HEAD_VECTORS * WORD_ELEMENTS;  // of a lane
+
+// Lane l: the sum over all lanes of parts[l].
+float lane_sums(float parts[LANES]) {
+    const uint lane = gl_SubgroupInvocationID;
+    [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2) {
+        const bool upper = (lane & distance) != 0;
+        [[unroll]] for (uint i = 0; i < distance; ++i) {
+            const float own = upper ? parts[i + distance] : parts[i], other = upper ? parts[i] : parts[i + distance];
+            parts[i] = own + subgroupShuffle(other, lane ^ distance);
+        }
+    }
+    return parts[0];
+}
+
+// score[r][c] = query r · key of the block
+void multiply_queries(uint block) {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) score[r][c] = 0.0;
+    // Not unrolled, which a constant would invite to: the compiler makes no vector loads where there are too many.
+    const uint turns = min(p.batch, 1) * LANE_KEYS;
+    for (uint turn = 0; turn < turns; ++turn) {
+        float k[LANES][HEAD_ELEMENTS];
+        [[unroll]] for (uint i = 0; i < LANES; ++i) {
+            const uint64_t at = key_address + uint64_t(kv_row(block + turn * LANES + i) * HEAD_WORDS) * 4;
+            [[unroll]] for (uint d = 0; d < HEAD_VECTORS; ++d) {
+                const vec4 elements = vector_at(at + d * LANES * 4);
+                [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e) k[i][d * WORD_ELEMENTS + e] = elements[e];
+            }
+        }
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            const uint64_t at = query_address + uint64_t(query_row(r) * HEAD_WORDS) * 4;
+            float parts[LANES];
+            [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = 0.0;
+            [[unroll]] for (uint d = 0; d < HEAD_VECTORS; ++d) {
+                const vec4 elements = vector_at(at + d * LANES * 4);
+                [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e)
+                    [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = fma(elements[e], k[i][d * WORD_ELEMENTS + e], parts[i]);
+            }
+            const float sum = lane_sums(parts);
+            [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) score[r][c] = turn == c ? sum : score[r][c];
+        }
+    }
+}
+#else
 // score[r][c] = query r · key of the block
 void multiply_queries(uint block) {
     uint key_word[LANE_KEYS], query_word[STEPS * STEP_LOADS];
@@ -121,6 +191,7 @@ void multiply_queries(uint block) {
         }
     }
 }
+#endif
 
 // score[r][c] = 2^(scaled and masked score − maximum); what was summed up before becomes relative to the new maximum.
 void weigh(uint block) {
@@ -164,7 +235,8 @@ bool any_lane(bool here) {
 // finite are left out at first, and added row by row. Nothing but broken weights ever needs that.
 void sum_values(uint block) {
     bool not_finite = false;
-    for (uint turn = 0; turn < LANE_KEYS; ++turn) {
+    const uint turns = min(p.batch, 1) * LANE_KEYS;  // no constant, see multiply_queries()
+    for (uint turn = 0; turn < turns; ++turn) {
         float x[LANES][LANE_SUMS];
         [[unroll]] for (uint k = 0; k < LANES; ++k)
             [[unroll]] for (uint l = 0; l < PARTS; ++l) {
@@ -213,6 +285,9 @@ void main() {
     kv_head = workgroup / tiles % p.kv_heads;
     batch = workgroup / tiles / p.kv_heads;
     if (batch >= p.batch) return;
+#ifdef VECTORS
+    batch = min(batch, p.batch - 1);  // lib/vectors.glsl says why
+#endif
 #ifdef SPLIT_KEYS
     const Split split = split_of(visible_keys(batch, 0), split_index);
     if (split.index == split.count) return;  // the whole workgroup leaves

@@ -1,57 +1,65 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8, few rows (a decode step) whose width is a
-// multiple of what 16 bytes hold: 4 floats or 8 halves.
-// x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 8; storage as lib/storage.glsl says
+// y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8 and have buffer addresses, few rows (a decode
+// step) whose width is a multiple of kLinearDepthWords words of 32 bits: 16 floats or 32 halves.
+// x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 4; storage as lib/storage.glsl says
 // (residual and y: lib/linear.glsl), sums in float32.
-// A workgroup is a subgroup and owns kLinearDepthColumns columns of y, for all rows; a lane owns every 8th vector of 16 bytes of the
-// depth. So the weights are read in the order of their addresses, a few rows side by side, which a CPU sees coming and fetches ahead;
-// linear_direct.comp takes fewer instructions, and is faster where the weights are in the cache.
+// A workgroup is a subgroup and owns kLinearDepthColumns columns of y, for all rows; a lane owns every 8th word of the depth. So x and the
+// weights are loaded as vectors (lib/vectors.glsl), in the order of their addresses, a few rows of weight side by side, which a CPU sees
+// coming and fetches ahead.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
+#define VECTORS
 #include "lib/linear.glsl"
 #include "lib/wide.glsl"
+#include "lib/vectors.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
-layout(std430, binding = kLinearX) readonly buffer X { u64vec2 x[]; };
-layout(std430, binding = kLinearWeight) readonly buffer Weight { u64vec2 weight[]; };
 
-const uint COLUMNS = kLinearDepthColumns;
+const uint COLUMNS = kLinearDepthColumns, VECTOR = kBroadcastLanes * 4;  // bytes
+
+vec4 elements_at(uint64_t address) {
 #ifdef F16
-const uint QUADS = 2;  // of a vector
-vec4 quad_of(u64vec2 v, uint quad) { return word_elements(quad == 0 ? v.x : v.y); }
+    return word_elements(word_vector(address, address + VECTOR / 2));
 #else
-const uint QUADS = 1;
-vec4 quad_of(u64vec2 v, uint quad) { return uintBitsToFloat(wide_words(v)); }
+    return word_elements(float_vector(address, address + VECTOR / 2));
 #endif
+}
 
 void main() {
     const uint first_column = linear_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;
-    const uint width = p.in_width / (4 * QUADS);
+    const uint width = p.in_width / WORD_ELEMENTS;  // words
 
-    uint weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
+    uint64_t weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
+        weight_row[c] = weight_address + uint64_t((weight_before() + weight_row_of(first_column + c, 1)) * width) * 4;
 
-    float sum[kLinearMaxRows][COLUMNS];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+    float sum[kLinearDepthMaxRows][COLUMNS];
+    [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
-    for (uint k = gl_SubgroupInvocationID; k < width; k += kBroadcastLanes) {
-        u64vec2 w[COLUMNS];
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = weight[weight_row[c] + k];
-        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-            if (r >= ROWS) continue;  // decided when the pipeline is made
-            const u64vec2 value = x[(x_before() + r) * width + k];
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                [[unroll]] for (uint q = 0; q < QUADS; ++q)
-                    sum[r][c] = add_product(quad_of(value, q), quad_of(w[c], q), sum[r][c]);
+    for (uint k = 0; k < width; k += kLinearDepthWords) {
+        const uint clamped = min(k, width - kLinearDepthWords);
+        [[unroll]] for (uint part = 0; part < kLinearDepthWords / kBroadcastLanes; ++part) {
+            const uint64_t at = uint64_t(clamped + part * kBroadcastLanes) * 4;
+            vec4 value[kLinearDepthMaxRows];
+            [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
+                if (r >= ROWS) continue;  // decided when the pipeline is made
+                value[r] = elements_at(x_address + uint64_t((x_before() + r) * width) * 4 + at);
+            }
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+                const vec4 w = elements_at(weight_row[c] + at);
+                [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
+                    if (r >= ROWS) continue;
+                    [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e) sum[r][c] = fma(value[r][e], w[e], sum[r][c]);
+                }
+            }
         }
     }
 
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+    [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
         if (r >= ROWS) continue;
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = subgroupAdd(sum[r][c]);
         if (gl_SubgroupInvocationID != 0) continue;

@@ -7,7 +7,7 @@
 // Gain over linear_quantized_direct.comp: docs/performance.md.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#ifndef GATHER
+#ifndef VECTORS
 #define WIDE
 #endif
 #include "lib/linear.glsl"
@@ -15,7 +15,7 @@
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
 #include "lib/dequantize.glsl"
-#ifdef GATHER
+#ifdef VECTORS
 const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
 #else
 const uint COLUMNS = kQuantizedBroadcastColumns, DEPTH = kQuantizedBroadcastDepth;

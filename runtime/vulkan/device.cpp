@@ -384,7 +384,8 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
     c.api_version = std::min(c.api_version, std::max(adopted.api_version, kApiVersion));
     FeatureSet enabled;
     if (adopted.created_with) enabled = enabled_features(*adopted.created_with, c.api_version) & physical.features;
-    enabled.set(Feature::buffer_addresses, false);  // the application's buffers and its allocator's memory may have none
+    // The application's buffers, and memory of its allocator, may have none.
+    enabled.set(Feature::buffer_addresses, false);
     set_features(c, enabled);
     c.pipeline_statistics = false;
     if (adopted.queue && !enabled.has(Feature::timeline_semaphore))

@@ -19,7 +19,7 @@ struct Slice {
     std::byte* mapped = nullptr;             ///< where the host sees the slice
     VkDeviceMemory memory = VK_NULL_HANDLE;  ///< the buffer's; null for a caller's
     VkDeviceSize memory_offset = 0;          ///< bytes, of the buffer's beginning there
-    VkDeviceAddress address = 0;             ///< of the slice; 0 without Capabilities::buffer_addresses, and of a caller's
+    VkDeviceAddress address = 0;  ///< of the slice; 0 without Capabilities::buffer_addresses, and of a caller's
 };
 
 /// One VkBuffer with memory of its own, mapped where the host can see it.

@@ -17,16 +17,16 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName,
-         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "gather", "coopmat",
+         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "vectors", "coopmat",
           "coopmat_small", "coopmat2", "coopmat2_small", "halves", "int8", "row_int8", "split"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},
         {graph::LogSoftmax::kName, rows},
         {graph::Rope::kName, {"plain", "direct"}},
-        {graph::GatedActivation::kName, {"plain", "quads"}},
-        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "coopmat", "coopmat2"}},
-        {graph::DecodeAttention::kName, {"plain", "quads", "direct", "broadcast", "subgroup"}},
+        {graph::GatedActivation::kName, {"plain", "quads", "vectors"}},
+        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "vectors", "coopmat", "coopmat2"}},
+        {graph::DecodeAttention::kName, {"plain", "quads", "direct", "broadcast", "vectors", "subgroup"}},
     };
     return catalogue;
 }

@@ -36,5 +36,9 @@ struct AttentionPush {
     float soft_cap;  // 0: none
     AttentionMaskPush mask;
 };
+// Of attention_broadcast.comp with VECTORS: most of head_dim and value_dim. Where more is unrolled, compilers make no vector loads.
+const uint kAttentionVectorsMaxDim = 128;
+// Push constants behind it, and behind DecodeAttentionPush, of the shaders with VECTORS: addresses (64 bits).
+const uint kAttentionQueryAddress = 56, kAttentionKeyAddress = 64, kAttentionValueAddress = 72;
 SHARED_END
 #endif

@@ -28,8 +28,8 @@ const uint kLinearCombineWorkgroup = 64;
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation
 const uint kLinearDirectColumns = 4;
-// linear_depth.comp: columns per workgroup
-const uint kLinearDepthColumns = 4;
+// linear_depth.comp: most rows, and columns per workgroup; words of the depth that are taken at a time
+const uint kLinearDepthMaxRows = 4, kLinearDepthColumns = 16, kLinearDepthWords = 16;
 // linear_broadcast.comp, and linear_quantized_broadcast.comp with words of 32 bits: most rows of a workgroup, columns per lane, and the
 // elements of a row that are loaded at a time
 const uint kBroadcastMaxRows = 32, kBroadcastColumns = 4, kBroadcastDepth = 8;
@@ -46,5 +46,7 @@ struct LinearPush {
     uint out_width;  // rows of weight, elements per row of y (with a gate, twice as many)
     uint x_batch, weight_batch;  // rows from one product's x or weight to the next one's; 0: they share it
 };
+// Push constants behind it, of the shaders with VECTORS: the addresses (64 bits) of x and weight.
+const uint kLinearXAddress = 24, kLinearWeightAddress = 32;
 SHARED_END
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Shared by the algorithms of linear for weights of their own format: linear_quantized.comp (tiles), linear_quantized_row.comp
-// (few rows), linear_quantized_direct.comp and linear_quantized_broadcast.comp (CPUs), and the first two with activations of 8 bits: …_int8.comp. Bindings, push
+// (few rows), linear_quantized_direct.comp, linear_quantized_depth.comp and linear_quantized_broadcast.comp (CPUs), and the first two with activations of 8 bits: …_int8.comp. Bindings, push
 // constants and the other specialization constants are those of linear.h.
 #ifndef VKFORMER_SHADERS_LINEAR_QUANTIZED_H
 #define VKFORMER_SHADERS_LINEAR_QUANTIZED_H
@@ -17,5 +17,7 @@ const uint kQuantizedTileWorkgroup = 128, kQuantizedTileRows = 64, kQuantizedTil
 const uint kQuantizedRowWorkgroup = 64, kQuantizedRowMaxColumns = 8, kQuantizedRowMaxSums = 32;
 // linear_quantized_direct.comp: columns per invocation
 const uint kQuantizedDirectColumns = 4;
+// linear_quantized_depth.comp: elements of the depth that are taken at a time; its columns are those of linear_depth.comp
+const uint kQuantizedDepth = 64;
 SHARED_END
 #endif

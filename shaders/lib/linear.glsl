@@ -28,7 +28,16 @@ layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kLinearHasBias) const uint HAS_BIAS = 0;
 layout(constant_id = kLinearEnd) const uint END = kLinearEndNone;
 layout(constant_id = kLinearActivation) const uint ACTIVATION = kActivationNone;
+#ifdef VECTORS
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+layout(push_constant) uniform Push {
+    LinearPush p;
+    layout(offset = kLinearXAddress) uint64_t x_address;
+    layout(offset = kLinearWeightAddress) uint64_t weight_address;
+};
+#else
 layout(push_constant) uniform Push { LinearPush p; };
+#endif
 layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLinearResidual) readonly buffer Residual { RESULT residual[]; };
 layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT y[]; };

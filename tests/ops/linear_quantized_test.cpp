@@ -43,7 +43,8 @@ void add_linear(OpCase& c, const LinearCase& s) {
 }
 
 // linear_quantized.comp has tiles of 64 × 64; linear_quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
-// time; linear_quantized_direct.comp, only on CPU-type devices, 8 rows and 32 columns.
+// time; linear_quantized_direct.comp, only on CPU-type devices, 8 rows and 32 columns; linear_quantized_depth.comp there, for q8_0 and
+// q4_0 and up to 4 rows, 16 columns and two blocks at a time.
 // Most of the time here is that of SwiftShader's compiler: shapes and formats are not multiplied with each other.
 TEST_CASE("linear with quantised weights agrees with double precision", "[op][linear][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -58,6 +59,8 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q6_k, 8, 2, 31},
         {DType::q8_0, 9, 5, 64},
         {DType::q5_k, 65, 1, 65},
+        {DType::q8_0, 1, 2, 37},
+        {DType::q4_0, 4, 6, 35},
         {DType::q4_k, 1, 9, 37},  // more depths than a workgroup of the row shaders takes at a time
     }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
@@ -107,6 +110,8 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
     const auto [format, rows, blocks, out, dtype, result] =
         GENERATE(table<DType, std::uint64_t, std::uint64_t, std::uint64_t, DType, DType>({
             {DType::q4_0, 1, 3, 2, DType::f32, DType::f32},
+            {DType::q4_0, 2, 2, 70, DType::f32, DType::f32},
+            {DType::q8_0, 1, 4, 36, DType::f32, DType::f32},
             {DType::q8_0, 1, 5, 70, DType::f16, DType::f16},
             {DType::bf16, 6, 2, 34, DType::f32, DType::f32},
             {DType::q4_k, 3, 2, 66, DType::f16, DType::f32},

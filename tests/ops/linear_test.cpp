@@ -37,8 +37,8 @@ void add_linear(OpCase& c, const LinearCase& s) {
 }
 
 // linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
-// linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; linear_depth.comp 8 rows, 4 columns and
-// 32 depths (f16: 64) at a time; linear_broadcast.comp 16 or 32 rows and 32 columns, for `in` a multiple of 8;
+// linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; linear_depth.comp, for up to 4 rows,
+// 16 columns and 16 depths (f16: 32) at a time; linear_broadcast.comp 16 or 32 rows and 32 columns, for `in` a multiple of 8;
 // linear_quads.comp, linear_halves.comp and linear_row_quads.comp, for `in` a multiple of 4, as the first two;
 // linear_coopmat.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
 // the depth in parts where it is long and the result narrow.
@@ -70,6 +70,8 @@ TEST_CASE("linear agrees with double precision", "[op][linear]") {
         {17, 2048, 8},
         {9, 8, 8},
         {150, 264, 140},
+        {1, 96, 37},
+        {4, 64, 33},
         // the depth in parts, of equal length and not, on devices that are CPUs and on others
         {1, 328, 5},
         {8, 136, 32},

@@ -39,10 +39,10 @@ Tiling direct_tiling(const Sizes& sizes) {
             sizes.batch * sizes.kv_heads * ceil_div(rows, shaders::kAttentionDirectWorkgroup)};
 }
 
-Tiling broadcast_tiling(const Sizes& sizes) {
+Tiling broadcast_tiling(std::string_view shader, const Sizes& sizes) {
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
     const std::uint32_t tile = attention_broadcast_rows(rows, sizes.value_dim);
-    return {"attention_broadcast",
+    return {shader,
             shaders::kBroadcastLanes,
             sizes.head_dim,
             sizes.value_dim,
@@ -150,7 +150,8 @@ Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capa
 
 Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
     if (variant == "direct") return direct_tiling(sizes);
-    if (variant == "broadcast") return broadcast_tiling(sizes);
+    if (variant == "broadcast") return broadcast_tiling("attention_broadcast", sizes);
+    if (variant == "vectors") return broadcast_tiling("attention_vectors", sizes);
     if (variant == "quads") return quads_tiling(sizes);
     for (const auto& [name, shader] : kMatrixVariants)
         if (variant == name) return coopmat_tiling(sizes, *matrix_tiling(shader, sizes, device), device);
@@ -172,6 +173,13 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
 bool broadcast_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device) {
     return direct_attention_fits(head_dim, value_dim, device) && head_dim % shaders::kAttentionBroadcastDepth == 0 &&
            has_broadcast_lanes(device) && keys != DType::q8_0;
+}
+
+bool vector_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device) {
+    const std::uint64_t vector = shaders::kBroadcastLanes * (keys == DType::f16 ? 2 : 1);
+    return broadcast_attention_fits(head_dim, value_dim, keys, device) && device.buffer_addresses &&
+           (keys == DType::f32 || device.storage16) && head_dim % vector == 0 && value_dim % vector == 0 &&
+           std::max(head_dim, value_dim) <= shaders::kAttentionVectorsMaxDim;
 }
 
 std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim) {
@@ -199,6 +207,7 @@ VariantNames variants(const graph::Attention& op, const KernelContext& context) 
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
         if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device))
             names.push_back("broadcast");
+        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device)) names.push_back("vectors");
         names.push_back("direct");
     }
     if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");
@@ -238,6 +247,10 @@ Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& 
         .soft_cap = op.soft_cap,
         .mask = mask_push(op.mask, context.graph.shape(op.key)[1], context.graph),
     });
+    if (variant == "vectors")
+        dispatch.addressed = {{op.query, shaders::kAttentionQueryAddress},
+                              {op.key, shaders::kAttentionKeyAddress},
+                              {op.value, shaders::kAttentionValueAddress}};
     return dispatch;
 }
 

@@ -15,7 +15,7 @@
 namespace vkformer::vulkan {
 
 static_assert(graph::kLeastSplitKeys == shaders::kLeastSplitKeys);
-static_assert(sizeof(shaders::DecodeAttentionPush) == 52);
+static_assert(sizeof(shaders::DecodeAttentionPush) == 52);  // kAttentionQueryAddress is the next multiple of 8
 
 namespace {
 
@@ -39,15 +39,12 @@ Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
             s.kv_heads * ceil_div(s.heads / s.kv_heads, shaders::kAttentionDirectWorkgroup)};
 }
 
-Tiling broadcast_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
+Tiling broadcast_tiling(std::string_view shader, const Sizes& s, DType dtype, const Capabilities& device) {
     const std::uint64_t group = s.heads / s.kv_heads;
     const std::uint32_t rows = attention_broadcast_rows(group, s.value_dim);
-    return {variant_for("decode_attention_broadcast", dtype, device),
-            shaders::kBroadcastLanes,
-            static_cast<std::uint32_t>(s.head_dim),
-            static_cast<std::uint32_t>(s.value_dim),
-            s.kv_heads * ceil_div(group, rows),
-            {rows}};
+    return {variant_for(shader, dtype, device),     shaders::kBroadcastLanes,
+            static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
+            s.kv_heads * ceil_div(group, rows),     {rows}};
 }
 
 /// The shader is decode_attention, whose columns are single, or decode_attention_quads, whose columns are four.
@@ -107,7 +104,8 @@ bool subgroup_fits(const Sizes& s, const Capabilities& device) {
 
 Tiling tiling_of(std::string_view variant, const Sizes& s, DType dtype, const Capabilities& device) {
     if (variant == "direct") return direct_tiling(s, dtype, device);
-    if (variant == "broadcast") return broadcast_tiling(s, dtype, device);
+    if (variant == "broadcast") return broadcast_tiling("decode_attention_broadcast", s, dtype, device);
+    if (variant == "vectors") return broadcast_tiling("decode_attention_vectors", s, dtype, device);
     if (variant == "subgroup") return subgroup_tiling(s, dtype, device);
     if (variant == "quads") return plain_tiling("decode_attention_quads", 4, s, dtype, device);
     return plain_tiling("decode_attention", 1, s, dtype, device);
@@ -135,6 +133,8 @@ VariantNames variants(const graph::DecodeAttention& op, const KernelContext& con
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
         if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
             names.push_back("broadcast");
+        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
+            names.push_back("vectors");
         names.push_back("direct");
     }
     if (rows_are_quads(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device))
@@ -169,6 +169,10 @@ Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelCon
         .soft_cap = op.soft_cap,
         .mask = mask_push(op.mask, sizes.key_len, context.graph),
     });
+    if (variant == "vectors")
+        dispatch.addressed = {{op.query, shaders::kAttentionQueryAddress},
+                              {op.key, shaders::kAttentionKeyAddress},
+                              {op.value, shaders::kAttentionValueAddress}};
     return dispatch;
 }
 

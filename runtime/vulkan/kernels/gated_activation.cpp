@@ -2,6 +2,7 @@
 #include "interface/gated_activation.h"
 
 #include "core/try.hpp"
+#include "interface/wide.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -20,33 +21,48 @@ shaders::GatedActivationPush layout_of(const graph::GatedActivation& op, const g
 
 std::string_view shader_of(std::string_view variant, const Capabilities& device) {
     if (variant == "plain") return "gated_activation";
+    if (variant == "vectors") return "gated_activation_vectors";
     return has_wide_loads(device) ? "gated_activation_quads_wide" : "gated_activation_quads";
 }
 
 }  // namespace
 
-static_assert(sizeof(shaders::GatedActivationPush) == 16);
+static_assert(sizeof(shaders::GatedActivationPush) == shaders::kGatedActivationGateAddress);
 
-/// quads: four neighbours at a time, where rows are multiples of 4.
+/// quads: four neighbours at a time, where rows are multiples of 4; vectors: on devices that are CPUs.
 VariantNames variants(const graph::GatedActivation& op, const KernelContext& context) {
-    if (layout_of(op, context.graph).width % 4 == 0) return {"quads", "plain"};
-    return {"plain"};
+    const Capabilities& device = context.device;
+    const std::uint32_t width = layout_of(op, context.graph).width;
+    const std::uint32_t word_elements = context.graph.dtype(op.gate) == DType::f16 ? 2 : 1;
+    VariantNames names;
+    if (width % 4 == 0) names.push_back("quads");
+    if (has_broadcast_lanes(device) && device.buffer_addresses && (word_elements == 1 || device.storage16) &&
+        width % (word_elements * shaders::kGatedActivationStepWords) == 0)
+        names.push_back("vectors");
+    names.push_back("plain");
+    return names;
 }
 
 Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    const bool by_vectors = variant == "vectors";
+    const std::uint32_t workgroup = by_vectors ? shaders::kBroadcastLanes : 128;
     const auto layout = layout_of(op, context.graph);
-    const std::uint64_t chunks =
-        ceil_div(layout.width, std::uint64_t{kWorkgroup} * shaders::kGatedActivationElementsPerInvocation);
+    const std::uint64_t word_elements = context.graph.dtype(op.gate) == DType::f16 ? 2 : 1;
+    const std::uint64_t chunk = by_vectors ? shaders::kGatedActivationChunkWords * word_elements
+                                           : workgroup * shaders::kGatedActivationElementsPerInvocation;
+    const std::uint64_t chunks = ceil_div(layout.width, chunk);
     VKFORMER_TRY(const auto groups, folded_grid(layout.rows * chunks, context.device));
     Dispatch dispatch{
         .shader = variant_for(shader_of(variant, context.device), context.graph.dtype(op.gate), context.device),
         .bindings = {op.gate, or_else(op.up, op.gate), op.y},
-        .constants = {kWorkgroup, static_cast<std::uint32_t>(op.activation)},
+        .constants = {workgroup, static_cast<std::uint32_t>(op.activation)},
         .groups = groups,
     };
     dispatch.push.set(layout);
+    if (by_vectors)
+        dispatch.addressed = {{op.gate, shaders::kGatedActivationGateAddress},
+                              {or_else(op.up, op.gate), shaders::kGatedActivationUpAddress}};
     return dispatch;
 }
 

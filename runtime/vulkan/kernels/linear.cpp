@@ -61,8 +61,10 @@ bool takes_quads(const Product& product, const Capabilities& device) {
 
 /// Whether linear_depth.comp does.
 bool takes_depth(const Product& product, const Capabilities& device) {
-    if (product.has_many_rows() || !has_broadcast_lanes(device) || !device.subgroup_arithmetic) return false;
-    return product.in_width % (product.dtype == DType::f16 ? 8 : 4) == 0;
+    if (product.rows > shaders::kLinearDepthMaxRows || !has_broadcast_lanes(device) || !device.subgroup_arithmetic)
+        return false;
+    const std::uint64_t word_elements = product.dtype == DType::f16 ? 2 : 1;
+    return device.buffer_addresses && product.in_width % (shaders::kLinearDepthWords * word_elements) == 0;
 }
 
 /// Whether linear_coopmat.comp does, where the device has such matrices.
@@ -155,8 +157,8 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
     if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
     if (variant == "depth") return {"linear_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
-    if (variant == "broadcast" || variant == "gather")
-        return {variant == "gather" ? "linear_gather" : "linear_broadcast", shaders::kBroadcastLanes,
+    if (variant == "broadcast" || variant == "vectors")
+        return {variant == "vectors" ? "linear_vectors" : "linear_broadcast", shaders::kBroadcastLanes,
                 broadcast_rows(product.rows), shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant == "split") return *split_tiling(product, device);
     if (variant.starts_with("coopmat")) return *matrix_tiling(variant, 1, device);
@@ -199,8 +201,10 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     VariantNames names;
     if (device.type == "cpu" && product.in_width % 4 == 0) {
         if (product.has_many_rows() && !product.gated && has_broadcast_lanes(device) &&
-            product.in_width % shaders::kBroadcastDepth == 0)
-            names.insert(names.end(), {"broadcast", "gather"});
+            product.in_width % shaders::kBroadcastDepth == 0) {
+            names.push_back("broadcast");
+            if (device.buffer_addresses) names.push_back("vectors");
+        }
         names.push_back("direct");
         if (takes_depth(product, device)) names.push_back("depth");
     }
@@ -220,7 +224,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     return names;
 }
 
-static_assert(sizeof(shaders::LinearPush) == 20);
+static_assert(sizeof(shaders::LinearPush) <= shaders::kLinearXAddress);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
     if (is_weight_only(context.graph.dtype(op.weight))) return plan_linear_quantized(op, context);
@@ -253,6 +257,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         .x_batch = context.graph.shape(op.x).row_count() > product.rows ? static_cast<std::uint32_t>(product.rows) : 0,
         .weight_batch = static_cast<std::uint32_t>(product.out_width),
     });
+    dispatch.addressed = addresses_for(variant, op);
     if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
     if (splits > 1) {
         const std::uint64_t elements = product.rows * product.out_width;

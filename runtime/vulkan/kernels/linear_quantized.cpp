@@ -28,9 +28,11 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
     if (variant == "broadcast")
         return {"linear_quantized_broadcast", shaders::kBroadcastLanes, shaders::kQuantizedBroadcastRows,
                 shaders::kBroadcastLanes * shaders::kQuantizedBroadcastColumns};
-    if (variant == "gather")
-        return {"linear_quantized_gather", shaders::kBroadcastLanes, broadcast_rows(rows),
+    if (variant == "vectors")
+        return {"linear_quantized_vectors", shaders::kBroadcastLanes, broadcast_rows(rows),
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
+    if (variant == "depth")
+        return {"linear_quantized_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
     if (variant == "row") return {"linear_quantized_row", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
     if (variant == "row_int8")
         return {"linear_quantized_row_int8", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
@@ -38,13 +40,28 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
             shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
 }
 
+/// Whether linear_quantized_depth.comp takes x and weight.
+bool takes_depth(const graph::Linear& op, const KernelContext& context) {
+    if (context.graph.shape(op.x).row_count() > shaders::kLinearDepthMaxRows) return false;
+    const Capabilities& device = context.device;
+    const DType format = context.graph.dtype(op.weight);
+    return (format == DType::q8_0 || format == DType::q4_0) && context.graph.dtype(op.x) == DType::f32 &&
+           context.graph.shape(op.x).back() % shaders::kQuantizedDepth == 0 && has_broadcast_lanes(device) &&
+           device.buffer_addresses && device.subgroup_arithmetic;
+}
+
 }  // namespace
 
-static_assert(sizeof(shaders::LinearPush) == 20);
+static_assert(sizeof(shaders::LinearPush) <= shaders::kLinearXAddress);
 
 std::uint32_t end_of(const graph::Linear& op) {
     if (op.gated) return shaders::kLinearEndGate;
     return op.residual ? shaders::kLinearEndResidual : shaders::kLinearEndNone;
+}
+
+std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const graph::Linear& op) {
+    if (variant != "vectors" && variant != "depth") return {};
+    return {{op.x, shaders::kLinearXAddress}, {op.weight, shaders::kLinearWeightAddress}};
 }
 
 std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated) {
@@ -63,9 +80,11 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
     const bool has_dot = context.device.integer_dot && context.graph.dtype(op.weight) != DType::bf16;
     VariantNames names;
-    if (!few_rows && !op.gated && has_broadcast_lanes(context.device))
-        names.insert(names.end(), {"broadcast", "gather"});
+    if (!few_rows && !op.gated && has_broadcast_lanes(context.device)) names.push_back("broadcast");
+    if (!few_rows && !op.gated && has_broadcast_lanes(context.device) && context.device.buffer_addresses)
+        names.push_back("vectors");
     if (context.device.type == "cpu") names.push_back("direct");
+    if (takes_depth(op, context)) names.push_back("depth");
     if (few_rows) names.push_back("row");
     names.push_back("plain");
     if (has_dot && few_rows) names.push_back("row_int8");
@@ -98,6 +117,7 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .in_width = static_cast<std::uint32_t>(x.back()),
         .out_width = static_cast<std::uint32_t>(out_width),
     });
+    dispatch.addressed = addresses_for(variant, op);
     return dispatch;
 }
 

@@ -6,7 +6,7 @@
 
 namespace vkformer::vulkan {
 
-/// "broadcast", "gather" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the
+/// "broadcast", "vectors" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the
 /// device has integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
 /// Requires is_weight_only(dtype of op.weight).
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
@@ -14,6 +14,9 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
 
 /// The shaders' constant kLinearEnd.
 std::uint32_t end_of(const graph::Linear& op);
+
+/// The addresses of x and weight, for the variants whose shaders read them so (VECTORS); else nothing.
+std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const graph::Linear& op);
 
 /// Columns of a workgroup of the row shaders that have ROWS · COLUMNS partial sums; with a gate, whole pairs.
 std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated);

@@ -1,0 +1,101 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual for weights of q8_0 and q4_0, on Vulkan devices that are CPUs with subgroups of 8 and have buffer
+// addresses, few rows (a decode step) whose width is a multiple of kQuantizedDepth.
+// x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out], rows = ROWS ≤ 4; float32.
+// As linear_depth.comp: a workgroup is a subgroup and owns kLinearDepthColumns columns of y, for all rows; the weights are loaded as
+// vectors (lib/vectors.glsl), in the order of their addresses. kQuantizedDepth elements are two blocks: two vectors of q8_0, one of q4_0.
+// A lane holds four neighbouring integers of a block in a word, so x is gathered in that order, once for all columns. Scales are
+// applied to the sums over a block, and of q4_0 the offset, −8 · scale, to the sum of x.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#define VECTORS
+#include "lib/linear.glsl"
+#include "interface/linear_quantized.h"
+#include "lib/vectors.glsl"
+
+layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
+layout(constant_id = kLinearWeightFormat) const uint FORMAT = kWeightQ8_0;
+const bool IS_Q8 = FORMAT == kWeightQ8_0;
+
+const uint COLUMNS = kLinearDepthColumns, LANES = kBroadcastLanes;
+const uint BLOCK_BYTES = IS_Q8 ? 32 : 16;
+
+layout(std430, binding = kLinearX) readonly buffer X { float x[]; };
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer TwoScales { uint v; };
+
+// x in the order of the weights' integers, and the sum over it that the offsets of q4_0 want.
+struct Row {
+    float x[2 * 4];
+    float sum;
+};
+
+Row row_at(uint element) {
+    const uint lane = gl_SubgroupInvocationID;
+    // of q8_0 a vector of words is a block; of q4_0 half a vector is, and low halves of bytes are its first 16 elements
+    const uint low = element + (IS_Q8 ? 4 * lane : lane / 4 * 32 + lane % 4 * 4), high = low + (IS_Q8 ? 32 : 16);
+    Row row;
+    row.sum = 0.0;
+    [[unroll]] for (uint q = 0; q < 4; ++q) {
+        row.x[q] = x[low + q];
+        row.x[4 + q] = x[high + q];
+        row.sum += row.x[q] + row.x[4 + q];
+    }
+    return row;
+}
+
+uint words_at(uint64_t address) { return word_vector(address, address + LANES * 2); }
+
+void main() {
+    const uint first_column = linear_workgroup() * COLUMNS;
+    if (first_column >= p.out_width) return;
+    const uint blocks = p.in_width / 32;  // of a row
+    const uint64_t scales = weight_address + uint64_t(p.out_width * blocks) * BLOCK_BYTES;
+
+    uint block[COLUMNS];  // of a column the first; columns past the last repeat it: their sums are not stored
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) block[c] = weight_row_of(first_column + c, 1) * blocks;
+
+    float sum[kLinearDepthMaxRows][COLUMNS];
+    [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
+
+    for (uint step = 0; step < blocks; step += kQuantizedDepth / 32) {
+        const uint pair = min(step, blocks - 2);
+        Row row[kLinearDepthMaxRows];
+        [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
+            if (r >= ROWS) continue;  // decided when the pipeline is made
+            row[r] = row_at(r * p.in_width + pair * 32);
+        }
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            const uint64_t at = weight_address + uint64_t(block[c] + pair) * BLOCK_BYTES;
+            const vec2 scale = unpackHalf2x16(TwoScales(scales + uint64_t(block[c] + pair) * 2).v);
+            const uint low = words_at(at), high = IS_Q8 ? words_at(at + BLOCK_BYTES) : 0;
+            float w[2 * 4];
+            [[unroll]] for (uint q = 0; q < 4; ++q) {
+                w[q] = IS_Q8 ? float(bitfieldExtract(int(low), int(8 * q), 8)) : float((low >> (8 * q)) & 15u);
+                w[4 + q] = IS_Q8 ? float(bitfieldExtract(int(high), int(8 * q), 8)) : float((low >> (8 * q + 4)) & 15u);
+            }
+            [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
+                if (r >= ROWS) continue;
+                float first = 0.0, second = 0.0;
+                [[unroll]] for (uint q = 0; q < 4; ++q) {
+                    first = fma(row[r].x[q], w[q], first);
+                    second = fma(row[r].x[4 + q], w[4 + q], second);
+                }
+                if (IS_Q8)
+                    sum[r][c] = fma(first, scale.x, fma(second, scale.y, sum[r][c]));
+                else
+                    sum[r][c] = fma(fma(row[r].sum, -8.0, first + second), gl_SubgroupInvocationID < 4 ? scale.x : scale.y, sum[r][c]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
+        if (r >= ROWS) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = subgroupAdd(sum[r][c]);
+        if (gl_SubgroupInvocationID != 0) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(r, first_column, 1, c, sum[r])
+    }
+}
