@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The Vulkan runtime below the ops: choice of device, stores, staging, guard bands, pipeline cache, timestamps.
+#include <algorithm>
 #include <fstream>
 
 #include "graph/builders.hpp"
@@ -132,6 +133,46 @@ TEST_CASE("programs share states by name and agree on their shapes", "[vulkan][p
         const auto other = compile({1, 2, 1, 4}, false, x2, y2);
         REQUIRE_FALSE(other);
         CHECK(other.error().code == ErrorCode::ShapeMismatch);
+    }
+}
+
+TEST_CASE("tensors have addresses where shaders read by them", "[vulkan][memory]") {
+    for (VulkanBackend* backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const bool has_addresses = backend->capabilities().buffer_addresses;
+        CHECK((!has_addresses || backend->capabilities().type == "cpu"));
+        const SmallProgram small;
+        auto program =
+            must(backend->compile_program(make_plan(small.graph), backend->make_store(), backend->make_store()));
+        const vulkan::Slice x = must(program->slice(small.x)), y = must(program->slice(small.y));
+        CHECK((x.address != 0) == has_addresses);
+        REQUIRE(x.buffer == y.buffer);
+        CHECK(y.address - x.address == (has_addresses ? y.offset - x.offset : 0));
+    }
+}
+
+TEST_CASE("memory without an address is refused where a shader reads by it", "[vulkan][memory]") {
+    constexpr std::uint64_t kWidth = 32;
+    for (VulkanBackend* backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        Graph graph;
+        const Value gate = must(graph.input("gate", DType::f32, {kWidth}));
+        graph.mark_output(
+            must(gated_activation(graph, gate, must(graph.input("up", DType::f32, {kWidth})), Activation::silu)));
+        vulkan::ProgramOptions options{.variants = {"vectors"}};
+        const vulkan::KernelContext context{.graph = graph, .device = backend->capabilities()};
+        if (std::ranges::count(vulkan::variants(graph.nodes()[0].op, context), "vectors") == 0) continue;
+        const auto compile = [&] {
+            return backend->compile_program(make_plan(graph), backend->make_store(), backend->make_store(), options);
+        };
+        const auto owner = must(compile());
+        vulkan::Slice callers = must(owner->slice(gate));
+        callers.address = 0;
+        options.bindings = {{"gate", callers}};
+        const auto program = compile();
+        REQUIRE_FALSE(program);
+        CHECK(program.error().code == ErrorCode::InvalidArgument);
+        CHECK(program.error().message.find("reads gate by its address") != std::string::npos);
     }
 }
 

@@ -26,6 +26,7 @@ Result<Instance::PhysicalDevice> describe(PFN_vkGetInstanceProcAddr get, VkInsta
 std::vector<vkf_wish> wishes_of(const FeatureSet& available, const FeatureSet& enabled) {
     std::vector<vkf_wish> wishes;
     for (const FeatureInfo& info : vulkan::feature_table()) {
+        if (info.feature == vulkan::Feature::buffer_addresses) continue;  // of no use on an adopted device
         const auto flag = [&](const FeatureSet& set) { return set.has(info.feature) ? VK_TRUE : VK_FALSE; };
         const bool is_required = info.feature == Feature::timeline_semaphore;
         wishes.push_back({.name = info.name,
