@@ -231,7 +231,7 @@ def overview(reports):
         shared = worst(report, "shared_bytes", max)
         default_spills, other_spills = spilling(report, True), spilling(report, False)
         other_spills = [s for s in other_spills if s not in default_spills]
-        times = [p["compile_ms"] for p in pipelines if "compile_ms" in p]
+        times = [p["compile_ms"] for p in pipelines if "compile_ms" in p and p["offered"]]
         rows.append([GPUS[gpu][0], f"{len({p['shader'] for p in pipelines})} / {len(pipelines)}", len(failed) or "none",
                      f"{number(registers[0])} `{registers[1]}`" if registers else "–",
                      ", ".join(f"`{s}`" for s in default_spills) or "**none**",
@@ -240,7 +240,7 @@ def overview(reports):
                      f"{shared[0] / 1024:.1f} KiB" if shared else "–",
                      f"{sum(times) / len(times):.0f} / {max(times):.0f} ms" if times else "–"])
     return table(["GPU", "shaders / pipelines", "failed", "most registers, default", "spills, default", "spills, others",
-                  "fewest subgroups in flight, default", "most shared memory", "compile time, mean / longest"], rows)
+                  "fewest subgroups in flight, default", "most shared memory", "compile time of those offered, mean / longest"], rows)
 
 
 def find(report, case, shaders):
