@@ -37,11 +37,13 @@ constexpr std::array<Family, 3> kFamilies = {{
 /// By image_processor_type: "CLIPImageProcessor", "CLIPImageProcessorFast", of old feature_extractor_type: "CLIPFeatureExtractor".
 Result<const Family*> find_family(const Config& config) {
     const char* const field = config.has("image_processor_type") ? "image_processor_type" : "feature_extractor_type";
-    VKFORMER_TRY(const std::string type, config.string(field));
+    const Result<std::string> named = config.string(field);
+    if (!named) return named.error();
+    const std::string_view type = *named;
     std::string supported;
     for (const Family& family : kFamilies) {
         if (!type.starts_with(family.name)) continue;
-        const std::string_view rest = std::string_view(type).substr(family.name.size());
+        const std::string_view rest = type.substr(family.name.size());
         if (rest == "ImageProcessor" || rest == "ImageProcessorFast" || rest == "FeatureExtractor") return &family;
     }
     for (const Family& family : kFamilies)

@@ -345,7 +345,7 @@ Result<Decoder> read_word_piece(const Field& field) {
             if (token.starts_with(prefix)) {
                 token.erase(0, prefix.size());
             } else {
-                token.insert(0, " ");
+                token.insert(0, 1, ' ');
             }
         }
         if (cleanup) clean_up_token(token);
@@ -406,7 +406,7 @@ Result<Decoder> read_decoder(const Field& field) {
 
 DecoderStages space_joiner(DecoderStages next) {
     return mapped([](std::string& token, bool is_first) {
-        if (!is_first) token.insert(0, " ");
+        if (!is_first) token.insert(0, 1, ' ');
     })(std::move(next));
 }
 

@@ -129,7 +129,7 @@ Result<PreTokenizer> read_byte_level(const Field& field, std::optional<bool> ove
     return PreTokenizer([=](std::vector<Piece>& pieces) -> Result<void> {
         std::vector<Piece> result;
         for (Piece& piece : pieces) {
-            if (add_prefix_space && !piece.text.empty() && !piece.text.starts_with(' ')) piece.text.insert(0, " ");
+            if (add_prefix_space && !piece.text.empty() && !piece.text.starts_with(' ')) piece.text.insert(0, 1, ' ');
             if (!use_regex) {
                 result.push_back(std::move(piece));
                 continue;

@@ -141,7 +141,7 @@ std::size_t Family::rank() const { return static_cast<std::size_t>(std::ranges::
 
 Result<Family::Dims> parse_shape(std::string_view text) {
     const Error wrong{ErrorCode::InvalidArgument,
-                      "\"" + std::string(text) + "\" is no shape: numbers with x between them, like 1x576x49152"};
+                      std::string("\"").append(text) + "\" is no shape: numbers with x between them, like 1x576x49152"};
     Family::Dims shape;
     for (const char* at = text.data(); at <= text.data() + text.size(); ++at) {
         std::uint64_t number = 0;
@@ -156,7 +156,7 @@ Result<Family::Dims> parse_shape(std::string_view text) {
 
 std::string to_text(const Family::Dims& shape) {
     std::string text;
-    for (const std::uint64_t number : shape) text += (text.empty() ? "" : "x") + std::to_string(number);
+    for (const std::uint64_t number : shape) text.append(text.empty() ? "" : "x").append(std::to_string(number));
     return text;
 }
 

@@ -43,7 +43,9 @@ class CaseBuilder {
 public:
     graph::Graph graph;
 
-    void begin_copy(std::size_t copy) { suffix_ = copy == 0 ? "" : "#" + std::to_string(copy); }
+    void begin_copy(std::size_t copy) {
+        suffix_ = copy == 0 ? std::string() : std::string("#").append(std::to_string(copy));
+    }
 
     /// Inputs with values uniform in ±magnitude; weights are constants of the graph, in any dtype that it stores. Errors: those of
     /// Graph, and InvalidArgument (rows that are no whole blocks).

@@ -113,7 +113,8 @@ std::string time_text(double ns) {
 std::string as_text(const Report& report) {
     std::string text;
     for (const auto& [name, value] : report.device) text += format("%-21s %s\n", name.c_str(), value.c_str());
-    text += "\n" + limits_text(report.limits) + (report.limits.empty() ? "" : "\n") + environment_text(report) + "\n";
+    text.append("\n").append(limits_text(report.limits) + (report.limits.empty() ? "" : "\n") +
+                             environment_text(report) + "\n");
     text += format("%-18s %-22s %-4s %-10s %-4s %10s %6s %6s %10s %9s %s\n", "op", "shape", "type", "variant", "mem",
                    "time", "±95%", "runs ", "GFLOP/s", "GB/s", "share of limit");
     for (const CaseReport& c : report.cases) text += row(c);

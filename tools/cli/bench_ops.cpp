@@ -22,9 +22,9 @@ std::string list_text() {
         text += std::string(family.op) + "  " + std::string(family.dims) + ", ";
         for (const std::string_view dtype : family.dtypes) text += std::string(dtype) + " ";
         text += "\n   ";
-        for (const auto& shape : family.shapes) text += " " + bench::to_text(shape);
+        for (const auto& shape : family.shapes) text.append(" ").append(bench::to_text(shape));
         if (!family.gpu_shapes.empty()) text += "; on GPUs also";
-        for (const auto& shape : family.gpu_shapes) text += " " + bench::to_text(shape);
+        for (const auto& shape : family.gpu_shapes) text.append(" ").append(bench::to_text(shape));
         text += "\n";
     }
     return text;
