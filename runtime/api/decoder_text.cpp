@@ -16,8 +16,9 @@ std::string piece_of(const text::Tokenizer& tokenizer, std::optional<std::int32_
 
 Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const std::string& name) {
     if (found.chat_template.empty())
-        return Error{ErrorCode::FileNotFound,
-                     name + " has no tokenizer.chat_template: it was not made for conversations"};
+        return Error{
+            ErrorCode::FileNotFound,
+            name + " has no tokenizer.chat_template: it was not made for conversations. It continues a plain text"};
     VKFORMER_TRY(auto parsed, text::ChatTemplate::parse(found.chat_template, name));
     parsed.set_token("bos_token", piece_of(*found.tokenizer, found.bos));
     parsed.set_token("eos_token", piece_of(*found.tokenizer, found.eos));

@@ -21,7 +21,8 @@ Result<std::string> find_prompt(const models::SentenceModel& model, const Embedd
     std::string names;
     for (const auto& [known, prompt] : model.prompts) names += (names.empty() ? "" : ", ") + known;
     return Error{ErrorCode::InvalidArgument,
-                 "the model has no prompt \"" + name + "\"; " + (names.empty() ? "it has none" : "it has " + names)};
+                 "the model has no prompt \"" + name + "\"; " +
+                     (names.empty() ? "it has none by name: give the text itself (--prompt)" : "it has " + names)};
 }
 
 std::string describe(const models::SentenceModel& model) {

@@ -17,7 +17,7 @@ std::string commands_for(const std::filesystem::path& folder) {
     };
     if (is(&is_decoder)) return "generate and chat";
     if (is(&is_encoder)) return "embed and rerank";
-    if (is(&is_vision_encoder)) return "classify and embed";
+    if (is(&is_vision_encoder)) return is(&is_clip) ? "classify and embed" : "classify";
     if (is(&is_encoder_decoder)) return "translate";
     return is(&is_speech_model) ? "transcribe" : "";
 }

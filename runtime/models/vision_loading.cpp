@@ -93,6 +93,12 @@ Result<bool> is_vision_encoder(const std::filesystem::path& folder) {
     return type == "vit" || type == "deit" || type == "clip";
 }
 
+Result<bool> is_clip(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
+    return type == "clip";
+}
+
 Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder) {
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type"));

@@ -35,6 +35,8 @@ Result<Clip> load_clip(const std::filesystem::path& folder);
 Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& folder);
 /// Whether load_vision_encoder is the function for the model. Errors: FileNotFound, CorruptFile.
 Result<bool> is_vision_encoder(const std::filesystem::path& folder);
+/// Whether it is a CLIP.
+Result<bool> is_clip(const std::filesystem::path& folder);
 
 /// A field that is one number, or a list of two: height and width.
 struct Extent {

@@ -229,11 +229,15 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     const Outcome plain = run("generate -n 48 Hello " + model);
     CHECK(plain.exit_code == 0);
     CHECK(plain.out == text + "\n");
-    CHECK(plain.err.find("tokens/s") != plain.err.npos);
+    CHECK(plain.err.find("prompt: 2 tokens, ") != plain.err.npos);
+    CHECK(plain.err.find("generated: 48 tokens, ") != plain.err.npos);
+    CHECK(run("generate -n 1 --prompt-tokens 274 " + model).err.find("prompt: 1 token; generated") != plain.err.npos);
     const Outcome quiet = run("generate -q -n 48 --echo Hello " + model);
     CHECK(quiet.out == "Hello" + text + "\n");
     CHECK(quiet.err.empty());
     CHECK(run("generate -q -n 48 " + model, "Hello").out == text + "\n");
+    CHECK(run("generate -q -n 48 --echo " + model, "Hello").out == "Hello" + text + "\n");
+    CHECK(run("generate -q -n 48 --echo --prompt-tokens 274,270 Hello " + model).out == text + "\nHello" + text + "\n");
 
     const Outcome json = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);
     std::istringstream lines(json.out);
@@ -250,6 +254,9 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(last["finish"] == "length");
     CHECK(last["text"] == text);
     CHECK(streamed == text);
+
+    CHECK(run("generate -q -n 48 --stop never --logit-bias 5=0 --variant linear=plain Hello " + model).out ==
+          text + "\n");
 
     CHECK(run("generate -q -n 2 --prompt-tokens 1,x " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 Hello").exit_code == 2);
@@ -407,7 +414,10 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("embed -d cpu -m " + folder("decoder_text") + " x", "vkformer generate and chat");
     refuses("translate -d cpu -m " + folder("speech/whisper_texts") + " x", "vkformer transcribe");
     refuses("generate -d cpu -m " + folder("encoder_decoders/t5_d22_relu") + " x", "vkformer translate");
-    refuses("generate -d cpu -m " + folder("vision/vit") + " x", "vkformer classify and embed");
+    refuses("generate -d cpu -m " + folder("vision/clip") + " x", "vkformer classify and embed");
+    const Outcome vit = run("embed -d cpu -m " + folder("vision/vit") + " x");
+    CHECK(vit.exit_code == 2);
+    CHECK(vit.err.find("are for vkformer classify\n") != vit.err.npos);
 }
 
 TEST_CASE("without a Vulkan loader the program says so and the CPU still works", "[cli][errors]") {

@@ -54,6 +54,7 @@ TEST_CASE("transcribe prints what is said", "[cli][speech]") {
     CHECK(plain.exit_code == 0);
     CHECK(plain.out == "The cat sat on the mat.\n");
     CHECK_THAT(plain.err, ContainsSubstring("device: CPU"));
+    CHECK(transcribe("--temperature 0,0.4 " + file).out == plain.out);
 
     const Outcome objects = transcribe("-q --json --language en --task translate " + file);
     REQUIRE(objects.exit_code == 0);

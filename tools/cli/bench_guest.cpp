@@ -233,7 +233,7 @@ void add_bench_guest(CLI::App& bench, Action& action) {
     CLI::App& command =
         *bench.add_subcommand("guest", "What a model costs an application that records it into its frames");
     command.add_option("-m,--model", options->model, "A model folder or GGUF file")->required();
-    command.add_option("--device", options->device, "A Vulkan device: index, UUID or part of its name")
+    command.add_option("-d,--device", options->device, "A Vulkan device: index, UUID or part of its name")
         ->capture_default_str();
     command.add_option("--prompt", options->prompt, "Tokens of the prompt")
         ->check(CLI::Range(1u, 4096u))

@@ -131,6 +131,7 @@ void add_classify(CLI::App& app, Action& action) {
     command
         .add_option("--label", options->labels,
                     "A text that the images are compared with, for CLIP models; several: again")
+        ->allow_extra_args(false)
         ->type_name("TEXT");
     command.add_option("--top", options->top, "Print only so many labels of each image")
         ->check(CLI::Range(1u, 1u << 30))

@@ -25,6 +25,7 @@ void DeviceOptions::add_device(CLI::App& command) {
         "The plain variant of every shader: no measuring, no optional features; on the CPU: no 8-bit activations");
     command
         .add_option("--variant", variants, "Force a shader variant, as OP=NAME (see: vkformer tune --list); repeatable")
+        ->allow_extra_args(false)  // what follows is no further variant but the text
         ->type_name("OP=NAME");
 }
 

@@ -47,18 +47,26 @@ Result<std::vector<std::int32_t>> parse_tokens(const std::string& list) {
     return tokens;
 }
 
-Result<std::vector<std::vector<std::int32_t>>> prompts_of(const Generator& generator, const GenerateCommand& command) {
-    std::vector<std::vector<std::int32_t>> prompts;
+struct Prompts {
+    std::vector<std::vector<std::int32_t>> tokens;
+    std::vector<std::string> texts;  ///< as given; empty for those given as ids
+};
+
+/// Those given as ids come first.
+Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& command) {
+    Prompts prompts;
     for (const std::string& list : command.tokens) {
         VKFORMER_TRY(auto tokens, parse_tokens(list));
-        prompts.push_back(std::move(tokens));
+        prompts.tokens.push_back(std::move(tokens));
+        prompts.texts.emplace_back();
     }
     std::vector<std::string> texts = command.prompts;
-    if (texts.empty() && prompts.empty())
+    if (texts.empty() && prompts.tokens.empty())
         texts.emplace_back(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
-    for (const std::string& text : texts) {
+    for (std::string& text : texts) {
         VKFORMER_TRY(auto tokens, generator.tokenize(text));
-        prompts.push_back(std::move(tokens));
+        prompts.tokens.push_back(std::move(tokens));
+        prompts.texts.push_back(std::move(text));
     }
     return prompts;
 }
@@ -85,8 +93,8 @@ json as_json(std::size_t index, const Generation& generation) {
 Result<int> run(const GenerateCommand& command) {
     VKFORMER_TRY(Generator generator, load_generator(command.generator));
     VKFORMER_TRY(const auto prompts, prompts_of(generator, command));
-    const bool streams = prompts.size() == 1;
-    if (command.echo && streams && !command.json && !command.prompts.empty()) VKFORMER_CHECK(print(command.prompts[0]));
+    const bool streams = prompts.tokens.size() == 1;
+    if (command.echo && streams && !command.json) VKFORMER_CHECK(print(prompts.texts[0]));
     std::optional<Error> broken;  // standard output, say a closed pipe
     const auto on_text = [&](std::size_t index, std::string_view text, std::int32_t token) {
         Result<void> printed = {};
@@ -98,13 +106,13 @@ Result<int> run(const GenerateCommand& command) {
         return !broken;
     };
     VKFORMER_TRY(const auto options, command.generator.generate_options());
-    VKFORMER_TRY(const auto generations, generator.generate_tokens(prompts, options, on_text));
+    VKFORMER_TRY(const auto generations, generator.generate_tokens(prompts.tokens, options, on_text));
     if (broken) return *broken;
     for (std::size_t i = 0; i < generations.size(); ++i) {
         if (command.json) {
             VKFORMER_CHECK(print(dump(as_json(i, generations[i]))));
         } else {
-            const std::string echoed = command.echo && !streams && i < command.prompts.size() ? command.prompts[i] : "";
+            const std::string echoed = command.echo ? prompts.texts[i] : "";
             VKFORMER_CHECK(print((streams ? "" : echoed + generations[i].text) + "\n"));
         }
     }
@@ -118,9 +126,11 @@ void add_generate(CLI::App& app, Action& action) {
     auto options = std::make_shared<GenerateCommand>();
     CLI::App& command = *app.add_subcommand("generate", "Continue prompts with a language model");
     command.add_option("prompt", options->prompts, "Prompts; none: all of standard input is one");
-    command.add_option("--prompt-tokens", options->tokens, "A prompt as token ids: 1,15043,3186")->take_all();
+    command.add_option("--prompt-tokens", options->tokens, "A prompt as token ids: 1,15043,3186; repeatable")
+        ->take_all()
+        ->allow_extra_args(false);
     options->generator.add(command);
-    command.add_flag("--echo", options->echo, "Print the prompt before its continuation");
+    command.add_flag("--echo", options->echo, "Print the prompt, if it is a text, before its continuation");
     command.add_flag("--json", options->json, "One JSON object per token, then one per prompt");
     command.footer(
         "One prompt: its text is printed as it comes. Several: one after the other at the end.\n"

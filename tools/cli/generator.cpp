@@ -57,6 +57,7 @@ void GeneratorCommand::add(CLI::App& command) {
     command
         .add_option("--logit-bias", logit_bias, "TOKEN=NUMBER, added to a token's logit; -inf forbids it; repeatable")
         ->take_all()
+        ->allow_extra_args(false)
         ->group(group);
     command.add_option("--seed", seed, "Of the draws: the same seed, the same text")
         ->capture_default_str()
@@ -79,7 +80,9 @@ void GeneratorCommand::add(CLI::App& command) {
                     "can be (never)")
         ->check(CLI::IsMember({"always", "heuristic", "never"}))
         ->group(beam_group);
-    command.add_option("--stop", stop, "A text that ends the generation; may be given several times")->take_all();
+    command.add_option("--stop", stop, "A text that ends the generation; may be given several times")
+        ->take_all()
+        ->allow_extra_args(false);
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     device.add_device(command);
     device.add_dtype(command);
@@ -150,14 +153,24 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
 
 void show_timings(const Generator& generator, std::span<const Generation> generations) {
     const GenerationTimings& t = generator.timings();
-    std::size_t tokens = 0;
-    for (const Generation& generation : generations) tokens += generation.tokens.size();
-    const auto rate = [](std::size_t count, double seconds) {
-        return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+    std::size_t prompt = 0, reused = 0, generated = 0;
+    for (const Generation& generation : generations) {
+        prompt += generation.prompt_tokens;
+        reused += generation.reused_tokens;
+        generated += generation.tokens.size();
+    }
+    // The last token of a prompt goes through the step that gives the first one of the answer: a prompt of one has no rate.
+    const auto phrase = [](std::size_t tokens, std::size_t timed, double seconds) {
+        std::string text = std::to_string(tokens) + (tokens == 1 ? " token" : " tokens");
+        if (timed == 0 || seconds <= 0) return text;
+        char rate[48];
+        std::snprintf(rate, sizeof(rate), ", %.1f tokens/s", static_cast<double>(timed) / seconds);
+        return text + rate;
     };
-    std::fprintf(stderr, "vkformer: prompt: %llu tokens, %.1f tokens/s; generated: %zu tokens, %.1f tokens/s\n",
-                 static_cast<unsigned long long>(t.prompt_tokens), rate(t.prompt_tokens, t.prompt_seconds), tokens,
-                 rate(tokens, t.decode_seconds));
+    const std::string known = reused > 0 ? " (" + std::to_string(reused) + " of them known before)" : "";
+    std::fprintf(stderr, "vkformer: prompt: %s%s; generated: %s\n",
+                 phrase(prompt, t.prompt_tokens, t.prompt_seconds).c_str(), known.c_str(),
+                 phrase(generated, generated, t.decode_seconds).c_str());
 }
 
 }  // namespace vkformer::cli

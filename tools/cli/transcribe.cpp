@@ -152,7 +152,9 @@ void add_rules(CLI::App& command, TranscribeCommand& options) {
                      "Give the decoder the text before, so that names and style stay the same");
     command
         .add_option("--temperature", options.temperatures,
-                    "What a window is decoded at, one after the other until its text is good (default: 0 0.2 … 1)")
+                    "What a window is decoded at, one after the other until its text is good (default: 0,0.2,…,1)")
+        ->delimiter(',')
+        ->allow_extra_args(false)  // what follows is a file
         ->check(CLI::Range(0.0f, 100.0f));
     command.add_flag("--no-fallback", options.no_fallback, "Only the first temperature");
     command.add_option("--compression-ratio-threshold", options.compression_ratio_threshold,
