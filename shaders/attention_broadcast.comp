@@ -20,6 +20,7 @@
 #include "lib/storage.glsl"
 #include "lib/wide.glsl"
 #ifdef VECTORS
+#include "lib/lane_sums.glsl"
 #include "lib/vectors.glsl"
 #define ADDRESSES                                               \
     layout(offset = kAttentionQueryAddress) uint64_t query_address; \
@@ -82,18 +83,24 @@ const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // al
 uint group, batch, kv_head, first_row, last_row;
 uint first_key, end_key;  // what any of the rows sees
 
-uint row_of(uint r) { return min(first_row + r, last_row); }  // past the end: the last again, not stored
-uint query_of(uint r) { return row_of(r) / group; }
-uint head_of(uint r) { return kv_head * group + row_of(r) % group; }
-uint query_row(uint r) { return (batch * QUERY_LEN + query_of(r)) * p.heads + head_of(r); }
+uint query_row_of(uint row) { return (batch * QUERY_LEN + row / group) * p.heads + kv_head * group + row % group; }
+
+// Of row r: its query, its head, its row in `query`, and the keys that it sees.
+uint query_of[ROWS], head_of[ROWS], query_row[ROWS], first_seen[ROWS], end_seen[ROWS];
+
+void find_rows() {
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const uint row = min(first_row + r, last_row);  // past the end: the last again, not stored
+        query_of[r] = row / group;
+        head_of[r] = kv_head * group + row % group;
+        query_row[r] = query_row_of(row);
+        const uvec2 seen = SAME_KEYS_FOR_ALL ? uvec2(first_key, end_key) : visible_keys(batch, query_of[r]);
+        first_seen[r] = seen.x;
+        end_seen[r] = seen.y;
+    }
+}
 // Past the end: the last again.
 uint kv_row(uint j) { return (batch * p.mask.key_len + min(j, max(end_key, 1) - 1)) * p.kv_heads + kv_head; }
-
-bool sees(uint r, uint j) {
-    if (SAME_KEYS_FOR_ALL) return j < end_key;
-    const uvec2 seen = visible_keys(batch, query_of(r));
-    return j >= seen.x && j < seen.y;
-}
 
 #ifdef VECTORS
 #ifdef F16
@@ -109,25 +116,14 @@ vec4 value_part(uint j, uint l) {
 }
 #endif
 
+// What a row has of an array is worked on in one of its own: Mesa's compiler takes time quadratic in the accesses to an array whose
+// indices it does not know yet.
 float score[ROWS][LANE_KEYS];  // of this lane's keys: products with the queries, then weights
 float sums[ROWS][LANE_SUMS];
 float maximum[ROWS], total[ROWS];  // the total of this lane's weights
 
 #ifdef VECTORS
 const uint HEAD_VECTORS = HEAD_WORDS / LANES, HEAD_ELEMENTS = HEAD_VECTORS * WORD_ELEMENTS;  // of a lane
-
-// Lane l: the sum over all lanes of parts[l].
-float lane_sums(float parts[LANES]) {
-    const uint lane = gl_SubgroupInvocationID;
-    [[unroll]] for (uint distance = LANES / 2; distance > 0; distance /= 2) {
-        const bool upper = (lane & distance) != 0;
-        [[unroll]] for (uint i = 0; i < distance; ++i) {
-            const float own = upper ? parts[i + distance] : parts[i], other = upper ? parts[i] : parts[i + distance];
-            parts[i] = own + subgroupShuffle(other, lane ^ distance);
-        }
-    }
-    return parts[0];
-}
 
 // score[r][c] = query r · key of the block
 void multiply_queries(uint block) {
@@ -145,7 +141,7 @@ void multiply_queries(uint block) {
             }
         }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            const uint64_t at = query_address + uint64_t(query_row(r) * HEAD_WORDS) * 4;
+            const uint64_t at = query_address + uint64_t(query_row[r] * HEAD_WORDS) * 4;
             float parts[LANES];
             [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = 0.0;
             [[unroll]] for (uint d = 0; d < HEAD_VECTORS; ++d) {
@@ -154,7 +150,9 @@ void multiply_queries(uint block) {
                     [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = fma(elements[e], k[i][d * WORD_ELEMENTS + e], parts[i]);
             }
             const float sum = lane_sums(parts);
-            [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) score[r][c] = turn == c ? sum : score[r][c];
+            float own[LANE_KEYS] = score[r];
+            [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) own[c] = turn == c ? sum : own[c];
+            score[r] = own;
         }
     }
 }
@@ -168,7 +166,7 @@ void multiply_queries(uint block) {
     }
     [[unroll]] for (uint i = 0; i < STEPS * STEP_LOADS; ++i) {
         const uint r = i / STEP_LOADS * STEP_ROWS + i % STEP_LOADS * LOAD_ROWS + gl_SubgroupInvocationID / ROW_LANES;
-        query_word[i] = query_row(r) * HEAD_WORDS + gl_SubgroupInvocationID % ROW_LANES;
+        query_word[i] = query_row_of(min(first_row + r, last_row)) * HEAD_WORDS + gl_SubgroupInvocationID % ROW_LANES;
     }
     for (uint word = 0; word < HEAD_WORDS; word += ROW_LANES) {
         float k[LANE_KEYS][DEPTH];
@@ -181,13 +179,15 @@ void multiply_queries(uint block) {
             vec4 elements[STEP_LOADS];
             [[unroll]] for (uint i = 0; i < STEP_LOADS; ++i)
                 elements[i] = word_elements(query[query_word[s * STEP_LOADS + i] + word]);
-            [[unroll]] for (uint d = 0; d < DEPTH; ++d)
-                [[unroll]] for (uint r = 0; r < STEP_ROWS; ++r) {
+            [[unroll]] for (uint r = 0; r < STEP_ROWS; ++r) {
+                float own[LANE_KEYS] = score[s * STEP_ROWS + r];
+                [[unroll]] for (uint d = 0; d < DEPTH; ++d) {
                     const float q = subgroupShuffle(elements[r / LOAD_ROWS][d % WORD_ELEMENTS],
                                                     r % LOAD_ROWS * ROW_LANES + d / WORD_ELEMENTS);
-                    [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c)
-                        score[s * STEP_ROWS + r][c] = fma(q, k[c][d], score[s * STEP_ROWS + r][c]);
+                    [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) own[c] = fma(q, k[c][d], own[c]);
                 }
+                score[s * STEP_ROWS + r] = own;
+            }
         }
     }
 }
@@ -196,32 +196,41 @@ void multiply_queries(uint block) {
 // score[r][c] = 2^(scaled and masked score − maximum); what was summed up before becomes relative to the new maximum.
 void weigh(uint block) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const uint first = first_seen[r], end = end_seen[r];
         float lane_largest = MINUS_INFINITY;
+        float own[LANE_KEYS] = score[r];
         [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) {
             const uint j = block + c * LANES + gl_SubgroupInvocationID;
-            float x = score[r][c] * (p.scale * LOG2_E);
+            float x = own[c] * (p.scale * LOG2_E);
             if ((MASK & kScoreSoftCap) != 0) x = soft_capped(x, p.soft_cap * LOG2_E);
-            score[r][c] = sees(r, j) ? x + LOG2_E * additive_mask(batch, head_of(r), query_of(r), min(j, end_key - 1)) : MINUS_INFINITY;
-            lane_largest = max(lane_largest, score[r][c]);  // whatever it does with a NaN: the weight of that is NaN
+            x += LOG2_E * additive_mask(batch, head_of[r], query_of[r], min(j, end_key - 1));
+            own[c] = j >= first && j < end ? x : MINUS_INFINITY;
+            lane_largest = max(lane_largest, own[c]);  // whatever it does with a NaN: the weight of that is NaN
         }
         float largest = maximum[r];
         [[unroll]] for (uint l = 0; l < LANES; ++l) largest = max(largest, subgroupShuffle(lane_largest, l));
         const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
         const float correction = exp2(maximum[r] - shift);
         maximum[r] = largest;
-        total[r] *= correction;
+        float weights = total[r] * correction;
         [[unroll]] for (uint c = 0; c < LANE_KEYS; ++c) {
-            score[r][c] = exp2(score[r][c] - shift);
-            total[r] += score[r][c];
+            own[c] = exp2(own[c] - shift);
+            weights += own[c];
         }
-        [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] *= correction;
+        total[r] = weights;
+        score[r] = own;
+        float corrected[LANE_SUMS];
+        [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) corrected[v] = sums[r][v];
+        [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) corrected[v] *= correction;
+        [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = corrected[v];
     }
 }
 
 // The weights of keys turn · LANES … of the block. `turn` is no constant, and an array's index had better be one.
 float weights_of(uint r, uint turn) {
-    float weights = score[r][0];
-    [[unroll]] for (uint c = 1; c < LANE_KEYS; ++c) weights = turn == c ? score[r][c] : weights;
+    const float own[LANE_KEYS] = score[r];
+    float weights = own[0];
+    [[unroll]] for (uint c = 1; c < LANE_KEYS; ++c) weights = turn == c ? own[c] : weights;
     return weights;
 }
 
@@ -249,10 +258,13 @@ void sum_values(uint block) {
             }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const float weights = weights_of(r, turn);
+            float own[LANE_SUMS];
+            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) own[v] = sums[r][v];
             [[unroll]] for (uint k = 0; k < LANES; ++k) {
                 const float weight = subgroupShuffle(weights, k);
-                [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = fma(weight, x[k][v], sums[r][v]);
+                [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) own[v] = fma(weight, x[k][v], own[v]);
             }
+            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = own[v];
         }
     }
     for (uint k = any_lane(not_finite) ? 0 : KEYS; k < KEYS; ++k) {
@@ -264,8 +276,11 @@ void sum_values(uint block) {
         }
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const float weight = subgroupShuffle(weights_of(r, k / LANES), k % LANES);
-            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v)
-                if (sees(r, block + k)) sums[r][v] = fma(weight, x[v], sums[r][v]);
+            const bool seen = block + k >= first_seen[r] && block + k < end_seen[r];
+            float own[LANE_SUMS];
+            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) own[v] = sums[r][v];
+            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) own[v] = seen ? fma(weight, x[v], own[v]) : own[v];
+            [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = own[v];
         }
     }
 }
@@ -297,6 +312,7 @@ void main() {
     first_key = visible_keys(batch, first_row / group).x;
     end_key = visible_keys(batch, last_row / group).y;
 #endif
+    find_rows();
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = 0.0;
         maximum[r] = MINUS_INFINITY;
@@ -317,7 +333,7 @@ void main() {
     if (split.count > 1) {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             if (first_row + r > last_row) continue;
-            const uint base = partial_base(query_row(r), split.index);
+            const uint base = partial_base(query_row[r], split.index);
             [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v)
                 if (column_of(v) < VALUE_DIM) partial[base + column_of(v)] = sums[r][v];
             if (gl_SubgroupInvocationID > 0) continue;
@@ -327,15 +343,15 @@ void main() {
         memoryBarrierBuffer();  // what this lane stored is there
         subgroupBarrier();      // and what the others did, before the split is counted, for all rows at once
         uint is_last = 0;
-        if (gl_SubgroupInvocationID == 0) is_last = uint(is_last_split(query_row(0), split.count));
+        if (gl_SubgroupInvocationID == 0) is_last = uint(is_last_split(query_row[0], split.count));
         if (subgroupShuffle(is_last, 0) == 0) return;
         memoryBarrierBuffer();
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-            const float shift = shift_of(query_row(r), split.count);
+            const float shift = shift_of(query_row[r], split.count);
             [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = 0.0;
             total[r] = 0.0;
             for (uint s = 0; s < split.count; ++s) {
-                const uint from = partial_base(query_row(r), s);
+                const uint from = partial_base(query_row[r], s);
                 const float factor = exp(partial[from + VALUE_DIM + kPartialMaximum] - shift);
                 total[r] += factor * partial[from + VALUE_DIM + kPartialSum];
                 [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v)
@@ -347,6 +363,6 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + r > last_row) continue;
         [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v)
-            if (column_of(v) < VALUE_DIM) STORE(y, query_row(r) * VALUE_DIM + column_of(v), total[r] == 0.0 ? 0.0 : sums[r][v] / total[r]);
+            if (column_of(v) < VALUE_DIM) STORE(y, query_row[r] * VALUE_DIM + column_of(v), total[r] == 0.0 ? 0.0 : sums[r][v] / total[r]);
     }
 }

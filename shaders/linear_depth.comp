@@ -9,15 +9,15 @@
 // coming and fetches ahead.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
 #define VECTORS
 #include "lib/linear.glsl"
 #include "lib/wide.glsl"
+#include "lib/lane_sums.glsl"
 #include "lib/vectors.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
 
-const uint COLUMNS = kLinearDepthColumns, VECTOR = kBroadcastLanes * 4;  // bytes
+const uint COLUMNS = kLinearDepthColumns, LANES = kBroadcastLanes, VECTOR = LANES * 4;  // bytes
 
 vec4 elements_at(uint64_t address) {
 #ifdef F16
@@ -34,7 +34,7 @@ void main() {
 
     uint64_t weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = weight_address + uint64_t((weight_before() + weight_row_of(first_column + c, 1)) * width) * 4;
+        weight_row[c] = weight_address + uint64_t((weight_before() + weight_row_of(first_column + c, LANES)) * width) * 4;
 
     float sum[kLinearDepthMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
@@ -42,8 +42,8 @@ void main() {
 
     for (uint k = 0; k < width; k += kLinearDepthWords) {
         const uint clamped = min(k, width - kLinearDepthWords);
-        [[unroll]] for (uint part = 0; part < kLinearDepthWords / kBroadcastLanes; ++part) {
-            const uint64_t at = uint64_t(clamped + part * kBroadcastLanes) * 4;
+        [[unroll]] for (uint part = 0; part < kLinearDepthWords / LANES; ++part) {
+            const uint64_t at = uint64_t(clamped + part * LANES) * 4;
             vec4 value[kLinearDepthMaxRows];
             [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
                 if (r >= ROWS) continue;  // decided when the pipeline is made
@@ -61,9 +61,13 @@ void main() {
 
     [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
         if (r >= ROWS) continue;
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = subgroupAdd(sum[r][c]);
-        if (gl_SubgroupInvocationID != 0) continue;
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            FINISH_COLUMN(r, first_column, 1, c, sum[r])
+        float own[COLUMNS / LANES];  // of the columns first_column + lane, …
+        [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c) {
+            float parts[LANES];
+            [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = sum[r][c * LANES + i];
+            own[c] = lane_sums(parts);
+        }
+        [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c)
+            FINISH_COLUMN(r, first_column + gl_SubgroupInvocationID, LANES, c, own)
     }
 }

@@ -9,10 +9,10 @@
 // applied to the sums over a block, and of q4_0 the offset, −8 · scale, to the sum of x.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#extension GL_KHR_shader_subgroup_arithmetic : require
 #define VECTORS
 #include "lib/linear.glsl"
 #include "interface/linear_quantized.h"
+#include "lib/lane_sums.glsl"
 #include "lib/vectors.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
@@ -54,7 +54,7 @@ void main() {
     const uint64_t scales = weight_address + uint64_t(p.out_width * blocks) * BLOCK_BYTES;
 
     uint block[COLUMNS];  // of a column the first; columns past the last repeat it: their sums are not stored
-    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) block[c] = weight_row_of(first_column + c, 1) * blocks;
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) block[c] = weight_row_of(first_column + c, LANES) * blocks;
 
     float sum[kLinearDepthMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
@@ -93,9 +93,13 @@ void main() {
 
     [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
         if (r >= ROWS) continue;
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = subgroupAdd(sum[r][c]);
-        if (gl_SubgroupInvocationID != 0) continue;
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            FINISH_COLUMN(r, first_column, 1, c, sum[r])
+        float own[COLUMNS / LANES];  // of the columns first_column + lane, …
+        [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c) {
+            float parts[LANES];
+            [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = sum[r][c * LANES + i];
+            own[c] = lane_sums(parts);
+        }
+        [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c)
+            FINISH_COLUMN(r, first_column + gl_SubgroupInvocationID, LANES, c, own)
     }
 }

@@ -22,7 +22,6 @@ layout(std430, binding = kLinearX) readonly buffer X { WORD x[]; };
 const uint LANES = kBroadcastLanes;
 const uint ROW_LANES = DEPTH / WORD_ELEMENTS;  // lanes that hold DEPTH elements of a row; the lanes behind them hold the next row's
 const uint LOAD_ROWS = LANES / ROW_LANES, LOADS = ROWS / LOAD_ROWS;
-const uint STEP_ROWS = 4;  // rows · COLUMNS sums that are worked on at a time: with an operand or two, what 16 registers hold
 
 #ifdef VECTORS
 uint64_t x_row[ROWS];  // address of its start
@@ -62,30 +61,33 @@ vec4 elements_of(uint r, uint step) {
 #endif
 }
 
-// Adds the products of elements step · DEPTH … of all rows with `w`, this lane's columns of them.
+// Adds the products of elements step · DEPTH … of all rows with `w`, this lane's columns of them. A row's sums are worked on in an array
+// of their own: Mesa's compiler takes time quadratic in the accesses to an array whose indices it does not know yet.
 void add_products(uint step, float w[COLUMNS][DEPTH]) {
-    [[unroll]] for (uint first = 0; first < ROWS; first += STEP_ROWS) {
 #if defined(VECTORS) && !defined(F16)
-        const uint64_t at = uint64_t(min(step, p.in_width / DEPTH - 1) * DEPTH) * 4;
+    const uint64_t at = uint64_t(min(step, p.in_width / DEPTH - 1) * DEPTH) * 4;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        float own[COLUMNS] = sum[r];
+        const uint64_t from = x_row[r] + at;
         [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
-            [[unroll]] for (uint r = first; r < first + STEP_ROWS; ++r) {
-                const float value = OneFloat(x_row[r] + at + k * 4).v;
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = fma(value, w[c][k], sum[r][c]);
-            }
+            const float value = OneFloat(from + k * 4).v;
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) own[c] = fma(value, w[c][k], own[c]);
         }
-#else
-        vec4 elements[STEP_ROWS / LOAD_ROWS];
-        [[unroll]] for (uint i = 0; i < STEP_ROWS / LOAD_ROWS; ++i)
-            elements[i] = elements_of(first + i * LOAD_ROWS, step);
-        [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
-            [[unroll]] for (uint r = 0; r < STEP_ROWS; ++r) {
-                const float value = subgroupShuffle(elements[r / LOAD_ROWS][k % WORD_ELEMENTS],
-                                                      r % LOAD_ROWS * ROW_LANES + k / WORD_ELEMENTS);
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[first + r][c] = fma(value, w[c][k], sum[first + r][c]);
-            }
-        }
-#endif
+        sum[r] = own;
     }
+#else
+    [[unroll]] for (uint first = 0; first < ROWS; first += LOAD_ROWS) {
+        const vec4 elements = elements_of(first, step);
+        [[unroll]] for (uint r = 0; r < LOAD_ROWS; ++r) {
+            float own[COLUMNS] = sum[first + r];
+            [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
+                const float value = subgroupShuffle(elements[k % WORD_ELEMENTS], r * ROW_LANES + k / WORD_ELEMENTS);
+                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) own[c] = fma(value, w[c][k], own[c]);
+            }
+            sum[first + r] = own;
+        }
+    }
+#endif
 }
 
 void finish_sums(uint first_row, uint first_column) {

@@ -39,10 +39,10 @@ Tiling direct_tiling(const Sizes& sizes) {
             sizes.batch * sizes.kv_heads * ceil_div(rows, shaders::kAttentionDirectWorkgroup)};
 }
 
-Tiling broadcast_tiling(std::string_view shader, const Sizes& sizes) {
+Tiling broadcast_tiling(std::string_view variant, const Sizes& sizes) {
     const std::uint64_t rows = sizes.query_len * (sizes.heads / sizes.kv_heads);
-    const std::uint32_t tile = attention_broadcast_rows(rows, sizes.value_dim);
-    return {shader,
+    const std::uint32_t tile = attention_broadcast_rows(rows, sizes.value_dim, variant == "vectors");
+    return {variant == "vectors" ? "attention_vectors" : "attention_broadcast",
             shaders::kBroadcastLanes,
             sizes.head_dim,
             sizes.value_dim,
@@ -150,8 +150,7 @@ Tiling coopmat_tiling(const Sizes& sizes, const MatrixTiling& tiling, const Capa
 
 Tiling tiling_of(std::string_view variant, const Sizes& sizes, const Capabilities& device) {
     if (variant == "direct") return direct_tiling(sizes);
-    if (variant == "broadcast") return broadcast_tiling("attention_broadcast", sizes);
-    if (variant == "vectors") return broadcast_tiling("attention_vectors", sizes);
+    if (variant == "broadcast" || variant == "vectors") return broadcast_tiling(variant, sizes);
     if (variant == "quads") return quads_tiling(sizes);
     for (const auto& [name, shader] : kMatrixVariants)
         if (variant == name) return coopmat_tiling(sizes, *matrix_tiling(shader, sizes, device), device);
@@ -182,10 +181,11 @@ bool vector_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DTyp
            std::max(head_dim, value_dim) <= shaders::kAttentionVectorsMaxDim;
 }
 
-std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim) {
+std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim, bool by_vectors) {
     if (rows <= 4) return static_cast<std::uint32_t>(rows);
     // The sums of so many rows are unrolled for every element of a value.
-    const std::uint64_t most = value_dim <= 64 ? 24 : value_dim <= 128 ? 16 : 8;
+    const bool are_many = rows > shaders::kAttentionVectorsFewRows;
+    const std::uint64_t most = value_dim > 128 ? 8 : by_vectors ? (are_many ? 16 : 8) : value_dim > 64 ? 16 : 24;
     return static_cast<std::uint32_t>(std::min(most, round_up(rows, 4)));
 }
 

@@ -12,8 +12,8 @@ bool direct_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, cons
 bool broadcast_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device);
 /// Whether that shader with VECTORS does: a head's keys and values are whole vectors.
 bool vector_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DType keys, const Capabilities& device);
-/// How many of the `rows` that share a key head a workgroup of attention_broadcast.comp owns.
-std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim);
+/// How many of the `rows` that share a key head a workgroup of attention_broadcast.comp owns, with VECTORS or without.
+std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim, bool by_vectors);
 /// Whether attention_quads.comp and decode_attention_quads.comp take the rows of queries, keys and values.
 bool rows_are_quads(std::uint64_t head_dim, std::uint64_t value_dim, DType dtype, const Capabilities& device);
 

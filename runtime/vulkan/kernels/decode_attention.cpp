@@ -41,7 +41,7 @@ Tiling direct_tiling(const Sizes& s, DType dtype, const Capabilities& device) {
 
 Tiling broadcast_tiling(std::string_view shader, const Sizes& s, DType dtype, const Capabilities& device) {
     const std::uint64_t group = s.heads / s.kv_heads;
-    const std::uint32_t rows = attention_broadcast_rows(group, s.value_dim);
+    const std::uint32_t rows = attention_broadcast_rows(group, s.value_dim, shader == "decode_attention_vectors");
     return {variant_for(shader, dtype, device),     shaders::kBroadcastLanes,
             static_cast<std::uint32_t>(s.head_dim), static_cast<std::uint32_t>(s.value_dim),
             s.kv_heads * ceil_div(group, rows),     {rows}};

@@ -61,10 +61,10 @@ bool takes_quads(const Product& product, const Capabilities& device) {
 
 /// Whether linear_depth.comp does.
 bool takes_depth(const Product& product, const Capabilities& device) {
-    if (product.rows > shaders::kLinearDepthMaxRows || !has_broadcast_lanes(device) || !device.subgroup_arithmetic)
+    if (product.rows > shaders::kLinearDepthMaxRows || !has_broadcast_lanes(device) || !device.buffer_addresses)
         return false;
     const std::uint64_t word_elements = product.dtype == DType::f16 ? 2 : 1;
-    return device.buffer_addresses && product.in_width % (shaders::kLinearDepthWords * word_elements) == 0;
+    return product.in_width % (shaders::kLinearDepthWords * word_elements) == 0;
 }
 
 /// Whether linear_coopmat.comp does, where the device has such matrices.

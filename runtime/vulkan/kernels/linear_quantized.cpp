@@ -47,7 +47,7 @@ bool takes_depth(const graph::Linear& op, const KernelContext& context) {
     const DType format = context.graph.dtype(op.weight);
     return (format == DType::q8_0 || format == DType::q4_0) && context.graph.dtype(op.x) == DType::f32 &&
            context.graph.shape(op.x).back() % shaders::kQuantizedDepth == 0 && has_broadcast_lanes(device) &&
-           device.buffer_addresses && device.subgroup_arithmetic;
+           device.buffer_addresses;
 }
 
 }  // namespace
