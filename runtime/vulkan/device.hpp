@@ -117,6 +117,8 @@ public:
     Transfer& transfer() const noexcept { return *transfer_; }
     /// Device-local bytes that are free by VK_EXT_memory_budget; none without it.
     std::optional<std::uint64_t> free_bytes() const;
+    /// False for an adopted one: what an application gave is touched by the threads that call vkformer, and by no others.
+    bool is_own() const noexcept { return owned_; }
     /// False for an adopted device without a queue: then vkformer can only record.
     bool can_submit() const noexcept { return queue_ != VK_NULL_HANDLE; }
 

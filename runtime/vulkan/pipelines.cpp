@@ -11,6 +11,7 @@
 
 #include "core/hash.hpp"
 #include "core/mapped_file.hpp"
+#include "core/tasks.hpp"
 #include "core/try.hpp"
 #include "vulkan/shader_table.h"
 
@@ -152,7 +153,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                          " storage buffers; device \"" + d.capabilities().name + "\" allows " +
                          std::to_string(d.capabilities().max_storage_buffers)};
     Pipeline result;
-    const Key key(dispatch.shader, dispatch.constants);
+    const Key key = key_of(dispatch);
     {
         const std::lock_guard lock(mutex_);
         VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
@@ -172,6 +173,20 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
     result.handle = kept.pipeline.get();
     result.compile_ms = kept.compile_ms;
     return result;
+}
+
+void Pipelines::prepare(std::span<const Dispatch> dispatches) {
+    if (!device_->is_own()) return;
+    std::map<Key, const Dispatch*> missing;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const Dispatch& dispatch : dispatches)
+            for (const Dispatch* part = &dispatch; part; part = part->then.get())
+                if (Key key = key_of(*part); !pipelines_.contains(key)) missing.emplace(std::move(key), part);
+    }
+    std::vector<const Dispatch*> parts;
+    for (const auto& [key, part] : missing) parts.push_back(part);
+    run_tasks(parts.size(), [&](std::size_t i) { (void)get(*parts[i]); });
 }
 
 Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ public:
 
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
     Result<Pipeline> get(const Dispatch& dispatch);
+    /// Makes those of the dispatches, and of what follows each of them, that are not there yet, several at a time; on an adopted device
+    /// get() does, one by one. What cannot be made is left to get(), too, which tells why.
+    void prepare(std::span<const Dispatch> dispatches);
 
     struct Made {
         UniquePipeline pipeline;
@@ -58,6 +62,7 @@ private:
     };
     explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
     using Key = std::pair<std::string, std::vector<std::uint32_t>>;
+    static Key key_of(const Dispatch& dispatch) { return {dispatch.shader, dispatch.constants}; }
     Result<const Layout*> layout_for(std::size_t binding_count);
 
     std::shared_ptr<Device> device_;

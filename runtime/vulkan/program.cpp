@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <future>
 #include <numeric>
 #include <set>
 
 #include "core/block_format.hpp"
+#include "core/tasks.hpp"
 #include "core/try.hpp"
 #include "vulkan/block_layout.hpp"
 #include "vulkan/kernels/kernels.hpp"
@@ -189,14 +191,17 @@ Result<void> VulkanStore::add_missing(const graph::Graph& graph, TensorKind kind
                  MemoryBlocks::create(*device_, requests_of(missing), guards,
                                       kind == TensorKind::weight ? "vkformer weights" : "vkformer states"));
     Transfer& transfer = device_->transfer();
-    for (std::size_t i = 0; i < missing.size(); ++i) {
+    std::vector<Result<void>> filled(missing.size());
+    const auto fill = [&](std::size_t i) {
         const Slice& slice = blocks.slices()[i];
-        if (kind == TensorKind::weight) {
-            VKFORMER_CHECK(upload_weight(transfer, slice, *missing[i]));
-        } else {
-            VKFORMER_CHECK(transfer.clear(slice));
-        }
+        filled[i] = kind == TensorKind::weight ? upload_weight(transfer, slice, *missing[i]) : transfer.clear(slice);
+    };
+    if (device_->is_own()) {
+        run_tasks(missing.size(), fill);
+    } else {
+        for (std::size_t i = 0; i < missing.size(); ++i) fill(i);
     }
+    for (auto& result : filled) VKFORMER_CHECK(std::move(result));
     for (std::size_t i = 0; i < missing.size(); ++i)
         entries_.emplace(missing[i]->name, Entry{missing[i]->dtype, missing[i]->shape, blocks.slices()[i]});
     blocks_.push_back(std::move(blocks));
@@ -237,7 +242,12 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
         new VulkanProgram(std::move(device), std::move(pipelines), std::move(plan), options));
     program->weights_ = std::move(weights);
     program->states_ = std::move(states);
+    VKFORMER_CHECK(program->plan_dispatches());
+    // The driver compiles while the weights are read.
+    auto compiled = std::async(program->device_->is_own() ? kOwnThread : std::launch::deferred,
+                               [&] { program->pipelines_->prepare(program->dispatches_); });
     VKFORMER_CHECK(program->allocate());
+    compiled.get();
     VKFORMER_CHECK(program->prepare_images());
     VKFORMER_CHECK(program->prepare_strided());
     VKFORMER_CHECK(program->prepare_steps());
@@ -380,29 +390,34 @@ Result<VulkanProgram::Part> VulkanProgram::prepare_part(const Dispatch& dispatch
     return part;
 }
 
-Result<void> VulkanProgram::prepare_steps() {
-    const DeviceTable& vk = device_->vk();
+Result<void> VulkanProgram::plan_dispatches() {
     KernelContext context{plan_.graph, device_->capabilities()};
-    std::vector<Dispatch> dispatches;
-    std::vector<std::string> names;
-    std::uint32_t binding_count = 0, set_count = 0;
     for (std::size_t i = 0; i < plan_.graph.nodes().size(); ++i) {
         const graph::Node& node = plan_.graph.nodes()[i];
         context.variant = options_.variants.empty() ? std::string_view() : options_.variants[i];
-        names.emplace_back(context.variant.empty() ? variants(node.op, context).front() : context.variant);
         auto planned = std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op);
         if (!planned) {
             Error error = std::move(planned).error();
             error.message = node.name + ": " + error.message;
             return error;
         }
-        for (const Dispatch* part = &*planned; part; part = part->then.get()) {
+        const std::string_view variant = context.variant.empty() ? variants(node.op, context).front() : context.variant;
+        steps_.push_back(
+            {.uses_scratch = planned->scratch_bytes > 0, .shader = planned->shader, .variant = std::string(variant)});
+        dispatches_.push_back(std::move(*planned));
+    }
+    return {};
+}
+
+Result<void> VulkanProgram::prepare_steps() {
+    const DeviceTable& vk = device_->vk();
+    std::uint32_t binding_count = 0, set_count = 0;
+    for (const Dispatch& dispatch : dispatches_)
+        for (const Dispatch* part = &dispatch; part; part = part->then.get()) {
             binding_count += static_cast<std::uint32_t>(part->bindings.size());
             ++set_count;
         }
-        dispatches.push_back(std::move(*planned));
-    }
-    if (dispatches.empty()) return {};
+    if (dispatches_.empty()) return {};
 
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, binding_count};
     const VkDescriptorPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
@@ -414,15 +429,11 @@ Result<void> VulkanProgram::prepare_steps() {
         return vulkan_error(r, "vkCreateDescriptorPool", "binding the tensors");
     sets_ = UniqueDescriptorPool(vk, device_->handle(), pool);
 
-    for (std::size_t i = 0; i < dispatches.size(); ++i) {
-        const Dispatch& dispatch = dispatches[i];
-        Step step{.uses_scratch = dispatch.scratch_bytes > 0, .shader = dispatch.shader, .variant = names[i]};
-        for (const Dispatch* part = &dispatch; part; part = part->then.get()) {
-            VKFORMER_TRY(auto prepared, prepare_part(*part));
-            step.parts.push_back(std::move(prepared));
+    for (std::size_t i = 0; i < dispatches_.size(); ++i)
+        for (const Dispatch* part = &dispatches_[i]; part; part = part->then.get()) {
+            VKFORMER_TRY(steps_[i].parts.emplace_back(), prepare_part(*part));
         }
-        steps_.push_back(std::move(step));
-    }
+    dispatches_.clear();
     return {};
 }
 

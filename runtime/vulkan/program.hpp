@@ -153,6 +153,7 @@ private:
                   const ProgramOptions& options)
         : device_(std::move(device)), pipelines_(std::move(pipelines)), plan_(std::move(plan)), options_(options) {}
 
+    Result<void> plan_dispatches();
     Result<void> allocate();
     Result<void> prepare_steps();
     Result<Part> prepare_part(const Dispatch& dispatch);
@@ -183,7 +184,8 @@ private:
     UniqueDescriptorPool sets_;
     std::vector<ImageReader> images_;
     std::vector<StridedCopy> gathers_, scatters_;
-    std::vector<Step> steps_;  // one per node
+    std::vector<Dispatch> dispatches_;  // one per node, until there are steps
+    std::vector<Step> steps_;           // one per node
     UniqueCommandPool pool_;
     UniqueQueryPool queries_;
     VkCommandBuffer commands_ = VK_NULL_HANDLE;
