@@ -7,12 +7,8 @@ DType dtype_of(const EncoderOptions& options) noexcept {
     return options.precision == Precision::f16 ? DType::f16 : DType::f32;
 }
 
-OpenOptions open_options(const EncoderOptions& options,
-                         std::function<Result<std::vector<tuning::Workload>>()> workload) {
-    OpenOptions open{.device = options.device,
-                     .plain = options.plain_shaders,
-                     .variants = options.shader_variants,
-                     .workload = std::move(workload)};
+OpenOptions open_options(const EncoderOptions& options) {
+    OpenOptions open{.device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;

@@ -10,8 +10,7 @@ namespace vkformer::api {
 
 DType dtype_of(const EncoderOptions& options) noexcept;
 
-/// How a backend is opened that these options ask for; `workload` as in OpenOptions.
-OpenOptions open_options(const EncoderOptions& options,
-                         std::function<Result<std::vector<tuning::Workload>>()> workload);
+/// How a backend is opened that these options ask for.
+OpenOptions open_options(const EncoderOptions& options);
 
 }  // namespace vkformer::api

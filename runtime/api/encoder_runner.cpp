@@ -67,6 +67,8 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
                                           decoding::EncoderHead head, std::uint32_t max_length,
                                           const EncoderOptions& options, std::shared_ptr<OpenedBackend> device) {
     EncoderRunner runner;
+    std::optional<OpeningBackend> opening;
+    if (!device) opening.emplace(open_options(options));
     if (options.max_length > encoder.config().max_positions)
         return Error{ErrorCode::InvalidArgument, "the model takes at most " +
                                                      std::to_string(encoder.config().max_positions) + " tokens, not " +
@@ -80,10 +82,9 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
     runner.max_length_ = max_length == 0 ? positions : std::min(max_length, positions);
     VKFORMER_TRY(runner.tokenizer_, text::load_tokenizer(folder));
     runner.encoder_ = std::make_unique<models::Encoder>(std::move(encoder));
-    if (!device) {
-        VKFORMER_TRY(auto opened, open_backend(open_options(options, [&] {
-                         return encoder_workload(*runner.encoder_, head, dtype_of(options));
-                     })));
+    if (opening) {
+        VKFORMER_TRY(auto opened,
+                     opening->get([&] { return encoder_workload(*runner.encoder_, head, dtype_of(options)); }));
         device = std::make_shared<OpenedBackend>(std::move(opened));
     }
     runner.device_ = std::move(device);

@@ -56,14 +56,9 @@ Result<std::optional<decoding::BeamRules>> beam_rules(const BeamSearch& search,
     return std::optional(rules);
 }
 
-api::OpenOptions open_options(const GeneratorOptions& options, const models::Decoder& model,
-                              const std::optional<decoding::BeamRules>& beams) {
-    api::OpenOptions open{.device = options.device,
-                          .plain = options.plain_shaders,
-                          .variants = options.shader_variants,
-                          .workload = [&options, &model, &beams] {
-                              return api::decoder_workload(model, session_options(options, {.temperature = 0}), beams);
-                          }};
+api::OpenOptions open_options(const GeneratorOptions& options) {
+    api::OpenOptions open{
+        .device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;
@@ -233,6 +228,7 @@ Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_sessi
 }  // namespace
 
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
+    api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(auto loaded, models::load_decoder(path));
     auto model = std::make_unique<models::Decoder>(std::move(loaded));
     VKFORMER_TRY(auto text, api::load_decoder_text(path));
@@ -241,9 +237,11 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
                      path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +
                          " tokens, the model only " + std::to_string(model->config().vocab_size)};
     auto wanted = session_options(options, text.defaults.sample);
-    VKFORMER_CHECK(model->check_cache(wanted.cache));  // before a device is opened and kernels are tried on it
+    VKFORMER_CHECK(model->check_cache(wanted.cache));  // before kernels are tried on the device
     VKFORMER_TRY(const auto beams, beam_rules(options.beam_search, text.defaults));
-    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, beams)));
+    VKFORMER_TRY(auto device, opening.get([&] {
+        return api::decoder_workload(*model, session_options(options, {.temperature = 0}), beams);
+    }));
     wanted.chunk_seconds = api::submit_seconds(*device.backend);
     VKFORMER_TRY(auto session, open_session(*device.backend, *model, wanted, beams));
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,

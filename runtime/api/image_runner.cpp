@@ -47,7 +47,7 @@ Result<ImageRunner> ImageRunner::load(const std::filesystem::path& folder, model
     runner.encoder_ = std::make_unique<models::VisionEncoder>(std::move(encoder));
     const DType dtype = dtype_of(options);
     VKFORMER_TRY(auto device,
-                 open_backend(open_options(options, [&] { return image_workload(*runner.encoder_, head, dtype); })));
+                 open_backend(open_options(options), [&] { return image_workload(*runner.encoder_, head, dtype); }));
     runner.device_ = std::make_shared<OpenedBackend>(std::move(device));
     runner.session_.emplace(*runner.device_->backend, *runner.encoder_, std::move(head),
                             decoding::ImageSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype});

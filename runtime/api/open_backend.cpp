@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "api/open_backend.hpp"
 
+#include "core/tasks.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
-#include "vulkan/backend.hpp"
 
 namespace vkformer::api {
 namespace {
@@ -22,11 +22,12 @@ OpenedBackend open_cpu(const OpenOptions& options) {
 }
 
 /// Whether "auto" is to take the CPU backend in place of this Vulkan device.
-Result<bool> cpu_is_faster(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options) {
-    if (options.device != "auto" || device.capabilities().type != "cpu" || !options.workload) return false;
-    VKFORMER_TRY(const auto workload, options.workload());
+Result<bool> cpu_is_faster(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options,
+                           const MakeWorkloads& workloads) {
+    if (options.device != "auto" || device.capabilities().type != "cpu" || !workloads) return false;
+    VKFORMER_TRY(const auto made, workloads());
     const auto cpu = cpu_backend(options);
-    return tuning::is_faster(*cpu, device, workload, ladder.file(device.capabilities()));
+    return tuning::is_faster(*cpu, device, made, ladder.file(device.capabilities()));
 }
 
 }  // namespace
@@ -43,18 +44,28 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
     return std::shared_ptr<vulkan::VariantChooser>(std::move(named));
 }
 
-Result<OpenedBackend> open_backend(const OpenOptions& options) {
-    if (options.device == "cpu") return open_cpu(options);
-    VKFORMER_TRY(auto chooser, make_chooser(options));
-    VKFORMER_TRY(auto backend,
-                 vulkan::VulkanBackend::create(options.device, {.profile = options.profile, .chooser = chooser}));
-    if (auto* const ladder = dynamic_cast<tuning::Ladder*>(chooser.get())) {
-        VKFORMER_TRY(const bool take_cpu, cpu_is_faster(*backend, *ladder, options));
-        if (take_cpu) return open_cpu(options);
+OpeningBackend::OpeningBackend(OpenOptions options) : options_(std::move(options)) {
+    if (options_.device != "cpu") found_ = std::async(kOwnThread, [o = options_] { return find(o); });
+}
+
+Result<OpeningBackend::Found> OpeningBackend::find(const OpenOptions& options) {
+    Found found;
+    VKFORMER_TRY(found.chooser, make_chooser(options));
+    VKFORMER_TRY(found.backend,
+                 vulkan::VulkanBackend::create(options.device, {.profile = options.profile, .chooser = found.chooser}));
+    return found;
+}
+
+Result<OpenedBackend> OpeningBackend::get(const MakeWorkloads& workloads) {
+    if (!found_.valid()) return open_cpu(options_);
+    VKFORMER_TRY(Found found, found_.get());
+    if (auto* const ladder = dynamic_cast<tuning::Ladder*>(found.chooser.get())) {
+        VKFORMER_TRY(const bool take_cpu, cpu_is_faster(*found.backend, *ladder, options_, workloads));
+        if (take_cpu) return open_cpu(options_);
     }
-    const vulkan::Capabilities& c = backend->capabilities();
+    const vulkan::Capabilities& c = found.backend->capabilities();
     std::string description = c.name + " (" + c.type + ", " + c.driver + ")";
-    return OpenedBackend{std::move(backend), std::move(description)};
+    return OpenedBackend{std::move(found.backend), std::move(description)};
 }
 
 double submit_seconds(const graph::Backend& backend) noexcept {

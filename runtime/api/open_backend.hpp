@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -10,6 +11,7 @@
 #include "graph/program.hpp"
 #include "tuning/ladder.hpp"
 #include "tuning/workload.hpp"
+#include "vulkan/backend.hpp"
 
 namespace vkformer::api {
 
@@ -24,15 +26,38 @@ struct OpenOptions {
     bool plain = false;                             ///< the plain variant of every op; nothing is measured
     std::map<std::string, std::string> variants{};  ///< op → variant, before what was measured
     std::function<void(const tuning::Progress&)> progress{};
-    /// What will be run. With it, "auto" where there is no real GPU takes whichever of the CPU backend and the CPU-type Vulkan
-    /// device was measured faster for it; without it, the Vulkan device.
-    std::function<Result<std::vector<tuning::Workload>>()> workload{};
     bool profile = false;  ///< vulkan::BackendOptions::profile
 };
 
-/// Verdicts on variants are kept beside the pipeline cache. Errors: NoVulkanLoader, NoDevice, MissingFeature, Vulkan;
-/// InvalidArgument (an unknown op or variant).
-Result<OpenedBackend> open_backend(const OpenOptions& options);
+/// Makes what will be run.
+using MakeWorkloads = std::function<Result<std::vector<tuning::Workload>>()>;
+
+/// A backend that a thread of its own opens, which takes some tenths of a second where many drivers are installed: the caller reads a
+/// model meanwhile. To destroy it waits for that thread.
+class OpeningBackend {
+public:
+    explicit OpeningBackend(OpenOptions options);
+
+    /// To be called once. With `workloads`, "auto" where there is no real GPU takes whichever of the CPU backend and the CPU-type Vulkan
+    /// device was measured faster for them; without, the Vulkan device. Verdicts on variants are kept beside the pipeline cache.
+    /// Errors: NoVulkanLoader, NoDevice, MissingFeature, Vulkan; InvalidArgument (an unknown op or variant); those of `workloads`.
+    Result<OpenedBackend> get(const MakeWorkloads& workloads = {});
+
+private:
+    struct Found {
+        std::shared_ptr<vulkan::VariantChooser> chooser;
+        std::unique_ptr<vulkan::VulkanBackend> backend;
+    };
+    static Result<Found> find(const OpenOptions& options);
+
+    OpenOptions options_;
+    std::future<Result<Found>> found_;  // not for the CPU backend
+};
+
+/// The same where there is nothing to do meanwhile.
+inline Result<OpenedBackend> open_backend(const OpenOptions& options, const MakeWorkloads& workloads = {}) {
+    return OpeningBackend(options).get(workloads);
+}
 
 /// How long a submit may take: GPUs are reset after some two seconds, and draw a desktop meanwhile; 0, any time, for backends that
 /// are CPUs.

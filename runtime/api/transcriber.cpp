@@ -28,14 +28,9 @@ DType dtype_of(const TranscriberOptions& options) {
     return options.precision == Precision::f16 ? DType::f16 : DType::f32;
 }
 
-api::OpenOptions open_options(const TranscriberOptions& options, const models::EncoderDecoder& model,
-                              const models::GenerationConfig& generation) {
-    api::OpenOptions open{.device = options.device,
-                          .plain = options.plain_shaders,
-                          .variants = options.shader_variants,
-                          .workload = [&options, &model, &generation] {
-                              return api::generation_workload(model, generation, dtype_of(options));
-                          }};
+api::OpenOptions open_options(const TranscriberOptions& options) {
+    api::OpenOptions open{
+        .device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;
@@ -266,6 +261,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     if (options.timestamps && options.batch > 1)
         return Error{ErrorCode::InvalidArgument, "windows are decoded one by one with timestamps, a batch of " +
                                                      std::to_string(options.batch) + " needs text without them"};
+    api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(models::SpeechModel loaded, models::load_speech_model(folder));
     auto& model = loaded.model;
     VKFORMER_TRY(auto speech,
@@ -283,7 +279,8 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     choose(speech.log_prob_threshold, options.log_prob_threshold, kLogProb);
     choose(speech.no_speech_threshold, options.no_speech_threshold, kNoSpeech);
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
-    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, speech.generation)));
+    VKFORMER_TRY(auto device,
+                 opening.get([&] { return api::generation_workload(*model, speech.generation, dtype_of(options)); }));
     return Transcriber(std::make_unique<Impl>(Impl{.options = options,
                                                    .model = std::move(model),
                                                    .speech = std::move(speech),

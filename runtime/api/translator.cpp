@@ -23,14 +23,9 @@ DType dtype_of(const TranslatorOptions& options) {
     return options.precision == Precision::f16 ? DType::f16 : DType::f32;
 }
 
-api::OpenOptions open_options(const TranslatorOptions& options, const models::EncoderDecoder& model,
-                              const models::GenerationConfig& generation) {
-    api::OpenOptions open{.device = options.device,
-                          .plain = options.plain_shaders,
-                          .variants = options.shader_variants,
-                          .workload = [&options, &model, &generation] {
-                              return api::generation_workload(model, generation, dtype_of(options));
-                          }};
+api::OpenOptions open_options(const TranslatorOptions& options) {
+    api::OpenOptions open{
+        .device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;
@@ -96,13 +91,15 @@ Translator::~Translator() = default;
 const std::string& Translator::device() const noexcept { return impl_->device.description; }
 
 Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {
+    api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(auto model, models::load_encoder_decoder(folder));
     VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
-    VKFORMER_TRY(auto device, api::open_backend(open_options(options, *model, generation)));
+    VKFORMER_TRY(auto device,
+                 opening.get([&] { return api::generation_workload(*model, generation, dtype_of(options)); }));
     return Translator(std::make_unique<Impl>(Impl{.options = options,
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),

@@ -236,9 +236,8 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
         .dtype = command.device.dtype_value(),
         .weights = command.weights == "dtype" ? models::WeightFormat::as_computed : models::WeightFormat::as_filed,
         .cache = command.cache.format()};
-    VKFORMER_TRY(auto open, open_options(command.device));
-    open.workload = [&] { return api::decoder_workload(model, options); };
-    VKFORMER_TRY(const auto device, api::open_backend(open));
+    VKFORMER_TRY(const auto open, open_options(command.device));
+    VKFORMER_TRY(const auto device, api::open_backend(open, [&] { return api::decoder_workload(model, options); }));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.description.c_str());
 
     VKFORMER_TRY(DecoderCost cost, measure_rates(model, options, command, *device.backend));

@@ -15,10 +15,9 @@ Result<api::OpenOptions> open_options(const DeviceOptions& options) {
 }
 
 Result<std::unique_ptr<graph::Backend>> open_backend(const DeviceOptions& options,
-                                                     std::function<Result<std::vector<tuning::Workload>>()> workload) {
-    VKFORMER_TRY(auto open, open_options(options));
-    open.workload = std::move(workload);
-    VKFORMER_TRY(auto opened, api::open_backend(open));
+                                                     const api::MakeWorkloads& workloads) {
+    VKFORMER_TRY(const auto open, open_options(options));
+    VKFORMER_TRY(auto opened, api::open_backend(open, workloads));
     if (!options.quiet) std::fprintf(stderr, "vkformer: device: %s\n", opened.description.c_str());
     return std::move(opened.backend);
 }
