@@ -155,7 +155,12 @@ Result<void> DecoderSession::fill_caches(std::span<const std::size_t> rows,
     for (const Row& row : rows_) begun.push_back(row.cached.size());
     std::vector<std::span<const std::int32_t>> rests(rows_.size());
     for (std::size_t i = 0; i < rows.size(); ++i) rests[rows[i]] = std::span(contexts[i]).subspan(begun[rows[i]]);
-    VKFORMER_CHECK(chunks_.append({*backend_, *model_, options_, stores_}, extended_, begun, rests, timings_));
+    const auto compile_step = [this]() -> Result<void> {
+        VKFORMER_TRY([[maybe_unused]] const Step* const made, step());
+        return {};
+    };
+    VKFORMER_CHECK(
+        chunks_.append({*backend_, *model_, options_, stores_}, extended_, begun, rests, timings_, compile_step));
     for (std::size_t i = 0; i < rows.size(); ++i) rows_[rows[i]].cached = contexts[i];
     return {};
 }

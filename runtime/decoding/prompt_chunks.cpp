@@ -48,7 +48,8 @@ std::uint32_t PromptChunks::next_len(const DecoderSessionOptions& options, std::
 }
 
 Result<void> PromptChunks::append(const Context& context, bool extended, std::span<const std::size_t> begun,
-                                  std::span<const std::span<const std::int32_t>> rests, DecoderTimings& timings) {
+                                  std::span<const std::span<const std::int32_t>> rests, DecoderTimings& timings,
+                                  const std::function<Result<void>()>& meanwhile) {
     const Clock::time_point start = Clock::now();
     std::size_t longest = 0;  // tokens left to compute, of any row
     for (const auto& rest : rests) {
@@ -70,6 +71,7 @@ Result<void> PromptChunks::append(const Context& context, bool extended, std::sp
         VKFORMER_CHECK(write_ints(*made->program, made->graph.starts, starts));
         const Clock::time_point submitted = Clock::now();
         VKFORMER_CHECK(made->program->submit());
+        if (done == 0 && meanwhile) VKFORMER_CHECK(meanwhile());
         VKFORMER_CHECK(made->program->wait());
         token_seconds_ = seconds_since(submitted) / len;
         ++timings.prompt_chunks;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -32,9 +33,11 @@ public:
 
     /// Appends rests[r] behind the begun[r] positions that row r of the caches has. A row with nothing left goes along with tokens
     /// that nobody asked for: their keys lie behind what the row has, where nothing looks before it is written again.
-    /// `extended` as of chunk_graph. Errors: those of the backend.
+    /// `extended` as of chunk_graph. `meanwhile` is what the host has to do anyway; it is done once, while the device computes the first
+    /// chunk, or not at all where there is none. Errors: those of the backend and of `meanwhile`.
     Result<void> append(const Context& context, bool extended, std::span<const std::size_t> begun,
-                        std::span<const std::span<const std::int32_t>> rests, DecoderTimings& timings);
+                        std::span<const std::span<const std::int32_t>> rests, DecoderTimings& timings,
+                        const std::function<Result<void>()>& meanwhile = {});
     /// For other options.
     void clear() noexcept { chunks_.clear(); }
 
