@@ -1,12 +1,12 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // y = f(x · weightᵀ + bias) + residual, for Vulkan devices that are CPUs with subgroups of 8 and have buffer addresses, few rows (a decode
-// step) whose width is a multiple of kLinearDepthWords words of 32 bits: 16 floats or 32 halves.
+// step) whose width is a multiple of WORDS words of 32 bits.
 // x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 4; storage as lib/storage.glsl says
 // (residual and y: lib/linear.glsl), sums in float32.
-// A workgroup is a subgroup and owns kLinearDepthColumns columns of y, for all rows; a lane owns every 8th word of the depth. So x and the
-// weights are loaded as vectors (lib/vectors.glsl), in the order of their addresses, a few rows of weight side by side, which a CPU sees
-// coming and fetches ahead.
+// A workgroup is a subgroup and takes tiles of kLinearDepthColumns columns of y, for all rows; a lane owns every 8th word of the depth. So
+// x and the weights are loaded as vectors (lib/vectors.glsl), in the order of their addresses, a few rows of weight side by side, which a
+// CPU sees coming and fetches ahead.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #define VECTORS
@@ -14,8 +14,11 @@
 #include "lib/wide.glsl"
 #include "lib/lane_sums.glsl"
 #include "lib/vectors.glsl"
+#define TAKEN_BINDING kLinearTaken
+#include "lib/tiles.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
+layout(constant_id = kLinearDepthWordsConstant) const uint WORDS = kLinearDepthWords;
 
 const uint COLUMNS = kLinearDepthColumns, LANES = kBroadcastLanes, VECTOR = LANES * 4;  // bytes
 
@@ -27,27 +30,25 @@ vec4 elements_at(uint64_t address) {
 #endif
 }
 
-void main() {
-    const uint first_column = linear_workgroup() * COLUMNS;
-    if (first_column >= p.out_width) return;
+void tile_at(uint first_column) {
     const uint width = p.in_width / WORD_ELEMENTS;  // words
 
     uint64_t weight_row[COLUMNS];  // columns past the last repeat it: their sums are not stored
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = weight_address + uint64_t((weight_before() + weight_row_of(first_column + c, LANES)) * width) * 4;
+        weight_row[c] = weight_address + uint64_t(weight_row_of(first_column + c, LANES) * width) * 4;
 
     float sum[kLinearDepthMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
-    for (uint k = 0; k < width; k += kLinearDepthWords) {
-        const uint clamped = min(k, width - kLinearDepthWords);
-        [[unroll]] for (uint part = 0; part < kLinearDepthWords / LANES; ++part) {
+    for (uint k = 0; k < width; k += WORDS) {
+        const uint clamped = min(k, width - WORDS);
+        [[unroll]] for (uint part = 0; part < WORDS / LANES; ++part) {
             const uint64_t at = uint64_t(clamped + part * LANES) * 4;
             vec4 value[kLinearDepthMaxRows];
             [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
                 if (r >= ROWS) continue;  // decided when the pipeline is made
-                value[r] = elements_at(x_address + uint64_t((x_before() + r) * width) * 4 + at);
+                value[r] = elements_at(x_address + uint64_t(r * width) * 4 + at);
             }
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
                 const vec4 w = elements_at(weight_row[c] + at);
@@ -70,4 +71,10 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c)
             FINISH_COLUMN(r, first_column + gl_SubgroupInvocationID, LANES, c, own)
     }
+}
+
+void main() {
+    const uint tiles = (p.out_width + COLUMNS - 1) / COLUMNS;
+    for (uint tile = take_tile(tiles); tile < tiles; tile = take_tile(tiles))
+        tile_at(min(tile, tiles - 1) * COLUMNS);  // lib/vectors.glsl: also where there is none
 }

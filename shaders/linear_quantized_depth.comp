@@ -3,7 +3,7 @@
 // y = f(x · weightᵀ + bias) + residual for weights of q8_0 and q4_0, on Vulkan devices that are CPUs with subgroups of 8 and have buffer
 // addresses, few rows (a decode step) whose width is a multiple of kQuantizedDepth.
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out], rows = ROWS ≤ 4; float32.
-// As linear_depth.comp: a workgroup is a subgroup and owns kLinearDepthColumns columns of y, for all rows; the weights are loaded as
+// As linear_depth.comp: a workgroup is a subgroup and takes tiles of kLinearDepthColumns columns of y, for all rows; the weights are loaded as
 // vectors (lib/vectors.glsl), in the order of their addresses. kQuantizedDepth elements are two blocks: two vectors of q8_0, one of q4_0.
 // A lane holds four neighbouring integers of a block in a word, so x is gathered in that order, once for all columns. Scales are
 // applied to the sums over a block, and of q4_0 the offset, −8 · scale, to the sum of x.
@@ -14,6 +14,8 @@
 #include "interface/linear_quantized.h"
 #include "lib/lane_sums.glsl"
 #include "lib/vectors.glsl"
+#define TAKEN_BINDING kLinearTaken
+#include "lib/tiles.glsl"
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
 layout(constant_id = kLinearWeightFormat) const uint FORMAT = kWeightQ8_0;
@@ -47,9 +49,7 @@ Row row_at(uint element) {
 
 uint words_at(uint64_t address) { return word_vector(address, address + LANES * 2); }
 
-void main() {
-    const uint first_column = linear_workgroup() * COLUMNS;
-    if (first_column >= p.out_width) return;
+void tile_at(uint first_column) {
     const uint blocks = p.in_width / 32;  // of a row
     const uint64_t scales = weight_address + uint64_t(p.out_width * blocks) * BLOCK_BYTES;
 
@@ -102,4 +102,10 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c)
             FINISH_COLUMN(r, first_column + gl_SubgroupInvocationID, LANES, c, own)
     }
+}
+
+void main() {
+    const uint tiles = (p.out_width + COLUMNS - 1) / COLUMNS;
+    for (uint tile = take_tile(tiles); tile < tiles; tile = take_tile(tiles))
+        tile_at(min(tile, tiles - 1) * COLUMNS);  // lib/vectors.glsl: also where there is none
 }

@@ -147,15 +147,16 @@ Result<std::uint64_t> scratch_bytes(const graph::Plan& plan, const Capabilities&
     return bytes;
 }
 
-/// The arena, then the owners, then scratch memory.
+/// The arena, then the owners, then scratch memory and what counts taken tiles, where variants want them.
 std::vector<MemoryBlocks::Request> activation_requests(const graph::Plan& plan, std::span<const std::uint32_t> owners,
-                                                       std::uint64_t scratch) {
+                                                       std::uint64_t scratch, bool taken) {
     std::vector<MemoryBlocks::Request> requests{{std::max<std::uint64_t>(plan.arena_bytes, 4), "arena"}};
     for (const std::uint32_t id : owners) {
         const Tensor& tensor = plan.graph.tensor(Value{id});
         requests.push_back({graph::storage_bytes(tensor), tensor.name});
     }
     if (scratch > 0) requests.push_back({scratch, "scratch"});
+    if (taken) requests.push_back({4, "taken tiles"});
     return requests;
 }
 
@@ -223,9 +224,9 @@ Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Pl
         VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
         VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
         VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(*plan, device.capabilities()));
-        VKFORMER_TRY(const auto activation_bytes,
-                     MemoryBlocks::bytes_for(
-                         device, activation_requests(*plan, owners_outside_arena(plan->graph), scratch), false));
+        const auto requests = activation_requests(*plan, owners_outside_arena(plan->graph), scratch,
+                                                  device.capabilities().buffer_addresses);
+        VKFORMER_TRY(const auto activation_bytes, MemoryBlocks::bytes_for(device, requests, false));
         needs.weights += weight_bytes;
         needs.states += state_bytes;
         needs.activations += activation_bytes;
@@ -266,9 +267,14 @@ Result<void> VulkanProgram::allocate() {
     auto owners = owners_outside_arena(graph);
     std::erase_if(owners, [&](std::uint32_t id) { return options_.bindings.contains(graph.tensor(Value{id}).name); });
     VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(plan_, device_->capabilities()));
-    VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, activation_requests(plan_, owners, scratch), guards,
+    const bool taken = device_->capabilities().buffer_addresses;
+    VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, activation_requests(plan_, owners, scratch, taken), guards,
                                                "vkformer activations"));
-    if (scratch > 0) scratch_ = blocks_.slices().back();
+    if (scratch > 0) scratch_ = blocks_.slices()[1 + owners.size()];
+    if (taken) {
+        taken_ = blocks_.slices().back();
+        VKFORMER_CHECK(device_->transfer().clear(*taken_));
+    }
 
     slices_.assign(graph.tensors().size(), {});
     for (std::size_t i = 0; i < owners.size(); ++i) slices_[owners[i]] = blocks_.slices()[i + 1];
@@ -375,7 +381,7 @@ Result<VulkanProgram::Part> VulkanProgram::prepare_part(const Dispatch& dispatch
         return vulkan_error(r, "vkAllocateDescriptorSets", "binding the tensors");
     std::vector<VkDescriptorBufferInfo> buffers;
     for (const Value value : dispatch.bindings) {
-        const Slice slice = value == kScratch ? *scratch_ : locate(value);
+        const Slice slice = value == kScratch ? *scratch_ : value == kTaken ? *taken_ : locate(value);
         buffers.push_back({slice.buffer, slice.offset, slice.bytes});
     }
     std::vector<VkWriteDescriptorSet> writes;
@@ -402,8 +408,9 @@ Result<void> VulkanProgram::plan_dispatches() {
             return error;
         }
         const std::string_view variant = context.variant.empty() ? variants(node.op, context).front() : context.variant;
-        steps_.push_back(
-            {.uses_scratch = planned->scratch_bytes > 0, .shader = planned->shader, .variant = std::string(variant)});
+        const bool shares =
+            std::ranges::any_of(planned->bindings, [](Value v) { return v == kScratch || v == kTaken; });
+        steps_.push_back({.shares_memory = shares, .shader = planned->shader, .variant = std::string(variant)});
         dispatches_.push_back(std::move(*planned));
     }
     return {};
@@ -525,7 +532,7 @@ void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, 
     if (queries) vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 0);
     for (std::size_t i = first; i < last; ++i) {
         const Step& step = steps_[i];
-        if (i > first && (plan_.barrier_before[i] || step.uses_scratch || queries))
+        if (i > first && (plan_.barrier_before[i] || step.shares_memory || queries))
             memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
         device_->begin_label(commands, plan_.graph.nodes()[i].name);
         for (const Part& part : step.parts) {
@@ -679,8 +686,9 @@ Result<void> VulkanProgram::write_guards() {
     }
     for (const Slice& band : guard_bands(blocks_.slices()[0]))
         VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
-    if (scratch_)
-        for (const Slice& band : guard_bands(*scratch_)) VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
+    for (const auto& slice : {scratch_, taken_})
+        if (slice)
+            for (const Slice& band : guard_bands(*slice)) VKFORMER_CHECK(device_->transfer().upload(band, 0, pattern));
     return {};
 }
 
@@ -698,6 +706,7 @@ Result<void> VulkanProgram::check_guards() {
         if (slices_[id].buffer && plan_.arena_offset[id] == graph::Plan::kNotInArena)
             VKFORMER_CHECK(check(slices_[id], plan_.graph.tensor(Value{id}).name));
     if (scratch_) VKFORMER_CHECK(check(*scratch_, "the scratch memory"));
+    if (taken_) VKFORMER_CHECK(check(*taken_, "the counter of tiles"));
     return check(blocks_.slices()[0], "the arena");
 }
 

@@ -145,8 +145,8 @@ private:
         std::array<std::uint32_t, 3> groups{};
     };
     struct Step {
-        std::vector<Part> parts;  // Dispatch::then is a second one
-        bool uses_scratch = false;
+        std::vector<Part> parts;     // Dispatch::then is a second one
+        bool shares_memory = false;  // with other nodes: kScratch, kTaken
         std::string shader, variant;
     };
     VulkanProgram(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
@@ -178,8 +178,8 @@ private:
     graph::Plan plan_;
     ProgramOptions options_;
     std::shared_ptr<VulkanStore> weights_, states_;
-    MemoryBlocks blocks_;  // arena first, then inputs and outputs, then scratch memory where a variant wants it
-    std::optional<Slice> scratch_;
+    MemoryBlocks blocks_;  // arena first, then inputs and outputs, then what variants want
+    std::optional<Slice> scratch_, taken_;
     std::vector<Slice> slices_;  // by tensor id; of storages only
     UniqueDescriptorPool sets_;
     std::vector<ImageReader> images_;

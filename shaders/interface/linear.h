@@ -9,6 +9,7 @@
 SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
 const uint kLinearPartial = 5;  // of those that know kLinearSplits: float32 [splits, rows, out]
+const uint kLinearTaken = 5;    // of those that take tiles (lib/tiles.glsl): one word
 // Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
 const uint kLinearHasBias = 1;
 const uint kLinearEnd = 2;  // what follows the activation: nothing, + residual, or · the product's other half
@@ -28,8 +29,9 @@ const uint kLinearCombineWorkgroup = 64;
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 // linear_direct.comp: columns per invocation
 const uint kLinearDirectColumns = 4;
-// linear_depth.comp: most rows, and columns per workgroup; words of the depth that are taken at a time
-const uint kLinearDepthMaxRows = 4, kLinearDepthColumns = 16, kLinearDepthWords = 16;
+// linear_depth.comp: most rows, and columns of a tile. Specialization constant: words of the depth that are taken at a time, either of two.
+const uint kLinearDepthMaxRows = 4, kLinearDepthColumns = 16;
+const uint kLinearDepthWordsConstant = 5, kLinearDepthWords = 16, kLinearDepthManyWords = 64;
 // linear_broadcast.comp, and linear_quantized_broadcast.comp with words of 32 bits: most rows of a workgroup, columns per lane, and the
 // elements of a row that are loaded at a time
 const uint kBroadcastMaxRows = 32, kBroadcastColumns = 4, kBroadcastDepth = 8;

@@ -52,6 +52,15 @@ inline constexpr graph::Value kScratch{0xFFFFFFF0u};
 /// The only variant that uses it, of whatever op.
 inline constexpr std::string_view kScratchVariant = "split";
 
+/// Stands there for a word of the program that counts the tiles that workgroups have taken (shaders: lib/tiles.glsl).
+inline constexpr graph::Value kTaken{0xFFFFFFF1u};
+
+/// Workgroups that take `tiles` tiles: as many as threads could be there to run them.
+constexpr std::array<std::uint32_t, 3> taking_workgroups(std::uint64_t tiles) noexcept {
+    constexpr std::uint64_t kMostThreads = 64;
+    return {static_cast<std::uint32_t>(std::min(tiles, kMostThreads)), 1, 1};
+}
+
 struct Dispatch {
     std::string shader;  ///< a name of shaders/manifest.json
     std::vector<graph::Value>

@@ -59,12 +59,14 @@ bool takes_quads(const Product& product, const Capabilities& device) {
     return product.in_width % (product.dtype == DType::f16 && !product.has_many_rows() ? 8 : 4) == 0;
 }
 
+/// Of 32 bits, in a row of x or weight.
+std::uint64_t words_of(const Product& product) { return product.in_width / (product.dtype == DType::f16 ? 2 : 1); }
+
 /// Whether linear_depth.comp does.
 bool takes_depth(const Product& product, const Capabilities& device) {
-    if (product.rows > shaders::kLinearDepthMaxRows || !has_broadcast_lanes(device) || !device.buffer_addresses)
-        return false;
-    const std::uint64_t word_elements = product.dtype == DType::f16 ? 2 : 1;
-    return product.in_width % (shaders::kLinearDepthWords * word_elements) == 0;
+    if (product.batch > 1 || product.rows > shaders::kLinearDepthMaxRows) return false;
+    if (!has_broadcast_lanes(device) || !device.buffer_addresses) return false;
+    return words_of(product) % shaders::kLinearDepthWords == 0;
 }
 
 /// Whether linear_coopmat.comp does, where the device has such matrices.
@@ -150,13 +152,23 @@ std::optional<Tiling> split_tiling(const Product& product, const Capabilities& d
     return tiling_of_parts(product, static_cast<std::uint32_t>(splits), device);
 }
 
+Tiling depth_tiling(const Product& product) {
+    // Of one row, a loop's own instructions are more than a few of its loads.
+    const bool many = product.rows == 1 && words_of(product) % shaders::kLinearDepthManyWords == 0;
+    return {.shader = "linear_depth",
+            .workgroup = shaders::kBroadcastLanes,
+            .rows = product.rows,
+            .columns = shaders::kLinearDepthColumns,
+            .more_constants = {many ? shaders::kLinearDepthManyWords : shaders::kLinearDepthWords}};
+}
+
 Tiling tiling_of(std::string_view variant, const Product& product, const Capabilities& device) {
     const std::uint64_t few_rows = std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
     if (variant == "direct")
         return {"linear_direct", kDirectWorkgroup, few_rows, kDirectWorkgroup * shaders::kLinearDirectColumns};
-    if (variant == "depth") return {"linear_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
+    if (variant == "depth") return depth_tiling(product);
     if (variant == "broadcast" || variant == "vectors")
         return {variant == "vectors" ? "linear_vectors" : "linear_broadcast", shaders::kBroadcastLanes,
                 broadcast_rows(product.rows), shaders::kBroadcastLanes * shaders::kBroadcastColumns};
@@ -258,6 +270,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         .weight_batch = static_cast<std::uint32_t>(product.out_width),
     });
     dispatch.addressed = addresses_for(variant, op);
+    if (variant == "depth") take_tiles(dispatch);
     if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
     if (splits > 1) {
         const std::uint64_t elements = product.rows * product.out_width;

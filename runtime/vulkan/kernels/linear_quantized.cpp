@@ -64,6 +64,11 @@ std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const g
     return {{op.x, shaders::kLinearXAddress}, {op.weight, shaders::kLinearWeightAddress}};
 }
 
+void take_tiles(Dispatch& dispatch) {
+    dispatch.bindings.push_back(kTaken);
+    dispatch.groups = taking_workgroups(dispatch.groups[0] * std::uint64_t{dispatch.groups[1]});
+}
+
 std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated) {
     const std::uint64_t columns =
         std::min<std::uint64_t>(shaders::kQuantizedRowMaxSums / rows, shaders::kQuantizedRowMaxColumns);
@@ -118,6 +123,7 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .out_width = static_cast<std::uint32_t>(out_width),
     });
     dispatch.addressed = addresses_for(variant, op);
+    if (variant == "depth") take_tiles(dispatch);
     return dispatch;
 }
 

@@ -18,6 +18,9 @@ std::uint32_t end_of(const graph::Linear& op);
 /// The addresses of x and weight, for the variants whose shaders read them so (VECTORS); else nothing.
 std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const graph::Linear& op);
 
+/// Makes a dispatch of a workgroup for each tile one whose workgroups take tiles.
+void take_tiles(Dispatch& dispatch);
+
 /// Columns of a workgroup of the row shaders that have ROWS · COLUMNS partial sums; with a gate, whole pairs.
 std::uint64_t columns_of_row_workgroup(std::uint64_t rows, bool gated);
 
