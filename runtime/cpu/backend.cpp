@@ -254,10 +254,17 @@ Result<CpuTensor<T>*> CpuProgram<T>::checked(Value value, std::size_t count, boo
 }
 
 template <std::floating_point T>
+Result<void> CpuProgram<T>::check_writable(Value value) const {
+    const Tensor& tensor = plan_.graph.tensor(plan_.graph.storage(value));
+    if (tensor.kind != TensorKind::weight) return {};
+    return Error{ErrorCode::InvalidArgument, tensor.name + " is a weight, and programs share those"};
+}
+
+template <std::floating_point T>
 template <class From>
 Result<void> CpuProgram<T>::write_floats(Value value, std::span<const From> values) {
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), true));
-    tensor->packed.reset();  // a weight that is written over
+    VKFORMER_CHECK(check_writable(value));
     if (tensor->floats.empty()) own_floats(*tensor, values.size());
     std::ranges::transform(values, tensor->floats.begin(), [](From from) { return static_cast<T>(from); });
     round_values(tensor->dtype, tensor->floats);
@@ -277,6 +284,7 @@ Result<void> CpuProgram<T>::write(Value value, std::span<const double> values) {
 template <std::floating_point T>
 Result<void> CpuProgram<T>::write(Value value, std::span<const std::int32_t> values) {
     VKFORMER_TRY(CpuTensor<T>* const tensor, checked(value, values.size(), false));
+    VKFORMER_CHECK(check_writable(value));
     std::ranges::copy(values, tensor->ints.begin());
     return {};
 }

@@ -58,6 +58,7 @@ public:
 private:
     CpuTensor<T>* storage(graph::Value tensor) const { return tensors_[plan_.graph.storage(tensor).id].get(); }
     Result<CpuTensor<T>*> checked(graph::Value tensor, std::size_t count, bool wants_floats) const;
+    Result<void> check_writable(graph::Value tensor) const;
     template <class From>
     Result<void> write_floats(graph::Value tensor, std::span<const From> values);
     template <class To>

@@ -24,9 +24,9 @@ class Program {
 public:
     virtual ~Program() = default;
 
-    /// Host → tensor, the whole tensor at once: inputs and states; also any tensor for tests. Float tensors take floats
+    /// Host → tensor, the whole tensor at once: inputs and states; for tests any tensor but weights. Float tensors take floats
     /// (rounded to nearest even where stored as f16), i32 tensors integers. Waits for submitted runs. Errors:
-    /// ShapeMismatch (element count), UnsupportedDtype (floats for an i32 tensor or the other way round).
+    /// ShapeMismatch (element count), UnsupportedDtype (floats for an i32 tensor or the other way round), InvalidArgument (a weight).
     virtual Result<void> write(Value tensor, std::span<const float> values) = 0;
     virtual Result<void> write(Value tensor, std::span<const std::int32_t> values) = 0;
 

@@ -41,6 +41,9 @@ struct Capabilities {
     bool integer_dot = false;     ///< shaderIntegerDotProduct
     /// bufferDeviceAddress, and all device memory comes from vkformer itself. Only on devices that are CPUs.
     bool buffer_addresses = false;
+    /// Memory of the host that the device reads in place begins at a multiple of so many bytes (VK_EXT_external_memory_host); 0: it
+    /// reads none. Only on devices that are CPUs, where all device memory comes from vkformer itself.
+    std::uint64_t host_memory_alignment = 0;
     bool subgroup_arithmetic = false;
     bool subgroup_shuffle = false;
     bool subgroup_size_control = false;  ///< subgroupSizeControl and computeFullSubgroups

@@ -262,6 +262,13 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     const auto has = [&](const char* name) { return std::ranges::count(extensions, name) > 0; };
     device.features = supported_features(vk_, handle, extensions);
     if (properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU) device.features.set(Feature::buffer_addresses, false);
+    if (properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
+        VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{
+            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};
+        VkPhysicalDeviceProperties2 more{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &host};
+        vk_.vkGetPhysicalDeviceProperties2(handle, &more);
+        c.host_memory_alignment = host.minImportedHostPointerAlignment;
+    }
     if (!device.features.has(Feature::timeline_semaphore)) device.unusable = "it lacks timelineSemaphore";
     if (device.features.has(Feature::subgroup_size_control)) {
         VkPhysicalDeviceSubgroupSizeControlProperties sizes{
@@ -341,6 +348,7 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     std::vector<const char*> extensions;
     if (captures) extensions.push_back(VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME);
     if (options.exported.handle_types) extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+    if (c.host_memory_alignment > 0) extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
     DevicePatch patch(physical.features, extensions);
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
@@ -386,6 +394,7 @@ Result<std::shared_ptr<Device>> Device::adopt(const AdoptedDevice& adopted, cons
     if (adopted.created_with) enabled = enabled_features(*adopted.created_with, c.api_version) & physical.features;
     // The application's buffers, and memory of its allocator, may have none.
     enabled.set(Feature::buffer_addresses, false);
+    c.host_memory_alignment = 0;
     set_features(c, enabled);
     c.pipeline_statistics = false;
     if (adopted.queue && !enabled.has(Feature::timeline_semaphore))
@@ -409,6 +418,7 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     physical_ = physical;
     capabilities_ = physical.capabilities;
     if (options.memory.allocate) capabilities_.buffer_addresses = false;  // its memory is not known to have any
+    if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);

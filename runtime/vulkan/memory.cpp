@@ -102,7 +102,7 @@ struct BlockLayout {
 Result<BlockLayout> lay_out(const Device& device, std::span<const MemoryBlocks::Request> requests, bool guards) {
     const Capabilities& c = device.capabilities();
     const VkDeviceSize guard = guards ? kGuardBytes : 0;
-    const VkDeviceSize alignment = std::max<VkDeviceSize>(c.storage_buffer_alignment, 16);
+    const VkDeviceSize alignment = slice_alignment(device);
     BlockLayout layout;
     auto& blocks = layout.block_bytes;
     for (const MemoryBlocks::Request& request : requests) {
@@ -151,6 +151,85 @@ VkDeviceSize MemoryBlocks::total_bytes() const noexcept {
     VkDeviceSize total = 0;
     for (const Buffer& buffer : buffers_) total += buffer.bytes();
     return total;
+}
+
+VkDeviceSize slice_alignment(const Device& device) {
+    return std::max<VkDeviceSize>(device.capabilities().storage_buffer_alignment, 16);
+}
+
+namespace {
+
+constexpr VkExternalMemoryHandleTypeFlagBits kHostMemory = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
+
+VkDeviceMemory import_pages(const Device& device, void* pages, VkDeviceSize bytes, std::uint32_t buffer_types) {
+    const DeviceTable& vk = device.vk();
+    VkMemoryHostPointerPropertiesEXT properties{.sType = VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+    if (vk.vkGetMemoryHostPointerPropertiesEXT(device.handle(), kHostMemory, pages, &properties) != VK_SUCCESS)
+        return VK_NULL_HANDLE;
+    const auto type = find_memory_type(device.memory_properties(), properties.memoryTypeBits & buffer_types, {0});
+    if (!type) return VK_NULL_HANDLE;
+    const VkImportMemoryHostPointerInfoEXT imported{.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
+                                                    .handleType = kHostMemory,
+                                                    .pHostPointer = pages};
+    const VkMemoryAllocateFlagsInfo addressed{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                              .pNext = &imported,
+                                              .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
+    const bool has_addresses = device.capabilities().buffer_addresses;
+    const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                    .pNext = has_addresses ? static_cast<const void*>(&addressed) : &imported,
+                                    .allocationSize = bytes,
+                                    .memoryTypeIndex = *type};
+    VkDeviceMemory memory = VK_NULL_HANDLE;
+    return vk.vkAllocateMemory(device.handle(), &info, nullptr, &memory) == VK_SUCCESS ? memory : VK_NULL_HANDLE;
+}
+
+}  // namespace
+
+std::optional<HostBuffer> HostBuffer::import(const Device& device, std::span<const std::byte> bytes,
+                                             const std::string& label) {
+    const Capabilities& c = device.capabilities();
+    const DeviceTable& vk = device.vk();
+    if (c.host_memory_alignment == 0 || !vk.vkGetMemoryHostPointerPropertiesEXT) return std::nullopt;
+    const auto first = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const std::uintptr_t begin = first / c.host_memory_alignment * c.host_memory_alignment;
+    const VkDeviceSize size = round_up(first - begin + bytes.size(), c.host_memory_alignment);
+    HostBuffer result;
+    result.begin_ = bytes.data() - (first - begin);
+    const VkExternalMemoryBufferCreateInfo external{.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
+                                                    .handleTypes = kHostMemory};
+    const VkBufferCreateInfo info{.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+                                  .pNext = &external,
+                                  .size = size,
+                                  .usage = c.buffer_addresses ? kAddressedUsage : kUsage,
+                                  .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
+    VkBuffer buffer = VK_NULL_HANDLE;
+    if (vk.vkCreateBuffer(device.handle(), &info, nullptr, &buffer) != VK_SUCCESS) return std::nullopt;
+    result.buffer_ = UniqueBuffer(vk, device.handle(), buffer);
+    device.set_name(VK_OBJECT_TYPE_BUFFER, buffer, label);
+    VkMemoryRequirements requirements{};
+    vk.vkGetBufferMemoryRequirements(device.handle(), buffer, &requirements);
+    if (requirements.size > size) return std::nullopt;
+    const VkDeviceMemory memory =
+        import_pages(device, const_cast<std::byte*>(result.begin_), size, requirements.memoryTypeBits);
+    if (!memory) return std::nullopt;
+    result.memory_ = UniqueDeviceMemory(vk, device.handle(), memory);
+    if (vk.vkBindBufferMemory(device.handle(), buffer, memory, 0) != VK_SUCCESS) return std::nullopt;
+    if (c.buffer_addresses) {
+        const VkBufferDeviceAddressInfo address_info{.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+                                                     .buffer = buffer};
+        result.address_ = vk.vkGetBufferDeviceAddress(device.handle(), &address_info);
+    }
+    return result;
+}
+
+Slice HostBuffer::slice(std::span<const std::byte> part) const {
+    const auto offset = static_cast<VkDeviceSize>(part.data() - begin_);
+    return {.buffer = buffer_.get(),
+            .offset = offset,
+            .bytes = part.size(),
+            .mapped = const_cast<std::byte*>(part.data()),
+            .memory = memory_.get(),
+            .address = address_ ? address_ + offset : 0};
 }
 
 void Transfer::trim() {

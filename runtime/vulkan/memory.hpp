@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +70,25 @@ private:
     std::vector<Buffer> buffers_;
     std::vector<Slice> slices_;
 };
+
+/// Memory of the host that the device reads in place, as one buffer. Borrowed: it must outlive this and must not change meanwhile.
+class HostBuffer {
+public:
+    /// `bytes` with the rest of the pages that they touch. Nothing where the device takes no such memory: copy it then.
+    static std::optional<HostBuffer> import(const Device& device, std::span<const std::byte> bytes,
+                                            const std::string& label);
+    /// A part of what was imported, which begins at a multiple of slice_alignment().
+    Slice slice(std::span<const std::byte> part) const;
+
+private:
+    UniqueDeviceMemory memory_;
+    UniqueBuffer buffer_;
+    const std::byte* begin_ = nullptr;
+    VkDeviceAddress address_ = 0;
+};
+
+/// What the beginning of every slice is a multiple of, in bytes: what the device asks for, and what vector loads do.
+VkDeviceSize slice_alignment(const Device& device);
 
 /// Copies between host and slices, through a staging buffer where the host cannot see the slice. Each call submits and
 /// waits. Thread-safe: one copy at a time. Belongs to a Device. Errors: MissingFeature (staging on a device that cannot submit),

@@ -172,6 +172,65 @@ bool VulkanStore::has(const std::string& name) const {
     return entries_.contains(name);
 }
 
+namespace {
+
+/// The bytes of a weight that the device can read where the host has them: stored as the shaders read it, in one piece, and large enough
+/// to be worth the pages around it. Else nothing.
+std::span<const std::byte> bytes_in_place(const Device& device, const Tensor& tensor) {
+    constexpr std::size_t kLeastBytes = 64 << 10;
+    const Capabilities& c = device.capabilities();
+    if (c.host_memory_alignment == 0 || !c.unified_memory || tensor.kind != TensorKind::weight) return {};
+    if (is_quantized(tensor.dtype) || tensor.data.empty()) return {};
+    const std::byte* const begin = tensor.data.front().bytes.data();
+    const std::byte* end = begin;
+    for (const TensorData& part : tensor.data) {
+        const bool follows = part.bytes.data() == end && part.owner && part.owner == tensor.data.front().owner;
+        if (!follows || part.dtype != tensor.dtype) return {};
+        end += part.bytes.size();
+    }
+    const auto bytes = static_cast<std::size_t>(end - begin);
+    if (reinterpret_cast<std::uintptr_t>(begin) % slice_alignment(device) != 0 || bytes % 4 != 0) return {};
+    return bytes < kLeastBytes ? std::span<const std::byte>() : std::span(begin, bytes);
+}
+
+/// Splits what lies in one owner's memory into pieces that a buffer may have, and calls take(pieces' tensors, bytes) for each.
+void for_each_piece(std::vector<const Tensor*> tensors, const Device& device, auto&& take) {
+    constexpr std::uint64_t kMostBytes = 1 << 30;
+    const std::uint64_t most = std::min(kMostBytes, device.capabilities().max_allocation_bytes / 2);
+    const auto bytes_of_tensor = [&](const Tensor* t) { return bytes_in_place(device, *t); };
+    std::ranges::sort(tensors, {}, [&](const Tensor* t) { return bytes_of_tensor(t).data(); });
+    for (std::size_t first = 0, last = 0; first < tensors.size(); first = last) {
+        const auto& owner = tensors[first]->data.front().owner;
+        const std::byte* const begin = bytes_of_tensor(tensors[first]).data();
+        const std::byte* end = begin;
+        for (last = first; last < tensors.size() && tensors[last]->data.front().owner == owner; ++last) {
+            const auto bytes = bytes_of_tensor(tensors[last]);
+            const std::byte* const further = std::max(end, bytes.data() + bytes.size());
+            if (last > first && static_cast<std::uint64_t>(further - begin) > most) break;
+            end = further;
+        }
+        take(std::span(tensors).subspan(first, last - first), std::span(begin, end));
+    }
+}
+
+}  // namespace
+
+void VulkanStore::import_in_place(std::vector<const Tensor*>& missing) {
+    std::vector<const Tensor*> tensors;
+    std::ranges::copy_if(missing, std::back_inserter(tensors),
+                         [&](const Tensor* t) { return !bytes_in_place(*device_, *t).empty(); });
+    for_each_piece(std::move(tensors), *device_, [&](auto piece, std::span<const std::byte> bytes) {
+        auto buffer = HostBuffer::import(*device_, bytes, "vkformer weights");
+        if (!buffer) return;
+        for (const Tensor* tensor : piece)
+            entries_.emplace(tensor->name,
+                             Entry{tensor->dtype, tensor->shape, buffer->slice(bytes_in_place(*device_, *tensor))});
+        owners_.push_back(piece.front()->data.front().owner);
+        imported_.push_back(*std::move(buffer));
+    });
+    std::erase_if(missing, [&](const Tensor* t) { return entries_.contains(t->name); });
+}
+
 Result<void> VulkanStore::add_missing(const graph::Graph& graph, TensorKind kind, bool guards) {
     const std::lock_guard lock(mutex_);
     std::vector<const Tensor*> missing;
@@ -187,6 +246,7 @@ Result<void> VulkanStore::add_missing(const graph::Graph& graph, TensorKind kind
                              std::string(to_string(tensor.dtype)) + " " + to_string(tensor.shape)};
         }
     }
+    if (!guards) import_in_place(missing);
     if (missing.empty()) return {};
     VKFORMER_TRY(auto blocks,
                  MemoryBlocks::create(*device_, requests_of(missing), guards,
@@ -219,7 +279,8 @@ Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Pl
             const bool is_weight = tensor.kind == TensorKind::weight;
             if (tensor.alias_of || (!is_weight && tensor.kind != TensorKind::state)) continue;
             if ((is_weight ? weights : states).has(tensor.name) || !known.insert(tensor.name).second) continue;
-            (is_weight ? missing_weights : missing_states).push_back(&tensor);
+            if (bytes_in_place(device, tensor).empty())
+                (is_weight ? missing_weights : missing_states).push_back(&tensor);
         }
         VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
         VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
@@ -564,6 +625,8 @@ Result<void> VulkanProgram::check_host_access(Value value, std::size_t count, bo
     if (reading && tensor.kind == TensorKind::activation && !tensor.is_output)
         return Error{ErrorCode::InvalidArgument,
                      tensor.name + " is no output of the graph: its memory may be used again"};
+    if (!reading && tensor.kind == TensorKind::weight)
+        return Error{ErrorCode::InvalidArgument, tensor.name + " is a weight, and programs share those"};
     if (!slices_[plan_.graph.storage(value).id].buffer)
         return Error{ErrorCode::InvalidArgument, tensor.name + " is not computed by this plan (fused or unused)"};
     if (count != tensor.shape.element_count())

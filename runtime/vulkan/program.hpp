@@ -51,17 +51,22 @@ public:
 
     explicit VulkanStore(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-    /// Makes sure that every tensor of `kind` in the graph has an entry: new weights are converted and uploaded, new states
-    /// are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
+    /// Makes sure that every tensor of `kind` in the graph has an entry: new weights are read in place or converted and uploaded, new
+    /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
     /// Thread-safe.
     Result<void> add_missing(const graph::Graph& graph, graph::TensorKind kind, bool guards);
     Entry entry(const std::string& name) const;
     bool has(const std::string& name) const;
 
 private:
+    /// Makes entries for weights that the device can read where they are, and takes them out of `missing`.
+    void import_in_place(std::vector<const graph::Tensor*>& missing);
+
     std::shared_ptr<Device> device_;  // outlives the blocks
     mutable std::mutex mutex_;
     std::vector<MemoryBlocks> blocks_;
+    std::vector<std::shared_ptr<const void>> owners_;  // of the host memory behind imported_
+    std::vector<HostBuffer> imported_;
     std::map<std::string, Entry> entries_;
 };
 

@@ -83,8 +83,9 @@ namespace vkformer::vulkan {
     X(vkDestroySemaphore)            \
     X(vkWaitSemaphores)
 
-/// VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
+/// VK_EXT_external_memory_host and VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
 #define VKFORMER_OPTIONAL_DEVICE_FUNCTIONS(X) \
+    X(vkGetMemoryHostPointerPropertiesEXT)    \
     X(vkGetPipelineExecutablePropertiesKHR)   \
     X(vkGetPipelineExecutableStatisticsKHR)   \
     X(vkGetPipelineExecutableInternalRepresentationsKHR)
@@ -143,6 +144,7 @@ private:
     Handle handle_ = VK_NULL_HANDLE;
 };
 
+using UniqueDeviceMemory = Unique<VkDeviceMemory, &DeviceTable::vkFreeMemory>;
 using UniqueBuffer = Unique<VkBuffer, &DeviceTable::vkDestroyBuffer>;
 using UniqueShaderModule = Unique<VkShaderModule, &DeviceTable::vkDestroyShaderModule>;
 using UniquePipelineCache = Unique<VkPipelineCache, &DeviceTable::vkDestroyPipelineCache>;

@@ -2,6 +2,7 @@
 // The Vulkan runtime below the ops: choice of device, stores, staging, guard bands, pipeline cache, timestamps.
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 
 #include "graph/builders.hpp"
 #include "models/marian_case.hpp"
@@ -173,6 +174,76 @@ TEST_CASE("memory without an address is refused where a shader reads by it", "[v
         REQUIRE_FALSE(program);
         CHECK(program.error().code == ErrorCode::InvalidArgument);
         CHECK(program.error().message.find("reads gate by its address") != std::string::npos);
+    }
+}
+
+/// y = x · weightᵀ of a weight that is large enough to be read in place, `offset` elements behind a multiple of kAlignment bytes.
+struct WeightProgram {
+    static constexpr std::uint64_t kIn = 256, kOut = 96;
+    static constexpr std::size_t kAlignment = 256;  // no device asks for more
+    Graph graph;
+    Value x, y, weight;
+    std::weak_ptr<const void> owner;
+    std::span<const float> values;
+    WeightProgram(std::size_t offset, std::size_t parts) {
+        auto made = std::make_shared<std::vector<float>>(kAlignment / 4 + offset + kOut * kIn);
+        for (std::size_t i = 0; i < made->size(); ++i) (*made)[i] = static_cast<float>((i * 7) % 13) - 6;
+        const std::size_t past = reinterpret_cast<std::uintptr_t>(made->data()) % kAlignment;
+        values = std::span(*made).subspan((kAlignment - past) % kAlignment / 4 + offset, kOut * kIn);
+        std::vector<TensorData> data;
+        for (std::size_t p = 0; p < parts; ++p)
+            data.push_back({.dtype = DType::f32,
+                            .shape = {kOut / parts, kIn},
+                            .bytes = std::as_bytes(values.subspan(p * kOut / parts * kIn, kOut / parts * kIn)),
+                            .owner = made});
+        owner = made;
+        x = must(graph.input("x", DType::f32, {1, kIn}));
+        weight = must(graph.weight("weight", std::move(data), DType::f32));
+        y = must(linear(graph, x, weight, {}));
+        graph.mark_output(y);
+    }
+};
+
+TEST_CASE("weights are read where the host has them, by devices that can", "[vulkan][memory]") {
+    for (const std::string& index : vulkan_device_indices()) {
+        auto backend = must(VulkanBackend::create(index, {.validation = validation_available(), .cache_folder = {}}));
+        CAPTURE(backend->name());
+        const bool can = backend->capabilities().host_memory_alignment > 0;
+        CHECK((!can || backend->capabilities().type == "cpu"));
+        std::vector<float> ones(WeightProgram::kIn, 1.0f), first(WeightProgram::kOut), y(WeightProgram::kOut);
+        struct {
+            std::size_t offset, parts;
+            bool in_place;
+        } const cases[] = {{0, 1, true}, {0, 3, true}, {64, 1, true}, {13, 1, false}};
+        for (const auto& [offset, parts, in_place] : cases) {
+            CAPTURE(offset, parts);
+            std::weak_ptr<const void> owner;
+            {
+                auto made = std::make_unique<WeightProgram>(offset, parts);
+                owner = made->owner;
+                const auto store = std::make_shared<vulkan::VulkanStore>(backend->device());
+                auto program = must(backend->compile_program(make_plan(made->graph), store, backend->make_store()));
+                const bool found = store->entry("weight").slice.mapped == std::as_bytes(made->values).data();
+                CHECK(found == (can && in_place));
+                must(program->write(made->x, std::span<const float>(ones)));
+                must(program->submit());
+                must(program->read(made->y, std::span<float>(y)));
+                for (std::size_t row = 0; row < y.size(); ++row) {
+                    const auto weights = made->values.subspan(row * WeightProgram::kIn, WeightProgram::kIn);
+                    const float sum = std::accumulate(weights.begin(), weights.end(), 0.0f);
+                    REQUIRE(y[row] == sum);
+                }
+                const std::vector<float> zeros(WeightProgram::kOut * WeightProgram::kIn);
+                const auto written = program->write(made->weight, std::span<const float>(zeros));
+                REQUIRE_FALSE(written);
+                CHECK(written.error().code == ErrorCode::InvalidArgument);
+                program.reset();
+                made.reset();
+                CHECK(owner.expired() != found);  // the store keeps what the device reads
+            }
+            CHECK(owner.expired());
+        }
+        CHECK(backend->validation_messages().empty());
     }
 }
 
