@@ -178,6 +178,7 @@ namespace {
 /// to be worth the pages around it. Else nothing.
 std::span<const std::byte> bytes_in_place(const Device& device, const Tensor& tensor) {
     constexpr std::size_t kLeastBytes = 64 << 10;
+    constexpr VkDeviceSize kVectorBytes = 32;  // which then never lies in two cache lines
     const Capabilities& c = device.capabilities();
     if (c.host_memory_alignment == 0 || !c.unified_memory || tensor.kind != TensorKind::weight) return {};
     if (is_quantized(tensor.dtype) || tensor.data.empty()) return {};
@@ -189,7 +190,8 @@ std::span<const std::byte> bytes_in_place(const Device& device, const Tensor& te
         end += part.bytes.size();
     }
     const auto bytes = static_cast<std::size_t>(end - begin);
-    if (reinterpret_cast<std::uintptr_t>(begin) % slice_alignment(device) != 0 || bytes % 4 != 0) return {};
+    const VkDeviceSize alignment = std::max(slice_alignment(device), kVectorBytes);
+    if (reinterpret_cast<std::uintptr_t>(begin) % alignment != 0 || bytes % 4 != 0) return {};
     return bytes < kLeastBytes ? std::span<const std::byte>() : std::span(begin, bytes);
 }
 
