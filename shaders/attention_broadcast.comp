@@ -29,6 +29,17 @@
 #else
 #define ADDRESSES
 #endif
+// Results are stored as words of 32 bits: of a lane's sums two neighbours are neighbours in a row.
+#ifdef F16
+#include "lib/halves.glsl"
+#define RESULT_WORD uint
+const uint RESULT_ELEMENTS = 2;
+uint result_word(vec2 elements) { return rounded_halves(elements); }
+#else
+#define RESULT_WORD float
+const uint RESULT_ELEMENTS = 1;
+float result_word(vec2 elements) { return elements.x; }
+#endif
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionDirectHeadDim) const uint HEAD_DIM = 8;
@@ -37,11 +48,12 @@ layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(constant_id = kAttentionBroadcastRows) const uint ROWS = 1;
 #ifdef SPLIT_KEYS
 layout(push_constant) uniform Push { DecodeAttentionPush p; ADDRESSES };
+layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; ADDRESSES };
-layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
+layout(std430, binding = kAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
@@ -362,7 +374,9 @@ void main() {
 #endif
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + r > last_row) continue;
-        [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v)
-            if (column_of(v) < VALUE_DIM) STORE(y, query_row[r] * VALUE_DIM + column_of(v), total[r] == 0.0 ? 0.0 : sums[r][v] / total[r]);
+        [[unroll]] for (uint v = 0; v < LANE_SUMS; v += RESULT_ELEMENTS)
+            if (column_of(v) < VALUE_DIM)
+                y[(query_row[r] * VALUE_DIM + column_of(v)) / RESULT_ELEMENTS] =
+                    result_word(total[r] == 0.0 ? vec2(0.0) : vec2(sums[r][v], sums[r][v + RESULT_ELEMENTS - 1]) / total[r]);
     }
 }

@@ -27,11 +27,12 @@ layout(constant_id = kAttentionDirectValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 #ifdef SPLIT_KEYS
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; };
-layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
+layout(std430, binding = kAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
@@ -139,6 +140,6 @@ void main() {
         }
     }
 #endif
-    [[unroll]] for (uint v = 0; v < VALUE_DIM; ++v)
-        STORE(y, query_row * VALUE_DIM + v, total == 0.0 ? 0.0 : sums[v / 4][v % 4] / total);
+    [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v)
+        STORE4(y, query_row * VALUE_QUADS + v, total == 0.0 ? vec4(0.0) : sums[v] / total);
 }

@@ -12,6 +12,7 @@
 #include "interface/gated_activation.h"
 #include "lib/activation.glsl"
 #include "lib/grid.glsl"
+#include "lib/halves.glsl"
 #include "lib/vectors.glsl"
 #include "lib/wide.glsl"
 
@@ -26,7 +27,7 @@ layout(std430, binding = kGatedActivationY) writeonly buffer Y { WORD y[]; };
 
 #ifdef F16
 uint words_at(uint64_t address) { return word_vector(address, address + kBroadcastLanes * 2); }
-uint word_of(vec4 elements) { return packHalf2x16(elements.xy); }
+uint word_of(vec4 elements) { return rounded_halves(elements.xy); }
 #else
 float words_at(uint64_t address) { return float_vector(address, address + kBroadcastLanes * 2); }
 float word_of(vec4 elements) { return elements.x; }

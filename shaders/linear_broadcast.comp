@@ -8,6 +8,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
+#define EVEN_COLUMNS
 const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
 #include "lib/broadcast.glsl"
 
@@ -16,13 +17,12 @@ layout(std430, binding = kLinearWeight) readonly buffer Weight { WORD weight[]; 
 void main() {
     const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
     const uint tile = linear_workgroup();
-    const uint first_column = tile / row_tiles * (LANES * COLUMNS) + gl_SubgroupInvocationID;
-    const uint first_row = tile % row_tiles * ROWS;
-    if (tile / row_tiles * (LANES * COLUMNS) >= p.out_width) return;
+    const uint first_column = tile / row_tiles * (LANES * COLUMNS), first_row = tile % row_tiles * ROWS;
+    if (first_column >= p.out_width) return;
 
     uint weight_row[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = (weight_before() + min(first_column + c * LANES, p.out_width - 1)) * (p.in_width / WORD_ELEMENTS);
+        weight_row[c] = (weight_before() + min(column_of(first_column, c), p.out_width - 1)) * (p.in_width / WORD_ELEMENTS);
 
     start_sums(first_row);
     for (uint step = 0; step < p.in_width / DEPTH; ++step) {

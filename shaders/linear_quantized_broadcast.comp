@@ -16,6 +16,7 @@
 #define WEIGHT_FORMAT kLinearWeightFormat
 #include "lib/dequantize.glsl"
 #ifdef VECTORS
+#define EVEN_COLUMNS
 const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
 #else
 const uint COLUMNS = kQuantizedBroadcastColumns, DEPTH = kQuantizedBroadcastDepth;
@@ -27,14 +28,13 @@ const uint PASSES = 16 / DEPTH;
 void main() {
     const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
     const uint tile = linear_workgroup();
-    const uint first_column = tile / row_tiles * (LANES * COLUMNS) + gl_SubgroupInvocationID;
-    const uint first_row = tile % row_tiles * ROWS;
-    if (tile / row_tiles * (LANES * COLUMNS) >= p.out_width) return;
+    const uint first_column = tile / row_tiles * (LANES * COLUMNS), first_row = tile % row_tiles * ROWS;
+    if (first_column >= p.out_width) return;
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
     uint weight_row[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = min(first_column + c * LANES, p.out_width - 1) * row_blocks;
+        weight_row[c] = min(column_of(first_column, c), p.out_width - 1) * row_blocks;
 
     start_sums(first_row);
     for (uint step = 0; step < p.in_width / 16; ++step) {

@@ -4,6 +4,7 @@
 // thing). Of x every element is loaded once per workgroup, by one lane, and reaches the others as a broadcast; of the weights a lane
 // loads those of its own columns, for all rows. With VECTORS x is loaded by vectors, not gathered. DEPTH elements of the depth are taken at a time.
 // The broadcasts are shuffles from lanes that are known when the pipeline is made: a broadcast would need them known when GLSL is compiled.
+// Where y has halves and COLUMNS is even, a lane's columns are pairs of neighbours, which are words of y.
 // x: [rows, in], in a multiple of DEPTH, as words (lib/wide.glsl). Declare COLUMNS and DEPTH, and include lib/linear.glsl, before.
 #ifndef VKFORMER_BROADCAST_GLSL
 #define VKFORMER_BROADCAST_GLSL
@@ -12,6 +13,12 @@
 #include "lib/wide.glsl"
 #ifdef VECTORS
 #include "lib/vectors.glsl"
+#endif
+#if defined(F16) && !defined(TO_F32) && defined(EVEN_COLUMNS)
+#define PAIRS
+#include "lib/halves.glsl"
+layout(std430, binding = kLinearResidual) readonly buffer ResidualWords { uint residual_words[]; };  // the same memory as `residual`
+layout(std430, binding = kLinearY) writeonly buffer YWords { uint y_words[]; };
 #endif
 
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 4;  // a multiple of 4
@@ -22,6 +29,16 @@ layout(std430, binding = kLinearX) readonly buffer X { WORD x[]; };
 const uint LANES = kBroadcastLanes;
 const uint ROW_LANES = DEPTH / WORD_ELEMENTS;  // lanes that hold DEPTH elements of a row; the lanes behind them hold the next row's
 const uint LOAD_ROWS = LANES / ROW_LANES, LOADS = ROWS / LOAD_ROWS;
+
+// This lane's column c of those that start at `first`.
+uint column_of(uint first, uint c) {
+    const uint lane = gl_SubgroupInvocationID;
+#ifdef PAIRS
+    return first + (c / 2 * LANES + lane) * 2 + c % 2;
+#else
+    return first + c * LANES + lane;
+#endif
+}
 
 #ifdef VECTORS
 uint64_t x_row[ROWS];  // address of its start
@@ -90,12 +107,49 @@ void add_products(uint step, float w[COLUMNS][DEPTH]) {
 #endif
 }
 
+#ifdef PAIRS
+// finish() for two neighbours of an even width.
+void finish_pair(uint row, uint column, vec2 sums, vec2 biases) {
+    const uint i = ((gl_WorkGroupID.z * p.rows + row) * p.out_width + column) / 2;
+    if (HAS_BIAS == 1) sums += biases;
+    sums = vec2(activated(ACTIVATION, sums.x), activated(ACTIVATION, sums.y));
+    if (END == kLinearEndResidual) sums += unpackHalf2x16(residual_words[i]);
+    y_words[i] = rounded_halves(sums);
+}
+
+void finish_sums(uint first_row, uint first_column) {
+    if (p.out_width % 2 == 1) {
+        // One after the other, the compiler having enough to do; `count` is no constant, so that it does not unroll them.
+        const uint count = min(p.rows, 1) * ROWS * COLUMNS;
+        for (uint i = 0; i < count; ++i) {
+            float own = 0.0;
+            [[unroll]] for (uint r = 0; r < ROWS; ++r)
+                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) own = i == r * COLUMNS + c ? sum[r][c] : own;
+            const uint row = first_row + i / COLUMNS, column = column_of(first_column, i % COLUMNS);
+            if (row < p.rows && column < p.out_width) finish(row, column, own);
+        }
+        return;
+    }
+    vec2 biases[COLUMNS / 2];
+    [[unroll]] for (uint c = 0; c < COLUMNS / 2; ++c) {
+        const uint column = min(column_of(first_column, 2 * c), p.out_width - 2);
+        biases[c] = HAS_BIAS == 1 ? vec2(LOAD(bias, column), LOAD(bias, column + 1)) : vec2(0.0);
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        [[unroll]] for (uint c = 0; c < COLUMNS; c += 2) {
+            const uint row = first_row + r, column = column_of(first_column, c);
+            if (row < p.rows && column < p.out_width) finish_pair(row, column, vec2(sum[r][c], sum[r][c + 1]), biases[c / 2]);
+        }
+    }
+}
+#else
 void finish_sums(uint first_row, uint first_column) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = first_row + r, column = first_column + c * LANES;
+            const uint row = first_row + r, column = column_of(first_column, c);
             if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
         }
     }
 }
+#endif
 #endif

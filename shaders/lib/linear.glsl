@@ -14,11 +14,20 @@
 
 #ifdef TO_F32
 #define RESULT float
+#define RESULT_BITS float
 #define RESULT_STORED writeonly
 #define LOAD_RESULT(buffer, i) buffer[i]
 #define STORE_RESULT(buffer, i, value) buffer[i] = (value)
+#elif defined(F16) && (defined(WIDE) || defined(VECTORS))  // of devices that are CPUs
+#include "lib/halves.glsl"
+#define RESULT ELEMENT
+#define RESULT_BITS uint16_t
+#define RESULT_STORED STORED
+#define LOAD_RESULT(buffer, i) LOAD(buffer, i)
+#define STORE_RESULT(buffer, i, value) buffer[i] = uint16_t(rounded_half(value))
 #else
 #define RESULT ELEMENT
+#define RESULT_BITS ELEMENT
 #define RESULT_STORED STORED
 #define LOAD_RESULT(buffer, i) LOAD(buffer, i)
 #define STORE_RESULT(buffer, i, value) STORE(buffer, i, value)
@@ -40,7 +49,7 @@ layout(push_constant) uniform Push { LinearPush p; };
 #endif
 layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLinearResidual) readonly buffer Residual { RESULT residual[]; };
-layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT y[]; };
+layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT_BITS y[]; };
 
 // Rows that lie before those of this workgroup's product.
 uint x_before() { return gl_WorkGroupID.z * p.x_batch; }

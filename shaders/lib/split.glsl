@@ -2,14 +2,13 @@
 // The splits of decode_attention, from the keys of each to the result of all:
 //   y[row, v] = Σ_s exp(m[s] − m) · sums[s, v] / Σ_s exp(m[s] − m) · total[s],  m = max_s m[s],  zeros if no key is seen,
 // where { sums[s, :], m[s], total[s] } is what split s leaves in partial[row, s, :]. Dao et al. 2023, "Flash-Decoding".
-// y: [batch · heads, value_dim], storage as lib/storage.glsl says.
+// y: [batch · heads, value_dim], storage as lib/storage.glsl says. With ROW_PER_INVOCATION the shader has y, and puts the splits together itself.
 #ifndef VKFORMER_SPLIT_GLSL
 #define VKFORMER_SPLIT_GLSL
 #include "lib/numbers.glsl"
 
 layout(std430, binding = kDecodeAttentionPartial) coherent buffer Partial { float partial[]; };
 layout(std430, binding = kDecodeAttentionPartial) coherent buffer Counters { uint counters[]; };  // the same memory
-layout(std430, binding = kDecodeAttentionY) STORED buffer Y { ELEMENT y[]; };
 
 struct Split {
     uint begin, end;  // its keys: begin … end − 1
@@ -40,6 +39,18 @@ float shift_of(uint row, uint splits) {
     return largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
 }
 
+// Counts one split of a row that is done. True for the last, which finds what the others stored before they counted.
+bool is_last_split(uint row, uint splits) {
+    const uint counter = partial_row(row + 1) - 1;
+    if (atomicAdd(counters[counter], 1) + 1 != splits) return false;
+    counters[counter] = 0;  // for the next time
+    return true;
+}
+
+#ifndef ROW_PER_INVOCATION
+layout(std430, binding = kDecodeAttentionY) STORED buffer Y { ELEMENT y[]; };
+shared bool is_last;
+
 // Element v of y[row, :].
 void combine(uint row, uint v, uint splits) {
     const float shift = shift_of(row, splits);
@@ -53,17 +64,6 @@ void combine(uint row, uint v, uint splits) {
     }
     STORE(y, row * p.value_dim + v, total == 0.0 ? 0.0 : sum / total);
 }
-
-// Counts one split of a row that is done. True for the last, which finds what the others stored before they counted.
-bool is_last_split(uint row, uint splits) {
-    const uint counter = partial_row(row + 1) - 1;
-    if (atomicAdd(counters[counter], 1) + 1 != splits) return false;
-    counters[counter] = 0;  // for the next time
-    return true;
-}
-
-#ifndef ROW_PER_INVOCATION
-shared bool is_last;
 
 // After a workgroup has stored what its split leaves for `rows` rows from first_row on, which other workgroups have splits of in the same
 // way. To be called by all invocations.

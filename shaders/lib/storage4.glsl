@@ -4,13 +4,14 @@
 // is included before; four halves are two whole words, so no atomics are needed to store them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
-// LOAD_WORDS: halves are loaded as words even where the device has 16-bit storage. WIDE: words of 64 bits (lib/wide.glsl), not with F16_WORDS.
+// LOAD_WORDS, for devices that are CPUs: halves are words even where the device has 16-bit storage. WIDE: words of 64 bits (lib/wide.glsl), not with F16_WORDS.
 #if defined(WIDE)
 #include "lib/wide.glsl"
 #ifdef F16
 #define ELEMENT4 uint64_t
 #define LOAD4(buffer, i) word_elements(buffer[i])
-#define STORE4(buffer, i, value) buffer[i] = packUint2x32(uvec2(packHalf2x16((value).xy), packHalf2x16((value).zw)))
+#include "lib/halves.glsl"
+#define STORE4(buffer, i, value) buffer[i] = packUint2x32(uvec2(rounded_halves((value).xy), rounded_halves((value).zw)))
 #else
 #define ELEMENT4 u64vec2
 #define LOAD4(buffer, i) uintBitsToFloat(wide_words(buffer[i]))
@@ -24,12 +25,17 @@ u64vec2 pair_of(uvec4 words) { return u64vec2(packUint2x32(words.xy), packUint2x
 #elif defined(F16) || defined(F16_WORDS)
 #define ELEMENT4 uvec2
 #define LOAD4(buffer, i) vec4(unpackHalf2x16(buffer[i].x), unpackHalf2x16(buffer[i].y))
+#ifdef LOAD_WORDS
+#include "lib/halves.glsl"
+#define STORE4(buffer, i, value) buffer[i] = uvec2(rounded_halves((value).xy), rounded_halves((value).zw))
+#else
 // each by itself: SwiftShader's packHalf2x16 lets a NaN spill into the other half
 uint half_bits(float value) { return packHalf2x16(vec2(value, 0.0)) & 0xFFFFu; }
 uvec2 four_halves(vec4 value) {
     return uvec2(half_bits(value.x) | half_bits(value.y) << 16, half_bits(value.z) | half_bits(value.w) << 16);
 }
 #define STORE4(buffer, i, value) buffer[i] = four_halves(value)
+#endif
 #else
 #define ELEMENT4 vec4
 #define LOAD4(buffer, i) buffer[i]

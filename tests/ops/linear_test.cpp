@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "core/dtype.hpp"
+#include "graph/builders.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
+#include "vulkan/backend.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -274,6 +279,66 @@ TEST_CASE("linear keeps NaN in its row, through ReLU as well", "[op][linear]") {
     c.check(backend);
     const std::vector<float> found = c.run(backend, y);
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / kOut == 1));
+}
+
+// lib/halves.glsl rounds by integer arithmetic. y[r, c] = a[r] + b[r] · w[c], with sums that are floats, next to every limit of halves.
+TEST_CASE("linear rounds to the next half where shaders do it themselves", "[op][linear][vulkan]") {
+    constexpr std::uint64_t kIn = 8;
+    const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<std::pair<float, float>> rows = {{1, 1},
+                                                       {-1, 1},
+                                                       {1.0009765625F, 1},
+                                                       {0, 1},
+                                                       {0, 0x1p-10F},
+                                                       {0x1p-14F, 0x1p-10F},
+                                                       {0x1p-24F, 0x1p-10F},
+                                                       {-0x1p-24F, 0x1p-10F},
+                                                       {65504, 1},
+                                                       {65504, 1024},
+                                                       {-65504, 32768},
+                                                       {infinity, 1},
+                                                       {-infinity, 1},
+                                                       {nan, 1},
+                                                       {2048, 1},
+                                                       {2050, 1},
+                                                       {0x1.ff8p-15F, 0x1p-10F}};
+    for (const std::uint64_t columns : {34, 33})
+        for (vulkan::VulkanBackend* const backend : vulkan_backends())
+            for (const std::string variant : {"broadcast", "vectors", "direct"}) {
+                CAPTURE(backend->name(), variant, columns);
+                graph::Graph graph;
+                const Value x = must(graph.input("x", DType::f16, {rows.size(), kIn}));
+                const Value weight = must(graph.input("weight", DType::f16, {columns, kIn}));
+                const Value y = must(linear(graph, x, weight));
+                graph.mark_output(y);
+                const auto names =
+                    vulkan::variants(graph.nodes()[0].op, {.graph = graph, .device = backend->capabilities()});
+                if (std::ranges::find(names, variant) == names.end() || !backend->capabilities().int64) continue;
+                std::vector<float> a(rows.size() * kIn), w(columns * kIn), found(rows.size() * columns);
+                for (std::size_t r = 0; r < rows.size(); ++r) {
+                    a[r * kIn] = rows[r].first;
+                    a[r * kIn + 5] = rows[r].second;
+                }
+                for (std::size_t c = 0; c < columns; ++c) {
+                    w[c * kIn] = 1;
+                    w[c * kIn + 5] = std::ldexp(static_cast<float>(c % 4), -static_cast<int>(c / 2));
+                }
+                const vulkan::ProgramOptions options{.variants = {variant}};
+                const auto program = must(
+                    backend->compile_program(make_plan(graph), backend->make_store(), backend->make_store(), options));
+                must(program->write(x, std::span<const float>(a)));
+                must(program->write(weight, std::span<const float>(w)));
+                must(program->submit());
+                must(program->wait());
+                must(program->read(y, std::span(found)));
+                for (std::size_t r = 0; r < rows.size(); ++r)
+                    for (std::size_t c = 0; c < columns; ++c) {
+                        const float exact = std::fma(rows[r].second, w[c * kIn + 5], rows[r].first);
+                        const float expected = half_to_float(float_to_half(exact)), is = found[r * columns + c];
+                        CAPTURE(rows[r].first, rows[r].second, w[c * kIn + 5], is, expected);
+                        CHECK((std::isnan(expected) ? std::isnan(is) : is == expected));
+                    }
+            }
 }
 
 }  // namespace
