@@ -26,8 +26,10 @@ double max_work(const vulkan::Capabilities& device) { return device.type == "cpu
 
 constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
-constexpr double kNear = 2.5;    // times slower than the best one: timed again
-constexpr double kHopeless = 3;  // times slower than the best one: one run is enough
+constexpr double kNear = 4;                          // times slower than the best one: timed again
+constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
+constexpr int kRounds = 3;                           // in which what is near the best is timed again
+constexpr std::uint64_t kMostKeptBytes = 256 << 20;  // of operands of variants that may be timed again
 constexpr std::uint64_t kFewRows = 8, kColdBytes = 16 << 20, kMostCopies = 8;
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
@@ -101,19 +103,17 @@ public:
         if (!checked && checked.error().code == ErrorCode::DeviceLost) return checked.error();
         if (!checked) trial.fault = checked.error().message;
         if (!trial.fault.empty()) return trial;
-        const auto timed = time(trial);
+        const auto timed = time(trial, runs_);
         if (!timed && timed.error().code == ErrorCode::DeviceLost) return timed.error();
         if (!timed) trial.fault = timed.error().message;
         return trial;
     }
 
-    /// Times once more what came near the best, since whatever else the machine did may have met one variant and not the next.
+    /// Times once more what came near the best; its time is the shortest of all.
     Result<void> repeat(Trial& trial) {
-        const double before = trial.us;
-        if (!trial.fault.empty() || before > kNear * fastest_) return {};
-        const auto timed = time(trial);
+        if (!trial.fault.empty() || trial.us > kNear * fastest_) return {};
+        const auto timed = time(trial, runs_ / 2);
         if (!timed && timed.error().code == ErrorCode::DeviceLost) return timed.error();
-        trial.us = timed ? std::min(before, trial.us) : before;
         return {};
     }
 
@@ -148,32 +148,55 @@ private:
         return {};
     }
 
-    Result<void> time(Trial& trial) {
-        const int copies = std::min(operand_copies(plan_.graph, plan_.graph.nodes().front()), runs_ + 1);
-        std::vector<std::unique_ptr<vulkan::VulkanProgram>> programs;
-        while (programs.size() < static_cast<std::size_t>(copies)) {
-            VKFORMER_TRY(programs.emplace_back(), compile(trial.variant, false));
+    /// Times a variant once: some runs one after the other.
+    Result<void> time(Trial& trial, int runs) {
+        Programs fresh;
+        const auto found = kept_.find(trial.variant);
+        if (found == kept_.end()) {
+            VKFORMER_TRY(fresh, compile_copies(trial.variant));
         }
-        const bool timestamps = backend_.capabilities().timestamp_valid_bits > 0;
+        const Programs& programs = found == kept_.end() ? fresh : found->second;
         double best = std::numeric_limits<double>::infinity(), spent = 0;
-        for (int run = 0; run <= runs_ && spent < kEnoughUs; ++run) {
-            const auto& program = programs[static_cast<std::size_t>(run % copies)];
-            const auto start = std::chrono::steady_clock::now();
-            VKFORMER_CHECK(program->submit());
-            VKFORMER_CHECK(program->wait());
-            const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
-            double us = wall.count();
-            if (timestamps) {
-                VKFORMER_TRY(const double ns, program->device_ns());
-                us = ns * 1e-3;
-            }
+        for (int run = 0; run <= runs && spent < kEnoughUs; ++run) {
+            VKFORMER_TRY(const double us, time_run(*programs[static_cast<std::size_t>(run) % programs.size()]));
             spent += us;
             best = std::min(best, us);
             if (run > 0 && best > kHopeless * fastest_) break;  // the first one warms caches
         }
-        trial.us = best;
+        trial.us = trial.us > 0 ? std::min(trial.us, best) : best;
         fastest_ = std::min(fastest_, best);
+        if (found == kept_.end() && kept_bytes_ + copy_bytes() * fresh.size() <= kMostKeptBytes) {
+            kept_bytes_ += copy_bytes() * fresh.size();
+            kept_.emplace(trial.variant, std::move(fresh));
+        }
         return {};
+    }
+
+    Result<double> time_run(vulkan::VulkanProgram& program) {
+        const auto start = std::chrono::steady_clock::now();
+        VKFORMER_CHECK(program.submit());
+        VKFORMER_CHECK(program.wait());
+        const std::chrono::duration<double, std::micro> wall = std::chrono::steady_clock::now() - start;
+        if (backend_.capabilities().timestamp_valid_bits == 0) return wall.count();
+        VKFORMER_TRY(const double ns, program.device_ns());
+        return ns * 1e-3;
+    }
+
+    /// With operands of their own.
+    using Programs = std::vector<std::unique_ptr<vulkan::VulkanProgram>>;
+    Result<Programs> compile_copies(const std::string& variant) {
+        const int copies = std::min(operand_copies(plan_.graph, plan_.graph.nodes().front()), runs_ + 1);
+        Programs programs;
+        while (programs.size() < static_cast<std::size_t>(copies)) {
+            VKFORMER_TRY(programs.emplace_back(), compile(variant, false));
+        }
+        return programs;
+    }
+
+    std::uint64_t copy_bytes() const {
+        std::uint64_t bytes = 0;
+        for (const graph::Tensor& tensor : plan_.graph.tensors()) bytes += graph::storage_bytes(tensor);
+        return bytes;
     }
 
     vulkan::VulkanBackend& backend_;
@@ -182,6 +205,8 @@ private:
     graph::Plan plan_;
     std::vector<std::vector<double>> expected_;
     double fastest_ = std::numeric_limits<double>::infinity();
+    std::map<std::string, Programs> kept_;  // by variant, so that another round costs no more than its runs
+    std::uint64_t kept_bytes_ = 0;
 };
 
 /// Roughly: multiplications of a product, elements touched by anything else.
@@ -194,6 +219,12 @@ double work_of(const Graph& graph, const Node& node) {
         elements += static_cast<double>(graph.shape(value).element_count());
     });
     return elements;
+}
+
+/// Of devices that are CPUs, which make loops of barriers, compile them for long and have `direct`: nobody waits for `plain` there
+/// where another variant is right.
+bool is_last_resort(std::string_view name, const vulkan::VariantNames& names, const vulkan::Capabilities& device) {
+    return name == "plain" && device.type == "cpu" && std::ranges::find(names, "direct") != names.end();
 }
 
 bool usable(const Verdict* verdict, const vulkan::VariantNames& names) {
@@ -222,6 +253,21 @@ vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulka
             return (name.starts_with("coopmat") || name == "halves") && name != names.front();
         });
     return left;
+}
+
+Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
+                              const std::function<Result<void>(Trial&)>& repeat) {
+    for (int round = 0; round < rounds; ++round)
+        for (std::size_t i = 0; i < trials.size(); ++i)
+            VKFORMER_CHECK(repeat(trials[round % 2 == 0 ? trials.size() - 1 - i : i]));
+    return {};
+}
+
+std::string fastest_of(const std::vector<Trial>& trials) {
+    const Trial* fastest = nullptr;
+    for (const Trial& tried : trials)
+        if (tried.fault.empty() && (!fastest || tried.us < fastest->us)) fastest = &tried;
+    return fastest ? fastest->variant : std::string();
 }
 
 double Ladder::now() const {
@@ -269,6 +315,8 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     VKFORMER_CHECK(climb.compute_expected());
     Verdict verdict;
     for (const std::string_view name : open_case.names) {
+        if (!options_.thorough && is_last_resort(name, open_case.names, device) && !fastest_of(verdict.trials).empty())
+            continue;
         progress.trial = key + " " + std::string(name);
         if (options_.progress) options_.progress(progress);
         if (!verdicts.begin(key, name)) {
@@ -285,13 +333,8 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
             return {};
         }
     }
-    double best = std::numeric_limits<double>::infinity();
-    for (Trial& tried : verdict.trials) {
-        VKFORMER_CHECK(climb.repeat(tried));
-        if (!tried.fault.empty() || tried.us >= best) continue;
-        best = tried.us;
-        verdict.variant = tried.variant;
-    }
+    VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
+    verdict.variant = fastest_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
     verdicts.set(key, std::move(verdict));
     verdicts.save();

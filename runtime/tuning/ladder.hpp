@@ -38,6 +38,14 @@ struct LadderOptions {
 /// units for cooperative matrices or float16 arithmetic; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
 vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device);
 
+/// Times all trials again and again, in turns and each round the other way round, so that a moment in which the machine does something else
+/// meets all of them or but one round of one.
+Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
+                              const std::function<Result<void>(Trial&)>& repeat);
+
+/// The variant with the shortest time among those that are right; empty: there is none.
+std::string fastest_of(const std::vector<Trial>& trials);
+
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
 /// precision under validation::error_bound. Of those that are right the fastest is taken. A variant that is wrong or that the
 /// driver refuses is never used; so is one that ends the process twice. Without a queue nothing can be tried, and the first

@@ -185,7 +185,7 @@ TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]")
         must(Ladder(quick.options(folder.path())).choose(*backend, plan));
         Ladder ladder(thorough.options(folder.path(), true));
         must(ladder.choose(*backend, plan));
-        CHECK(thorough.trials == quick.trials);
+        CHECK(thorough.trials >= quick.trials);  // also of the plain variants
         CHECK(ladder.file(backend->capabilities()).find(tuning::case_key(plan.graph, plan.graph.nodes()[0], true)));
         CHECK(ladder.file(backend->capabilities()).verdicts().size() == 4);
     }
@@ -197,6 +197,21 @@ TEST_CASE("a variant that is wrong is never chosen, however fast", "[tuning][vul
         for (const std::string liar : {"plain", "row", "direct"}) {
             Suspicious ladder({}, [&](const Trial& trial) { return trial.variant == liar; });
             for (const std::string& variant : must(ladder.choose(*backend, plan))) CHECK(variant != liar);
+        }
+    }
+}
+
+TEST_CASE("a plain variant is the last resort of a device that is a CPU", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        if (backend->capabilities().type != "cpu") continue;
+        for (const bool are_wrong : {false, true}) {
+            CAPTURE(backend->name(), are_wrong);
+            Suspicious ladder({}, [&](const Trial& trial) { return are_wrong && trial.variant != "plain"; });
+            const auto chosen = must(ladder.choose(*backend, some_plan()));
+            CHECK((std::ranges::count(chosen, "plain") > 0) == are_wrong);
+            for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts())
+                CHECK(std::ranges::any_of(verdict.trials, [](const Trial& t) { return t.variant == "plain"; }) ==
+                      are_wrong);
         }
     }
 }
