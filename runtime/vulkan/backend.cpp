@@ -35,6 +35,13 @@ int rank_of(const DeviceInfo& device) {
     return type == "discrete" ? 0 : type == "integrated" ? 1 : type == "virtual" ? 2 : type == "cpu" ? 4 : 3;
 }
 
+/// Whether "auto" takes `a` rather than `b`, which the loader lists before it. Of devices that are CPUs the one with the larger subgroups,
+/// since these are the lanes of the processor that its driver works with.
+bool is_better(const DeviceInfo& a, const DeviceInfo& b) {
+    if (rank_of(a) != rank_of(b)) return rank_of(a) < rank_of(b);
+    return a.capabilities.type == "cpu" && a.capabilities.subgroup_size > b.capabilities.subgroup_size;
+}
+
 DeviceOptions device_options(const BackendOptions& options) {
     return {.capture = options.capture,
             .memory_limit = options.memory_limit,
@@ -61,7 +68,7 @@ Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std:
     if (choice == "auto") {
         const DeviceInfo* best = nullptr;
         for (const DeviceInfo& device : devices)
-            if (device.unusable.empty() && (!best || rank_of(device) < rank_of(*best))) best = &device;
+            if (device.unusable.empty() && (!best || is_better(device, *best))) best = &device;
         if (!best) return none("no Vulkan device here can be used (" + devices.front().unusable + ")");
         return best->index;
     }

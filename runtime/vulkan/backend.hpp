@@ -37,8 +37,8 @@ struct DeviceInfo {
 /// Every Vulkan device. Errors: NoVulkanLoader, NoDevice (no driver), Vulkan.
 Result<std::vector<DeviceInfo>> list_devices();
 
-/// The device that `choice` names: "auto" (a discrete GPU, else an integrated, virtual, other one, else a CPU-type device), an
-/// index, a UUID (32 hexadecimal digits, dashes allowed) or a part of the name, upper or lower case.
+/// The device that `choice` names: "auto" (a discrete GPU, else an integrated, virtual, other one, else the CPU-type device with the
+/// largest subgroups, the first of several), an index, a UUID (32 hexadecimal digits, dashes allowed) or a part of the name, in any case.
 /// Errors: NoDevice (none fits, or a name fits several) with the list of what is there.
 Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std::string_view choice);
 

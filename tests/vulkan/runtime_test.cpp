@@ -58,6 +58,19 @@ TEST_CASE("a device is chosen by rank, index, UUID or name", "[vulkan][device]")
         CHECK(result.error().code == ErrorCode::NoDevice);
         CHECK(result.error().message.find("4 = \"Radeon Pro\"") != std::string::npos);
     }
+    // Of devices that are CPUs the one that works with more lanes, wherever it is in the list.
+    std::vector<DeviceInfo> processors = {device(0, "four", "cpu", "00000000000000000000000000000004"),
+                                          device(1, "eight", "cpu", "00000000000000000000000000000008"),
+                                          device(2, "eight too", "cpu", "00000000000000000000000000000009")};
+    processors[0].capabilities.subgroup_size = 4;
+    for (std::size_t i : {1, 2}) processors[i].capabilities.subgroup_size = 8;
+    CHECK(must(vulkan::choose_device(processors, "auto")) == 1);
+    processors[1].unusable = "it supports Vulkan 1.1";
+    CHECK(must(vulkan::choose_device(processors, "auto")) == 2);
+    processors.push_back(device(3, "Intel UHD", "integrated", "00000000000000000000000000000001"));
+    processors.back().capabilities.subgroup_size = 4;
+    CHECK(must(vulkan::choose_device(processors, "auto")) == 3);
+
     const auto none = vulkan::choose_device({}, "auto");
     REQUIRE_FALSE(none);
     CHECK(none.error().message.find("--device cpu") != std::string::npos);
