@@ -192,7 +192,8 @@ std::span<const std::byte> bytes_in_place(const Device& device, const Tensor& te
     const auto bytes = static_cast<std::size_t>(end - begin);
     const VkDeviceSize alignment = std::max(slice_alignment(device), kVectorBytes);
     if (reinterpret_cast<std::uintptr_t>(begin) % alignment != 0 || bytes % 4 != 0) return {};
-    return bytes < kLeastBytes ? std::span<const std::byte>() : std::span(begin, bytes);
+    if (bytes < kLeastBytes || bytes > c.max_storage_buffer_range) return {};
+    return {begin, bytes};
 }
 
 /// Splits what lies in one owner's memory into pieces that a buffer may have, and calls take(pieces' tensors, bytes) for each.
