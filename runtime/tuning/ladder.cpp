@@ -227,6 +227,21 @@ bool is_last_resort(std::string_view name, const vulkan::VariantNames& names, co
     return name == "plain" && device.type == "cpu" && std::ranges::find(names, "direct") != names.end();
 }
 
+/// What is known of a node of a plan.
+struct Found {
+    std::string_view op;
+    std::string variant;
+    double work;
+};
+
+/// For a node that was not tried: of what was found for nodes of its op, the one with the most work first, the first that it has, too.
+/// Empty: nothing was found.
+std::string likely_variant(const std::vector<Found>& found, std::string_view op, const vulkan::VariantNames& names) {
+    for (const Found& f : found)
+        if (f.op == op && std::ranges::find(names, f.variant) != names.end()) return f.variant;
+    return {};
+}
+
 bool usable(const Verdict* verdict, const vulkan::VariantNames& names) {
     return verdict && std::ranges::find(names, verdict->variant) != names.end();
 }
@@ -357,10 +372,18 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
         if (options_.progress && !open.empty()) options_.progress(progress);
     }
     vulkan::ChosenVariants chosen;
+    std::vector<Found> found;
     for (const Node& node : plan.graph.nodes()) {
         const auto names = vulkan::variants(node.op, {plan.graph, device});
         const Verdict* const verdict = names.size() < 2 ? nullptr : known(plan.graph, node, names, device);
         chosen.push_back(verdict ? verdict->variant : std::string());
+        if (verdict) found.push_back({graph::op_name(node.op), verdict->variant, work_of(plan.graph, node)});
+    }
+    std::ranges::sort(found, std::ranges::greater(), &Found::work);
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const Node& node = plan.graph.nodes()[i];
+        if (chosen[i].empty())
+            chosen[i] = likely_variant(found, graph::op_name(node.op), vulkan::variants(node.op, {plan.graph, device}));
     }
     return chosen;
 }

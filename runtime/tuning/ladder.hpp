@@ -28,8 +28,8 @@ struct LadderOptions {
     std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
-    /// After this long no further case is begun, all but the first one that was begun are given up, and what is not tried takes the
-    /// first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
+    /// After this long no further case is begun, all but the first one that was begun are given up, and what is not tried takes what was
+    /// found for the same op where it has most work in the plan, or else the first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
     /// 0: all are tried.
     double max_seconds = 0;
 };
