@@ -205,9 +205,9 @@ VariantNames variants(const graph::Attention& op, const KernelContext& context) 
     const DType keys = context.graph.dtype(op.key);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device)) names.push_back("vectors");
         if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device))
             names.push_back("broadcast");
+        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, keys, context.device)) names.push_back("vectors");
         names.push_back("direct");
     }
     if (quads_fit(sizes, context.graph.dtype(op.query), context.device)) names.push_back("quads");

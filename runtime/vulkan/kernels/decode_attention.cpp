@@ -131,10 +131,10 @@ VariantNames variants(const graph::DecodeAttention& op, const KernelContext& con
     const Sizes sizes = sizes_of(op, context.graph);
     VariantNames names;
     if (direct_attention_fits(sizes.head_dim, sizes.value_dim, context.device)) {
-        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
-            names.push_back("vectors");
         if (broadcast_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
             names.push_back("broadcast");
+        if (vector_attention_fits(sizes.head_dim, sizes.value_dim, sizes.keys, context.device))
+            names.push_back("vectors");
         names.push_back("direct");
     }
     if (rows_are_quads(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device))
