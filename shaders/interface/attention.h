@@ -38,8 +38,8 @@ struct AttentionPush {
 };
 // Of attention_broadcast.comp with VECTORS: most of head_dim and value_dim. Where more is unrolled, compilers make no vector loads.
 const uint kAttentionVectorsMaxDim = 128;
-// So few rows of a key head take the smaller tile: it compiles in half the time, which is more than a prompt of them takes.
-const uint kAttentionVectorsFewRows = 64;
+// attention_broadcast.comp: so few rows of a key head take the smaller tile: it compiles in half the time, which is more than a prompt of them takes.
+const uint kAttentionFewRows = 64;
 // Push constants behind it, and behind DecodeAttentionPush, of the shaders with VECTORS: addresses (64 bits).
 const uint kAttentionQueryAddress = 56, kAttentionKeyAddress = 64, kAttentionValueAddress = 72;
 SHARED_END

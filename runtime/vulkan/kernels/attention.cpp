@@ -184,8 +184,8 @@ bool vector_attention_fits(std::uint64_t head_dim, std::uint64_t value_dim, DTyp
 std::uint32_t attention_broadcast_rows(std::uint64_t rows, std::uint64_t value_dim, bool by_vectors) {
     if (rows <= 4) return static_cast<std::uint32_t>(rows);
     // The sums of so many rows are unrolled for every element of a value.
-    const bool are_many = rows > shaders::kAttentionVectorsFewRows;
-    const std::uint64_t most = value_dim > 128 ? 8 : by_vectors ? (are_many ? 16 : 8) : value_dim > 64 ? 16 : 24;
+    const bool are_many = rows > shaders::kAttentionFewRows;
+    const std::uint64_t most = value_dim > 128 || !are_many ? 8 : by_vectors || value_dim > 64 ? 16 : 24;
     return static_cast<std::uint32_t>(std::min(most, round_up(rows, 4)));
 }
 
