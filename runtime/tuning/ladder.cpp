@@ -363,10 +363,12 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
         const auto open = open_cases(plan, device);
         Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
         for (const auto& [key, open_case] : open) {
-            if (is_time_over(seconds_)) break;
+            if (is_time_over(seconds_ + longest_case_)) break;
             const double start = now();
             VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
-            seconds_ += now() - start;
+            const double taken = now() - start;
+            seconds_ += taken;
+            longest_case_ = std::max(longest_case_, taken);
             ++progress.done;
         }
         if (options_.progress && !open.empty()) options_.progress(progress);

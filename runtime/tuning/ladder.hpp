@@ -28,8 +28,9 @@ struct LadderOptions {
     std::filesystem::path folder;  ///< where verdicts are kept; empty: in memory only
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
-    /// After this long no further case is begun, all but the first one that was begun are given up, and what is not tried takes what was
-    /// found for the same op where it has most work in the plan, or else the first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
+    /// No case is begun that would not be done by then if it took as long as the longest one so far, all but the first one that was begun
+    /// are given up after it, and what is not tried takes what was found for the same op where it has most work in the plan, or else the
+    /// first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
     /// 0: all are tried.
     double max_seconds = 0;
 };
@@ -88,6 +89,7 @@ private:
     std::map<std::string, VerdictFile> files_;  // by device UUID
     LadderOptions options_;
     double seconds_ = 0;           // spent on trials so far
+    double longest_case_ = 0;      // seconds
     std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
 };
 

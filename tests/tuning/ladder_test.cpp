@@ -126,15 +126,17 @@ TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][v
     }
 }
 
-/// A ladder whose trials take a second each.
+/// A ladder whose first trials take a second each, the others `later` seconds.
 class Slow final : public Ladder {
 public:
-    explicit Slow(tuning::LadderOptions options) : Ladder(std::move(options)) {}
+    Slow(tuning::LadderOptions options, std::size_t first, double later)
+        : Ladder(std::move(options)), first_(first), later_(later) {}
 
 private:
-    void inspect(Trial&) override { ++seconds_; }
+    void inspect(Trial&) override { seconds_ += trials_++ < first_ ? 1 : later_; }
     double now() const override { return seconds_; }
-    double seconds_ = 0;
+    std::size_t first_, trials_ = 0;
+    double later_, seconds_ = 0;
 };
 
 TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is first used", "[tuning]") {
@@ -147,35 +149,42 @@ TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is fir
     CHECK(tuning::worth_trying(names, device) == names);
 }
 
-TEST_CASE("a case is given up when the time is over, but never the first", "[tuning][vulkan]") {
+TEST_CASE("a case is begun only if it may be done in time, given up after that, but never the first", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         CAPTURE(backend->name());
-        const TemporaryFolder folder;
         const graph::Plan plan = some_plan();
         Counted all;
         Ladder complete(all.options({}));
         must(complete.choose(*backend, plan));
         REQUIRE(complete.file(backend->capabilities()).verdicts().size() == 2);
+        std::size_t first_case = 0;  // trials of it
+        for (const auto& [key, verdict] : complete.file(backend->capabilities()).verdicts())
+            first_case = std::max(first_case, verdict.trials.size());
+        const auto seconds = static_cast<double>(first_case);
 
-        // The limit falls into the first trial of the second case, which the next run has as its first.
-        for (const std::size_t expected : {1u, 2u}) {
-            Counted counted;
-            tuning::LadderOptions options = counted.options(folder.path());
-            std::size_t first_case = 0;  // trials of it
-            for (const auto& [key, verdict] : complete.file(backend->capabilities()).verdicts())
-                first_case = std::max(first_case, verdict.trials.size());
-            options.max_seconds = static_cast<double>(first_case) + 0.5;
-            Slow slow(options);
-            const auto chosen = must(slow.choose(*backend, plan));
-            CHECK(slow.file(backend->capabilities()).verdicts().size() == expected);
-            if (expected == 1) {
-                CHECK(counted.trials == first_case + 1);
+        struct Limit {
+            double seconds, later;
+            std::size_t begun;  // trials of the second case
+        };
+        // Too little for a second case like the first; enough for such a one, which takes longer, though, from its first trial on.
+        for (const auto& [limit, later, begun] : {Limit{1.5 * seconds, 1, 0}, Limit{2.5 * seconds, 2 * seconds, 1}}) {
+            CAPTURE(limit, later);
+            const TemporaryFolder folder;
+            // What is left out is what the next run begins with.
+            for (const std::size_t expected : {1u, 2u}) {
+                Counted counted;
+                tuning::LadderOptions options = counted.options(folder.path());
+                options.max_seconds = limit;
+                Slow slow(options, first_case, later);
+                must(slow.choose(*backend, plan));
+                CHECK(slow.file(backend->capabilities()).verdicts().size() == expected);
+                if (expected == 1) CHECK(counted.trials == first_case + begun);
             }
+            // Nothing is taken for having ended the process.
+            tuning::VerdictFile file(folder.path(), backend->capabilities());
+            for (const auto& [key, verdict] : file.verdicts())
+                for (const Trial& trial : verdict.trials) CHECK(trial.fault.empty());
         }
-        // Nothing is taken for having ended the process.
-        tuning::VerdictFile file(folder.path(), backend->capabilities());
-        for (const auto& [key, verdict] : file.verdicts())
-            for (const Trial& trial : verdict.trials) CHECK(trial.fault.empty());
     }
 }
 

@@ -17,7 +17,7 @@ Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& 
     const RowTiling tiling = row_tiling(variant, shape.back());
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
     Dispatch dispatch{
-        .shader = variant_for("layer_norm" + std::string(tiling.suffix), context.graph.dtype(op.x), context.device),
+        .shader = norm_shader("layer_norm", variant, shape, context.graph.dtype(op.x), context.device),
         .bindings = {op.x, or_else(op.residual, op.x), op.gain, or_else(op.bias, op.gain), or_else(op.sum, op.y), op.y},
         .constants = {tiling.workgroup, op.residual ? 1u : 0u, op.bias ? 1u : 0u, op.sum ? 1u : 0u, tiling.kept},
         .groups = groups,

@@ -44,4 +44,11 @@ RowTiling row_tiling(std::string_view variant, std::uint64_t width) {
             .kept = kept_quads(quads, workgroup, kMostRegisters)};
 }
 
+std::string norm_shader(std::string_view op, std::string_view variant, const Shape& shape, DType dtype,
+                        const Capabilities& device) {
+    std::string name = std::string(op) + std::string(row_tiling(variant, shape.back()).suffix);
+    if (variant == "direct" && shape.back() % 4 == 0 && has_wide_loads(device)) name += "_wide";
+    return variant_for(name, dtype, device);
+}
+
 }  // namespace vkformer::vulkan

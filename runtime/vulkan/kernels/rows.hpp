@@ -20,4 +20,8 @@ struct RowTiling {
 };
 RowTiling row_tiling(std::string_view variant, std::uint64_t width);
 
+/// The shader of a norm, which is stored as its operands are: `direct` moves words of 64 bits where the device has them.
+std::string norm_shader(std::string_view op, std::string_view variant, const Shape& shape, DType dtype,
+                        const Capabilities& device);
+
 }  // namespace vkformer::vulkan
