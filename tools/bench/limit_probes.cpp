@@ -2,7 +2,6 @@
 #include "bench/limit_probes.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include <unistd.h>
 
@@ -22,10 +21,12 @@ Sizes sizes_for(const vulkan::Capabilities& device) {
         const auto cache = static_cast<std::uint64_t>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 16l << 20));
         // 64 workgroups: more than cores, so that all finish at about the same time
         // 4 ms: some dispatches then pass without another program's turn on the cores
-        return {64, 64, std::min(2 * cache, device.max_storage_buffer_range), 0.004};
+        // 100 ms: what moves less than twice the cache in it is not held up by memory
+        return {64, 64, std::min(2 * cache, device.max_storage_buffer_range), 0.1, 0.004};
     }
     // Two million invocations: 16 times what the largest GPU of today keeps in flight. 512 MiB: twice the largest cache.
-    return {256, 8192, std::min<std::uint64_t>(512u << 20, device.max_storage_buffer_range), 0.02};
+    // 50 ms: all of it from 20 GB/s on; devices below that have small caches, and no dispatch may run for long.
+    return {256, 8192, std::min<std::uint64_t>(512u << 20, device.max_storage_buffer_range), 0.05, 0.02};
 }
 
 Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& device) {
@@ -44,14 +45,14 @@ Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& dev
     return ShaderCode{.name = std::string(name), .words = std::move(words)};
 }
 
-Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, const Stopping& stopping) {
-    VKFORMER_TRY(auto times, runner.run(launch));  // warm-up
+Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, Stopping stopping, const Part& part) {
+    stopping.max_seconds = std::min(stopping.max_seconds, part.left());
     Sampler samples(stopping);
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = steady_seconds();
     do {
-        VKFORMER_TRY(times, runner.run(launch));
+        VKFORMER_TRY(const auto times, runner.run(launch));
         samples.add(times.best() / launch.times);
-    } while (!samples.done(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count()));
+    } while (!samples.done(steady_seconds() - begin));
     return samples.summary();
 }
 
@@ -65,11 +66,14 @@ Error wrong_result(std::string_view name) {
     return {ErrorCode::Vulkan, std::string(name) + " gives wrong results on this device"};
 }
 
-Result<Limit> measure_launch(const std::shared_ptr<vulkan::Device>& device, const LimitOptions& options) {
+Result<Limit> measure_launch(const std::shared_ptr<vulkan::Device>& device, const Stopping& stopping,
+                             const Part& part) {
     VKFORMER_TRY(ShaderCode code, limit_shader("bench_empty", *device));
     code.constants[shaders::kWorkgroupConstant] = 1;
     VKFORMER_TRY(const auto runner, ShaderRunner::create(device, code, {}));
-    VKFORMER_TRY(const Summary ns, sample(*runner, {.times = 64}, options.stopping));
+    const ShaderLaunch launch{.times = 64};
+    VKFORMER_CHECK(runner->run(launch));  // warm-up
+    VKFORMER_TRY(const Summary ns, sample(*runner, launch, stopping, part));
     return Limit{.unit = "us", .how = "bench_empty, 64 dispatches with barriers", .value = ns.least * 1e-3, .ns = ns};
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/effort.hpp"
 #include "bench/limits.hpp"
 #include "bench/shader_runner.hpp"
 #include "vkformer/result.hpp"
@@ -15,8 +16,9 @@ namespace vkformer::bench {
 /// The sizes that fill a device, by what it is.
 struct Sizes {
     std::uint32_t workgroup, groups;  ///< of the arithmetic shaders
-    std::uint64_t bytes;              ///< of the source of copy and read: no cache holds it
-    double seconds;                   ///< what a dispatch of the arithmetic shaders should take
+    std::uint64_t bytes;              ///< of the source of copy and read, at most: no cache holds it
+    double memory_seconds;            ///< what a dispatch of copy and read should take, if it is not of all bytes
+    double peak_seconds;              ///< what a dispatch of the arithmetic shaders should take
 };
 
 Sizes sizes_for(const vulkan::Capabilities& device);
@@ -24,8 +26,8 @@ Sizes sizes_for(const vulkan::Capabilities& device);
 /// A shader of shaders/bench/manifest.json. Errors: MissingFeature (this build has no such shader, or the device cannot run it).
 Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& device);
 
-/// Nanoseconds of a dispatch, sampled until they are stable.
-Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, const Stopping& stopping);
+/// Nanoseconds of a dispatch, sampled until they are stable or the part is used up. It has run before: there is no warm-up.
+Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, Stopping stopping, const Part& part);
 
 Result<std::vector<std::uint32_t>> read_words(ShaderRunner& runner, std::size_t index, std::size_t count);
 Error wrong_result(std::string_view name);
@@ -46,24 +48,23 @@ struct MemoryProbe {
         apart;  ///< 0, or the workgroup's size where each walks through a piece of its own (shaders/bench/walk.glsl)
 };
 Result<Limit> measure_memory(const std::shared_ptr<vulkan::Device>& device, const MemoryProbe& probe,
-                             const LimitOptions& options);
+                             const Stopping& stopping, const Part& part);
 
 /// Multiply-adds on registers.
 struct PeakProbe {
     const char* shader;
     std::uint32_t operand;  ///< the bits of one; of the bytes −1, 0, 0, 0 for integers
     double operations;      ///< per step and chain
-    std::uint32_t fused;    ///< the shader's constant 1
     const char* unit;
 };
 Result<Limit> measure_peak(const std::shared_ptr<vulkan::Device>& device, const PeakProbe& probe,
-                           const LimitOptions& options);
+                           const Stopping& stopping, const Part& part);
 
 /// Products of one shape of cooperative matrices, float16 in and float32 out.
 Result<Limit> measure_matrix(const std::shared_ptr<vulkan::Device>& device, const vulkan::CooperativeMatrix& matrix,
-                             const LimitOptions& options);
+                             const Stopping& stopping, const Part& part);
 
 /// A dispatch that does nothing, after another one.
-Result<Limit> measure_launch(const std::shared_ptr<vulkan::Device>& device, const LimitOptions& options);
+Result<Limit> measure_launch(const std::shared_ptr<vulkan::Device>& device, const Stopping& stopping, const Part& part);
 
 }  // namespace vkformer::bench

@@ -2,6 +2,7 @@
 /// The peaks of a device, measured: what every rate is held against.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,13 +32,22 @@ inline constexpr std::string_view kPeakIntDot = "peak_int_dot";
 inline constexpr std::string_view kPeakMatrixF16 = "peak_matrix_f16";  ///< cooperative matrices, f16 · f16 + f32
 inline constexpr std::string_view kLaunch = "launch_overhead";
 
+inline constexpr std::array kLimits{kCopyBandwidth, kReadBandwidth, kPeakF32, kPeakF16,
+                                    kPeakIntDot,    kPeakMatrixF16, kLaunch};
+
 struct LimitOptions {
     Stopping stopping{.relative_bound = 0.01, .max_seconds = 0.5, .min_runs = 6, .max_runs = 100};
+    /// Of a limit, about: the shaders that might reach it share them, what the driver takes to compile them included. Each is run
+    /// twice at least, with as little work as a slow device needs.
+    double seconds = 4;
     std::function<void(std::string_view)> progress;  ///< called with a limit's name before it is measured
 };
 
-/// Measures all. The results of the shaders are checked: a limit whose shader computes something wrong is reported as missing, and
-/// so is one that the device cannot run. Errors: DeviceLost.
+/// Measures one of kLimits. The results of the shaders are checked: a limit whose shader computes something wrong is reported as
+/// missing, and so is one that the device cannot run. Errors: DeviceLost, InvalidArgument (an unknown name).
+Result<Limit> measure_limit(const std::shared_ptr<vulkan::Device>& device, std::string_view name,
+                            const LimitOptions& options);
+/// All of them.
 Result<std::vector<Limit>> measure_limits(const std::shared_ptr<vulkan::Device>& device, const LimitOptions& options);
 
 /// nullptr where it is not there or was not measured.

@@ -30,6 +30,7 @@
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "device.hpp"
+#include "limit_options.hpp"
 #include "models/load.hpp"
 #include "vulkan/backend.hpp"
 
@@ -252,7 +253,8 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
 
     std::vector<bench::Limit> limits;
     if (vulkan_backend) {
-        VKFORMER_TRY(limits, bench::measure_limits(vulkan_backend->device(), {}));
+        VKFORMER_TRY(limits.emplace_back(), bench::measure_limit(vulkan_backend->device(), bench::kReadBandwidth,
+                                                                 limit_options(command.device.quiet)));
     }
     const bench::Limit* const bandwidth = bench::find_limit(limits, bench::kReadBandwidth);
     const double read_rate = static_cast<double>(cost.bytes_per_token) * cost.decode_rate.median / command.batch / 1e9;

@@ -12,6 +12,7 @@
 #include "bench/html.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
+#include "limit_options.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -21,16 +22,6 @@ std::string utc_now() {
     char text[32];
     std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
     return text;
-}
-
-Result<std::vector<bench::Limit>> measure_limits(const bench::Target& target, const MeasureFlags& flags, bool quiet) {
-    if (!target.vulkan || flags.no_limits) return std::vector<bench::Limit>();
-    bench::LimitOptions options;
-    if (!quiet)
-        options.progress = [](std::string_view name) {
-            std::fprintf(stderr, "vkformer: limit: %s\n", std::string(name).c_str());
-        };
-    return bench::measure_limits(target.vulkan->device(), options);
 }
 
 Result<void> write_file(const std::string& path, const std::string& text) {
@@ -97,7 +88,9 @@ Result<bench::Report> begin_report(const bench::Target& target, const MeasureFla
         target.vulkan ? bench::device_card(target.vulkan->capabilities()) : bench::cpu_card(target.backend->name());
     if (target.vulkan) report.device_uuid = target.vulkan->capabilities().uuid;
     report.before = bench::read_environment();
-    VKFORMER_TRY(report.limits, measure_limits(target, flags, quiet));
+    if (target.vulkan && !flags.no_limits) {
+        VKFORMER_TRY(report.limits, bench::measure_limits(target.vulkan->device(), limit_options(quiet)));
+    }
     return report;
 }
 
