@@ -4,10 +4,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "core/temporary_name.hpp"
 
 namespace vkformer::formats {
 namespace {
@@ -19,12 +20,13 @@ Error write_error(const std::filesystem::path& path, int error_number) {
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
-    static std::atomic<unsigned> counter = 0;
-    std::filesystem::path temporary = path;
-    temporary += "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
-    const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0) return write_error(path, errno);
-    return AtomicFile(file, path, std::move(temporary));
+    for (;;) {
+        std::filesystem::path temporary = temporary_name(path);
+        const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file >= 0) return AtomicFile(file, path, std::move(temporary));
+        // A process of this number was killed here before: in containers they all have the same.
+        if (errno != EEXIST) return write_error(path, errno);
+    }
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept

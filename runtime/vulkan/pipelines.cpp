@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/pipelines.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +10,7 @@
 #include "core/hash.hpp"
 #include "core/mapped_file.hpp"
 #include "core/tasks.hpp"
+#include "core/temporary_name.hpp"
 #include "core/try.hpp"
 #include "vulkan/shader_table.h"
 
@@ -253,8 +252,7 @@ void Pipelines::save() {
 
     std::error_code ignored;
     std::filesystem::create_directories(file_.parent_path(), ignored);
-    std::filesystem::path temporary = file_;  // of this process alone, so that two that save at once do not mix
-    temporary += "." + std::to_string(::getpid());
+    const std::filesystem::path temporary = temporary_name(file_);  // two that save at once do not mix
     {
         std::ofstream out(temporary, std::ios::binary);
         out.write(reinterpret_cast<const char*>(&header), sizeof(header));

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "core/temporary_name.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+
+namespace vkformer {
+
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
+    static std::atomic<unsigned> counter = 0;
+    std::filesystem::path name = path;
+    name += "." + std::to_string(::getpid()) + "-" + std::to_string(counter++) + ".tmp";
+    return name;
+}
+
+}  // namespace vkformer
