@@ -7,10 +7,13 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "core/hash.hpp"
+#include "core/temporary_name.hpp"
 #include "formats/json.hpp"
 #include "vulkan/shader_table.h"
 
@@ -47,7 +50,34 @@ std::string trial_name(std::string_view key, std::string_view variant) {
     return std::string(key) + " " + std::string(variant);
 }
 
-bool is_running(int process) { return ::kill(process, 0) == 0 || errno == EPERM; }
+/// When a process began, in ticks since the system did. 0: nothing says so.
+std::uint64_t start_of(int process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    // Field 22. The second is a name in parentheses, which may contain anything.
+    const std::size_t name_end = text.rfind(')');
+    if (name_end == std::string::npos) return 0;
+    std::istringstream fields(text.substr(name_end + 1));
+    std::string field;
+    for (int i = 3; i < 22; ++i) fields >> field;
+    std::uint64_t ticks = 0;
+    fields >> ticks;
+    return fields ? ticks : 0;
+}
+
+json process_as_json() {
+    const int self = ::getpid();
+    return {{"process", self}, {"started", start_of(self)}};
+}
+
+/// Whether the process that process_as_json() was called in still runs. Its number alone does not say so: in a container the next process
+/// often has the same.
+bool is_running(const json& object) {
+    const int process = object.at("process").get<int>();
+    if (process <= 0 || (::kill(process, 0) != 0 && errno != EPERM)) return false;
+    const std::uint64_t start = start_of(process);
+    return start == 0 || start == object.at("started").get<std::uint64_t>();
+}
 
 }  // namespace
 
@@ -85,7 +115,7 @@ void VerdictFile::read() {
         for (const auto& [key, value] : file.at("verdicts").items()) verdicts.emplace(key, verdict_of(value));
         const auto timings = file.at("timings").get<std::map<std::string, std::map<std::string, double>>>();
         auto unfinished = file.at("unfinished").get<std::map<std::string, int>>();
-        if (const json& trying = file.at("trying"); !trying.empty() && !is_running(trying.at("process").get<int>()))
+        if (const json& trying = file.at("trying"); !trying.empty() && !is_running(trying.at("by")))
             ++unfinished[trying.at("trial").get<std::string>()];
         verdicts_ = std::move(verdicts);
         timings_ = timings;
@@ -129,12 +159,11 @@ void VerdictFile::save() {
     for (const auto& [key, verdict] : verdicts_) verdicts[key] = as_json(verdict);
     json file = {{"format", kFormat},   {"stamp", stamp_},           {"verdicts", std::move(verdicts)},
                  {"timings", timings_}, {"unfinished", unfinished_}, {"trying", json::object()}};
-    if (!trying_.empty()) file["trying"] = {{"trial", trying_}, {"process", static_cast<int>(::getpid())}};
+    if (!trying_.empty()) file["trying"] = {{"trial", trying_}, {"by", process_as_json()}};
 
     std::error_code ignored;
     std::filesystem::create_directories(path_.parent_path(), ignored);
-    std::filesystem::path temporary = path_;  // of this process alone, so that two that save at once do not mix
-    temporary += "." + std::to_string(::getpid());
+    const std::filesystem::path temporary = temporary_name(path_);  // two that save at once do not mix
     {
         std::ofstream out(temporary);
         out << file.dump(1, ' ', false, json::error_handler_t::replace) << '\n';

@@ -4,7 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
+
+#include <nlohmann/json.hpp>
 
 #include "support/catch.h"
 #include "support/temporary_folder.hpp"
@@ -100,6 +104,47 @@ TEST_CASE("a trial that another process is running has not failed", "[tuning]") 
         CHECK(running.begin("key", "fast"));
         CHECK(VerdictFile(folder.path(), some_device()).begin("key", "fast"));
     }
+}
+
+// In a container every process may have the same number.
+TEST_CASE("a trial of an earlier process with the number of one that runs has failed", "[tuning]") {
+    const TemporaryFolder folder;
+    for (int i = 0; i < 2; ++i) {
+        VerdictFile file(folder.path(), some_device());
+        CHECK(file.begin("key", "fast"));
+        nlohmann::json saved = nlohmann::json::parse(std::ifstream(file.path()));
+        nlohmann::json& by = saved["trying"]["by"];
+        CHECK(by["process"] == getpid());
+        by["started"] = by["started"].get<std::uint64_t>() - 1;
+        std::ofstream(file.path()) << saved;
+    }
+    CHECK_FALSE(VerdictFile(folder.path(), some_device()).begin("key", "fast"));
+    CHECK(VerdictFile(folder.path(), some_device()).begin("key", "plain"));
+}
+
+TEST_CASE("what several threads save is never found half written", "[tuning][threads]") {
+    const TemporaryFolder folder;
+    const auto make = [&] {
+        VerdictFile file(folder.path(), some_device());
+        for (int i = 0; i < 2000; ++i) file.set("key " + std::to_string(i), {.variant = std::string(100, 'v')});
+        return file;
+    };
+    make().save();
+    std::atomic<int> writing = 2;
+    const auto write = [&] {
+        VerdictFile file = make();
+        for (int i = 0; i < 30; ++i) file.save();
+        --writing;
+    };
+    std::thread first(write), second(write);
+    int whole = 0, found = 0;
+    while (writing > 0) {
+        ++found;
+        whole += VerdictFile(folder.path(), some_device()).verdicts().size() == 2000;
+    }
+    first.join();
+    second.join();
+    CHECK(whole == found);
 }
 
 TEST_CASE("a trial that comes to its end clears the record", "[tuning]") {
