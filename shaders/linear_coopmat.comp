@@ -11,6 +11,8 @@
 // what a workgroup does with a part of the depth.
 // PER_ELEMENT (VK_NV_cooperative_matrix2): the driver says where each element lies, so that it goes through the epilogue from its register,
 // with neither that memory nor the barriers.
+// QUANTIZED: weight as lib/dequantize.glsl says, in a multiple of 32. Its sixteens wait in registers as they are and become halves on
+// their way into shared memory. Without F16, x is what halve_rows.comp made of float32, and a row's sums are multiplied with its scale.
 // Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB for the tiles and 16 KiB for the sums.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -23,13 +25,24 @@
 #endif
 #include "lib/linear.glsl"
 #include "lib/linear_split.glsl"
+#ifdef QUANTIZED
+#define WEIGHT_BINDING kLinearWeight
+#define WEIGHT_FORMAT kLinearMatrixWeightFormat
+#define BIASED_Q8
+#include "lib/dequantize.glsl"
+#endif
 
 layout(constant_id = kLinearMatrixM) const uint M = 16;
 layout(constant_id = kLinearMatrixN) const uint N = 16;
 layout(constant_id = kLinearMatrixK) const uint K = 16;
 layout(constant_id = kLinearMatrixSteps) const uint STEPS = 4;
 layout(std430, binding = kLinearX) readonly buffer X { uvec4 x[]; };  // eight halves each
-layout(std430, binding = kLinearWeight) readonly buffer Weight { uvec4 weight[]; };
+#if defined(QUANTIZED) && !defined(F16)
+layout(std430, binding = kLinearRowScales) readonly buffer RowScales { float row_scales[]; };
+float row_scale(uint row) { return row_scales[p.rows * p.in_width / 2 + row]; }
+#else
+float row_scale(uint row) { return 1.0; }
+#endif
 
 const uint GRID = kLinearMatrixGrid;
 const uint TILE_ROWS = GRID * STEPS * M;
@@ -37,15 +50,51 @@ const uint TILE_COLUMNS = GRID * STEPS * N;
 const uint OCTETS = kLinearMatrixDepth / 8;  // of a tile's row
 const uint PITCH = OCTETS + 1;               // 16 bytes more: neighbouring rows in different banks
 const uint X_LOADS = (TILE_ROWS * OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
-const uint WEIGHT_LOADS = (TILE_COLUMNS * OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 
 shared uvec4 x_tile[TILE_ROWS * PITCH];          // [row, depth]
 shared uvec4 weight_tile[TILE_COLUMNS * PITCH];  // [column, depth]
+
+// A weight's tile comes in pieces of PIECE_OCTETS octets.
+#ifdef QUANTIZED
+struct Piece {
+    Sixteen packed;
+    vec2 scale;  // and offset
+};
+const uint PIECE_OCTETS = 2;
+
+Piece no_weight() { return Piece(Sixteen(uvec4(0), uvec4(0)), vec2(0.0)); }
+
+Piece load_weight(uint column, uint octet) {
+    const uint sixteen = octet / PIECE_OCTETS, chunks = sixteen / CHUNK_SIXTEENS, row_blocks = p.in_width / BLOCK_ELEMENTS;
+    const uint block = column * row_blocks + chunks / BLOCK_CHUNKS;
+    return Piece(load16(block, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS),
+                 scale16(block, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS, p.out_width * row_blocks));
+}
+
+void put_weight(uint at, Piece piece) {
+    [[unroll]] for (uint i = 0; i < PIECE_OCTETS; ++i) {
+        const vec4 a = piece.scale.x * quad_of(piece.packed, 2 * i) + piece.scale.y;
+        const vec4 b = piece.scale.x * quad_of(piece.packed, 2 * i + 1) + piece.scale.y;
+        weight_tile[at + i] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+    }
+}
+#else
+layout(std430, binding = kLinearWeight) readonly buffer Weight { uvec4 weight[]; };
+#define Piece uvec4
+const uint PIECE_OCTETS = 1;
+
+Piece no_weight() { return uvec4(0); }
+Piece load_weight(uint column, uint octet) { return weight[(weight_before() + column) * (p.in_width / 8) + octet]; }
+void put_weight(uint at, Piece piece) { weight_tile[at] = piece; }
+#endif
+const uint PIECES = OCTETS / PIECE_OCTETS;  // of a column
+const uint WEIGHT_LOADS = (TILE_COLUMNS * PIECES + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
+
 #ifdef PER_ELEMENT
 float finish_element(const in uint row, const in uint column, const in float sum, const in uint first_row,
                      const in uint first_column) {
     if (first_row + row < p.rows && first_column + column < p.out_width)
-        finish_split(first_row + row, first_column + column, sum);
+        finish_split(first_row + row, first_column + column, sum * row_scale(first_row + row));
     return sum;
 }
 #else
@@ -73,7 +122,8 @@ void main() {
     [[unroll]] for (uint m = 0; m < STEPS; ++m)
         [[unroll]] for (uint n = 0; n < STEPS; ++n) sums[m][n] = SUMS(0.0);
 
-    uvec4 next_x[X_LOADS], next_weight[WEIGHT_LOADS];
+    uvec4 next_x[X_LOADS];
+    Piece next_weight[WEIGHT_LOADS];
     for (uint k = part.x; k < end + OCTETS; k += OCTETS) {  // a turn more: the first one only fetches
         if (k > part.x) {
             barrier();  // the tiles may still be read
@@ -83,7 +133,7 @@ void main() {
             }
             [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
                 const uint e = lane + i * gl_WorkGroupSize.x;
-                if (e < TILE_COLUMNS * OCTETS) weight_tile[e / OCTETS * PITCH + e % OCTETS] = next_weight[i];
+                if (e < TILE_COLUMNS * PIECES) put_weight(e / PIECES * PITCH + e % PIECES * PIECE_OCTETS, next_weight[i]);
             }
             barrier();
         }
@@ -94,8 +144,9 @@ void main() {
         }
         [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
             const uint e = lane + i * gl_WorkGroupSize.x;
-            const uint column = first_column + e / OCTETS, octet = k + e % OCTETS;
-            next_weight[i] = column < p.out_width && octet < end ? weight[(weight_before() + column) * octets + octet] : uvec4(0);
+            const uint column = first_column + e / PIECES, octet = k + e % PIECES * PIECE_OCTETS;
+            next_weight[i] = no_weight();
+            if (column < p.out_width && octet < end) next_weight[i] = load_weight(column, octet);
         }
         if (k == part.x || !multiplies) continue;
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
@@ -132,7 +183,7 @@ void main() {
             const uint r = e / TILE_COLUMNS;
             const uint row = first_row + (r / M * STEPS + m) * M + r % M;
             const uint column = first_column + e % TILE_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish_split(row, column, results[e]);
+            if (row < p.rows && column < p.out_width) finish_split(row, column, results[e] * row_scale(row));
         }
     }
 #endif

@@ -116,10 +116,14 @@ constexpr double kCacheStep = 0x1p-8;
 /// independent.
 constexpr double kHalves = 4.5 * kUnit16;
 
-double rounding_of_operands(const graph::Op& op, std::string_view variant) {
+/// Weights of their own format, and float32 activations, are rounded to float16 for cooperative matrices: each product errs by two units.
+constexpr double kMatrices = 2 * kUnit16;
+
+double rounding_of_operands(const Graph& graph, const graph::Op& op, std::string_view variant) {
     if (variant == "halves") return kHalves;
-    if (!variant.ends_with("int8")) return 0;
     const auto* const linear = std::get_if<graph::Linear>(&op);
+    if (linear && is_weight_only(graph.dtype(linear->weight)) && variant.starts_with("coopmat")) return kMatrices;
+    if (!variant.ends_with("int8")) return 0;
     return linear && linear->gated ? 2 * kInt8 : kInt8;
 }
 
@@ -130,8 +134,8 @@ double error_bound(const Graph& graph, const graph::Node& node, Value written, s
     if (!is_real(dtype)) return 0;
     if (dtype == DType::q8_0) return std::holds_alternative<graph::CacheAppend>(node.op) ? kCacheStep : 0;
     const Rule rule = std::visit(Rules{graph}, node.op);
-    const double bound =
-        kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) + rounding_of_operands(node.op, variant);
+    const double bound = kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) +
+                         rounding_of_operands(graph, node.op, variant);
     return dtype == DType::f16 ? bound + rule.roundings16 * kUnit16 : bound;
 }
 

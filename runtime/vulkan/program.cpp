@@ -133,16 +133,15 @@ std::vector<std::uint32_t> owners_outside_arena(const graph::Graph& graph) {
 }
 
 /// What the variants of any node want, one node at a time. It does not depend on which are chosen, so that it can be told before.
-Result<std::uint64_t> scratch_bytes(const graph::Plan& plan, const Capabilities& device) {
+std::uint64_t scratch_bytes(const graph::Plan& plan, const Capabilities& device) {
     KernelContext context{plan.graph, device};
     std::uint64_t bytes = 0;
     for (const graph::Node& node : plan.graph.nodes()) {
-        const VariantNames names = variants(node.op, context);
-        if (std::ranges::find(names, kScratchVariant) == names.end()) continue;
-        context.variant = kScratchVariant;
-        VKFORMER_TRY(const auto dispatch,
-                     std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op));
-        bytes = std::max(bytes, dispatch.scratch_bytes);
+        for (const std::string_view name : variants(node.op, context)) {
+            context.variant = name;
+            const auto dispatch = std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op);
+            if (dispatch) bytes = std::max(bytes, dispatch->scratch_bytes);  // or else it says so where it is chosen
+        }
     }
     return bytes;
 }
@@ -287,7 +286,7 @@ Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Pl
         }
         VKFORMER_TRY(const auto weight_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_weights), false));
         VKFORMER_TRY(const auto state_bytes, MemoryBlocks::bytes_for(device, requests_of(missing_states), false));
-        VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(*plan, device.capabilities()));
+        const std::uint64_t scratch = scratch_bytes(*plan, device.capabilities());
         const auto requests = activation_requests(*plan, owners_outside_arena(plan->graph), scratch,
                                                   device.capabilities().buffer_addresses);
         VKFORMER_TRY(const auto activation_bytes, MemoryBlocks::bytes_for(device, requests, false));
@@ -330,7 +329,7 @@ Result<void> VulkanProgram::allocate() {
 
     auto owners = owners_outside_arena(graph);
     std::erase_if(owners, [&](std::uint32_t id) { return options_.bindings.contains(graph.tensor(Value{id}).name); });
-    VKFORMER_TRY(const std::uint64_t scratch, scratch_bytes(plan_, device_->capabilities()));
+    const std::uint64_t scratch = scratch_bytes(plan_, device_->capabilities());
     const bool taken = device_->capabilities().buffer_addresses;
     VKFORMER_TRY(blocks_, MemoryBlocks::create(*device_, activation_requests(plan_, owners, scratch, taken), guards,
                                                "vkformer activations"));
@@ -474,7 +473,9 @@ Result<void> VulkanProgram::plan_dispatches() {
         const std::string_view variant = context.variant.empty() ? variants(node.op, context).front() : context.variant;
         const bool shares =
             std::ranges::any_of(planned->bindings, [](Value v) { return v == kScratch || v == kTaken; });
-        steps_.push_back({.shares_memory = shares, .shader = planned->shader, .variant = std::string(variant)});
+        std::string shaders = planned->shader;
+        for (const Dispatch* part = planned->then.get(); part; part = part->then.get()) shaders += " + " + part->shader;
+        steps_.push_back({.shares_memory = shares, .shader = std::move(shaders), .variant = std::string(variant)});
         dispatches_.push_back(std::move(*planned));
     }
     return {};

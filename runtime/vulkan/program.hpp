@@ -83,7 +83,7 @@ Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Pl
 struct NodeTime {
     std::string node;  ///< name in the graph
     std::string op;
-    std::string shader;
+    std::string shader;  ///< of several dispatches: joined by " + "
     std::string variant;
     double gpu_ns = 0;
 };

@@ -41,6 +41,9 @@ const uint kQuantizedBroadcastRows = 16, kQuantizedBroadcastColumns = 3, kQuanti
 // the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
 const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;
 const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMatrixSteps = 9;
+// For weights of their own format, which is one more specialization constant; the binding of the rows' scales (halve_rows.comp).
+const uint kLinearMatrixWeightFormat = 10;
+const uint kLinearRowScales = 6;
 // One product, or a batch of them: the group's z says which.
 struct LinearPush {
     uint rows;       // of x and y

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -165,17 +166,45 @@ TEST_CASE("an activation that is not finite stays visible in its row", "[op][lin
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType format = DType::q4_0;
     const float poison = GENERATE(std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity());
-    CAPTURE(backend.name(), poison);
-    constexpr std::uint64_t kRows = 3, kOut = 5;
+    const std::uint64_t rows = GENERATE(3, 11);
+    CAPTURE(backend.name(), poison, rows);
+    constexpr std::uint64_t kOut = 5;
     const std::uint64_t in = width_of(format, 2);
 
     OpCase c;
-    std::vector<float> poisoned = c.random_floats(kRows * in);
+    std::vector<float> poisoned = c.random_floats(rows * in);
     poisoned[in + 21] = poison;
-    const Value x = c.floats("x", DType::f32, {kRows, in}, poisoned);
+    const Value x = c.floats("x", DType::f32, {rows, in}, poisoned);
     const Value y = c.expect(linear(c.graph, x, random_weight(c, format, kOut, in)));
     c.each_variant(backend, y, [&](const std::vector<float>& found) {
         for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isfinite(found[i]) == (i / kOut != 1));
+    });
+}
+
+// Variants that round activations, to 8 bits or to halves, have a scale for some of a row: every row is as right as the others.
+TEST_CASE("linear with quantised weights takes rows of all sizes", "[op][linear][quantized]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType format = GENERATE(DType::q8_0, DType::q4_k);
+    CAPTURE(backend.name(), to_string(format));
+    constexpr float kSizes[] = {1, 0, 1e-20f, 1e-8f, 1e-4f, 1e3f, 7e4f, 1e6f, 1e20f, 3e33f};
+    constexpr std::size_t kRows = std::size(kSizes), kOut = 11;
+    const std::uint64_t in = width_of(format, 2);
+    OpCase c;
+    std::vector<float> values = c.random_floats(kRows * in);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] *= kSizes[i / in];
+    const Value y = c.expect(
+        linear(c.graph, c.floats("x", DType::f32, {kRows, in}, std::move(values)), random_weight(c, format, kOut, in)));
+    const auto expected = c.run_doubles(*cpu::make_cpu_backend<double>(), y);
+    c.each_variant(backend, y, [&](const std::vector<float>& found) {
+        for (std::size_t row = 0; row < kRows; ++row) {
+            CAPTURE(row);
+            double largest = 0, worst = 0;
+            for (std::size_t i = row * kOut; i < (row + 1) * kOut; ++i) {
+                largest = std::max(largest, std::abs(expected[i]));
+                worst = std::max(worst, std::abs(found[i] - expected[i]));
+            }
+            CHECK(worst <= 0x1p-5 * largest);
+        }
     });
 }
 

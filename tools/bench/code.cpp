@@ -16,11 +16,13 @@ Result<std::vector<Code>> code_of(const graph::Plan& plan, const vulkan::ChosenV
         context.variant = variants[i];
         VKFORMER_TRY(const auto dispatch,
                      std::visit([&](const auto& op) { return plan_dispatch(op, context); }, plan.graph.nodes()[i].op));
-        VKFORMER_TRY(const auto report, backend.report_pipeline(dispatch));
-        Code& code = all.emplace_back(Code{.shader = dispatch.shader, .compile_ms = report.compile_ms});
-        if (report.executables.empty()) continue;
-        code.subgroup_size = report.executables.front().subgroup_size;
-        code.summary = vulkan::summarise(report.executables.front());
+        for (const vulkan::Dispatch* part = &dispatch; part; part = part->then.get()) {
+            VKFORMER_TRY(const auto report, backend.report_pipeline(*part));
+            Code& code = all.emplace_back(Code{.shader = part->shader, .compile_ms = report.compile_ms});
+            if (report.executables.empty()) continue;
+            code.subgroup_size = report.executables.front().subgroup_size;
+            code.summary = vulkan::summarise(report.executables.front());
+        }
     }
     return all;
 }

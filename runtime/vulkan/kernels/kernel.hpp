@@ -49,9 +49,6 @@ private:
 /// Stands in Dispatch::bindings for memory of the program that holds nothing between nodes.
 inline constexpr graph::Value kScratch{0xFFFFFFF0u};
 
-/// The only variant that uses it, of whatever op.
-inline constexpr std::string_view kScratchVariant = "split";
-
 /// Stands there for a word of the program that counts the tiles that workgroups have taken (shaders: lib/tiles.glsl).
 inline constexpr graph::Value kTaken{0xFFFFFFF1u};
 

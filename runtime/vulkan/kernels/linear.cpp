@@ -4,10 +4,9 @@
 
 #include "core/try.hpp"
 #include "interface/linear_quantized.h"
-#include "vulkan/kernels/half_matrix.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/kernels/linear_matrices.hpp"
 #include "vulkan/kernels/linear_quantized.hpp"
-#include "vulkan/shader_table.h"
 
 namespace vkformer::vulkan {
 namespace {
@@ -41,12 +40,6 @@ struct Tiling {
     std::uint32_t splits = 0;                     ///< parts of the depth; 0: the shader knows of none
 };
 
-/// linear_coopmat.comp: how many matrices a subgroup owns along the rows, and as many along the columns.
-std::uint32_t matrix_steps(std::string_view variant) { return variant.ends_with("_small") ? 2 : 4; }
-
-/// Whether it is a variant whose results go through the epilogue without passing shared memory (PER_ELEMENT).
-bool is_per_element(std::string_view variant) { return variant.starts_with("coopmat2"); }
-
 /// linear_quads.comp: rows of an invocation.
 std::uint32_t quads_rows(std::string_view variant) { return variant == "quads_large" ? 16 : 8; }
 
@@ -71,8 +64,7 @@ bool takes_depth(const Product& product, const Capabilities& device) {
 
 /// Whether linear_coopmat.comp does, where the device has such matrices.
 bool takes_matrices(const Product& product) {
-    return product.has_many_rows() && product.dtype == DType::f16 && product.in_width % 8 == 0 &&
-           is_built("linear_coopmat_f16");
+    return product.has_many_rows() && product.dtype == DType::f16 && product.in_width % 8 == 0;
 }
 
 /// Whether linear_halves.comp does. Where there are cooperative matrices they multiply halves faster, and add them up in float32.
@@ -81,30 +73,18 @@ bool takes_halves(const Product& product, const Capabilities& device) {
            device.storage16 && !device.cooperative_matrix;
 }
 
-/// `steps` × `steps` matrices per subgroup, or nothing where the device has no such matrices or too little memory for the tiles.
-/// lavapipe, with its small matrices, would compile 4 × 4 of them for many seconds and be no faster.
+/// Nothing where the device has no such matrices.
 std::optional<Tiling> matrix_tiling(std::string_view variant, std::uint32_t splits, const Capabilities& device) {
-    const std::uint32_t steps = matrix_steps(variant);
-    const bool per_element = is_per_element(variant);
-    const bool has_per_element = device.cooperative_matrix2 && device.cooperative_matrix2_parts.per_element_operations;
-    if (per_element && (!has_per_element || !is_built("linear_coopmat2_f16"))) return std::nullopt;
-    const auto matrix = half_matrix(device, shaders::kLinearMatrixDepth, 8);
-    if (!matrix || !device.float16 || !device.storage16 || (device.type == "cpu" && steps > 2)) return std::nullopt;
-    constexpr std::uint32_t kSubgroups = shaders::kLinearMatrixGrid * shaders::kLinearMatrixGrid;
-    const std::uint32_t rows = shaders::kLinearMatrixGrid * steps * matrix->m;
-    const std::uint32_t columns = shaders::kLinearMatrixGrid * steps * matrix->n;
-    // so many that there are enough subgroups, whatever size the driver gives them
-    const std::uint32_t workgroup = kSubgroups * std::max(device.subgroup_size, device.max_subgroup_size);
-    const std::uint32_t tiles = (rows + columns) * (shaders::kLinearMatrixDepth + 8) * 2;
-    const std::uint32_t results = per_element ? 0 : shaders::kLinearMatrixGrid * matrix->m * columns * 4;
-    if (workgroup > device.max_workgroup_invocations || tiles + results > device.max_shared_memory_bytes)
-        return std::nullopt;
-    return Tiling{.shader = per_element ? "linear_coopmat2" : "linear_coopmat",
-                  .workgroup = workgroup,
-                  .rows = rows,
-                  .columns = columns,
-                  .more_constants = {splits, matrix->m, matrix->n, matrix->k, steps},
+    const auto matrices = linear_matrices(variant, device);
+    if (!matrices) return std::nullopt;
+    Tiling tiling{.shader = matrices->per_element ? "linear_coopmat2" : "linear_coopmat",
+                  .workgroup = matrices->workgroup,
+                  .rows = matrices->rows,
+                  .columns = matrices->columns,
+                  .more_constants = {splits},
                   .splits = splits};
+    tiling.more_constants.insert(tiling.more_constants.end(), matrices->constants.begin(), matrices->constants.end());
+    return tiling;
 }
 
 Tiling quads_tiling(std::uint32_t lane_rows, std::uint32_t splits) {
@@ -229,8 +209,8 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     }
     names.push_back("plain");
     if (takes_matrices(product) && !product.gated)
-        for (const std::string_view name : {"coopmat", "coopmat_small", "coopmat2", "coopmat2_small"})
-            if (matrix_tiling(name, 1, device)) names.push_back(name);
+        for (const std::string_view name : kMatrixVariants)
+            if (linear_matrices(name, device)) names.push_back(name);
     if (takes_halves(product, device) && !product.gated) names.push_back("halves");
     if (quads && !product.gated && split_tiling(product, device)) names.push_back("split");
     return names;

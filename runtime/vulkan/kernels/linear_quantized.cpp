@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "core/try.hpp"
+#include "interface/halve_rows.h"
 #include "interface/linear_quantized.h"
+#include "vulkan/kernels/linear_matrices.hpp"
 #include "vulkan/kernels/weight_format.hpp"
 
 namespace vkformer::vulkan {
@@ -48,6 +50,62 @@ bool takes_depth(const graph::Linear& op, const KernelContext& context) {
     return (format == DType::q8_0 || format == DType::q4_0) && context.graph.dtype(op.x) == DType::f32 &&
            context.graph.shape(op.x).back() % shaders::kQuantizedDepth == 0 && has_broadcast_lanes(device) &&
            device.buffer_addresses;
+}
+
+/// Whether linear_coopmat.comp takes x and weight, where the device has such matrices. With float32 activations only what 8 bits of them
+/// would be good enough for; bfloat16 promises the accuracy of float32 there.
+bool takes_matrices(const graph::Linear& op, const graph::Graph& graph) {
+    return graph.shape(op.x).row_count() > shaders::kLinearMaxRows && !op.gated &&
+           (graph.dtype(op.x) == DType::f16 || is_quantized(graph.dtype(op.weight)));
+}
+
+bool is_of_matrices(std::string_view variant) { return variant.starts_with("coopmat"); }
+
+/// Float32 x as halves in the scratch memory, the scales of the rows behind them; `then` multiplies these.
+Result<Dispatch> halve_rows_before(Dispatch then, const graph::Linear& op, const KernelContext& context) {
+    const Shape& x = context.graph.shape(op.x);
+    const std::uint64_t rows = x.row_count(), width = x.back();
+    VKFORMER_TRY(const auto groups, folded_grid(rows, context.device));
+    Dispatch halve{
+        .shader = "halve_rows",
+        .bindings = {op.x, kScratch, kScratch},
+        .constants = {shaders::kHalveRowsWorkgroup},
+        .groups = groups,
+        .scratch_bytes = rows * width * 2 + rows * 4,
+    };
+    halve.push.set(
+        shaders::HalveRowsPush{.rows = static_cast<std::uint32_t>(rows), .width = static_cast<std::uint32_t>(width)});
+    halve.then = std::make_shared<const Dispatch>(std::move(then));
+    return halve;
+}
+
+Result<Dispatch> plan_matrices(std::string_view variant, const graph::Linear& op, const KernelContext& context) {
+    const std::uint64_t rows = context.graph.shape(op.x).row_count(), in_width = context.graph.shape(op.x).back();
+    const std::uint64_t out_width = context.graph.shape(op.weight)[0];
+    const DType dtype = context.graph.dtype(op.x);
+    const LinearMatrices matrices = *linear_matrices(variant, context.device);
+    VKFORMER_TRY(const auto groups,
+                 folded_grid(ceil_div(rows, matrices.rows) * ceil_div(out_width, matrices.columns), context.device));
+    const auto& [m, n, k, steps] = matrices.constants;
+    constexpr std::uint32_t kOneSplit = 1;
+    Dispatch dispatch{
+        .shader = variant_for(matrices.per_element ? "linear_quantized_coopmat2" : "linear_quantized_coopmat", dtype,
+                              context.device),
+        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y, op.y},
+        .constants = {matrices.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
+                      matrices.rows, kOneSplit, m, n, k, steps, weight_format(context.graph.dtype(op.weight))},
+        .groups = groups,
+    };
+    if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
+    dispatch.push.set(shaders::LinearPush{
+        .rows = static_cast<std::uint32_t>(rows),
+        .in_width = static_cast<std::uint32_t>(in_width),
+        .out_width = static_cast<std::uint32_t>(out_width),
+    });
+    if (dtype == DType::f16) return dispatch;
+    dispatch.bindings[shaders::kLinearX] = kScratch;
+    dispatch.bindings.push_back(kScratch);
+    return halve_rows_before(std::move(dispatch), op, context);
 }
 
 }  // namespace
@@ -94,6 +152,9 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     names.push_back("plain");
     if (has_dot && few_rows) names.push_back("row_int8");
     if (has_dot && !op.gated) names.push_back("int8");
+    if (takes_matrices(op, context.graph))
+        for (const std::string_view name : kMatrixVariants)
+            if (linear_matrices(name, context.device)) names.push_back(name);
     return names;
 }
 
@@ -103,6 +164,7 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
     const DType dtype = context.graph.dtype(op.x);
     VKFORMER_TRY(const std::string_view variant,
                  pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
+    if (is_of_matrices(variant)) return plan_matrices(variant, op, context);
     const Tiling tiling = tiling_of(variant, x.row_count(), op.gated);
     VKFORMER_TRY(
         const auto groups,
