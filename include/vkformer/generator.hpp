@@ -21,7 +21,7 @@
 namespace vkformer {
 
 enum class WeightStorage : std::uint8_t {
-    model,  ///< as the file has them where shaders read that: bfloat16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; else `precision`
+    model,  ///< as the file has them where shaders read that: float16, bfloat16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K; else `precision`
     precision,  ///< converted to the precision of the activations
 };
 

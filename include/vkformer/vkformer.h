@@ -628,7 +628,7 @@ typedef struct vkf_session_info {
     /** tokens of a prompt that are computed together: the larger the faster, the coarser the slices; 0: 64 */
     uint32_t chunk;
     vkf_dtype dtype;           /**< of activations, and of caches but for cache_q8_0 */
-    VkBool32 weights_as_filed; /**< quantised and bfloat16 weights stay what they are */
+    VkBool32 weights_as_filed; /**< quantised and 16-bit weights stay what they are */
     float temperature;         /**< 0: the likeliest token, always */
     uint32_t top_k;            /**< 0: all */
     float top_p, min_p;        /**< 1, 0: all */

@@ -64,7 +64,7 @@ TensorData rope_table(std::uint64_t positions, std::span<const double> frequenci
 // ---- products, elementwise, norms -----------------------------------------------------------------------------------
 
 /// y = x · weightᵀ + bias. x float [… , in], weight float [out, in], bias float [out] (absent: 0) → [… , out] of dtype `result` (f32 or x's).
-/// weight may also be bf16, `in` a multiple of 32, or in a block format, `in` a multiple of its block; or float [batch, out, in], one for each x
+/// weight may also be bf16 or, with x f32, f16, `in` a multiple of 32, or in a block format, of its block; or float [batch, out, in], one for each x
 /// of [batch, rows, in], or all for one [1, rows, in] → [batch, rows, out]. The passes fuse a following activation and add into the node.
 Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::optional<DType> result = {});
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/try.hpp"
+#include "graph/weight_dtype.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -94,7 +95,7 @@ public:
 
 private:
     DType storage_of(const TensorData& data) const {
-        const bool stays = layout_.weights == WeightFormat::as_filed && is_weight_only(data.dtype) &&
+        const bool stays = layout_.weights == WeightFormat::as_filed && graph::is_unpacked(data.dtype, layout_.dtype) &&
                            data.shape.back() % kWeightOnlyMultiple == 0;
         return stays ? data.dtype : layout_.dtype;
     }

@@ -69,7 +69,7 @@ struct DecoderWeights {
 /// How weights are stored on the device.
 enum class WeightFormat : std::uint8_t {
     as_computed,  ///< in the dtype of the activations
-    as_filed,  ///< bfloat16 and GGUF's block formats stay what they are where a product can read them; others as computed
+    as_filed,  ///< 16 bits and GGUF's block formats stay what they are where a product can read them; others as computed
 };
 
 /// How keys and values are stored in their caches.

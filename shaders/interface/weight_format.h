@@ -5,6 +5,6 @@
 #define VKFORMER_SHADERS_WEIGHT_FORMAT_H
 #include "types.h"
 SHARED_BEGIN
-const uint kWeightBf16 = 0, kWeightQ8_0 = 1, kWeightQ4_0 = 2, kWeightQ4K = 3, kWeightQ5K = 4, kWeightQ6K = 5;
+const uint kWeightBf16 = 0, kWeightQ8_0 = 1, kWeightQ4_0 = 2, kWeightQ4K = 3, kWeightQ5K = 4, kWeightQ6K = 5, kWeightF16 = 6;
 SHARED_END
 #endif

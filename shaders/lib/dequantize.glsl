@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Weights in GGUF's block formats, and bfloat16, sixteen neighbouring elements at a time:
-//     weight = scale · q + offset,  q an integer of at most 8 bits  (bfloat16: q is the weight, scale 1, offset 0)
+// Weights in GGUF's block formats, bfloat16 and float16, sixteen neighbouring elements at a time:
+//     weight = scale · q + offset,  q an integer of at most 8 bits  (bfloat16, float16: q is the weight, scale 1, offset 0)
 // What a block holds: runtime/core/block_format.hpp; how it lies in memory: runtime/vulkan/block_layout.hpp. Declare
 // WEIGHT_BINDING before the inclusion, and WEIGHT_FORMAT, the number of the specialization constant that is the format: the branches
 // on it are gone when the pipeline is made.
@@ -26,13 +26,14 @@ uvec4 weight_vector(uint i) { return weight_vectors[i]; }
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
 
 const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_Q4 = FORMAT == kWeightQ4_0, IS_BF16 = FORMAT == kWeightBf16;
+const bool IS_16_BITS = IS_BF16 || FORMAT == kWeightF16;
 const bool IS_Q4K = FORMAT == kWeightQ4K, IS_Q5K = FORMAT == kWeightQ5K, IS_Q6K = FORMAT == kWeightQ6K;
 #ifdef BIASED_Q8
 const bool IS_SIGNED = false;
 #else
 const bool IS_SIGNED = IS_Q8;
 #endif
-const bool HAS_OFFSET = !IS_BF16 && !IS_SIGNED;
+const bool HAS_OFFSET = !IS_16_BITS && !IS_SIGNED;
 const uint BLOCK_ELEMENTS = IS_Q4K || IS_Q5K || IS_Q6K ? 256 : 32;
 const uint BLOCK_VECTORS = IS_Q8 ? 2 : IS_Q4 ? 1 : IS_Q4K ? 9 : IS_Q5K ? 11 : IS_Q6K ? 13 : 4;
 const uint CHUNK_ELEMENTS = IS_Q4K || IS_Q5K ? 64 : IS_Q6K ? 128 : 32;
@@ -47,7 +48,7 @@ vec4 bytes_to_floats(uint packed) {
     return vec4(packed & 0xFFu, (packed >> 8) & 0xFFu, (packed >> 16) & 0xFFu, packed >> 24);
 }
 
-// q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for bfloat16.
+// q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for those of 16 bits.
 uvec4 quants16(uint block, uint chunk, uint i) {
     const uint base = block * BLOCK_VECTORS;
     if (IS_Q8) return weight_vector(base + i);
@@ -61,23 +62,24 @@ uvec4 quants16(uint block, uint chunk, uint i) {
            ((weight_vector(base + 8 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u) << 4;
 }
 
-// Sixteen elements as they are loaded: quants16 in `a`, or eight bfloat16 each in `a` and `b`.
+// Sixteen elements as they are loaded: quants16 in `a`, or eight of 16 bits each in `a` and `b`.
 struct Sixteen {
     uvec4 a, b;
 };
 
 Sixteen load16(uint block, uint chunk, uint i) {
     const uint first = block * BLOCK_VECTORS + 2 * i;
-    if (IS_BF16) return Sixteen(weight_vector(first), weight_vector(first + 1));
+    if (IS_16_BITS) return Sixteen(weight_vector(first), weight_vector(first + 1));
     const uvec4 quants = quants16(block, chunk, i);
     return Sixteen(IS_Q8 && !IS_SIGNED ? quants ^ 0x80808080u : quants, uvec4(0));
 }
 
 // q of elements 4 · quad … 4 · quad + 3 of the sixteen; `quad` is a constant once loops are unrolled.
 vec4 quad_of(Sixteen packed, uint quad) {
-    if (IS_BF16) {
+    if (IS_16_BITS) {
         const uvec4 eight = quad < 2 ? packed.a : packed.b;
         const uvec2 four = (quad & 1u) == 0 ? eight.xy : eight.zw;
+        if (!IS_BF16) return vec4(unpackHalf2x16(four.x), unpackHalf2x16(four.y));
         return uintBitsToFloat(uvec4(four.x << 16, four.x & 0xFFFF0000u, four.y << 16, four.y & 0xFFFF0000u));
     }
     return bytes_to_floats(packed.a[quad]);
@@ -102,7 +104,7 @@ vec2 group_scale(uvec4 head, uint group) {
 
 // (scale, offset) of sixteen `i` of the chunk.
 vec2 scale16(uint block, uint chunk, uint i, uint blocks) {
-    if (IS_BF16) return vec2(1.0, 0.0);
+    if (IS_16_BITS) return vec2(1.0, 0.0);
     if (IS_Q4K || IS_Q5K) return group_scale(weight_vector(block * BLOCK_VECTORS), 2 * chunk + i / 2);
     const float d = lone_scale(block, blocks);
     if (IS_Q8) return vec2(d, IS_SIGNED ? 0.0 : -128.0 * d);

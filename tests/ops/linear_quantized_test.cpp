@@ -51,6 +51,8 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [format, rows, blocks, out] = GENERATE(table<DType, std::uint64_t, std::uint64_t, std::uint64_t>({
         {DType::bf16, 3, 3, 67},
+        {DType::f16, 3, 3, 67},
+        {DType::f16, 9, 2, 70},
         {DType::q8_0, 3, 3, 67},
         {DType::q4_0, 3, 3, 67},
         {DType::q4_k, 3, 3, 67},
@@ -244,6 +246,10 @@ TEST_CASE("linear takes weights of whole blocks only", "[builders][quantized]") 
     CHECK(to_string(in.graph.shape(y)) == "[2, 5, 7]");
     CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 48}), bf16), kShape,
                   "linear: weight is bf16 and has rows of 48 elements, expected a multiple of 32");
+    const Value halves = weight(DType::f16, {7, 48});
+    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 48}), halves), kShape,
+                  "linear: weight is f16 and has rows of 48 elements, expected a multiple of 32");
+    CHECK(linear(in.graph, in(f16, {4, 48}), halves));
     CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 32}), q4_0), kShape,
                   "linear: weight has shape [7, 64], expected [7, 32] (in of x)");
     CHECK_REFUSED(in, add(in.graph, q8_0, q8_0), kDtype, "add: a has dtype q8_0, expected f32 or f16");

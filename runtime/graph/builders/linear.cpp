@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
+#include "graph/weight_dtype.hpp"
 
 namespace vkformer::graph {
 
 namespace {
 
-/// The dtype of x, or what only weights are stored as.
+/// The dtype of x, or what a product unpacks.
 Result<void> check_weight_dtype(const OperandCheck& check, const Graph& graph, Value weight, Value x) {
-    if (!is_weight_only(graph.dtype(weight))) return check_like(check, graph, "weight", weight, "x", x);
+    if (!is_unpacked(graph.dtype(weight), graph.dtype(x))) return check_like(check, graph, "weight", weight, "x", x);
     VKFORMER_CHECK(check.rank("weight", weight, "[out, in]"));
     return check.whole_blocks("weight", weight);
 }

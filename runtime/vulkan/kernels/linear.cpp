@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/try.hpp"
+#include "graph/weight_dtype.hpp"
 #include "interface/linear_quantized.h"
 #include "vulkan/kernels/kernels.hpp"
 #include "vulkan/kernels/linear_matrices.hpp"
@@ -187,7 +188,8 @@ Result<Dispatch> plan_combine(const Dispatch& parts, std::uint32_t splits, std::
 }  // namespace
 
 VariantNames variants(const graph::Linear& op, const KernelContext& context) {
-    if (is_weight_only(context.graph.dtype(op.weight))) return linear_quantized_variants(op, context);
+    if (graph::is_unpacked(context.graph.dtype(op.weight), context.graph.dtype(op.x)))
+        return linear_quantized_variants(op, context);
     const Product product = product_of(op, context.graph);
     const Capabilities& device = context.device;
     VariantNames names;
@@ -219,7 +221,8 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
 static_assert(sizeof(shaders::LinearPush) <= shaders::kLinearXAddress);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
-    if (is_weight_only(context.graph.dtype(op.weight))) return plan_linear_quantized(op, context);
+    if (graph::is_unpacked(context.graph.dtype(op.weight), context.graph.dtype(op.x)))
+        return plan_linear_quantized(op, context);
     const Product product = product_of(op, context.graph);
     VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
     const Tiling tiling = tiling_of(variant, product, context.device);

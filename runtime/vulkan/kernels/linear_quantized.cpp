@@ -53,7 +53,7 @@ bool takes_depth(const graph::Linear& op, const KernelContext& context) {
 }
 
 /// Whether linear_coopmat.comp takes x and weight, where the device has such matrices. With float32 activations only what 8 bits of them
-/// would be good enough for; bfloat16 promises the accuracy of float32 there.
+/// would be good enough for; weights of 16 bits promise the accuracy of float32 there.
 bool takes_matrices(const graph::Linear& op, const graph::Graph& graph) {
     return graph.shape(op.x).row_count() > shaders::kLinearMaxRows && !op.gated &&
            (graph.dtype(op.x) == DType::f16 || is_quantized(graph.dtype(op.weight)));
@@ -141,7 +141,7 @@ std::uint32_t broadcast_rows(std::uint64_t rows) {
 
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context) {
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
-    const bool has_dot = context.device.integer_dot && context.graph.dtype(op.weight) != DType::bf16;
+    const bool has_dot = context.device.integer_dot && is_quantized(context.graph.dtype(op.weight));
     VariantNames names;
     if (!few_rows && !op.gated && has_broadcast_lanes(context.device)) names.push_back("broadcast");
     if (!few_rows && !op.gated && has_broadcast_lanes(context.device) && context.device.buffer_addresses)

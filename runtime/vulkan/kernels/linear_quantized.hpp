@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// The part of linear whose weight is stored in a format of its own: bf16 or a block format. Called by linear.cpp.
+/// The part of linear whose weight is unpacked (graph/weight_dtype.hpp): bf16, f16 or a block format. Called by linear.cpp.
 #pragma once
 
 #include "vulkan/kernels/kernels.hpp"
@@ -7,8 +7,8 @@
 namespace vkformer::vulkan {
 
 /// "broadcast", "vectors" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the
-/// device has integer dot products, "row_int8" and "int8" (validation/bounds.cpp knows them by their names).
-/// Requires is_weight_only(dtype of op.weight).
+/// device has integer dot products, "row_int8" and "int8", to float16 the kMatrixVariants (validation/bounds.cpp knows them by their names).
+/// Requires is_unpacked(dtype of op.weight, of op.x).
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
 

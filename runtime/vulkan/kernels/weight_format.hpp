@@ -7,7 +7,7 @@
 
 namespace vkformer::vulkan {
 
-/// Requires is_weight_only(dtype).
+/// Requires is_weight_only(dtype) or f16.
 inline std::uint32_t weight_format(DType dtype) noexcept {
     switch (dtype) {
     case DType::q8_0: return shaders::kWeightQ8_0;
@@ -15,6 +15,7 @@ inline std::uint32_t weight_format(DType dtype) noexcept {
     case DType::q4_k: return shaders::kWeightQ4K;
     case DType::q5_k: return shaders::kWeightQ5K;
     case DType::q6_k: return shaders::kWeightQ6K;
+    case DType::f16: return shaders::kWeightF16;
     default: return shaders::kWeightBf16;
     }
 }
