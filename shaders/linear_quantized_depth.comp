@@ -5,11 +5,12 @@
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out], rows = ROWS ≤ 4; float32.
 // As linear_depth.comp: a workgroup is a subgroup and takes tiles of kLinearDepthColumns columns of y, for all rows; the weights are loaded as
 // vectors (lib/vectors.glsl), in the order of their addresses. kQuantizedDepth elements are two blocks: two vectors of q8_0, one of q4_0.
-// A lane holds four neighbouring integers of a block in a word, so x is gathered in that order, once for all columns. Scales are
-// applied to the sums over a block, and of q4_0 the offset, −8 · scale, to the sum of x.
+// A lane holds four neighbouring integers of a block in a word, so x is wanted in that order. A gather costs as much as what is done to a
+// column, so a workgroup stages its rows (lib/staged.glsl). Scales are applied to the sums over a block, and of q4_0 the offset, −8 · scale, to the sum of x.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #define VECTORS
+#define STAGED
 #include "lib/linear.glsl"
 #include "interface/linear_quantized.h"
 #include "lib/lane_sums.glsl"
@@ -24,32 +25,57 @@ const bool IS_Q8 = FORMAT == kWeightQ8_0;
 const uint COLUMNS = kLinearDepthColumns, LANES = kBroadcastLanes;
 const uint BLOCK_BYTES = IS_Q8 ? 32 : 16;
 
+#include "lib/staged.glsl"
+
 layout(std430, binding = kLinearX) readonly buffer X { float x[]; };
+layout(std430, binding = kLinearGain) readonly buffer Gain { float gain[]; };
 layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer TwoScales { uint v; };
 
-// x in the order of the weights' integers, and the sum over it that the offsets of q4_0 want.
+const uint VECTORS_OF_TWO = kQuantizedDepth / LANES;  // blocks
+
+// Where in two blocks lane l has the element of vector v. Of q8_0 a vector of words is a block; of q4_0 half a vector is, and the low
+// halves of bytes are its first 16 elements.
+uint place_of(uint v, uint l) {
+    const uint low = IS_Q8 ? 4 * l : l / 4 * 32 + l % 4 * 4;
+    return low + v % 4 + v / 4 * (IS_Q8 ? 32 : 16);
+}
+
+// Lays row `row` out and returns what its sums are to be multiplied by.
+float stage(uint row) {
+    const uint lane = gl_SubgroupInvocationID;
+    float squares = 0.0;
+    for (uint pair = 0; pair < p.in_width; pair += kQuantizedDepth) {
+        [[unroll]] for (uint v = 0; v < VECTORS_OF_TWO; ++v) {
+            const uint i = pair + place_of(v, lane);
+            float value = x[row * p.in_width + i];
+            if (HAS_NORM) {
+                squares = fma(value, value, squares);
+                value *= (HAS_GAIN ? gain[i] : 1.0) + p.norm_gain_offset;
+            }
+            store_staged(row, pair + v * LANES, value);
+        }
+    }
+    return HAS_NORM ? norm_scale(lane_sum(squares)) : 1.0;
+}
+
 struct Row {
-    float x[2 * 4];
-    float sum;
+    float x[VECTORS_OF_TWO];
+    float sum;  // for the offsets of q4_0
 };
 
-Row row_at(uint element) {
-    const uint lane = gl_SubgroupInvocationID;
-    // of q8_0 a vector of words is a block; of q4_0 half a vector is, and low halves of bytes are its first 16 elements
-    const uint low = element + (IS_Q8 ? 4 * lane : lane / 4 * 32 + lane % 4 * 4), high = low + (IS_Q8 ? 32 : 16);
-    Row row;
-    row.sum = 0.0;
-    [[unroll]] for (uint q = 0; q < 4; ++q) {
-        row.x[q] = x[low + q];
-        row.x[4 + q] = x[high + q];
-        row.sum += row.x[q] + row.x[4 + q];
+Row row_at(uint row, uint pair) {
+    Row result;
+    result.sum = 0.0;
+    [[unroll]] for (uint v = 0; v < VECTORS_OF_TWO; ++v) {
+        result.x[v] = load_staged(row, pair + v * LANES);
+        result.sum += result.x[v];
     }
-    return row;
+    return result;
 }
 
 uint words_at(uint64_t address) { return word_vector(address, address + LANES * 2); }
 
-void tile_at(uint first_column) {
+void tile_at(uint first_column, float scale[kLinearDepthMaxRows]) {
     const uint blocks = p.in_width / 32;  // of a row
     const uint64_t scales = weight_address + uint64_t(p.out_width * blocks) * BLOCK_BYTES;
 
@@ -65,7 +91,7 @@ void tile_at(uint first_column) {
         Row row[kLinearDepthMaxRows];
         [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r) {
             if (r >= ROWS) continue;  // decided when the pipeline is made
-            row[r] = row_at(r * p.in_width + pair * 32);
+            row[r] = row_at(r, pair * 32);
         }
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             const uint64_t at = weight_address + uint64_t(block[c] + pair) * BLOCK_BYTES;
@@ -99,6 +125,9 @@ void tile_at(uint first_column) {
             [[unroll]] for (uint i = 0; i < LANES; ++i) parts[i] = sum[r][c * LANES + i];
             own[c] = lane_sums(parts);
         }
+        if (HAS_NORM) {
+            [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c) own[c] *= scale[r];
+        }
         [[unroll]] for (uint c = 0; c < COLUMNS / LANES; ++c)
             FINISH_COLUMN(r, first_column + gl_SubgroupInvocationID, LANES, c, own)
     }
@@ -106,6 +135,12 @@ void tile_at(uint first_column) {
 
 void main() {
     const uint tiles = (p.out_width + COLUMNS - 1) / COLUMNS;
-    for (uint tile = take_tile(tiles); tile < tiles; tile = take_tile(tiles))
-        tile_at(min(tile, tiles - 1) * COLUMNS);  // lib/vectors.glsl: also where there is none
+    uint tile = take_tile(tiles);
+    if (tile >= tiles) return;
+    float scale[kLinearDepthMaxRows];
+    [[unroll]] for (uint r = 0; r < kLinearDepthMaxRows; ++r)
+        if (r < ROWS) scale[r] = stage(r);
+    subgroupMemoryBarrierBuffer();
+    for (; tile < tiles; tile = take_tile(tiles))
+        tile_at(min(tile, tiles - 1) * COLUMNS, scale);  // lib/vectors.glsl: also where there is none
 }

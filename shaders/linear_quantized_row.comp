@@ -19,15 +19,18 @@
 #include "lib/quantized_row.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
+layout(std430, binding = kLinearGain) readonly buffer Gain { ELEMENT4 gain[]; };
 
 void main() {
     const uint first_column = linear_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
-    float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+    float sum[kLinearMaxRows][kQuantizedRowMaxColumns], squares[kLinearMaxRows];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+        squares[r] = 0.0;
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
+    }
 
     for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.in_width / 16; sixteen += kQuantizedRowWorkgroup) {
         const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
@@ -43,7 +46,12 @@ void main() {
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;
             vec4 value[4];
-            [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, r * (p.in_width / 4) + sixteen * 4 + q);
+            [[unroll]] for (uint q = 0; q < 4; ++q) {
+                value[q] = LOAD4(x, r * (p.in_width / 4) + sixteen * 4 + q);
+                if (!HAS_NORM) continue;
+                squares[r] = add_product(value[q], value[q], squares[r]);
+                value[q] *= (HAS_GAIN ? LOAD4(gain, sixteen * 4 + q) : vec4(1.0)) + p.norm_gain_offset;
+            }
             const float total = dot(value[0] + value[1] + value[2] + value[3], vec4(1.0));
             [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
                 if (c >= COLUMNS) continue;
@@ -58,5 +66,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
             if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    if (HAS_NORM)
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+            if (r < ROWS) put_squares(r, squares[r]);
     finish_row_sums(first_column);
 }

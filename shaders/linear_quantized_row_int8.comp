@@ -18,10 +18,17 @@
 #include "lib/quantized_row.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
+layout(std430, binding = kLinearGain) readonly buffer Gain { ELEMENT4 gain[]; };
 
-Int8Sixteen load_x(uint row, uint sixteen) {
+// With a norm, what it multiplies all by is left out, and the squares are added up.
+Int8Sixteen load_x(uint row, uint sixteen, inout float squares) {
     vec4 value[4];
-    [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, row * (p.in_width / 4) + sixteen * 4 + q);
+    [[unroll]] for (uint q = 0; q < 4; ++q) {
+        value[q] = LOAD4(x, row * (p.in_width / 4) + sixteen * 4 + q);
+        if (!HAS_NORM) continue;
+        squares = add_product(value[q], value[q], squares);
+        value[q] *= (HAS_GAIN ? LOAD4(gain, sixteen * 4 + q) : vec4(1.0)) + p.norm_gain_offset;
+    }
     return to_int8(value);
 }
 
@@ -30,9 +37,11 @@ void main() {
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
-    float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+    float sum[kLinearMaxRows][kQuantizedRowMaxColumns], squares[kLinearMaxRows];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+        squares[r] = 0.0;
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
+    }
 
     for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.in_width / 16; sixteen += kQuantizedRowWorkgroup) {
         const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
@@ -47,7 +56,7 @@ void main() {
         }
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;
-            const Int8Sixteen value = load_x(r, sixteen);
+            const Int8Sixteen value = load_x(r, sixteen, squares[r]);
             [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
                 if (c >= COLUMNS) continue;
                 sum[r][c] += scale[c].x * value.scale * float(dot16(packed[c], value.q));
@@ -59,5 +68,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
             if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    if (HAS_NORM)
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+            if (r < ROWS) put_squares(r, squares[r]);
     finish_row_sums(first_column);
 }

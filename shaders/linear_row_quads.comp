@@ -29,6 +29,7 @@ vec4 quad_of(vec4 v, uint quad) { return v; }
 #endif
 layout(std430, binding = kLinearX) readonly buffer X { VECTOR x[]; };
 layout(std430, binding = kLinearWeight) readonly buffer Weight { VECTOR weight[]; };
+layout(std430, binding = kLinearGain) readonly buffer Gain { VECTOR gain[]; };
 
 void main() {
     const uint first_column = split_workgroup() * COLUMNS;
@@ -39,9 +40,11 @@ void main() {
     [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
         weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
 
-    float sum[kLinearMaxRows][kQuantizedRowMaxColumns];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+    float sum[kLinearMaxRows][kQuantizedRowMaxColumns], squares[kLinearMaxRows];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+        squares[r] = 0.0;
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
+    }
 
     const uvec2 part = steps_of_split(width);
     for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += kQuantizedRowWorkgroup) {
@@ -50,11 +53,18 @@ void main() {
             if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;
-            const VECTOR value = x[(x_before() + r) * width + k];
+            const VECTOR packed = x[(x_before() + r) * width + k];
+            vec4 value[QUADS];
+            [[unroll]] for (uint q = 0; q < QUADS; ++q) {
+                value[q] = quad_of(packed, q);
+                if (!HAS_NORM) continue;
+                squares[r] = add_product(value[q], value[q], squares[r]);
+                value[q] *= (HAS_GAIN ? quad_of(gain[k], q) : vec4(1.0)) + p.norm_gain_offset;
+            }
             [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) {
                 if (c >= COLUMNS) continue;
                 [[unroll]] for (uint q = 0; q < QUADS; ++q)
-                    sum[r][c] = add_product(quad_of(value, q), quad_of(w[c], q), sum[r][c]);
+                    sum[r][c] = add_product(value[q], quad_of(w[c], q), sum[r][c]);
             }
         }
     }
@@ -62,5 +72,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c)
             if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    if (HAS_NORM)
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+            if (r < ROWS) put_squares(r, squares[r]);
     finish_row_sums(first_column);
 }

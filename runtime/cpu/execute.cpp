@@ -111,11 +111,7 @@ public:
 
     void operator()(const graph::RmsNorm& op) const {
         std::vector<T> own_sum;
-        const std::span<const T> x = with_residual(op, own_sum);
-        for_rows(op.x, [&](std::size_t row) {
-            rms_norm<T>(row_of(x, row, width(op.x)), floats(op.gain), static_cast<T>(op.gain_offset),
-                        static_cast<T>(op.eps), row_of(floats(op.y), row, width(op.x)));
-        });
+        rms_norm_rows(op.x, with_residual(op, own_sum), op.gain, op.gain_offset, op.eps, floats(op.y));
     }
 
     void operator()(const graph::Rope& op) const {
@@ -400,11 +396,27 @@ private:
     }
     void product(const graph::Linear& op, graph::Activation activation, std::span<T> y) const {
         const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = rows(op.weight)};
+        std::vector<T> own_x;
+        std::span<const T> x = floats(op.x);
+        if (op.normed) {
+            own_x.resize(x.size());
+            rms_norm_rows(op.x, x, op.norm_gain, op.norm_gain_offset, op.norm_eps, std::span(own_x));
+            x = own_x;
+        }
         if constexpr (std::same_as<T, float>) {
             if (const PackedWeight* weight = packed(op.weight))
-                return packed_linear(floats(op.x), *weight, floats(op.bias), floats(op.residual), activation, dims, y);
+                return packed_linear(x, *weight, floats(op.bias), floats(op.residual), activation, dims, y);
         }
-        linear<T>(floats(op.x), floats(op.weight), floats(op.bias), floats(op.residual), activation, dims, y);
+        linear<T>(x, floats(op.weight), floats(op.bias), floats(op.residual), activation, dims, y);
+    }
+
+    /// The norms of the rows of `values`, which has the shape of `like`.
+    void rms_norm_rows(Value like, std::span<const T> values, Value gain, float gain_offset, float eps,
+                       std::span<T> y) const {
+        for_rows(like, [&](std::size_t row) {
+            rms_norm<T>(row_of(values, row, width(like)), floats(gain), static_cast<T>(gain_offset),
+                        static_cast<T>(eps), row_of(y, row, width(like)));
+        });
     }
 
     /// y = f(the first half) · the second

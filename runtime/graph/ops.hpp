@@ -71,14 +71,19 @@ struct Patchify {
 
 /// y = activation(x · weightᵀ + bias) + residual, or with a gate y = activation(p[:, 0 … n − 1]) · p[:, n … 2n − 1] for the product
 /// p = x · weightᵀ + bias of width 2n: a gated unit, whose weight has the rows of the gate, then as many of its other half. Without
-/// residual then.
+/// residual then. With `normed` the RMS norm of x stands in x's place, that of RmsNorm with norm_gain (optional: 1), norm_eps and
+/// norm_gain_offset; without residual then, and the weight has two dimensions.
 struct Linear {
     static constexpr std::string_view kName = "linear";
-    Value x, weight, bias, residual, y;
+    Value x, norm_gain, weight, bias, residual, y;
     Activation activation = Activation::none;
     bool gated = false;
+    bool normed = false;
+    float norm_eps = 0;          ///< with `normed`
+    float norm_gain_offset = 0;  ///< likewise
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
+        visit("norm_gain", self.norm_gain, Access::read);
         visit("weight", self.weight, Access::read);
         visit("bias", self.bias, Access::read);
         visit("residual", self.residual, Access::read);

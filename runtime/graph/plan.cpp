@@ -7,6 +7,8 @@
 namespace vkformer::graph {
 namespace {
 
+constexpr std::uint64_t kFewRows = 8;  // of a product: there reading the weights is all the cost
+
 /// Who touches each storage: indices into the node list, in order.
 struct Uses {
     std::vector<std::vector<std::size_t>> readers, writers;  // by tensor id of the storage
@@ -78,7 +80,6 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
 /// columns in them, gain more than a pass over its result costs.
 bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
                std::size_t index) {
-    constexpr std::uint64_t kMostRows = 8;
     const auto* const gate = std::get_if<GatedActivation>(&nodes[index].op);
     if (!gate || gate->up || !is_plain_activation(graph, gate->gate)) return false;
     const std::uint32_t id = gate->gate.id;
@@ -86,7 +87,7 @@ bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     const std::size_t producer = uses.writers[id].front();
     const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
     if (!linear || dropped[producer] || linear->residual || linear->activation != Activation::none) return false;
-    if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kMostRows) return false;
+    if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kFewRows) return false;
     if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) return false;  // it may change in between
     Linear fused = *linear;
     fused.activation = gate->activation;
@@ -115,6 +116,32 @@ bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     fused.residual = add->b;
     if (readers.size() > 1) fused.sum = add->y;
     nodes[index] = {fused, nodes[index].name};
+    dropped[producer] = true;
+    return true;
+}
+
+/// linear(rms_norm(x)) → linear that norms x itself, for few rows: one launch less, and each of the product's workgroups finds the row in
+/// a cache. For many rows a norm's pass costs less than what every tile would do again.
+bool fuse_input_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
+                     std::size_t index) {
+    const auto* const linear = std::get_if<Linear>(&nodes[index].op);
+    if (!linear || linear->residual || linear->normed) return false;
+    if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kFewRows) return false;
+    const std::uint32_t id = graph.storage(linear->x).id;  // x may be a view of the norm's rows
+    if (!is_plain_activation(graph, Value{id}) || graph.shape(Value{id}).back() != graph.shape(linear->x).back())
+        return false;
+    if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
+    const std::size_t producer = uses.writers[id].front();
+    const auto* const norm = std::get_if<RmsNorm>(&nodes[producer].op);
+    if (!norm || dropped[producer] || norm->residual) return false;
+    if (graph.tensor(graph.storage(norm->x)).kind == TensorKind::state) return false;  // it may change in between
+    Linear fused = *linear;
+    fused.x = norm->x;
+    fused.norm_gain = norm->gain;
+    fused.normed = true;
+    fused.norm_eps = norm->eps;
+    fused.norm_gain_offset = norm->gain_offset;
+    nodes[index].op = fused;
     dropped[producer] = true;
     return true;
 }
@@ -234,6 +261,7 @@ void fuse_epilogues(Graph& graph) {
     fuse_with(graph, fuse_residual);
     fuse_with(graph, fuse_norm<LayerNorm>);
     fuse_with(graph, fuse_norm<RmsNorm>);
+    fuse_with(graph, fuse_input_norm);
 }
 
 void order_by_level(Graph& graph) {

@@ -39,9 +39,12 @@ struct Rules {
     Rule operator()(const graph::PositionalEmbedding&) const { return {2, 0, 0}; }
     Rule operator()(const graph::Patchify&) const { return {0, 0, 0}; }  // a copy, which float16 rounds
     Rule operator()(const graph::Linear& op) const {
-        // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value; a gate multiplies two sums
-        if (op.gated) return {34, 16, back(graph, op.x)};
-        return {op.activation == graph::Activation::none ? 8.0 : 32.0, 8, back(graph, op.x)};
+        // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
+        const double constant = op.gated || op.activation != graph::Activation::none ? 32 : 8;
+        // x as RmsNorm gives it
+        const Rule sum = op.normed ? Rule{constant + 16, 16, back(graph, op.x)} : Rule{constant, 8, back(graph, op.x)};
+        // a gate multiplies two sums
+        return op.gated ? Rule{sum.constant + 2, 2 * sum.per_root_term, sum.terms} : sum;
     }
     Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
     Rule operator()(const graph::RelativeBias&) const { return {1, 0, 0}; }
@@ -123,8 +126,10 @@ double rounding_of_operands(const Graph& graph, const graph::Op& op, std::string
     if (variant == "halves") return kHalves;
     const auto* const linear = std::get_if<graph::Linear>(&op);
     if (linear && is_weight_only(graph.dtype(linear->weight)) && variant.starts_with("coopmat")) return kMatrices;
-    if (!variant.ends_with("int8")) return 0;
-    return linear && linear->gated ? 2 * kInt8 : kInt8;
+    const double sums = linear && linear->gated ? 2 : 1;
+    // a norm before the product leaves float16
+    const double norm = linear && linear->normed && graph.dtype(linear->x) == DType::f16 ? kUnit16 : 0;
+    return sums * (variant.ends_with("int8") ? norm + kInt8 : norm);
 }
 
 }  // namespace

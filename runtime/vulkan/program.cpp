@@ -429,7 +429,7 @@ Result<VulkanProgram::Part> VulkanProgram::prepare_part(const Dispatch& dispatch
     Part part{.push = dispatch.push, .groups = dispatch.groups};
     VKFORMER_TRY(part.pipeline, pipelines_->get(dispatch));
     for (const Dispatch::Addressed& addressed : dispatch.addressed) {
-        const Slice slice = locate(addressed.tensor);
+        const Slice slice = addressed.tensor == kScratch ? *scratch_ : locate(addressed.tensor);
         if (!slice.address)
             return Error{ErrorCode::InvalidArgument,
                          "the shader " + dispatch.shader + " reads " + plan_.graph.tensor(addressed.tensor).name +
@@ -471,6 +471,7 @@ Result<void> VulkanProgram::plan_dispatches() {
             return error;
         }
         const std::string_view variant = context.variant.empty() ? variants(node.op, context).front() : context.variant;
+        // who reads kScratch by its address has kTaken
         const bool shares =
             std::ranges::any_of(planned->bindings, [](Value v) { return v == kScratch || v == kTaken; });
         std::string shaders = planned->shader;

@@ -10,8 +10,10 @@ SHARED_BEGIN
 const uint kLinearX = 0, kLinearWeight = 1, kLinearBias = 2, kLinearResidual = 3, kLinearY = 4;
 const uint kLinearPartial = 5;  // of those that know kLinearSplits: float32 [splits, rows, out]
 const uint kLinearTaken = 5;    // of those that take tiles (lib/tiles.glsl): one word
-// Specialization constants: 1 where the operand is present; an absent operand's binding is not touched.
-const uint kLinearHasBias = 1;
+const uint kLinearGain = kLinearResidual;  // of the norm: with one there is no residual
+// Specialization constants: bits of the operands that are present; an absent operand's binding is not touched.
+const uint kLinearOperands = 1;
+const uint kLinearBiasBit = 1, kLinearNormBit = 2, kLinearGainBit = 4;  // the second: x is to be normed
 const uint kLinearEnd = 2;  // what follows the activation: nothing, + residual, or · the product's other half
 const uint kLinearEndNone = 0, kLinearEndResidual = 1, kLinearEndGate = 2;
 const uint kLinearActivation = 3;    // one of interface/activation.h
@@ -50,8 +52,10 @@ struct LinearPush {
     uint in_width;   // elements per row of x and of weight
     uint out_width;  // rows of weight, elements per row of y (with a gate, twice as many)
     uint x_batch, weight_batch;  // rows from one product's x or weight to the next one's; 0: they share it
+    float norm_eps, norm_gain_offset;  // with a norm: added to the mean square, and to every gain
 };
-// Push constants behind it, of the shaders with VECTORS: the addresses (64 bits) of x and weight.
-const uint kLinearXAddress = 24, kLinearWeightAddress = 32;
+// Push constants behind it, of the shaders with VECTORS: the addresses (64 bits) of x, weight and gain, and of the
+// memory of lib/staged.glsl.
+const uint kLinearXAddress = 32, kLinearWeightAddress = 40, kLinearGainAddress = 48, kLinearStagedAddress = 56;
 SHARED_END
 #endif

@@ -14,6 +14,13 @@ float fold(float lower, float upper, uint distance) {
     return (is_upper ? upper : lower) + subgroupShuffle(is_upper ? lower : upper, gl_SubgroupInvocationID ^ distance);
 }
 
+// The sum of a number over all lanes, in each of them.
+float lane_sum(float part) {
+    [[unroll]] for (uint distance = 4; distance > 0; distance /= 2)
+        part += subgroupShuffle(part, gl_SubgroupInvocationID ^ distance);
+    return part;
+}
+
 // Lane l: the sum over all lanes of parts[l].
 float lane_sums(float parts[kBroadcastLanes]) {
     float fours[4], twos[2];

@@ -3,6 +3,8 @@
 //   y[row, column] = f(sum + bias[column]) + residual[row, column]
 // or, in the shaders that know of it, with a gate, h = out / 2 and both sums with their bias,
 //   y[row, column] = f(sum[column]) · sum[h + column].
+// x may be the product's input before its RMS norm, (gain + gain_offset) · x / sqrt(mean(x²) + eps) over a row, in the shaders that know of
+// it: they multiply by the gains as they load x, add up the squares on the way, and scale the sums.
 // bias has the storage of x and weight; residual and y have it too or, with TO_F32, are float.
 #ifndef VKFORMER_LINEAR_GLSL
 #define VKFORMER_LINEAR_GLSL
@@ -34,7 +36,9 @@
 #endif
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(constant_id = kLinearHasBias) const uint HAS_BIAS = 0;
+layout(constant_id = kLinearOperands) const uint OPERANDS = 0;
+const uint HAS_BIAS = OPERANDS & kLinearBiasBit;
+const bool HAS_NORM = (OPERANDS & kLinearNormBit) != 0, HAS_GAIN = (OPERANDS & kLinearGainBit) != 0;
 layout(constant_id = kLinearEnd) const uint END = kLinearEndNone;
 layout(constant_id = kLinearActivation) const uint ACTIVATION = kActivationNone;
 #ifdef VECTORS
@@ -43,6 +47,10 @@ layout(push_constant) uniform Push {
     LinearPush p;
     layout(offset = kLinearXAddress) uint64_t x_address;
     layout(offset = kLinearWeightAddress) uint64_t weight_address;
+#ifdef STAGED
+    layout(offset = kLinearGainAddress) uint64_t gain_address;
+    layout(offset = kLinearStagedAddress) uint64_t staged_address;
+#endif
 };
 #else
 layout(push_constant) uniform Push { LinearPush p; };
@@ -54,6 +62,9 @@ layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT_BITS y[]; };
 // Rows that lie before those of this workgroup's product.
 uint x_before() { return gl_WorkGroupID.z * p.x_batch; }
 uint weight_before() { return gl_WorkGroupID.z * p.weight_batch; }
+
+// What the sums of a row are to be multiplied by, given the sum of its squares.
+float norm_scale(float squares) { return HAS_NORM ? inversesqrt(squares / float(p.in_width) + p.norm_eps) : 1.0; }
 
 void finish(uint row, uint column, float sum) {
     if (HAS_BIAS == 1) sum += LOAD(bias, column);

@@ -14,17 +14,26 @@ shared float parts[kQuantizedRowMaxSums][PARTS_PITCH];
 
 void put_part(uint row, uint column, float sum) { parts[row * COLUMNS + column][gl_LocalInvocationIndex] = sum; }
 
+// With a norm, behind the sums.
+void put_squares(uint row, float squares) { parts[ROWS * COLUMNS + row][gl_LocalInvocationIndex] = squares; }
+
 float row_sum(uint sum) {
     float total = 0.0;
     [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[sum][i];
     return total;
 }
 
+float scaled_row_sum(uint sum) {
+    const float total = row_sum(sum);
+    return HAS_NORM ? total * norm_scale(row_sum(ROWS * COLUMNS + sum / COLUMNS)) : total;
+}
+
 // Adds up the parts, in two steps of 8 each, and finishes the results.
 void finish_row_sums(uint first_column) {
     const uint lane = gl_LocalInvocationIndex;
     barrier();
-    for (uint t = lane; t < ROWS * COLUMNS * 8; t += kQuantizedRowWorkgroup) {
+    const uint sums = ROWS * (HAS_NORM ? COLUMNS + 1 : COLUMNS);
+    for (uint t = lane; t < sums * 8; t += kQuantizedRowWorkgroup) {
         float total = 0.0;
         [[unroll]] for (uint i = 0; i < kQuantizedRowWorkgroup; i += 8) total += parts[t / 8][t % 8 + i];
         parts[t / 8][t % 8] = total;  // nobody else reads this place before the barrier
@@ -33,11 +42,11 @@ void finish_row_sums(uint first_column) {
     if (END == kLinearEndGate) {  // then COLUMNS is even
         const uint sum = lane * 2;
         if (sum < ROWS * COLUMNS)
-            finish_gated(sum / COLUMNS, first_column + sum % COLUMNS, 1, row_sum(sum), row_sum(sum + 1));
+            finish_gated(sum / COLUMNS, first_column + sum % COLUMNS, 1, scaled_row_sum(sum), scaled_row_sum(sum + 1));
         return;
     }
     if (lane >= ROWS * COLUMNS) return;
     const uint column = first_column + lane % COLUMNS;
-    if (column < p.out_width) FINISH(lane / COLUMNS, column, row_sum(lane));
+    if (column < p.out_width) FINISH(lane / COLUMNS, column, scaled_row_sum(lane));
 }
 #endif

@@ -197,6 +197,58 @@ TEST_CASE("an RMS norm takes the sum before it, and writes it where others read 
     }
 }
 
+TEST_CASE("a product of few rows takes the RMS norm before it", "[plan]") {
+    const std::uint64_t rows = GENERATE(1, 8, 9);
+    const auto [is_gated, is_view] = GENERATE(table<bool, bool>({{false, false}, {true, false}, {false, true}}));
+    CAPTURE(rows, is_gated, is_view);
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {rows, 8}));
+    const Value gain = random_weight(graph, "gain", {8});
+    Value normed = must(rms_norm(graph, x, gain, 1e-5f, 1));
+    if (is_view) normed = must(graph.reshape(normed, {1, rows, 8}));
+    Value y = must(linear(graph, normed, random_weight(graph, "w", {12, 8})));
+    if (is_gated) y = must(gated_activation(graph, y, {}, Activation::silu));
+    graph.mark_output(y);
+
+    const Plan plan = make_plan(graph);
+    CHECK((plan.graph.nodes().size() == 1) == (rows <= 8));
+    if (rows > 8) return;
+    const auto& fused = std::get<Linear>(plan.graph.nodes()[0].op);
+    CHECK(fused.normed);
+    CHECK(fused.gated == is_gated);
+    CHECK(fused.x == x);
+    CHECK(fused.norm_gain == gain);
+    CHECK(fused.norm_eps == 1e-5f);
+    CHECK(fused.norm_gain_offset == 1);
+    const Plan plain = make_plan(graph, {.fuse = false});
+    for (Backend* backend : test_backends()) {
+        CAPTURE(backend->name());
+        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
+    }
+}
+
+TEST_CASE("an RMS norm stays where others read it, it has a sum to write or the product has a residual", "[plan]") {
+    const std::string why = GENERATE("two products", "host", "sum", "residual", "batch", "state", "other width");
+    CAPTURE(why);
+    Graph graph;
+    const bool is_batch = why == "batch";
+    const Shape shape = is_batch ? Shape{2, 3, 8} : Shape{3, 8};
+    const Value x =
+        why == "state" ? must(graph.state("x", DType::f32, shape)) : must(graph.input("x", DType::f32, shape));
+    const Value sum = why == "sum" ? must(add(graph, x, must(activate(graph, x, Activation::silu)))) : x;
+    const Value normed = must(rms_norm(graph, sum, random_weight(graph, "gain", {8}), 1e-5f));
+    const std::uint64_t in = why == "other width" ? 4 : 8;
+    const Value weight = random_weight(graph, "w", is_batch ? Shape{2, 8, 8} : Shape{8, in});
+    Value y = must(linear(graph, in == 8 ? normed : must(graph.reshape(normed, {6, in})), weight));
+    if (why == "residual") y = must(add(graph, y, x));
+    graph.mark_output(y);
+    if (why == "two products") graph.mark_output(must(linear(graph, normed, weight)));
+    if (why == "host") graph.mark_output(normed);
+    const auto names = op_names(make_plan(graph).graph);
+    CHECK(std::ranges::find(names, "rms_norm") != names.end());
+}
+
 TEST_CASE("nodes that nobody needs are dropped", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));

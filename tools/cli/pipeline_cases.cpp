@@ -71,6 +71,16 @@ Result<void> build_logits(Graph& graph, DType dtype) {
     return o.done();
 }
 
+/// What a layer of a decoder begins with, and its gated unit.
+template <std::uint64_t rows, bool gated>
+Result<void> build_normed(Graph& graph, DType dtype) {
+    Operands o(graph, dtype);
+    const Value x = o.keep(rms_norm(graph, o.floats({rows, kHidden}), o.floats({kHidden}), 1e-5f));
+    const Value product = o.keep(linear(graph, x, o.floats({kHidden, kHidden})));
+    o.output(gated ? gated_activation(graph, product, {}, Activation::silu) : product);
+    return o.done();
+}
+
 /// So few tiles that the depth may be cut into parts.
 template <std::uint64_t rows>
 Result<void> build_small_grid(Graph& graph, DType dtype) {
@@ -93,6 +103,19 @@ Result<void> build_quantized(Graph& graph, DType dtype) {
         "weight", {.dtype = stored, .shape = {kWidth, kWidth}, .bytes = *blocks, .owner = blocks}, stored));
     o.output(linear(graph, x, weight));
     if (dtype == DType::f16) o.output(linear(graph, x, weight, {}, DType::f32));
+    return o.done();
+}
+
+/// Of weights in block formats.
+template <std::uint64_t rows, DType stored>
+Result<void> build_normed_quantized(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kWidth = 1024;
+    const auto blocks = std::make_shared<const std::vector<std::byte>>(bytes_of(stored, kWidth * kWidth));
+    Operands o(graph, dtype);
+    const Value x = o.keep(rms_norm(graph, o.floats({rows, kWidth}), o.floats({kWidth}), 1e-5f));
+    const Value weight = o.keep(graph.weight(
+        "weight", {.dtype = stored, .shape = {kWidth, kWidth}, .bytes = *blocks, .owner = blocks}, stored));
+    o.output(gated_activation(graph, o.keep(linear(graph, x, weight)), {}, Activation::silu));
     return o.done();
 }
 
@@ -367,6 +390,9 @@ std::vector<PipelineCase> pipeline_cases() {
         {"linear 1 row, 4096 → 4096, bias, GELU, residual", build_linear<1, true>},
         {"linear 4 rows, 4096 → 4096", build_linear<4, false>},
         {"linear 8 rows, 4096 → 4096", build_linear<8, false>},
+        {"linear 1 row of an RMS norm, 4096 → 4096", build_normed<1, false>},
+        {"gated linear 1 row of an RMS norm, 4096 → 2048", build_normed<1, true>},
+        {"gated linear 4 rows of an RMS norm, 4096 → 2048", build_normed<4, true>},
         {"linear 512 rows, 4096 → 4096", build_linear<512, false>},
         {"linear 512 rows, 4096 → 4096, bias, GELU, residual", build_linear<512, true>},
         {"linear 512 rows, 333 → 333", build_linear_odd},
@@ -380,6 +406,8 @@ std::vector<PipelineCase> pipeline_cases() {
         {"linear 1 row, q5_k", build_quantized<1, DType::q5_k>},
         {"linear 1 row, q6_k", build_quantized<1, DType::q6_k>},
         {"linear 1 row, bf16", build_quantized<1, DType::bf16>},
+        {"gated linear 1 row of an RMS norm, q8_0", build_normed_quantized<1, DType::q8_0>},
+        {"gated linear 1 row of an RMS norm, q4_0", build_normed_quantized<1, DType::q4_0>},
         {"linear 512 rows, q8_0", build_quantized<512, DType::q8_0>},
         {"linear 512 rows, q4_0", build_quantized<512, DType::q4_0>},
         {"linear 512 rows, q4_k", build_quantized<512, DType::q4_k>},

@@ -46,7 +46,7 @@ private:
     std::size_t size_ = 0;
 };
 
-/// Stands in Dispatch::bindings for memory of the program that holds nothing between nodes.
+/// Stands in Dispatch::bindings and ::addressed for memory of the program that holds nothing between nodes.
 inline constexpr graph::Value kScratch{0xFFFFFFF0u};
 
 /// Stands there for a word of the program that counts the tiles that workgroups have taken (shaders: lib/tiles.glsl).
@@ -72,8 +72,7 @@ struct Dispatch {
     std::vector<Addressed> addressed{};
     std::array<std::uint32_t, 3> groups{1, 1, 1};
     std::uint64_t scratch_bytes = 0;  ///< of kScratch
-    std::shared_ptr<const Dispatch>
-        then{};  ///< of the same node, behind a barrier: what makes the result of partial ones
+    std::shared_ptr<const Dispatch> then{};  ///< of the same node, behind a barrier
 };
 
 /// The manifest's name of the variant of `shader` for tensors stored as `dtype`: "layer_norm_f16" or, where the device has

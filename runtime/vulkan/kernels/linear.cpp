@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "core/try.hpp"
+#include "graph/plan.hpp"
 #include "graph/weight_dtype.hpp"
 #include "interface/linear_quantized.h"
 #include "vulkan/kernels/kernels.hpp"
@@ -17,7 +18,7 @@ struct Product {
     std::uint64_t batch;                      ///< products
     std::uint64_t rows, in_width, out_width;  ///< of each
     DType dtype;
-    bool gated;
+    bool gated, normed;
     bool has_many_rows() const { return rows > shaders::kLinearMaxRows; }
 };
 
@@ -29,7 +30,8 @@ Product product_of(const graph::Linear& op, const graph::Graph& graph) {
             .in_width = weight.back(),
             .out_width = weight.row_count() / batch,
             .dtype = graph.dtype(op.x),
-            .gated = op.gated};
+            .gated = op.gated,
+            .normed = op.normed};
 }
 
 /// How a variant cuts y: its shader, its workgroup, and the rows and columns that a workgroup computes.
@@ -121,7 +123,9 @@ Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capab
 std::optional<Tiling> split_tiling(const Product& product, const Capabilities& device) {
     const bool is_cpu = device.type == "cpu", many_rows = product.has_many_rows();
     constexpr std::uint64_t kWidestOnCpu = 32;
-    if (product.batch > 1 || (is_cpu && product.out_width > kWidestOnCpu)) return std::nullopt;
+    if (product.batch > 1 || product.gated || product.normed || (is_cpu && product.out_width > kWidestOnCpu))
+        return std::nullopt;
+    if (!takes_quads(product, device)) return std::nullopt;
     // A large GPU has some 100 cores, each of which takes two workgroups of tiles, four of rows. A part is long enough that its sums,
     // which are written and read once more, are few beside what it reads.
     const std::uint64_t enough = many_rows ? 256 : 512, least_depth = is_cpu ? 64 : many_rows ? 256 : 512;
@@ -176,13 +180,40 @@ Result<Dispatch> plan_combine(const Dispatch& parts, std::uint32_t splits, std::
     Dispatch combine{
         .shader = variant_for("linear_combine", dtype, device),
         .bindings = parts.bindings,
-        .constants = {shaders::kLinearCombineWorkgroup, parts.constants[shaders::kLinearHasBias],
+        .constants = {shaders::kLinearCombineWorkgroup, parts.constants[shaders::kLinearOperands],
                       parts.constants[shaders::kLinearEnd], parts.constants[shaders::kLinearActivation], 0, splits},
         .push = parts.push,
         .groups = groups,
     };
     if (parts.shader.ends_with("_to_f32")) combine.shader += "_to_f32";
     return combine;
+}
+
+/// Whether the variant's shader norms x itself. Those of many rows do not, nor `direct`, for which a load of a gain costs as much as what is
+/// done to four columns, nor those with partial sums in shared memory where there is no room for the squares.
+bool norms_itself(std::string_view variant, const graph::Linear& op, const graph::Graph& graph) {
+    if (variant == "depth") return true;
+    if (!variant.starts_with("row")) return false;
+    const bool has_four_columns = variant == "row" && !graph::is_unpacked(graph.dtype(op.weight), graph.dtype(op.x));
+    const std::uint64_t rows = graph.shape(op.x).row_count();
+    const std::uint64_t columns =
+        has_four_columns ? shaders::kLinearRowColumns : columns_of_row_workgroup(rows, op.gated);
+    return rows * (columns + 1) <= shaders::kQuantizedRowMaxSums;
+}
+
+/// The norm into scratch memory, then the product of that.
+Result<Dispatch> plan_behind_norm(const graph::Linear& op, const KernelContext& context) {
+    graph::Linear product = op;
+    product.normed = false;
+    product.norm_gain = {};
+    VKFORMER_TRY(Dispatch then, plan_dispatch(product, context));
+    then.bindings[shaders::kLinearX] = kScratch;
+    const graph::RmsNorm norm{
+        .x = op.x, .gain = op.norm_gain, .y = kScratch, .eps = op.norm_eps, .gain_offset = op.norm_gain_offset};
+    VKFORMER_TRY(Dispatch dispatch, plan_dispatch(norm, {context.graph, context.device}));
+    dispatch.scratch_bytes = graph::storage_bytes(context.graph.tensor(op.x));
+    dispatch.then = std::make_shared<const Dispatch>(std::move(then));
+    return dispatch;
 }
 
 }  // namespace
@@ -214,17 +245,18 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
         for (const std::string_view name : kMatrixVariants)
             if (linear_matrices(name, device)) names.push_back(name);
     if (takes_halves(product, device) && !product.gated) names.push_back("halves");
-    if (quads && !product.gated && split_tiling(product, device)) names.push_back("split");
+    if (split_tiling(product, device)) names.push_back("split");
     return names;
 }
 
 static_assert(sizeof(shaders::LinearPush) <= shaders::kLinearXAddress);
 
 Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context) {
+    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
+    if (op.normed && !norms_itself(variant, op, context.graph)) return plan_behind_norm(op, context);
     if (graph::is_unpacked(context.graph.dtype(op.weight), context.graph.dtype(op.x)))
         return plan_linear_quantized(op, context);
     const Product product = product_of(op, context.graph);
-    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
     const Tiling tiling = tiling_of(variant, product, context.device);
     const std::uint64_t splits = std::max(tiling.splits, 1u);
     VKFORMER_TRY(auto groups,
@@ -238,8 +270,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     Dispatch dispatch{
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, product.dtype, context.device)
                                       : variant_for(tiling.shader, product.dtype, context.device),
-        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
-        .constants = {tiling.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
+        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), residual_or_gain(op), op.y},
+        .constants = {tiling.workgroup, operands_of(op), end_of(op), static_cast<std::uint32_t>(op.activation),
                       rows_constant(tiling)},
         .groups = groups,
     };
@@ -251,9 +283,12 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
         .out_width = static_cast<std::uint32_t>(product.out_width),
         .x_batch = context.graph.shape(op.x).row_count() > product.rows ? static_cast<std::uint32_t>(product.rows) : 0,
         .weight_batch = static_cast<std::uint32_t>(product.out_width),
+        .norm_eps = op.norm_eps,
+        .norm_gain_offset = op.norm_gain_offset,
     });
     dispatch.addressed = addresses_for(variant, op);
     if (variant == "depth") take_tiles(dispatch);
+    if (variant == "depth" && op.normed) stage_rows(dispatch, op, context.graph);
     if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
     if (splits > 1) {
         const std::uint64_t elements = product.rows * product.out_width;

@@ -108,7 +108,25 @@ Result<Dispatch> plan_matrices(std::string_view variant, const graph::Linear& op
     return halve_rows_before(std::move(dispatch), op, context);
 }
 
+/// Of a workgroup.
+std::uint64_t staged_bytes(const graph::Linear& op, const graph::Graph& graph) {
+    return graph.shape(op.x).element_count() * sizeof(float);
+}
+
+/// Workgroups that stage rows: so many that their memory stays small.
+std::uint32_t most_staging(const graph::Linear& op, const graph::Graph& graph) {
+    constexpr std::uint64_t kMostBytes = 4 << 20;
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(kMostBytes / staged_bytes(op, graph), 1, taking_workgroups(~std::uint64_t{0})[0]));
+}
+
 }  // namespace
+
+void stage_rows(Dispatch& dispatch, const graph::Linear& op, const graph::Graph& graph) {
+    dispatch.groups[0] = std::min(dispatch.groups[0], most_staging(op, graph));
+    dispatch.addressed.push_back({kScratch, shaders::kLinearStagedAddress});
+    dispatch.scratch_bytes = dispatch.groups[0] * staged_bytes(op, graph);
+}
 
 static_assert(sizeof(shaders::LinearPush) <= shaders::kLinearXAddress);
 
@@ -117,9 +135,18 @@ std::uint32_t end_of(const graph::Linear& op) {
     return op.residual ? shaders::kLinearEndResidual : shaders::kLinearEndNone;
 }
 
+std::uint32_t operands_of(const graph::Linear& op) {
+    return (op.bias ? shaders::kLinearBiasBit : 0) | (op.normed ? shaders::kLinearNormBit : 0) |
+           (op.norm_gain ? shaders::kLinearGainBit : 0);
+}
+
+graph::Value residual_or_gain(const graph::Linear& op) { return or_else(op.normed ? op.norm_gain : op.residual, op.y); }
+
 std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const graph::Linear& op) {
     if (variant != "vectors" && variant != "depth") return {};
-    return {{op.x, shaders::kLinearXAddress}, {op.weight, shaders::kLinearWeightAddress}};
+    return {{op.x, shaders::kLinearXAddress},
+            {op.weight, shaders::kLinearWeightAddress},
+            {or_else(op.norm_gain, op.weight), shaders::kLinearGainAddress}};
 }
 
 void take_tiles(Dispatch& dispatch) {
@@ -172,8 +199,8 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
     Dispatch dispatch{
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
                                       : variant_for(tiling.shader, dtype, context.device),
-        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y},
-        .constants = {tiling.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
+        .bindings = {op.x, op.weight, or_else(op.bias, op.weight), residual_or_gain(op), op.y},
+        .constants = {tiling.workgroup, operands_of(op), end_of(op), static_cast<std::uint32_t>(op.activation),
                       static_cast<std::uint32_t>(tiling.rows), weight_format(context.graph.dtype(op.weight)),
                       static_cast<std::uint32_t>(tiling.columns)},
         .groups = groups,
@@ -183,9 +210,14 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .rows = static_cast<std::uint32_t>(x.row_count()),
         .in_width = static_cast<std::uint32_t>(x.back()),
         .out_width = static_cast<std::uint32_t>(out_width),
+        .norm_eps = op.norm_eps,
+        .norm_gain_offset = op.norm_gain_offset,
     });
     dispatch.addressed = addresses_for(variant, op);
-    if (variant == "depth") take_tiles(dispatch);
+    if (variant == "depth") {
+        take_tiles(dispatch);
+        stage_rows(dispatch, op, context.graph);
+    }
     return dispatch;
 }
 

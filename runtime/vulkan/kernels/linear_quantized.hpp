@@ -12,10 +12,19 @@ namespace vkformer::vulkan {
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
 
+/// Has the workgroups of a dispatch that takes tiles stage their rows (shaders: lib/staged.glsl), in so much of kScratch.
+void stage_rows(Dispatch& dispatch, const graph::Linear& op, const graph::Graph& graph);
+
 /// The shaders' constant kLinearEnd.
 std::uint32_t end_of(const graph::Linear& op);
 
-/// The addresses of x and weight, for the variants whose shaders read them so (VECTORS); else nothing.
+/// The shaders' constant kLinearOperands.
+std::uint32_t operands_of(const graph::Linear& op);
+
+/// What stands at the shaders' binding kLinearResidual, which is kLinearGain too.
+graph::Value residual_or_gain(const graph::Linear& op);
+
+/// The addresses of x, weight and gain, for the variants whose shaders read them so (VECTORS); else nothing.
 std::vector<Dispatch::Addressed> addresses_for(std::string_view variant, const graph::Linear& op);
 
 /// Makes a dispatch of a workgroup for each tile one whose workgroups take tiles.
