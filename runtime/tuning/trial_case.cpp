@@ -223,7 +223,8 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
         const DType dtype = graph.dtype(value);
         if (access == Access::read && dtype == DType::i32) return;
         key += " " + std::string(name) + "=" + std::string(to_string(dtype));
-        if (name == "norm_gain" || name == "bias" || name == "residual") return;  // their presence is in the key, and their shape in that of y
+        if (name == "norm_gain" || name == "bias" || name == "residual")
+            return;  // their presence is in the key, and their shape in that of y
         const Shape& shape = graph.shape(value);
         if (is_one_product && name != "weight")
             key += shape_text(std::array{shape.row_count(), shape.back()}, exact);

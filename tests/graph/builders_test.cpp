@@ -63,8 +63,8 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
 
 TEST_CASE("every float operand has one dtype", "[builders]") {
     Inputs in;
-    CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f16, {7, 6})), kDtype,
-                  "linear: weight has dtype f16, expected f32 (as x)");
+    CHECK_REFUSED(in, linear(in.graph, in(f16, {4, 6}), in(f32, {7, 6})), kDtype,
+                  "linear: weight has dtype f32, expected f16 (as x)");
     CHECK_REFUSED(in, linear(in.graph, in(f32, {4, 6}), in(f32, {7, 6}), in(f16, {7})), kDtype,
                   "linear: bias has dtype f16, expected f32 (as x)");
     CHECK_REFUSED(in, linear(in.graph, in(i32, {4, 6}), in(f32, {7, 6})), kDtype,

@@ -71,7 +71,7 @@ struct Dispatch {
     };
     std::vector<Addressed> addressed{};
     std::array<std::uint32_t, 3> groups{1, 1, 1};
-    std::uint64_t scratch_bytes = 0;  ///< of kScratch
+    std::uint64_t scratch_bytes = 0;         ///< of kScratch
     std::shared_ptr<const Dispatch> then{};  ///< of the same node, behind a barrier
 };
 
