@@ -3,17 +3,17 @@
 // y = f(x · weightᵀ + bias) + residual on cooperative matrices (VK_KHR_cooperative_matrix), for in a multiple of 8: float16 products,
 // float32 sums.
 // x: float16 [rows, in], weight: float16 [out, in], bias: float16 [out], residual, y: [rows, out] (lib/linear.glsl).
-// One workgroup per tile of TILE_ROWS × TILE_COLUMNS of y; its first GRID × GRID subgroups own STEPS_M · M rows × STEPS_N · N columns
-// each, in matrices that stay in registers while tiles of x and weight pass through shared memory, 32 deep. The next tiles are fetched
+// One workgroup per tile of TILE_ROWS × TILE_COLUMNS of y; its first ROW_GRID × COLUMN_GRID subgroups own STEPS · M rows × STEPS · N
+// columns each, in matrices that stay in registers while tiles of x and weight pass through shared memory, 32 deep. The next tiles are fetched
 // into registers while the present ones are multiplied, so that memory is waited for once per tile and not at every load.
 // What lies outside x or weight is staged as zeros. Where an element of a matrix lies is the driver's secret, so the sums pass
-// through shared memory once more, M rows of each subgroup at a time, on their way through the epilogue. lib/linear_split.glsl says
+// through the tiles' memory once more, M rows of each subgroup at a time, on their way through the epilogue. lib/linear_split.glsl says
 // what a workgroup does with a part of the depth.
 // PER_ELEMENT (VK_NV_cooperative_matrix2): the driver says where each element lies, so that it goes through the epilogue from its register,
 // with neither that memory nor the barriers.
 // QUANTIZED: weight as lib/dequantize.glsl says, in a multiple of 32. Its sixteens wait in registers as they are and become halves on
 // their way into shared memory. Without F16, x is what halve_rows.comp made of float32, and a row's sums are multiplied with its scale.
-// Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB for the tiles and 16 KiB for the sums.
+// Shared memory, 16 × 16 matrices, 4 × 4 steps: 20 KiB (2 × 2 subgroups) or 32 KiB (4 × 2).
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
@@ -36,6 +36,7 @@ layout(constant_id = kLinearMatrixM) const uint M = 16;
 layout(constant_id = kLinearMatrixN) const uint N = 16;
 layout(constant_id = kLinearMatrixK) const uint K = 16;
 layout(constant_id = kLinearMatrixSteps) const uint STEPS = 4;
+layout(constant_id = kLinearMatrixRowGrid) const uint ROW_GRID = 2;
 layout(std430, binding = kLinearX) readonly buffer X { uvec4 x[]; };  // eight halves each
 #if defined(QUANTIZED) && !defined(F16)
 layout(std430, binding = kLinearRowScales) readonly buffer RowScales { float row_scales[]; };
@@ -44,15 +45,21 @@ float row_scale(uint row) { return row_scales[p.rows * p.in_width / 2 + row]; }
 float row_scale(uint row) { return 1.0; }
 #endif
 
-const uint GRID = kLinearMatrixGrid;
-const uint TILE_ROWS = GRID * STEPS * M;
-const uint TILE_COLUMNS = GRID * STEPS * N;
+const uint COLUMN_GRID = kLinearMatrixColumnGrid;
+const uint TILE_ROWS = ROW_GRID * STEPS * M;
+const uint TILE_COLUMNS = COLUMN_GRID * STEPS * N;
 const uint OCTETS = kLinearMatrixDepth / 8;  // of a tile's row
 const uint PITCH = OCTETS + 1;               // 16 bytes more: neighbouring rows in different banks
 const uint X_LOADS = (TILE_ROWS * OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
 
-shared uvec4 x_tile[TILE_ROWS * PITCH];          // [row, depth]
-shared uvec4 weight_tile[TILE_COLUMNS * PITCH];  // [column, depth]
+#ifdef PER_ELEMENT
+const uint RESULTS = 0;
+#else
+const uint RESULTS = ROW_GRID * M * TILE_COLUMNS / 4;  // of M rows of every subgroup, [row, column], four floats each
+#endif
+const uint WEIGHT_TILE = TILE_ROWS * PITCH;  // behind that of x, [row, depth]: [column, depth]
+const uint TILES = WEIGHT_TILE + TILE_COLUMNS * PITCH;
+shared uvec4 tiles[TILES > RESULTS ? TILES : RESULTS];  // and then the results
 
 // A weight's tile comes in pieces of PIECE_OCTETS octets.
 #ifdef QUANTIZED
@@ -75,7 +82,7 @@ void put_weight(uint at, Piece piece) {
     [[unroll]] for (uint i = 0; i < PIECE_OCTETS; ++i) {
         const vec4 a = piece.scale.x * quad_of(piece.packed, 2 * i) + piece.scale.y;
         const vec4 b = piece.scale.x * quad_of(piece.packed, 2 * i + 1) + piece.scale.y;
-        weight_tile[at + i] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+        tiles[WEIGHT_TILE + at + i] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
     }
 }
 #else
@@ -85,7 +92,7 @@ const uint PIECE_OCTETS = 1;
 
 Piece no_weight() { return uvec4(0); }
 Piece load_weight(uint column, uint octet) { return weight[(weight_before() + column) * (p.in_width / 8) + octet]; }
-void put_weight(uint at, Piece piece) { weight_tile[at] = piece; }
+void put_weight(uint at, Piece piece) { tiles[WEIGHT_TILE + at] = piece; }
 #endif
 const uint PIECES = OCTETS / PIECE_OCTETS;  // of a column
 const uint WEIGHT_LOADS = (TILE_COLUMNS * PIECES + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
@@ -97,8 +104,6 @@ float finish_element(const in uint row, const in uint column, const in float sum
         finish_split(first_row + row, first_column + column, sum * row_scale(first_row + row));
     return sum;
 }
-#else
-shared float results[GRID * M * TILE_COLUMNS];    // of M rows of every subgroup, [row, column]
 #endif
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
@@ -111,9 +116,9 @@ void main() {
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
 
     const uint lane = gl_LocalInvocationIndex;
-    const bool multiplies = gl_SubgroupID < GRID * GRID;  // a driver with smaller subgroups than it said has more of them
-    const uint subgroup_row = gl_SubgroupID / GRID * STEPS * M;
-    const uint subgroup_column = gl_SubgroupID % GRID * STEPS * N;
+    const bool multiplies = gl_SubgroupID < ROW_GRID * COLUMN_GRID;  // a driver with smaller subgroups than it said has more of them
+    const uint subgroup_row = gl_SubgroupID / COLUMN_GRID * STEPS * M;
+    const uint subgroup_column = gl_SubgroupID % COLUMN_GRID * STEPS * N;
     const uint octets = p.in_width / 8;
     const uvec2 part = steps_of_split((octets + OCTETS - 1) / OCTETS) * OCTETS;
     const uint end = min(part.y, octets);
@@ -129,7 +134,7 @@ void main() {
             barrier();  // the tiles may still be read
             [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
                 const uint e = lane + i * gl_WorkGroupSize.x;
-                if (e < TILE_ROWS * OCTETS) x_tile[e / OCTETS * PITCH + e % OCTETS] = next_x[i];
+                if (e < TILE_ROWS * OCTETS) tiles[e / OCTETS * PITCH + e % OCTETS] = next_x[i];
             }
             [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
                 const uint e = lane + i * gl_WorkGroupSize.x;
@@ -152,11 +157,11 @@ void main() {
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
             coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[STEPS];
             [[unroll]] for (uint m = 0; m < STEPS; ++m)
-                coopMatLoad(a[m], x_tile, (subgroup_row + m * M) * PITCH + depth / 8, PITCH,
+                coopMatLoad(a[m], tiles, (subgroup_row + m * M) * PITCH + depth / 8, PITCH,
                             gl_CooperativeMatrixLayoutRowMajor);
             [[unroll]] for (uint n = 0; n < STEPS; ++n) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> b;
-                coopMatLoad(b, weight_tile, (subgroup_column + n * N) * PITCH + depth / 8, PITCH,
+                coopMatLoad(b, tiles, WEIGHT_TILE + (subgroup_column + n * N) * PITCH + depth / 8, PITCH,
                             gl_CooperativeMatrixLayoutColumnMajor);
                 [[unroll]] for (uint m = 0; m < STEPS; ++m) sums[m][n] = coopMatMulAdd(a[m], b, sums[m][n]);
             }
@@ -171,19 +176,19 @@ void main() {
                                 first_column + subgroup_column + n * N);
 #else
     [[unroll]] for (uint m = 0; m < STEPS; ++m) {
-        barrier();  // the results before may still be read
+        barrier();  // the tiles, or the results before, may still be read
         if (multiplies) {
             [[unroll]] for (uint n = 0; n < STEPS; ++n)
-                coopMatStore(sums[m][n], results,
-                             gl_SubgroupID / GRID * M * TILE_COLUMNS + subgroup_column + n * N, TILE_COLUMNS,
+                coopMatStore(sums[m][n], tiles,
+                             (gl_SubgroupID / COLUMN_GRID * M * TILE_COLUMNS + subgroup_column + n * N) / 4, TILE_COLUMNS / 4,
                              gl_CooperativeMatrixLayoutRowMajor);
         }
         barrier();
-        for (uint e = lane; e < GRID * M * TILE_COLUMNS; e += gl_WorkGroupSize.x) {
+        for (uint e = lane; e < ROW_GRID * M * TILE_COLUMNS; e += gl_WorkGroupSize.x) {
             const uint r = e / TILE_COLUMNS;
             const uint row = first_row + (r / M * STEPS + m) * M + r % M;
             const uint column = first_column + e % TILE_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish_split(row, column, results[e] * row_scale(row));
+            if (row < p.rows && column < p.out_width) finish_split(row, column, uintBitsToFloat(tiles[e / 4][e % 4]) * row_scale(row));
         }
     }
 #endif

@@ -39,12 +39,12 @@ const uint kLinearDepthWordsConstant = 5, kLinearDepthWords = 16, kLinearDepthMa
 const uint kBroadcastMaxRows = 32, kBroadcastColumns = 4, kBroadcastDepth = 8;
 // linear_quantized_broadcast.comp with words of 64 bits; a larger tile is slower there
 const uint kQuantizedBroadcastRows = 16, kQuantizedBroadcastColumns = 3, kQuantizedBroadcastDepth = 16;
-// linear_coopmat.comp: subgroups of a workgroup along the rows and as many along the columns; depth of a tile. Specialization constants:
-// the matrices' sizes, and how many of them a subgroup owns along the rows and as many along the columns.
-const uint kLinearMatrixGrid = 2, kLinearMatrixDepth = 32;
-const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMatrixSteps = 9;
+// linear_coopmat.comp: subgroups of a workgroup along the columns; depth of a tile. Specialization constants: the matrices' sizes, how many of
+// them a subgroup owns along the rows and as many along the columns, and subgroups along the rows.
+const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;
+const uint kLinearMatrixM = 6, kLinearMatrixN = 7, kLinearMatrixK = 8, kLinearMatrixSteps = 9, kLinearMatrixRowGrid = 10;
 // For weights of their own format, which is one more specialization constant; the binding of the rows' scales (halve_rows.comp).
-const uint kLinearMatrixWeightFormat = 10;
+const uint kLinearMatrixWeightFormat = 11;
 const uint kLinearRowScales = 6;
 // One product, or a batch of them: the group's z says which.
 struct LinearPush {

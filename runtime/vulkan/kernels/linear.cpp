@@ -242,8 +242,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     }
     names.push_back("plain");
     if (takes_matrices(product) && !product.gated)
-        for (const std::string_view name : kMatrixVariants)
-            if (linear_matrices(name, device)) names.push_back(name);
+        for (const std::string_view name : matrix_variants(product.rows, device)) names.push_back(name);
     if (takes_halves(product, device) && !product.gated) names.push_back("halves");
     if (split_tiling(product, device)) names.push_back("split");
     return names;

@@ -86,14 +86,15 @@ Result<Dispatch> plan_matrices(std::string_view variant, const graph::Linear& op
     const LinearMatrices matrices = *linear_matrices(variant, context.device);
     VKFORMER_TRY(const auto groups,
                  folded_grid(ceil_div(rows, matrices.rows) * ceil_div(out_width, matrices.columns), context.device));
-    const auto& [m, n, k, steps] = matrices.constants;
+    const auto& [m, n, k, steps, row_grid] = matrices.constants;
     constexpr std::uint32_t kOneSplit = 1;
     Dispatch dispatch{
         .shader = variant_for(matrices.per_element ? "linear_quantized_coopmat2" : "linear_quantized_coopmat", dtype,
                               context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y, op.y},
         .constants = {matrices.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
-                      matrices.rows, kOneSplit, m, n, k, steps, weight_format(context.graph.dtype(op.weight))},
+                      matrices.rows, kOneSplit, m, n, k, steps, row_grid,
+                      weight_format(context.graph.dtype(op.weight))},
         .groups = groups,
     };
     if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
@@ -180,8 +181,8 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     if (has_dot && few_rows) names.push_back("row_int8");
     if (has_dot && !op.gated) names.push_back("int8");
     if (takes_matrices(op, context.graph))
-        for (const std::string_view name : kMatrixVariants)
-            if (linear_matrices(name, context.device)) names.push_back(name);
+        for (const std::string_view name : matrix_variants(context.graph.shape(op.x).row_count(), context.device))
+            names.push_back(name);
     return names;
 }
 
