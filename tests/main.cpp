@@ -18,5 +18,6 @@ int main(int argc, char** argv) {
             std::cerr << "validation on " << backend->name() << ": " << message << '\n';
             result = result == 0 ? 1 : result;
         }
+    vkformer::tests::close_vulkan_devices();
     return result;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string_view>
 
 #include "cpu/backend.hpp"
@@ -49,12 +50,11 @@ VulkanDevices open_vulkan_devices() {
     return result;
 }
 
-const VulkanDevices* opened = nullptr;
+std::optional<VulkanDevices> opened;
 
 const VulkanDevices& vulkan_devices() {
-    static const VulkanDevices devices = open_vulkan_devices();
-    opened = &devices;
-    return devices;
+    if (!opened) opened = open_vulkan_devices();
+    return *opened;
 }
 
 }  // namespace
@@ -63,6 +63,8 @@ const std::vector<vulkan::VulkanBackend*>& vulkan_backends() { return vulkan_dev
 std::vector<vulkan::VulkanBackend*> opened_vulkan_backends() {
     return opened ? opened->backends : std::vector<vulkan::VulkanBackend*>();
 }
+
+void close_vulkan_devices() { opened.reset(); }
 
 std::size_t case_stride(const std::string& device_index, std::size_t otherwise) {
     return device_index == vulkan_device_indices().back() || std::getenv("VKFORMER_TEST_THOROUGH") ? 1 : otherwise;

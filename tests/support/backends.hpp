@@ -20,6 +20,9 @@ const std::vector<vulkan::VulkanBackend*>& vulkan_backends();
 /// Those of vulkan_backends() that a test has asked for so far; opens none.
 std::vector<vulkan::VulkanBackend*> opened_vulkan_backends();
 
+/// Before the program exits: a layer's own statics may be destroyed before this program's are. No backend may be used any more.
+void close_vulkan_devices();
+
 /// Whether tests that open devices of their own turn validation on: the layer is installed and VKFORMER_TEST_VALIDATION is
 /// not 0.
 bool validation_available();

@@ -16,6 +16,7 @@ constexpr const char* kAccepted[] = {
     "BestPractices-vkAllocateMemory-small-allocation",
     "BestPractices-vkBindBufferMemory-small-dedicated-allocation",
     "BestPractices-vkBindMemory-small-dedicated-allocation",
+    "BestPractices-vkBindImageMemory-small-dedicated-allocation",
     // The layer counts each allocation of the process; the tests' models are small and many.
     "BestPractices-vkAllocateMemory-too-many-objects",
     // A session's slices are recorded one by one into buffers of their own; a pool for each would cost more than it saves.
@@ -26,6 +27,10 @@ constexpr const char* kAccepted[] = {
     "BestPractices-vkCreateDevice-physical-device-features-not-retrieved",
     "BestPractices-vkCreateInstance-specialuse-extension-debugging",
     "BestPractices-vkCreateDevice-deprecated-extension",
+    // All pipelines have one layout, with room for the push constants of the largest; each sets what its shader reads.
+    "BestPractices-PushConstants",
+    // glslang writes the workgroup's size so in modules of SPIR-V 1.6, too.
+    "BestPractices-SpirvDeprecated_WorkgroupSize",
 };
 
 bool is_accepted(const std::string& message) {
