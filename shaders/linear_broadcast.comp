@@ -22,7 +22,7 @@ void main() {
 
     uint weight_row[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = (weight_before() + min(column_of(first_column, c), p.out_width - 1)) * (p.in_width / WORD_ELEMENTS);
+        weight_row[c] = (weight_before() + weight_row_of(column_of(first_column, c), TURN)) * (p.in_width / WORD_ELEMENTS);
 
     start_sums(first_row);
     for (uint step = 0; step < p.in_width / DEPTH; ++step) {

@@ -104,6 +104,18 @@ float finish_element(const in uint row, const in uint column, const in float sum
         finish_split(first_row + row, first_column + column, sum * row_scale(first_row + row));
     return sum;
 }
+
+// Of two matrices side by side.
+float finish_gated_element(const in uint row, const in uint column, const in float gate, const in float other,
+                           const in uint first_row, const in uint first_column) {
+    if (first_row + row < p.rows) {
+        const float scale = row_scale(first_row + row);
+        finish_gated(first_row + row, first_column + column, N, gate * scale, other * scale);
+    }
+    return gate;
+}
+#else
+float result_at(uint i) { return uintBitsToFloat(tiles[i / 4][i % 4]); }
 #endif
 
 #define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
@@ -151,7 +163,8 @@ void main() {
             const uint e = lane + i * gl_WorkGroupSize.x;
             const uint column = first_column + e / PIECES, octet = k + e % PIECES * PIECE_OCTETS;
             next_weight[i] = no_weight();
-            if (column < p.out_width && octet < end) next_weight[i] = load_weight(column, octet);
+            if ((END == kLinearEndGate || column < p.out_width) && octet < end)
+                next_weight[i] = load_weight(weight_row_of(column, N), octet);
         }
         if (k == part.x || !multiplies) continue;
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
@@ -170,10 +183,16 @@ void main() {
 
 #ifdef PER_ELEMENT
     if (!multiplies) return;
-    [[unroll]] for (uint m = 0; m < STEPS; ++m)
-        [[unroll]] for (uint n = 0; n < STEPS; ++n)
-            coopMatPerElementNV(sums[m][n], sums[m][n], finish_element, first_row + subgroup_row + m * M,
-                                first_column + subgroup_column + n * N);
+    [[unroll]] for (uint m = 0; m < STEPS; ++m) {
+        const uint row = first_row + subgroup_row + m * M, column = first_column + subgroup_column;
+        if (END == kLinearEndGate) {
+            [[unroll]] for (uint n = 0; n < STEPS; n += 2)
+                coopMatPerElementNV(sums[m][n], sums[m][n], finish_gated_element, sums[m][n + 1], row, column + n * N);
+        } else {
+            [[unroll]] for (uint n = 0; n < STEPS; ++n)
+                coopMatPerElementNV(sums[m][n], sums[m][n], finish_element, row, column + n * N);
+        }
+    }
 #else
     [[unroll]] for (uint m = 0; m < STEPS; ++m) {
         barrier();  // the tiles, or the results before, may still be read
@@ -184,11 +203,17 @@ void main() {
                              gl_CooperativeMatrixLayoutRowMajor);
         }
         barrier();
-        for (uint e = lane; e < ROW_GRID * M * TILE_COLUMNS; e += gl_WorkGroupSize.x) {
-            const uint r = e / TILE_COLUMNS;
+        const uint per_row = END == kLinearEndGate ? TILE_COLUMNS / 2 : TILE_COLUMNS;  // results
+        for (uint e = lane; e < ROW_GRID * M * per_row; e += gl_WorkGroupSize.x) {
+            const uint r = e / per_row, c = e % per_row;
             const uint row = first_row + (r / M * STEPS + m) * M + r % M;
-            const uint column = first_column + e % TILE_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish_split(row, column, uintBitsToFloat(tiles[e / 4][e % 4]) * row_scale(row));
+            if (row >= p.rows) continue;
+            if (END == kLinearEndGate) {
+                const uint column = c / N * 2 * N + c % N, at = r * TILE_COLUMNS + column;
+                finish_gated(row, first_column + column, N, result_at(at) * row_scale(row), result_at(at + N) * row_scale(row));
+            } else if (first_column + c < p.out_width) {
+                finish_split(row, first_column + c, result_at(e) * row_scale(row));
+            }
         }
     }
 #endif

@@ -34,7 +34,7 @@ shared uint not_finite;
 
 uint x_quad[X_FETCHES], weight_quad[WEIGHT_FETCHES];  // of the first slice, that this invocation fetches
 f16vec4 next_x[X_FETCHES], next_weight[WEIGHT_FETCHES];
-float sum[ROWS * COLUMNS];
+float sum[ROWS][COLUMNS];
 
 // Where the slices of this invocation's row r and column c begin.
 uint x_at(uint r) { return (gl_LocalInvocationIndex / LANES_ALONG_COLUMNS + r * LANES_ALONG_ROWS) * PITCH; }
@@ -56,7 +56,8 @@ void add_products(bool in_halves) {
     const uint lane = gl_LocalInvocationIndex;
     const uint width = p.in_width / 4, quad = lane % QUADS, stored = lane / QUADS * PITCH + quad;
     const float16_t factor = in_halves ? RAISE : float16_t(1.0);
-    [[unroll]] for (uint s = 0; s < ROWS * COLUMNS; ++s) sum[s] = 0.0;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
     fetch(0, quad < width);
     for (uint first = 0; first < width; first += QUADS) {
         [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) x_slice[stored + i * FETCH_ROWS * PITCH] = next_x[i] * factor;
@@ -77,8 +78,8 @@ void add_products(bool in_halves) {
                         if (q > 0) pair = fma(value[q].xy, w[c * QUADS + q].xy, pair);
                         pair = fma(value[q].zw, w[c * QUADS + q].zw, pair);
                     }
-                    sum[r * COLUMNS + c] += float(pair.x);
-                    sum[r * COLUMNS + c] += float(pair.y);
+                    sum[r][c] += float(pair.x);
+                    sum[r][c] += float(pair.y);
                 }
             }
         } else {
@@ -88,7 +89,7 @@ void add_products(bool in_halves) {
                 [[unroll]] for (uint r = 0; r < ROWS; ++r) {
                     const vec4 value = vec4(x_slice[x_at(r) + q]);
                     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                        sum[r * COLUMNS + c] = add_product(value, w[c], sum[r * COLUMNS + c]);
+                        sum[r][c] = add_product(value, w[c], sum[r][c]);
                 }
             }
         }
@@ -108,24 +109,25 @@ void main() {
         x_quad[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width + quad;
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
         weight_quad[i] =
-            (weight_before() + min(tile_column + fetched_row + i * FETCH_ROWS, p.out_width - 1)) * width + quad;
+            (weight_before() + weight_row_of(tile_column + fetched_row + i * FETCH_ROWS, LANES_ALONG_COLUMNS)) * width + quad;
     if (lane == 0) not_finite = 0;
 
     add_products(true);
     bool finite = true;
-    [[unroll]] for (uint s = 0; s < ROWS * COLUMNS; ++s) {
-        finite = finite && !isnan(sum[s]) && !isinf(sum[s]);
-        sum[s] *= 1.0 / float(RAISE * RAISE);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            finite = finite && !isnan(sum[r][c]) && !isinf(sum[r][c]);
+            sum[r][c] *= 1.0 / float(RAISE * RAISE);
+        }
     }
     if (!finite) not_finite = 1;
     barrier();
     if (not_finite != 0) add_products(false);
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = tile_row + lane / LANES_ALONG_COLUMNS + r * LANES_ALONG_ROWS;
-            const uint column = tile_column + lane % LANES_ALONG_COLUMNS + c * LANES_ALONG_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r * COLUMNS + c]);
-        }
+        const uint row = tile_row + lane / LANES_ALONG_COLUMNS + r * LANES_ALONG_ROWS;
+        if (row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, tile_column + lane % LANES_ALONG_COLUMNS, LANES_ALONG_COLUMNS, c, sum[r])
     }
 }

@@ -62,10 +62,11 @@ void main() {
         x_quad[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width + quad;
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
         weight_quad[i] =
-            (weight_before() + min(tile_column + fetched_row + i * FETCH_ROWS, p.out_width - 1)) * width + quad;
+            (weight_before() + weight_row_of(tile_column + fetched_row + i * FETCH_ROWS, LANES_ALONG_COLUMNS)) * width + quad;
 
-    float sum[ROWS * COLUMNS];
-    [[unroll]] for (uint s = 0; s < ROWS * COLUMNS; ++s) sum[s] = 0.0;
+    float sum[ROWS][COLUMNS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
     const uvec2 slices = steps_of_split((width + QUADS - 1) / QUADS);
     const uint end = slices.y * QUADS;
@@ -83,17 +84,16 @@ void main() {
             [[unroll]] for (uint r = 0; r < ROWS; ++r) {
                 const vec4 value = x_slice[(row_lane + r * LANES_ALONG_ROWS) * PITCH + q];
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                    sum[r * COLUMNS + c] = add_product(value, w[c], sum[r * COLUMNS + c]);
+                    sum[r][c] = add_product(value, w[c], sum[r][c]);
             }
         }
         barrier();  // before the next slices overwrite these
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = tile_row + row_lane + r * LANES_ALONG_ROWS;
-            const uint column = tile_column + column_lane + c * LANES_ALONG_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish_split(row, column, sum[r * COLUMNS + c]);
-        }
+        const uint row = tile_row + row_lane + r * LANES_ALONG_ROWS;
+        if (row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, tile_column + column_lane, LANES_ALONG_COLUMNS, c, sum[r])
     }
 }

@@ -19,7 +19,8 @@
 #define EVEN_COLUMNS
 const uint COLUMNS = kBroadcastColumns, DEPTH = kBroadcastDepth;
 #else
-const uint COLUMNS = kQuantizedBroadcastColumns, DEPTH = kQuantizedBroadcastDepth;
+const uint COLUMNS = kQuantizedBroadcastGatedColumns, DEPTH = kQuantizedBroadcastDepth;
+#define USED_COLUMNS (END == kLinearEndGate ? COLUMNS : kQuantizedBroadcastColumns)
 #endif
 #include "lib/broadcast.glsl"
 
@@ -28,13 +29,13 @@ const uint PASSES = 16 / DEPTH;
 void main() {
     const uint row_tiles = (p.rows + ROWS - 1) / ROWS;
     const uint tile = linear_workgroup();
-    const uint first_column = tile / row_tiles * (LANES * COLUMNS), first_row = tile % row_tiles * ROWS;
+    const uint first_column = tile / row_tiles * (LANES * USED_COLUMNS), first_row = tile % row_tiles * ROWS;
     if (first_column >= p.out_width) return;
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
     uint weight_row[COLUMNS];
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = min(column_of(first_column, c), p.out_width - 1) * row_blocks;
+        weight_row[c] = weight_row_of(column_of(first_column, c), TURN) * row_blocks;
 
     start_sums(first_row);
     for (uint step = 0; step < p.in_width / 16; ++step) {
@@ -42,6 +43,7 @@ void main() {
         const uint chunk = sixteen / CHUNK_SIXTEENS, i = sixteen % CHUNK_SIXTEENS;
         float w[PASSES][COLUMNS][DEPTH];
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+            if (c >= USED_COLUMNS) continue;  // decided when the pipeline is made
             const Sixteen packed = load16(weight_row[c] + block, chunk, i);
             const vec2 scale = scale16(weight_row[c] + block, chunk, i, blocks);
             [[unroll]] for (uint q = 0; q < 4; ++q) {

@@ -41,7 +41,7 @@ void store_x(uint row, uint sixteen, uint place) {
 void store_weights(uint column, uint sixteen, uint place) {
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS;
     const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
-    const uint block = min(column, p.out_width - 1) * row_blocks + chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
+    const uint block = weight_row_of(column, LANES_ALONG_COLUMNS) * row_blocks + chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
     weight_slice[place] = ivec4(quants16(block, chunk, in_chunk));
     weight_scale[place] = scale16(block, chunk, in_chunk, p.out_width * row_blocks);
 }
@@ -84,9 +84,9 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = tile_row + first_row + r, column = tile_column + first_column + c * LANES_ALONG_COLUMNS;
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
-        }
+        const uint row = tile_row + first_row + r;
+        if (row >= p.rows) continue;
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            FINISH_COLUMN(row, tile_column + first_column, LANES_ALONG_COLUMNS, c, sum[r])
     }
 }

@@ -12,7 +12,6 @@
 #include "lib/linear.glsl"
 #include "interface/linear_quantized.h"
 #include "lib/linear_split.glsl"
-#define FINISH finish_split
 #include "lib/quantized_row.glsl"
 
 #ifdef F16

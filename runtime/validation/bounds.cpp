@@ -123,10 +123,11 @@ constexpr double kHalves = 4.5 * kUnit16;
 constexpr double kMatrices = 2 * kUnit16;
 
 double rounding_of_operands(const Graph& graph, const graph::Op& op, std::string_view variant) {
-    if (variant == "halves") return kHalves;
     const auto* const linear = std::get_if<graph::Linear>(&op);
-    if (linear && is_weight_only(graph.dtype(linear->weight)) && variant.starts_with("coopmat")) return kMatrices;
     const double sums = linear && linear->gated ? 2 : 1;
+    if (variant == "halves") return sums * kHalves;
+    if (linear && is_weight_only(graph.dtype(linear->weight)) && variant.starts_with("coopmat"))
+        return sums * kMatrices;
     // a norm before the product leaves float16
     const double norm = linear && linear->normed && graph.dtype(linear->x) == DType::f16 ? kUnit16 : 0;
     return sums * (variant.ends_with("int8") ? norm + kInt8 : norm);

@@ -37,8 +37,8 @@ const uint kLinearDepthWordsConstant = 5, kLinearDepthWords = 16, kLinearDepthMa
 // linear_broadcast.comp, and linear_quantized_broadcast.comp with words of 32 bits: most rows of a workgroup, columns per lane, and the
 // elements of a row that are loaded at a time
 const uint kBroadcastMaxRows = 32, kBroadcastColumns = 4, kBroadcastDepth = 8;
-// linear_quantized_broadcast.comp with words of 64 bits; a larger tile is slower there
-const uint kQuantizedBroadcastRows = 16, kQuantizedBroadcastColumns = 3, kQuantizedBroadcastDepth = 16;
+// linear_quantized_broadcast.comp with words of 64 bits; a larger tile is slower there, but a gate needs pairs of columns
+const uint kQuantizedBroadcastRows = 16, kQuantizedBroadcastColumns = 3, kQuantizedBroadcastGatedColumns = 4, kQuantizedBroadcastDepth = 16;
 // linear_coopmat.comp: subgroups of a workgroup along the columns; depth of a tile. Specialization constants: the matrices' sizes, how many of
 // them a subgroup owns along the rows and as many along the columns, and subgroups along the rows.
 const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;

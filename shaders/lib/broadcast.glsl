@@ -4,6 +4,7 @@
 // thing). Of x every element is loaded once per workgroup, by one lane, and reaches the others as a broadcast; of the weights a lane
 // loads those of its own columns, for all rows. With VECTORS x is loaded by vectors, not gathered. DEPTH elements of the depth are taken at a time.
 // The broadcasts are shuffles from lanes that are known when the pipeline is made: a broadcast would need them known when GLSL is compiled.
+// USED_COLUMNS: those of COLUMNS that a pipeline uses, if not all.
 // Where y has halves and COLUMNS is even, a lane's columns are pairs of neighbours, which are words of y.
 // x: [rows, in], in a multiple of DEPTH, as words (lib/wide.glsl). Declare COLUMNS and DEPTH, and include lib/linear.glsl, before.
 #ifndef VKFORMER_BROADCAST_GLSL
@@ -21,6 +22,10 @@ layout(std430, binding = kLinearResidual) readonly buffer ResidualWords { uint r
 layout(std430, binding = kLinearY) writeonly buffer YWords { uint y_words[]; };
 #endif
 
+#ifndef USED_COLUMNS
+#define USED_COLUMNS COLUMNS
+#endif
+
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 4;  // a multiple of 4
 #ifndef VECTORS
 layout(std430, binding = kLinearX) readonly buffer X { WORD x[]; };
@@ -29,6 +34,13 @@ layout(std430, binding = kLinearX) readonly buffer X { WORD x[]; };
 const uint LANES = kBroadcastLanes;
 const uint ROW_LANES = DEPTH / WORD_ELEMENTS;  // lanes that hold DEPTH elements of a row; the lanes behind them hold the next row's
 const uint LOAD_ROWS = LANES / ROW_LANES, LOADS = ROWS / LOAD_ROWS;
+
+// With a gate: so many columns of the gate lie side by side, and as many of the other half.
+#ifdef PAIRS
+const uint TURN = 2 * LANES;
+#else
+const uint TURN = LANES;
+#endif
 
 // This lane's column c of those that start at `first`.
 uint column_of(uint first, uint c) {
@@ -88,7 +100,8 @@ void add_products(uint step, float w[COLUMNS][DEPTH]) {
         const uint64_t from = x_row[r] + at;
         [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
             const float value = OneFloat(from + k * 4).v;
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) own[c] = fma(value, w[c][k], own[c]);
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+                if (c < USED_COLUMNS) own[c] = fma(value, w[c][k], own[c]);
         }
         sum[r] = own;
     }
@@ -99,7 +112,8 @@ void add_products(uint step, float w[COLUMNS][DEPTH]) {
             float own[COLUMNS] = sum[first + r];
             [[unroll]] for (uint k = 0; k < DEPTH; ++k) {
                 const float value = subgroupShuffle(elements[k % WORD_ELEMENTS], r * ROW_LANES + k / WORD_ELEMENTS);
-                [[unroll]] for (uint c = 0; c < COLUMNS; ++c) own[c] = fma(value, w[c][k], own[c]);
+                [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+                    if (c < USED_COLUMNS) own[c] = fma(value, w[c][k], own[c]);
             }
             sum[first + r] = own;
         }
@@ -117,7 +131,49 @@ void finish_pair(uint row, uint column, vec2 sums, vec2 biases) {
     y_words[i] = rounded_halves(sums);
 }
 
+// finish_gated() for two neighbours of an even width.
+void finish_gated_pair(uint row, uint at, vec2 gates, vec2 others, vec2 gate_biases, vec2 other_biases) {
+    if (HAS_BIAS == 1) {
+        gates += gate_biases;
+        others += other_biases;
+    }
+    const vec2 result = vec2(activated(ACTIVATION, gates.x), activated(ACTIVATION, gates.y)) * others;
+    y_words[(row * (p.out_width / 2) + at) / 2] = rounded_halves(result);
+}
+
+vec2 two_biases(uint column) { return HAS_BIAS == 1 ? vec2(LOAD(bias, column), LOAD(bias, column + 1)) : vec2(0.0); }
+
+void finish_gated_sums(uint first_row, uint first_column) {
+    const uint half_width = p.out_width / 2;
+    if (half_width % 2 == 1) {
+        const uint count = min(p.rows, 1) * ROWS * (COLUMNS / 2);  // as below
+        for (uint i = 0; i < count; ++i) {
+            vec2 own = vec2(0.0);
+            [[unroll]] for (uint r = 0; r < ROWS; ++r)
+                [[unroll]] for (uint c = 0; c < COLUMNS / 2; ++c)
+                    own = i == r * (COLUMNS / 2) + c ? vec2(sum[r][c / 2 * 4 + c % 2], sum[r][c / 2 * 4 + c % 2 + 2]) : own;
+            const uint row = first_row + i / (COLUMNS / 2), c = i % (COLUMNS / 2);
+            if (row < p.rows) finish_gated(row, column_of(first_column, c / 2 * 4 + c % 2), TURN, own.x, own.y);
+        }
+        return;
+    }
+    [[unroll]] for (uint c = 0; c < COLUMNS; c += 4) {
+        const uint column = column_of(first_column, c), at = column / (2 * TURN) * TURN + column % TURN;
+        const uint clamped = min(at, half_width - 2);
+        const vec2 gate_biases = two_biases(clamped), other_biases = two_biases(half_width + clamped);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            if (first_row + r < p.rows && at < half_width)
+                finish_gated_pair(first_row + r, at, vec2(sum[r][c], sum[r][c + 1]), vec2(sum[r][c + 2], sum[r][c + 3]),
+                                  gate_biases, other_biases);
+        }
+    }
+}
+
 void finish_sums(uint first_row, uint first_column) {
+    if (END == kLinearEndGate) {
+        finish_gated_sums(first_row, first_column);
+        return;
+    }
     if (p.out_width % 2 == 1) {
         // One after the other, the compiler having enough to do; `count` is no constant, so that it does not unroll them.
         const uint count = min(p.rows, 1) * ROWS * COLUMNS;
@@ -132,8 +188,7 @@ void finish_sums(uint first_row, uint first_column) {
     }
     vec2 biases[COLUMNS / 2];
     [[unroll]] for (uint c = 0; c < COLUMNS / 2; ++c) {
-        const uint column = min(column_of(first_column, 2 * c), p.out_width - 2);
-        biases[c] = HAS_BIAS == 1 ? vec2(LOAD(bias, column), LOAD(bias, column + 1)) : vec2(0.0);
+        biases[c] = two_biases(min(column_of(first_column, 2 * c), p.out_width - 2));
     }
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         [[unroll]] for (uint c = 0; c < COLUMNS; c += 2) {
@@ -145,9 +200,11 @@ void finish_sums(uint first_row, uint first_column) {
 #else
 void finish_sums(uint first_row, uint first_column) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const uint row = first_row + r;
+        if (row >= p.rows) continue;
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-            const uint row = first_row + r, column = column_of(first_column, c);
-            if (row < p.rows && column < p.out_width) finish(row, column, sum[r][c]);
+            if (c >= USED_COLUMNS) continue;
+            FINISH_COLUMN(row, first_column + gl_SubgroupInvocationID, LANES, c, sum[r])
         }
     }
 }

@@ -94,11 +94,13 @@ void finish_gated(uint row, uint column, uint turn, float gate, float other) {
     STORE_RESULT(y, row * half_width + at, activated(ACTIVATION, gate) * other);
 }
 
-// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c].
+// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c]. FINISH: what is done
+// with the sum of a column (lib/linear_split.glsl has another one).
+#define FINISH finish
 #define FINISH_COLUMN(row, first, turn, c, sums)                                                  \
     if (END == kLinearEndGate) {                                                                  \
         if ((c) % 2 == 0) finish_gated(row, (first) + (c) * (turn), turn, sums[c], sums[(c) + 1]); \
     } else if ((first) + (c) * (turn) < p.out_width) {                                            \
-        finish(row, (first) + (c) * (turn), sums[c]);                                             \
+        FINISH(row, (first) + (c) * (turn), sums[c]);                                             \
     }
 #endif

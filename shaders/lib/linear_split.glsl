@@ -22,4 +22,6 @@ void finish_split(uint row, uint column, float sum) {
     else
         partial[(split_of_depth() * p.rows + row) * p.out_width + column] = sum;
 }
+#undef FINISH
+#define FINISH finish_split
 #endif

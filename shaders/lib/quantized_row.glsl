@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the row shaders for quantised weights and linear_row_quads.comp share: ROWS · COLUMNS sums of a workgroup, of which every
-// invocation has a part. FINISH: what is done with a result, if not finish.
+// invocation has a part. Included behind lib/linear.glsl and, if at all, lib/linear_split.glsl.
 #ifndef VKFORMER_QUANTIZED_ROW_GLSL
 #define VKFORMER_QUANTIZED_ROW_GLSL
-#ifndef FINISH
-#define FINISH finish
-#endif
 layout(constant_id = kLinearRowsConstant) const uint ROWS = 1;
 layout(constant_id = kQuantizedRowColumns) const uint COLUMNS = 4;
 

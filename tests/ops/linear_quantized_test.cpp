@@ -120,6 +120,10 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
             {DType::q4_k, 3, 2, 66, DType::f16, DType::f32},
             {DType::q6_k, 8, 1, 40, DType::f32, DType::f32},
             {DType::q5_k, 9, 1, 98, DType::f32, DType::f32},
+            {DType::q8_0, 70, 3, 300, DType::f32, DType::f32},
+            {DType::q4_0, 40, 2, 66, DType::f16, DType::f16},
+            {DType::q4_k, 20, 1, 140, DType::f16, DType::f32},
+            {DType::f16, 33, 2, 70, DType::f32, DType::f32},
         }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out, to_string(dtype), to_string(result));
     OpCase c;

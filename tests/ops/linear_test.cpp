@@ -184,7 +184,7 @@ TEST_CASE("the products of a batch are those of its parts", "[op][linear]") {
             }
 }
 
-// The gate and the other half of an element lie in one invocation: 1, 8 or 16 columns of each in turns.
+// The gate and the other half of an element lie in one invocation: 1, 8 or 16 columns of each in turns, or as many as a cooperative matrix has.
 TEST_CASE("linear with a gate agrees with double precision", "[op][linear][gated]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [dtype, result] =
@@ -198,6 +198,10 @@ TEST_CASE("linear with a gate agrees with double precision", "[op][linear][gated
         {6, 128, 66, Activation::silu},  // 5 columns of a row shader's workgroup would be no pairs
         {8, 40, 130, Activation::relu},
         {9, 36, 98, Activation::silu},
+        {20, 21, 70, Activation::silu},       // linear only
+        {40, 64, 66, Activation::gelu_tanh},  // an odd half
+        {70, 264, 300, Activation::silu},
+        {131, 48, 2, Activation::none},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
     OpCase c;

@@ -225,7 +225,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     const Capabilities& device = context.device;
     VariantNames names;
     if (device.type == "cpu" && product.in_width % 4 == 0) {
-        if (product.has_many_rows() && !product.gated && has_broadcast_lanes(device) &&
+        if (product.has_many_rows() && has_broadcast_lanes(device) &&
             product.in_width % shaders::kBroadcastDepth == 0) {
             names.push_back("broadcast");
             if (device.buffer_addresses) names.push_back("vectors");
@@ -235,15 +235,15 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     }
     const bool quads = takes_quads(product, device);
     if (product.has_many_rows()) {
-        if (quads && !product.gated) names.insert(names.end(), {"quads", "quads_large"});
+        if (quads) names.insert(names.end(), {"quads", "quads_large"});
     } else {
         if (quads) names.push_back("row_quads");
         names.push_back("row");
     }
     names.push_back("plain");
-    if (takes_matrices(product) && !product.gated)
+    if (takes_matrices(product))
         for (const std::string_view name : matrix_variants(product.rows, device)) names.push_back(name);
-    if (takes_halves(product, device) && !product.gated) names.push_back("halves");
+    if (takes_halves(product, device)) names.push_back("halves");
     if (split_tiling(product, device)) names.push_back("split");
     return names;
 }

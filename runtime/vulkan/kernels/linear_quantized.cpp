@@ -29,7 +29,8 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
                 kDirectWorkgroup * shaders::kQuantizedDirectColumns};
     if (variant == "broadcast")
         return {"linear_quantized_broadcast", shaders::kBroadcastLanes, shaders::kQuantizedBroadcastRows,
-                shaders::kBroadcastLanes * shaders::kQuantizedBroadcastColumns};
+                std::uint64_t{shaders::kBroadcastLanes} *
+                    (gated ? shaders::kQuantizedBroadcastGatedColumns : shaders::kQuantizedBroadcastColumns)};
     if (variant == "vectors")
         return {"linear_quantized_vectors", shaders::kBroadcastLanes, broadcast_rows(rows),
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
@@ -55,7 +56,7 @@ bool takes_depth(const graph::Linear& op, const KernelContext& context) {
 /// Whether linear_coopmat.comp takes x and weight, where the device has such matrices. With float32 activations only what 8 bits of them
 /// would be good enough for; weights of 16 bits promise the accuracy of float32 there.
 bool takes_matrices(const graph::Linear& op, const graph::Graph& graph) {
-    return graph.shape(op.x).row_count() > shaders::kLinearMaxRows && !op.gated &&
+    return graph.shape(op.x).row_count() > shaders::kLinearMaxRows &&
            (graph.dtype(op.x) == DType::f16 || is_quantized(graph.dtype(op.weight)));
 }
 
@@ -171,15 +172,14 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
     const bool has_dot = context.device.integer_dot && is_quantized(context.graph.dtype(op.weight));
     VariantNames names;
-    if (!few_rows && !op.gated && has_broadcast_lanes(context.device)) names.push_back("broadcast");
-    if (!few_rows && !op.gated && has_broadcast_lanes(context.device) && context.device.buffer_addresses)
-        names.push_back("vectors");
+    if (!few_rows && has_broadcast_lanes(context.device)) names.push_back("broadcast");
+    if (!few_rows && has_broadcast_lanes(context.device) && context.device.buffer_addresses) names.push_back("vectors");
     if (context.device.type == "cpu") names.push_back("direct");
     if (takes_depth(op, context)) names.push_back("depth");
     if (few_rows) names.push_back("row");
     names.push_back("plain");
     if (has_dot && few_rows) names.push_back("row_int8");
-    if (has_dot && !op.gated) names.push_back("int8");
+    if (has_dot) names.push_back("int8");
     if (takes_matrices(op, context.graph))
         for (const std::string_view name : matrix_variants(context.graph.shape(op.x).row_count(), context.device))
             names.push_back(name);
