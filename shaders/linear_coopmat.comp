@@ -101,7 +101,7 @@ const uint WEIGHT_LOADS = (TILE_COLUMNS * PIECES + gl_WorkGroupSize.x - 1) / gl_
 float finish_element(const in uint row, const in uint column, const in float sum, const in uint first_row,
                      const in uint first_column) {
     if (first_row + row < p.rows && first_column + column < p.out_width)
-        finish_split(first_row + row, first_column + column, sum * row_scale(first_row + row));
+        FINISH(first_row + row, first_column + column, sum * row_scale(first_row + row));
     return sum;
 }
 
@@ -110,7 +110,7 @@ float finish_gated_element(const in uint row, const in uint column, const in flo
                            const in uint first_row, const in uint first_column) {
     if (first_row + row < p.rows) {
         const float scale = row_scale(first_row + row);
-        finish_gated(first_row + row, first_column + column, N, gate * scale, other * scale);
+        FINISH_GATED(first_row + row, first_column + column, N, gate * scale, other * scale);
     }
     return gate;
 }
@@ -210,9 +210,9 @@ void main() {
             if (row >= p.rows) continue;
             if (END == kLinearEndGate) {
                 const uint column = c / N * 2 * N + c % N, at = r * TILE_COLUMNS + column;
-                finish_gated(row, first_column + column, N, result_at(at) * row_scale(row), result_at(at + N) * row_scale(row));
+                FINISH_GATED(row, first_column + column, N, result_at(at) * row_scale(row), result_at(at + N) * row_scale(row));
             } else if (first_column + c < p.out_width) {
-                finish_split(row, first_column + c, result_at(e) * row_scale(row));
+                FINISH(row, first_column + c, result_at(e) * row_scale(row));
             }
         }
     }

@@ -4,11 +4,14 @@
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out]; sums in float32.
 // Tiles, shared memory and what an invocation owns are those of linear.comp; a slice is sixteen elements of the depth. 64 of the
 // 128 invocations make a column's sixteen weights each, once for all 64 rows, while the others fetch a row's sixteen elements of x.
+// lib/linear_split.glsl says what a workgroup does with a part of the depth.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "lib/linear.glsl"
 #include "lib/storage4.glsl"
 #include "interface/linear_quantized.h"
+#define SPLITS_CONSTANT kQuantizedSplits
+#include "lib/linear_split.glsl"
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
 #define BIASED_Q8
@@ -45,7 +48,7 @@ void store_weights(uint column, uint sixteen, uint place) {
 
 void main() {
     const uint column_tiles = (p.out_width + kQuantizedTileColumns - 1) / kQuantizedTileColumns;
-    const uint tile = linear_workgroup();
+    const uint tile = split_workgroup();
     const uint tile_row = tile / column_tiles * kQuantizedTileRows;
     const uint tile_column = tile % column_tiles * kQuantizedTileColumns;
     if (tile_row >= p.rows) return;  // the whole workgroup leaves
@@ -57,7 +60,8 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
-    for (uint sixteen = 0; sixteen < p.in_width / kQuantizedTileDepth; ++sixteen) {
+    const uvec2 part = steps_of_split(p.in_width / kQuantizedTileDepth);
+    for (uint sixteen = part.x; sixteen < part.y; ++sixteen) {
         if (lane < kQuantizedTileColumns)
             store_weights(tile_column + lane, sixteen, lane);
         else

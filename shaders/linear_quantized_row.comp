@@ -6,6 +6,7 @@
 // float32. One workgroup per COLUMNS columns of y, for all rows. An invocation owns every 64th sixteen of the depth: it loads that
 // of all columns, 16-byte vectors beside its neighbours', and multiplies by the integers; scale and offset apply to their sums:
 //     Σ (scale · q + offset) · x = scale · Σ q · x + offset · Σ x
+// lib/linear_split.glsl says what it does with a part of the depth.
 // Shared memory: 32 sums · 65 · 4 = 8320 bytes.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -16,13 +17,15 @@
 #define WEIGHT_FORMAT kLinearWeightFormat
 #define BIASED_Q8
 #include "lib/dequantize.glsl"
+#define SPLITS_CONSTANT kQuantizedSplits
+#include "lib/linear_split.glsl"
 #include "lib/quantized_row.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
 layout(std430, binding = kLinearGain) readonly buffer Gain { ELEMENT4 gain[]; };
 
 void main() {
-    const uint first_column = linear_workgroup() * COLUMNS;
+    const uint first_column = split_workgroup() * COLUMNS;
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
@@ -32,7 +35,8 @@ void main() {
         [[unroll]] for (uint c = 0; c < kQuantizedRowMaxColumns; ++c) sum[r][c] = 0.0;
     }
 
-    for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.in_width / 16; sixteen += kQuantizedRowWorkgroup) {
+    const uvec2 part = steps_of_split(p.in_width / 16);
+    for (uint sixteen = part.x + gl_LocalInvocationIndex; sixteen < part.y; sixteen += kQuantizedRowWorkgroup) {
         const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
         const uint block = chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
         Sixteen packed[kQuantizedRowMaxColumns];

@@ -17,9 +17,10 @@ const std::map<std::string_view, VariantNames>& variant_catalogue() {
     static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
     static const std::map<std::string_view, VariantNames> catalogue = {
         {graph::Linear::kName,
-         {"plain", "quads", "quads_large", "row", "row_quads", "direct", "depth", "broadcast", "vectors", "coopmat",
-          "coopmat_small", "coopmat_large", "coopmat2", "coopmat2_small", "coopmat2_large", "halves", "int8",
-          "row_int8", "split"}},
+         {"plain",    "quads",          "quads_large",    "row",     "row_quads",     "direct",
+          "depth",    "broadcast",      "vectors",        "coopmat", "coopmat_small", "coopmat_large",
+          "coopmat2", "coopmat2_small", "coopmat2_large", "halves",  "int8",          "row_int8",
+          "split",    "coopmat_split"}},
         {graph::LayerNorm::kName, rows},
         {graph::RmsNorm::kName, rows},
         {graph::MaskedSoftmax::kName, rows},

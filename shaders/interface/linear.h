@@ -24,7 +24,8 @@ const uint kLinearMaxRows = 8;  // of linear_row and linear_direct: accumulators
 const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns = 64, kLinearTileDepth = 16;
 // linear_quads.comp has the same workgroup and columns. Specialization constant: rows per invocation, of which there are 8 along the rows.
 const uint kLinearQuadsRows = 4, kLinearQuadsRowLanes = 8;
-// linear_quads.comp, linear_row_quads.comp, linear_coopmat.comp, linear_combine.comp: parts that the depth is cut into. 1: there are no partial sums.
+// linear_quads.comp, linear_row_quads.comp, linear_coopmat.comp, linear_combine.comp: parts that the depth is cut into (kQuantizedSplits is that of
+// others). 1: there are no partial sums.
 const uint kLinearSplits = 5;
 const uint kLinearCombineWorkgroup = 64;
 // linear_row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums
@@ -53,6 +54,7 @@ struct LinearPush {
     uint out_width;  // rows of weight, elements per row of y (with a gate, twice as many)
     uint x_batch, weight_batch;  // rows from one product's x or weight to the next one's; 0: they share it
     float norm_eps, norm_gain_offset;  // with a norm: added to the mean square, and to every gain
+    uint partial_before;  // floats that lie before the partial sums
 };
 // Push constants behind it, of the shaders with VECTORS: the addresses (64 bits) of x, weight and gain, and of the
 // memory of lib/staged.glsl.

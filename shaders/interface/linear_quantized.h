@@ -9,6 +9,7 @@
 SHARED_BEGIN
 const uint kLinearWeightFormat = 5;   // specialization constant: one of weight_format.h
 const uint kQuantizedRowColumns = 6;  // specialization constant of the row shaders: columns that a workgroup computes
+const uint kQuantizedSplits = 7;      // likewise, of linear_quantized.comp and linear_quantized_row.comp: as kLinearSplits
 
 // linear_quantized.comp and …_int8.comp: the workgroup, 16 along the columns and 8 along the rows; tiles of y and of the depth.
 // One invocation per column and one per row fetches the operands: 64 + 64 = 128.

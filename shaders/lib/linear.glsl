@@ -83,9 +83,12 @@ uint weight_row_of(uint column, uint turn) {
     return min(column / (2 * turn) * turn + column % turn, half_width - 1) + column / turn % 2 * half_width;
 }
 
+// Of such a column of the gate, which of y it makes; not less than half the width: none.
+uint gated_column(uint column, uint turn) { return column / (2 * turn) * turn + column % turn; }
+
 // The sums of `column`, of the gate, and column + turn.
 void finish_gated(uint row, uint column, uint turn, float gate, float other) {
-    const uint half_width = p.out_width / 2, at = column / (2 * turn) * turn + column % turn;
+    const uint half_width = p.out_width / 2, at = gated_column(column, turn);
     if (at >= half_width) return;
     if (HAS_BIAS == 1) {
         gate += LOAD(bias, at);
@@ -94,12 +97,13 @@ void finish_gated(uint row, uint column, uint turn, float gate, float other) {
     STORE_RESULT(y, row * half_width + at, activated(ACTIVATION, gate) * other);
 }
 
-// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c]. FINISH: what is done
-// with the sum of a column (lib/linear_split.glsl has another one).
+// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c]. FINISH and FINISH_GATED:
+// what is done with the sums (lib/linear_split.glsl has others).
 #define FINISH finish
+#define FINISH_GATED finish_gated
 #define FINISH_COLUMN(row, first, turn, c, sums)                                                  \
     if (END == kLinearEndGate) {                                                                  \
-        if ((c) % 2 == 0) finish_gated(row, (first) + (c) * (turn), turn, sums[c], sums[(c) + 1]); \
+        if ((c) % 2 == 0) FINISH_GATED(row, (first) + (c) * (turn), turn, sums[c], sums[(c) + 1]); \
     } else if ((first) + (c) * (turn) < p.out_width) {                                            \
         FINISH(row, (first) + (c) * (turn), sums[c]);                                             \
     }

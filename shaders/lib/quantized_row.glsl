@@ -39,7 +39,7 @@ void finish_row_sums(uint first_column) {
     if (END == kLinearEndGate) {  // then COLUMNS is even
         const uint sum = lane * 2;
         if (sum < ROWS * COLUMNS)
-            finish_gated(sum / COLUMNS, first_column + sum % COLUMNS, 1, scaled_row_sum(sum), scaled_row_sum(sum + 1));
+            FINISH_GATED(sum / COLUMNS, first_column + sum % COLUMNS, 1, scaled_row_sum(sum), scaled_row_sum(sum + 1));
         return;
     }
     if (lane >= ROWS * COLUMNS) return;

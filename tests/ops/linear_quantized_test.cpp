@@ -65,6 +65,15 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q8_0, 1, 2, 37},
         {DType::q4_0, 4, 6, 35},
         {DType::q4_k, 1, 9, 37},  // more depths than a workgroup of the row shaders takes at a time
+        // the depth in parts, of equal length and not, on devices that are CPUs and on others
+        {DType::q8_0, 1, 21, 5},
+        {DType::q4_k, 2, 2, 24},
+        {DType::bf16, 8, 11, 32},
+        {DType::q4_0, 20, 11, 24},
+        {DType::q6_k, 130, 2, 7},
+        {DType::f16, 9, 7, 31},
+        {DType::q8_0, 1, 129, 70},
+        {DType::q4_0, 20, 33, 70},
     }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;
@@ -77,6 +86,7 @@ TEST_CASE("linear with quantised weights takes float16 activations", "[op][linea
     const auto [format, rows, result] = GENERATE(table<DType, std::uint64_t, DType>({{DType::q4_0, 3, DType::f16},
                                                                                      {DType::q4_0, 3, DType::f32},
                                                                                      {DType::bf16, 9, DType::f16},
+                                                                                     {DType::q8_0, 17, DType::f16},
                                                                                      {DType::q6_k, 9, DType::f32}}));
     CAPTURE(backend.name(), to_string(format), to_string(result), rows);
     OpCase c;
@@ -124,6 +134,9 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
             {DType::q4_0, 40, 2, 66, DType::f16, DType::f16},
             {DType::q4_k, 20, 1, 140, DType::f16, DType::f32},
             {DType::f16, 33, 2, 70, DType::f32, DType::f32},
+            {DType::q8_0, 2, 9, 22, DType::f32, DType::f32},  // the depth in parts
+            {DType::q4_0, 20, 7, 30, DType::f32, DType::f32},
+            {DType::q4_0, 20, 5, 22, DType::f16, DType::f32},
         }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out, to_string(dtype), to_string(result));
     OpCase c;

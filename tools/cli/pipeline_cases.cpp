@@ -108,6 +108,18 @@ Result<void> build_quantized(Graph& graph, DType dtype) {
 
 /// Of weights in block formats.
 template <std::uint64_t rows, DType stored>
+Result<void> build_small_grid_quantized(Graph& graph, DType dtype) {
+    constexpr std::uint64_t kOut = 512;
+    const auto blocks = std::make_shared<const std::vector<std::byte>>(bytes_of(stored, kOut * kHidden));
+    Operands o(graph, dtype);
+    const Value weight = o.keep(
+        graph.weight("weight", {.dtype = stored, .shape = {kOut, kHidden}, .bytes = *blocks, .owner = blocks}, stored));
+    o.output(linear(graph, o.floats({rows, kHidden}), weight));
+    return o.done();
+}
+
+/// Of weights in block formats.
+template <std::uint64_t rows, DType stored>
 Result<void> build_normed_quantized(Graph& graph, DType dtype) {
     constexpr std::uint64_t kWidth = 1024;
     const auto blocks = std::make_shared<const std::vector<std::byte>>(bytes_of(stored, kWidth * kWidth));
@@ -410,6 +422,8 @@ std::vector<PipelineCase> pipeline_cases() {
         {"gated linear 1 row of an RMS norm, q8_0", build_normed_quantized<1, DType::q8_0>},
         {"gated linear 1 row of an RMS norm, q4_0", build_normed_quantized<1, DType::q4_0>},
         {"gated linear 512 rows of an RMS norm, q8_0", build_normed_quantized<512, DType::q8_0>},
+        {"linear 16 rows, 4096 → 512, q8_0", build_small_grid_quantized<16, DType::q8_0>},
+        {"linear 1 row, 4096 → 512, q8_0", build_small_grid_quantized<1, DType::q8_0>},
         {"linear 512 rows, q8_0", build_quantized<512, DType::q8_0>},
         {"linear 512 rows, q4_0", build_quantized<512, DType::q4_0>},
         {"linear 512 rows, q4_k", build_quantized<512, DType::q4_k>},

@@ -9,6 +9,7 @@
 #include "vulkan/kernels/kernels.hpp"
 #include "vulkan/kernels/linear_matrices.hpp"
 #include "vulkan/kernels/linear_quantized.hpp"
+#include "vulkan/kernels/linear_split.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -118,23 +119,15 @@ Tiling tiling_of_parts(const Product& product, std::uint32_t splits, const Capab
     return quads_tiling(quads_rows("quads"), splits);
 }
 
-/// How many parts fill the device, or nothing where there are enough tiles, or the depth is too short. Devices that are CPUs are full
-/// with a few workgroups: there it is for narrow results only, which models have not, and tests.
-std::optional<Tiling> split_tiling(const Product& product, const Capabilities& device) {
-    const bool is_cpu = device.type == "cpu", many_rows = product.has_many_rows();
-    constexpr std::uint64_t kWidestOnCpu = 32;
-    if (product.batch > 1 || product.gated || product.normed || (is_cpu && product.out_width > kWidestOnCpu))
-        return std::nullopt;
-    if (!takes_quads(product, device)) return std::nullopt;
-    // A large GPU has some 100 cores, each of which takes two workgroups of tiles, four of rows. A part is long enough that its sums,
-    // which are written and read once more, are few beside what it reads.
-    const std::uint64_t enough = many_rows ? 256 : 512, least_depth = is_cpu ? 64 : many_rows ? 256 : 512;
-    constexpr std::uint64_t kMostSplits = 16;
-    const Tiling whole = tiling_of_parts(product, 1, device);
-    const std::uint64_t groups = ceil_div(product.rows, whole.rows) * ceil_div(product.out_width, whole.columns);
-    const std::uint64_t splits = std::min({enough / groups, product.in_width / least_depth, kMostSplits});
-    if (splits < 2) return std::nullopt;
-    return tiling_of_parts(product, static_cast<std::uint32_t>(splits), device);
+/// Nothing where parts_of_depth says so.
+std::optional<Tiling> split_tiling(const Product& product, const graph::Linear& op, const KernelContext& context) {
+    if (!takes_quads(product, context.device)) return std::nullopt;
+    const Tiling whole = tiling_of_parts(product, 1, context.device);
+    const std::uint64_t least_depth = product.has_many_rows() ? 256 : 512;
+    const std::uint32_t splits =
+        parts_of_depth(op, {.rows = whole.rows, .columns = whole.columns, .least_depth = least_depth}, context);
+    if (splits == 0) return std::nullopt;
+    return tiling_of_parts(product, splits, context.device);
 }
 
 Tiling depth_tiling(const Product& product) {
@@ -147,7 +140,9 @@ Tiling depth_tiling(const Product& product) {
             .more_constants = {many ? shaders::kLinearDepthManyWords : shaders::kLinearDepthWords}};
 }
 
-Tiling tiling_of(std::string_view variant, const Product& product, const Capabilities& device) {
+Tiling tiling_of(std::string_view variant, const Product& product, const graph::Linear& op,
+                 const KernelContext& context) {
+    const Capabilities& device = context.device;
     const std::uint64_t few_rows = std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
     // 8 invocations: the lanes of lavapipe, two times those of SwiftShader; so few that small layers still fill all cores.
     constexpr std::uint32_t kDirectWorkgroup = 8;
@@ -157,7 +152,7 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
     if (variant == "broadcast" || variant == "vectors")
         return {variant == "vectors" ? "linear_vectors" : "linear_broadcast", shaders::kBroadcastLanes,
                 broadcast_rows(product.rows), shaders::kBroadcastLanes * shaders::kBroadcastColumns};
-    if (variant == "split") return *split_tiling(product, device);
+    if (variant == "split") return *split_tiling(product, op, context);
     if (variant.starts_with("coopmat")) return *matrix_tiling(variant, 1, device);
     if (variant.starts_with("quads")) return quads_tiling(quads_rows(variant), 1);
     if (variant == "halves")
@@ -171,22 +166,6 @@ Tiling tiling_of(std::string_view variant, const Product& product, const Capabil
 std::uint32_t rows_constant(const Tiling& tiling) {
     const std::uint64_t lanes = tiling.shader == "linear_quads" ? shaders::kLinearQuadsRowLanes : 1;
     return static_cast<std::uint32_t>(tiling.rows / lanes);
-}
-
-/// Adds up what the parts of the depth left in the scratch memory. The bindings are those of the first dispatch.
-Result<Dispatch> plan_combine(const Dispatch& parts, std::uint32_t splits, std::uint64_t elements, DType dtype,
-                              const Capabilities& device) {
-    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(elements, shaders::kLinearCombineWorkgroup), device));
-    Dispatch combine{
-        .shader = variant_for("linear_combine", dtype, device),
-        .bindings = parts.bindings,
-        .constants = {shaders::kLinearCombineWorkgroup, parts.constants[shaders::kLinearOperands],
-                      parts.constants[shaders::kLinearEnd], parts.constants[shaders::kLinearActivation], 0, splits},
-        .push = parts.push,
-        .groups = groups,
-    };
-    if (parts.shader.ends_with("_to_f32")) combine.shader += "_to_f32";
-    return combine;
 }
 
 /// Whether the variant's shader norms x itself. Those of many rows do not, nor `direct`, for which a load of a gain costs as much as what is
@@ -244,7 +223,7 @@ VariantNames variants(const graph::Linear& op, const KernelContext& context) {
     if (takes_matrices(product))
         for (const std::string_view name : matrix_variants(product.rows, device)) names.push_back(name);
     if (takes_halves(product, device)) names.push_back("halves");
-    if (split_tiling(product, device)) names.push_back("split");
+    if (split_tiling(product, op, context)) names.push_back("split");
     return names;
 }
 
@@ -256,7 +235,7 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     if (graph::is_unpacked(context.graph.dtype(op.weight), context.graph.dtype(op.x)))
         return plan_linear_quantized(op, context);
     const Product product = product_of(op, context.graph);
-    const Tiling tiling = tiling_of(variant, product, context.device);
+    const Tiling tiling = tiling_of(variant, product, op, context);
     const std::uint64_t splits = std::max(tiling.splits, 1u);
     VKFORMER_TRY(auto groups,
                  folded_grid(ceil_div(product.rows, tiling.rows) * ceil_div(product.out_width, tiling.columns) * splits,
@@ -288,13 +267,8 @@ Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& con
     dispatch.addressed = addresses_for(variant, op);
     if (variant == "depth") take_tiles(dispatch);
     if (variant == "depth" && op.normed) stage_rows(dispatch, op, context.graph);
-    if (tiling.splits > 0) dispatch.bindings.push_back(splits > 1 ? kScratch : op.y);
-    if (splits > 1) {
-        const std::uint64_t elements = product.rows * product.out_width;
-        dispatch.scratch_bytes = splits * elements * 4;
-        VKFORMER_TRY(auto combine, plan_combine(dispatch, tiling.splits, elements, product.dtype, context.device));
-        dispatch.then = std::make_shared<const Dispatch>(std::move(combine));
-    }
+    if (tiling.splits > 0) dispatch.bindings.push_back(op.y);
+    if (splits > 1) VKFORMER_CHECK(combine_parts(dispatch, tiling.splits, op, context));
     return dispatch;
 }
 

@@ -2,11 +2,13 @@
 #include "vulkan/kernels/linear_quantized.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/try.hpp"
 #include "interface/halve_rows.h"
 #include "interface/linear_quantized.h"
 #include "vulkan/kernels/linear_matrices.hpp"
+#include "vulkan/kernels/linear_split.hpp"
 #include "vulkan/kernels/weight_format.hpp"
 
 namespace vkformer::vulkan {
@@ -17,6 +19,7 @@ struct Tiling {
     std::string_view shader;
     std::uint32_t workgroup;
     std::uint64_t rows, columns;
+    std::uint32_t splits = 0;  ///< parts of the depth; 0: the shader knows of none
 };
 
 Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
@@ -36,11 +39,28 @@ Tiling tiling_of(std::string_view variant, std::uint64_t rows, bool gated) {
                 shaders::kBroadcastLanes * shaders::kBroadcastColumns};
     if (variant == "depth")
         return {"linear_quantized_depth", shaders::kBroadcastLanes, few_rows, shaders::kLinearDepthColumns};
-    if (variant == "row") return {"linear_quantized_row", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
+    if (variant == "row") return {"linear_quantized_row", shaders::kQuantizedRowWorkgroup, few_rows, row_columns, 1};
     if (variant == "row_int8")
         return {"linear_quantized_row_int8", shaders::kQuantizedRowWorkgroup, few_rows, row_columns};
-    return {variant == "int8" ? "linear_quantized_int8" : "linear_quantized", shaders::kQuantizedTileWorkgroup,
-            shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
+    const bool int8 = variant == "int8";
+    return {int8 ? "linear_quantized_int8" : "linear_quantized", shaders::kQuantizedTileWorkgroup,
+            shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns, int8 ? 0u : 1u};
+}
+
+bool has_few_rows(const graph::Linear& op, const graph::Graph& graph) {
+    return graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
+}
+
+/// `row` or `plain` with the depth in parts, or nothing where parts_of_depth says so.
+std::optional<Tiling> split_tiling(const graph::Linear& op, const KernelContext& context) {
+    const bool few_rows = has_few_rows(op, context.graph);
+    Tiling tiling = tiling_of(few_rows ? "row" : "plain", context.graph.shape(op.x).row_count(), op.gated);
+    // The invocations of `row` take sixteen elements at a time: 1024.
+    const std::uint64_t least_depth = few_rows ? shaders::kQuantizedRowWorkgroup * 16 : 256;
+    tiling.splits =
+        parts_of_depth(op, {.rows = tiling.rows, .columns = tiling.columns, .least_depth = least_depth}, context);
+    if (tiling.splits == 0) return std::nullopt;
+    return tiling;
 }
 
 /// Whether linear_quantized_depth.comp takes x and weight.
@@ -56,11 +76,24 @@ bool takes_depth(const graph::Linear& op, const KernelContext& context) {
 /// Whether linear_coopmat.comp takes x and weight, where the device has such matrices. With float32 activations only what 8 bits of them
 /// would be good enough for; weights of 16 bits promise the accuracy of float32 there.
 bool takes_matrices(const graph::Linear& op, const graph::Graph& graph) {
-    return graph.shape(op.x).row_count() > shaders::kLinearMaxRows &&
-           (graph.dtype(op.x) == DType::f16 || is_quantized(graph.dtype(op.weight)));
+    return !has_few_rows(op, graph) && (graph.dtype(op.x) == DType::f16 || is_quantized(graph.dtype(op.weight)));
 }
 
 bool is_of_matrices(std::string_view variant) { return variant.starts_with("coopmat"); }
+
+constexpr std::string_view kMatrixSplit = "coopmat_split";  // coopmat_small with the depth in parts
+
+/// Parts of the depth for kMatrixSplit, or 0.
+std::uint32_t matrix_parts(const graph::Linear& op, const KernelContext& context) {
+    const auto matrices = linear_matrices("coopmat_small", context.device);
+    if (!matrices || !takes_matrices(op, context.graph)) return 0;
+    constexpr std::uint64_t kLeastDepth = 256;
+    return parts_of_depth(op, {.rows = matrices->rows, .columns = matrices->columns, .least_depth = kLeastDepth},
+                          context);
+}
+
+/// Of float32 x as halves, and its scales.
+std::uint64_t halves_bytes(const Shape& x) { return x.element_count() * 2 + x.row_count() * sizeof(float); }
 
 /// Float32 x as halves in the scratch memory, the scales of the rows behind them; `then` multiplies these.
 Result<Dispatch> halve_rows_before(Dispatch then, const graph::Linear& op, const KernelContext& context) {
@@ -72,7 +105,7 @@ Result<Dispatch> halve_rows_before(Dispatch then, const graph::Linear& op, const
         .bindings = {op.x, kScratch, kScratch},
         .constants = {shaders::kHalveRowsWorkgroup},
         .groups = groups,
-        .scratch_bytes = rows * width * 2 + rows * 4,
+        .scratch_bytes = halves_bytes(x) + then.scratch_bytes,
     };
     halve.push.set(
         shaders::HalveRowsPush{.rows = static_cast<std::uint32_t>(rows), .width = static_cast<std::uint32_t>(width)});
@@ -84,18 +117,19 @@ Result<Dispatch> plan_matrices(std::string_view variant, const graph::Linear& op
     const std::uint64_t rows = context.graph.shape(op.x).row_count(), in_width = context.graph.shape(op.x).back();
     const std::uint64_t out_width = context.graph.shape(op.weight)[0];
     const DType dtype = context.graph.dtype(op.x);
-    const LinearMatrices matrices = *linear_matrices(variant, context.device);
-    VKFORMER_TRY(const auto groups,
-                 folded_grid(ceil_div(rows, matrices.rows) * ceil_div(out_width, matrices.columns), context.device));
+    const bool is_split = variant == kMatrixSplit;
+    const std::uint32_t splits = is_split ? matrix_parts(op, context) : 1;
+    const LinearMatrices matrices = *linear_matrices(is_split ? "coopmat_small" : variant, context.device);
+    VKFORMER_TRY(
+        const auto groups,
+        folded_grid(ceil_div(rows, matrices.rows) * ceil_div(out_width, matrices.columns) * splits, context.device));
     const auto& [m, n, k, steps, row_grid] = matrices.constants;
-    constexpr std::uint32_t kOneSplit = 1;
     Dispatch dispatch{
         .shader = variant_for(matrices.per_element ? "linear_quantized_coopmat2" : "linear_quantized_coopmat", dtype,
                               context.device),
         .bindings = {op.x, op.weight, or_else(op.bias, op.weight), or_else(op.residual, op.y), op.y, op.y},
         .constants = {matrices.workgroup, op.bias ? 1u : 0u, end_of(op), static_cast<std::uint32_t>(op.activation),
-                      matrices.rows, kOneSplit, m, n, k, steps, row_grid,
-                      weight_format(context.graph.dtype(op.weight))},
+                      matrices.rows, splits, m, n, k, steps, row_grid, weight_format(context.graph.dtype(op.weight))},
         .groups = groups,
     };
     if (context.graph.dtype(op.y) != dtype) dispatch.shader += "_to_f32";
@@ -103,7 +137,10 @@ Result<Dispatch> plan_matrices(std::string_view variant, const graph::Linear& op
         .rows = static_cast<std::uint32_t>(rows),
         .in_width = static_cast<std::uint32_t>(in_width),
         .out_width = static_cast<std::uint32_t>(out_width),
+        .partial_before =
+            dtype == DType::f16 ? 0 : static_cast<std::uint32_t>(halves_bytes(context.graph.shape(op.x)) / 4),
     });
+    if (is_split) VKFORMER_CHECK(combine_parts(dispatch, splits, op, context));
     if (dtype == DType::f16) return dispatch;
     dispatch.bindings[shaders::kLinearX] = kScratch;
     dispatch.bindings.push_back(kScratch);
@@ -169,7 +206,7 @@ std::uint32_t broadcast_rows(std::uint64_t rows) {
 }
 
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context) {
-    const bool few_rows = context.graph.shape(op.x).row_count() <= shaders::kLinearMaxRows;
+    const bool few_rows = has_few_rows(op, context.graph);
     const bool has_dot = context.device.integer_dot && is_quantized(context.graph.dtype(op.weight));
     VariantNames names;
     if (!few_rows && has_broadcast_lanes(context.device)) names.push_back("broadcast");
@@ -183,6 +220,10 @@ VariantNames linear_quantized_variants(const graph::Linear& op, const KernelCont
     if (takes_matrices(op, context.graph))
         for (const std::string_view name : matrix_variants(context.graph.shape(op.x).row_count(), context.device))
             names.push_back(name);
+    if (matrix_parts(op, context) > 0)
+        names.push_back(kMatrixSplit);
+    else if (split_tiling(op, context))
+        names.push_back("split");
     return names;
 }
 
@@ -193,10 +234,11 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
     VKFORMER_TRY(const std::string_view variant,
                  pick_variant(graph::Linear::kName, linear_quantized_variants(op, context), context.variant));
     if (is_of_matrices(variant)) return plan_matrices(variant, op, context);
-    const Tiling tiling = tiling_of(variant, x.row_count(), op.gated);
-    VKFORMER_TRY(
-        const auto groups,
-        folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns), context.device));
+    const Tiling tiling = variant == "split" ? *split_tiling(op, context) : tiling_of(variant, x.row_count(), op.gated);
+    const std::uint64_t splits = std::max(tiling.splits, 1u);
+    VKFORMER_TRY(const auto groups,
+                 folded_grid(ceil_div(x.row_count(), tiling.rows) * ceil_div(out_width, tiling.columns) * splits,
+                             context.device));
     Dispatch dispatch{
         .shader = variant == "direct" ? wide_variant_for(tiling.shader, dtype, context.device)
                                       : variant_for(tiling.shader, dtype, context.device),
@@ -215,6 +257,11 @@ Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelCont
         .norm_gain_offset = op.norm_gain_offset,
     });
     dispatch.addressed = addresses_for(variant, op);
+    if (tiling.splits > 0) {
+        dispatch.constants.push_back(tiling.splits);
+        dispatch.bindings.push_back(op.y);
+    }
+    if (splits > 1) VKFORMER_CHECK(combine_parts(dispatch, tiling.splits, op, context));
     if (variant == "depth") {
         take_tiles(dispatch);
         stage_rows(dispatch, op, context.graph);

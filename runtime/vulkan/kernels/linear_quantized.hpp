@@ -7,7 +7,8 @@
 namespace vkformer::vulkan {
 
 /// "broadcast", "vectors" and "direct" on CPU-type devices, "row" for few rows, "plain"; and with activations rounded to 8 bits, where the
-/// device has integer dot products, "row_int8" and "int8", to float16 the matrix_variants (validation/bounds.cpp knows them by their names).
+/// device has integer dot products, "row_int8" and "int8", to float16 the matrix_variants (validation/bounds.cpp knows them by their names);
+/// and for few results "split" or, of float16 matrices, "coopmat_split".
 /// Requires is_unpacked(dtype of op.weight, of op.x).
 VariantNames linear_quantized_variants(const graph::Linear& op, const KernelContext& context);
 Result<Dispatch> plan_linear_quantized(const graph::Linear& op, const KernelContext& context);
