@@ -69,7 +69,7 @@ endforeach()
 file(READ ${compressed}.xz hex HEX)
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
 file(WRITE ${OUTPUT} "// Generated from ${BINARIES}.
-#include \"vulkan/shader_table.h\"
+#include \"vulkan/shader_module.hpp\"
 
 namespace vkformer::vulkan::spirv {
 namespace {

@@ -1,6 +1,6 @@
 # Finds the shader compiler: VKFORMER_GLSLANG, then the pinned one that scripts/setup.sh builds into the user's cache, then
 # PATH. Sets VKFORMER_GLSLANG_EXECUTABLE, VKFORMER_GLSLANG_VERSION and VKFORMER_GLSLANG_LACKS: the requirements of
-# shaders/manifest.json whose GLSL extension it does not know.
+# the shaders whose GLSL extension it does not know.
 set(VKFORMER_GLSLANG_PINNED 15.1.0)
 
 if(VKFORMER_GLSLANG)

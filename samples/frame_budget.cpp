@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "draw.hpp"
+#include "layout.hpp"
 #include "window.hpp"
 
 namespace {
@@ -142,24 +143,57 @@ void draw_scene(sample::Rectangles& rectangles, float width, float height, doubl
     }
 }
 
-// The latest frame times as bars, green: the scene alone, orange: with the model; the line is the frame's deadline.
-void draw_graph(sample::Rectangles& rectangles, const std::vector<FrameTime>& times, float width, float height,
+constexpr sample::Color kWhite = {1, 1, 1, 0.8f};
+
+/// The latest frame times as bars; the line is the frame's deadline.
+void draw_graph(sample::Rectangles& rectangles, const std::vector<FrameTime>& times, const sample::BarChart& chart,
                 double period_us) {
-    constexpr float kBar = 3.0f, kHeight = 110.0f, kMargin = 12.0f;
-    const float base = height - kMargin, pixels_per_us = kHeight / static_cast<float>(2.0 * period_us);
-    rectangles.add(kMargin, base - kHeight, width - 2 * kMargin, kHeight, {0, 0, 0, 0.6f});
-    const auto shown = static_cast<std::size_t>((width - 2 * kMargin) / kBar);
+    constexpr float kBar = 3.0f;
+    const sample::Rectangle &panel = chart.panel, &bars = chart.bars;
+    rectangles.add(panel.x, panel.y, panel.width, panel.height, {0, 0, 0, 0.7f});
+    for (const double tick : chart.ticks_us)
+        rectangles.add(bars.x - 4, chart.y_of(tick), bars.width + 4, 1, {1, 1, 1, 0.15f});
+    const auto shown = static_cast<std::size_t>(bars.width / kBar);
     const std::size_t first = times.size() > shown ? times.size() - shown : 0;
     for (std::size_t i = first; i < times.size(); ++i) {
-        const float bar = std::min(kHeight, static_cast<float>(times[i].frame_us) * pixels_per_us);
-        rectangles.add(kMargin + static_cast<float>(i - first) * kBar, base - bar, kBar - 1, bar,
+        const float top = chart.y_of(times[i].frame_us);
+        rectangles.add(bars.x + static_cast<float>(i - first) * kBar, top, kBar - 1, bars.bottom() - top,
                        times[i].is_shared ? kOrange : kGreen);
     }
-    rectangles.add(kMargin, base - 0.5f * kHeight, width - 2 * kMargin, 1, {1, 1, 1, 0.8f});
+    rectangles.add(bars.x, chart.y_of(period_us), bars.width, 1, kWhite);
 }
 
-void draw_text(sample::TextLayer& layer, const std::string& text, const std::string& status, float width) {
+/// What the bars and the line are, and the unit of the axis; the coloured signs are drawn among the rectangles.
+void draw_legend(sample::TextLayer& layer, sample::Rectangles* signs, const sample::BarChart& chart, double period_us) {
+    constexpr int kSize = 13;
+    char deadline[64];
+    std::snprintf(deadline, sizeof deadline, "deadline, %.1f ms", period_us / 1e3);
+    struct Entry {
+        std::string text;
+        sample::Color color;
+        float sign_height;
+    };
+    float x = chart.bars.x;
+    for (const Entry& entry : {Entry{"frame time, the scene alone", kGreen, 10}, Entry{"with the model", kOrange, 10},
+                               Entry{deadline, kWhite, 1}}) {
+        if (signs)
+            signs->add(x, chart.legend.y + 12 - entry.sign_height / 2, 16, entry.sign_height, entry.color);
+        else
+            layer.draw(x + 22, chart.legend.y + 4, entry.text, kSize, kGrey);
+        x += 22 + layer.width(entry.text, kSize) + 26;
+    }
+    if (signs) return;
+    for (const double tick : chart.ticks_us) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.3g ms", tick / 1e3);
+        layer.draw(chart.bars.x - 8 - layer.width(text, 12), chart.y_of(tick) - 8, text, 12, kGrey);
+    }
+}
+
+void draw_text(sample::TextLayer& layer, const std::string& text, const std::string& status, float width,
+               const sample::BarChart& chart, double period_us) {
     layer.clear();
+    draw_legend(layer, nullptr, chart, period_us);
     layer.draw(16, 12, status, 17, kGrey);
     std::string line;
     float y = 42;
@@ -224,7 +258,8 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
     const auto beginning = Clock::now();
     auto next_frame = beginning;
     vkf_session_status status = VKF_SESSION_STATUS_INIT;
-    draw_text(text, "", "the scene alone", window.width());
+    const sample::BarChart chart = sample::lay_out_bars(window.width(), window.height(), period_us);
+    draw_text(text, "", "the scene alone", window.width(), chart, period_us);
 
     while (window.poll()) {
         FrameTime time = {.is_shared = times.size() >= options.frames_alone};
@@ -241,7 +276,8 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
         window.begin_pass();
         draw_scene(rectangles, window.width(), window.height(),
                    std::chrono::duration<double>(start - beginning).count());
-        draw_graph(rectangles, times, window.width(), window.height(), period_us);
+        draw_graph(rectangles, times, chart, period_us);
+        draw_legend(text, &rectangles, chart, period_us);
         rectangles.record(commands);
         text.record(commands);
         window.end_frame();  // waits for the frame's fence, so that the slice is done
@@ -258,7 +294,7 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
                 const std::string state = std::string(vkf_session_state_string(status.state)) + ", " +
                                           std::to_string(status.generated_tokens) + " tokens, budget " +
                                           std::to_string(options.budget_us) + " us";
-                draw_text(text, text_of(session), state, window.width());
+                draw_text(text, text_of(session), state, window.width(), chart, period_us);
             }
         }
         times.push_back(time);

@@ -19,6 +19,7 @@
 #include "draw.hpp"
 #include "heatmap_frag.h"
 #include "heatmap_vert.h"
+#include "layout.hpp"
 #include "window.hpp"
 
 namespace {
@@ -28,8 +29,8 @@ constexpr std::uint32_t kSourceCapacity = 48, kTargetCapacity = 16;
 
 struct Options {
     std::string model = SAMPLE_MODELS "/date-normalizer", text = "4. März 2021", expect, font = SAMPLE_FONT;
-    std::uint32_t budget_us = 2000, head = 0;
-    int layer = -1;
+    std::string kind = "cross";
+    std::uint32_t budget_us = 2000, layer = 0, head = 1;  // counted from 1; layer 0: the last
     sample::WindowOptions window = {.title = "vkformer: what a head looks at"};
 };
 
@@ -158,7 +159,8 @@ std::int32_t start_token(const vkf_model* model) {
 // ---- 3. The drawing: the softmax of each attention is a storage buffer of the fragment shader --------------------------------
 
 struct Attention {
-    std::string name;
+    std::string kind;         // "encoder", "decoder", "cross"
+    std::uint32_t layer = 0;  // counted from 0, as in the names of the pass's tensors
     std::uint32_t heads = 0, query_len = 0, key_len = 0;
     VkDescriptorSet set = VK_NULL_HANDLE;
     bool queries_are_source() const { return query_len == kSourceCapacity; }
@@ -184,12 +186,9 @@ public:
 
     const std::vector<Attention>& attentions() const { return attentions_; }
 
-    struct Rectangle {
-        float x, y, width, height;
-    };
     /// Inside the pass.
     void record(VkCommandBuffer commands, const Attention& attention, std::uint32_t head, std::uint32_t queries,
-                std::uint32_t keys, const Rectangle& where) const {
+                std::uint32_t keys, const sample::Rectangle& where) const {
         const Push push = {
             where, window_.width(), window_.height(), head, attention.query_len, attention.key_len, queries, keys};
         vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_GRAPHICS, pipeline_);
@@ -202,7 +201,7 @@ private:
     static constexpr VkShaderStageFlags kStages = VK_SHADER_STAGE_VERTEX_BIT | VK_SHADER_STAGE_FRAGMENT_BIT;
     static constexpr std::uint32_t kMaxAttentions = 64;
     struct Push {
-        Rectangle rectangle;
+        sample::Rectangle rectangle;
         float window_width, window_height;
         std::uint32_t head, query_len, key_len, queries, keys;
     };
@@ -239,7 +238,10 @@ private:
         if (attentions_.size() == kMaxAttentions) return;
         vkf_tensor tensor = VKF_TENSOR_INIT;
         check(vkf_program_tensor(program, name, &tensor));  // [1, heads, query_len, key_len] float32
-        Attention attention = {name,
+        const std::string_view place = std::string_view(name).substr(std::string_view("weights/").size());
+        const std::size_t slash = place.find('/');  // "cross/0"
+        Attention attention = {std::string(place.substr(0, slash)),
+                               static_cast<std::uint32_t>(std::atoi(place.substr(slash + 1).data())),
                                static_cast<std::uint32_t>(tensor.shape[1]),
                                static_cast<std::uint32_t>(tensor.shape[2]),
                                static_cast<std::uint32_t>(tensor.shape[3]),
@@ -307,32 +309,41 @@ void handle(const SDL_Event& event, const std::vector<Attention>& attentions, Ch
 constexpr sample::Color kGrey = {0.6f, 0.62f, 0.66f, 1}, kBright = {0.95f, 0.95f, 0.97f, 1},
                         kOrange = {0.98f, 0.7f, 0.3f, 1};
 
-/// Where the map lies, with one label per row and column.
+constexpr float kWordsEnd = 128, kLabelRoom = 112;  // what is said above ends there; for the tokens at the axes
+
+/// The tokens at the axes, and where the maps lie.
 struct Layout {
-    Heatmap::Rectangle map = {};
+    sample::HeadMaps maps;
     std::vector<std::string> rows, columns;
 };
 
-Layout lay_out(const sample::Window& window, std::vector<std::string> rows, std::vector<std::string> columns) {
-    constexpr float kLeft = 190, kTop = 240, kMargin = 24, kLargest = 44;
-    const auto row_count = static_cast<float>(rows.size()), column_count = static_cast<float>(columns.size());
-    const float cell = std::min(
-        {(window.width() - kLeft - kMargin) / column_count, (window.height() - kTop - kMargin) / row_count, kLargest});
-    return {{kLeft, kTop, cell * column_count, cell * row_count}, std::move(rows), std::move(columns)};
-}
-
 void draw_labels(sample::TextLayer& layer, const Layout& layout) {
-    const float cell = layout.map.height / static_cast<float>(layout.rows.size());
+    const sample::Rectangle& map = layout.maps.chosen;
+    const float cell = map.height / static_cast<float>(layout.rows.size());
     const int size = std::clamp(static_cast<int>(cell * 0.6f), 9, 18);
     const float inset = (cell - 1.2f * static_cast<float>(size)) / 2;
     for (std::size_t i = 0; i < layout.rows.size(); ++i) {
-        const float left = layout.map.x - 10 - layer.width(layout.rows[i], size);
-        layer.draw(left, layout.map.y + static_cast<float>(i) * cell + inset, layout.rows[i], size);
+        const float left = map.x - 10 - layer.width(layout.rows[i], size);
+        layer.draw(left, map.y + static_cast<float>(i) * cell + inset, layout.rows[i], size);
     }
-    for (std::size_t i = 0; i < layout.columns.size(); ++i) {
-        layer.draw_upwards(layout.map.x + static_cast<float>(i) * cell + inset, layout.map.y - 8, layout.columns[i],
-                           size);
+    for (std::size_t i = 0; i < layout.columns.size(); ++i)
+        layer.draw_upwards(map.x + static_cast<float>(i) * cell + inset, map.y - 8, layout.columns[i], size);
+}
+
+void draw_captions(sample::TextLayer& layer, const Layout& layout, std::uint32_t chosen) {
+    for (std::size_t head = 0; head < layout.maps.captions.size(); ++head) {
+        const sample::Rectangle& caption = layout.maps.captions[head];
+        layer.draw(caption.x, caption.y, "head " + std::to_string(head + 1), 14, head == chosen ? kOrange : kGrey);
     }
+}
+
+/// "cross-attention, layer 2 of 2, head 1 of 4": counted from 1, as `vkformer attention` does.
+std::string title_of(const Attention& attention, std::size_t layers, std::uint32_t head) {
+    const std::string kind = attention.kind == "cross"     ? "cross-attention"
+                             : attention.kind == "encoder" ? "encoder self-attention"
+                                                           : "decoder self-attention";
+    return kind + ", layer " + std::to_string(attention.layer + 1) + " of " + std::to_string(layers) + ", head " +
+           std::to_string(head + 1) + " of " + std::to_string(attention.heads);
 }
 
 // ---- 4. The frame loop ----------------------------------------------------------------------------------------------------
@@ -350,10 +361,18 @@ public:
           text_(window, options.font),
           start_token_(start_token(model)) {
         choice_.text = options.text;
-        const auto layers = static_cast<int>(heatmap_.attentions().size());
-        choice_.attention =
-            static_cast<std::size_t>(std::clamp(options.layer < 0 ? layers - 1 : options.layer, 0, layers - 1));
-        choice_.head = std::min(options.head, heatmap_.attentions()[choice_.attention].heads - 1);
+        bool is_found = false;
+        for (std::size_t i = 0; i < heatmap_.attentions().size(); ++i) {
+            const Attention& attention = heatmap_.attentions()[i];
+            if (attention.kind != options.kind || (options.layer > 0 && options.layer != attention.layer + 1)) continue;
+            choice_.attention = i;
+            is_found = true;
+        }
+        if (!is_found || options.head == 0 || options.head > chosen().heads) {
+            std::fprintf(stderr, "the model has no such layer or head (they are counted from 1)\n");
+            std::exit(1);
+        }
+        choice_.head = options.head - 1;
     }
     ~App() {
         vkf_session_destroy(session_);
@@ -372,8 +391,11 @@ public:
             const Layout layout = draw_words();
             text_.upload(commands);
             window_.begin_pass();
-            heatmap_.record(commands, chosen(), choice_.head, static_cast<std::uint32_t>(layout.rows.size()),
-                            static_cast<std::uint32_t>(layout.columns.size()), layout.map);
+            const auto queries = static_cast<std::uint32_t>(layout.rows.size()),
+                       keys = static_cast<std::uint32_t>(layout.columns.size());
+            heatmap_.record(commands, chosen(), choice_.head, queries, keys, layout.maps.chosen);
+            for (std::uint32_t head = 0; head < chosen().heads; ++head)
+                heatmap_.record(commands, chosen(), head, queries, keys, layout.maps.heads[head]);
             text_.record(commands);
             window_.end_frame();  // waits for the frame's fence
             if (slice.ticket != 0) read_progress(slice.ticket);
@@ -442,15 +464,25 @@ private:
 
     Layout draw_words() {
         const Attention& attention = chosen();
-        Layout layout = lay_out(window_, pieces(attention.queries_are_source() ? source_ : generated_),
-                                pieces(attention.keys_are_source() ? source_ : generated_));
+        Layout layout = {{},
+                         pieces(attention.queries_are_source() ? source_ : generated_),
+                         pieces(attention.keys_are_source() ? source_ : generated_)};
+        layout.maps = sample::lay_out_heads(window_.width(), window_.height(), kWordsEnd, kLabelRoom,
+                                            layout.rows.size(), layout.columns.size(), attention.heads);
+        const auto layers =
+            static_cast<std::size_t>(std::ranges::count(heatmap_.attentions(), attention.kind, &Attention::kind));
         text_.clear();
-        text_.draw(24, 18, choice_.text + "│", 26, kBright);
-        text_.draw(24, 54, "→ " + translation_, 26, kOrange);
-        text_.draw(24, 92,
-                   attention.name + ", head " + std::to_string(choice_.head) + " of " +
-                       std::to_string(attention.heads) + "   (up, down: layer; left, right: head)",
-                   15, kGrey);
+        text_.draw(24, 14, choice_.text + "│", 26, kBright);
+        text_.draw(24, 48, "→ " + translation_, 26, kOrange);
+        text_.draw(24, 84, title_of(attention, layers, choice_.head) + "   (up, down: layer; left, right: head)", 15,
+                   kGrey);
+        text_.draw(24, 105,
+                   std::string("a row: ") +
+                       (attention.queries_are_source() ? "a source token" : "a token being written") +
+                       "; a column: " + (attention.keys_are_source() ? "a source token" : "a token read before") +
+                       " that it looks at; weights from 0, dark, to 1, yellow",
+                   13, kGrey);
+        draw_captions(text_, layout, choice_.head);
         draw_labels(text_, layout);
         return layout;
     }
@@ -477,8 +509,9 @@ int main(int argc, char** argv) {
     CLI::App app("Translates a date inside the frame's command buffer and shows what the model looks at");
     app.add_option("--model", options.model, "folder of an encoder-decoder");
     app.add_option("--text", options.text, "to begin with");
-    app.add_option("--layer", options.layer, "of the attentions in their order; the last if absent");
-    app.add_option("--head", options.head);
+    app.add_option("--kind", options.kind, "of attention")->check(CLI::IsMember({"cross", "encoder", "decoder"}));
+    app.add_option("--layer", options.layer, "counted from 1; the last if absent");
+    app.add_option("--head", options.head, "counted from 1");
     app.add_option("--budget-us", options.budget_us, "GPU time of the translation per frame");
     app.add_option("--expect", options.expect, "the translation that must be there at the end, for tests");
     app.add_option("--frames", options.window.frames, "then end; 0: never");

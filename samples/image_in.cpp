@@ -36,7 +36,7 @@ constexpr std::array<const char*, 8> kShapes = {"circle", "ring", "square", "tri
 
 struct Options {
     std::string model = SAMPLE_MODELS "/shape-classifier", shape = "star", expect, font = SAMPLE_FONT;
-    int layer = -1, head = -1;
+    std::uint32_t layer = 0, head = 0;  // counted from 1; 0: the last layer, the mean of all heads
     float opacity = 0.85f;
     sample::WindowOptions window = {.title = "vkformer: what a picture's class is seen by"};
 };
@@ -441,7 +441,7 @@ private:
 // ---- What the user does, and sees besides the picture -----------------------------------------------------------------------
 
 struct Choice {
-    int layer = 0, head = -1;
+    int layer = 0, head = -1;  // counted from 0; head −1: the mean of all
     std::uint32_t shapes_skipped = 0;
     bool shows_map = true;
 };
@@ -508,8 +508,11 @@ public:
           map_(window, properties_, pass_, picture_.view()),
           rectangles_(window, 64),
           text_(window, options.font) {
-        choice_.layer = options.layer < 0 ? map_.layers() - 1 : std::min(options.layer, map_.layers() - 1);
-        choice_.head = std::min(options.head, map_.heads() - 1);
+        const auto layers = static_cast<std::uint32_t>(map_.layers()), heads = static_cast<std::uint32_t>(map_.heads());
+        if (options.layer > layers || options.head > heads)
+            fail("the model has no such layer or head (they are counted from 1)");
+        choice_.layer = static_cast<int>(options.layer == 0 ? layers : options.layer) - 1;
+        choice_.head = static_cast<int>(options.head) - 1;
         first_shape_ = static_cast<std::uint32_t>(std::ranges::find(kShapes, options.shape) - kShapes.begin());
     }
     ~App() {
@@ -580,9 +583,10 @@ private:
     void draw_words() {
         text_.clear();
         text_.draw(24, 16, "the picture, and where the class token looks", 22, kBright);
-        const std::string head = choice_.head < 0 ? "the mean of all heads" : "head " + std::to_string(choice_.head);
+        const std::string head =
+            choice_.head < 0 ? "the mean of all heads" : "head " + std::to_string(choice_.head + 1);
         text_.draw(24, 50,
-                   "layer " + std::to_string(choice_.layer) + " of " + std::to_string(map_.layers()) + ", " + head +
+                   "layer " + std::to_string(choice_.layer + 1) + " of " + std::to_string(map_.layers()) + ", " + head +
                        "   (up, down: layer; left, right: head; M: mean; Tab: map; Space: shape)",
                    15, kGrey);
         text_.draw(kColumn, 268, "the " + std::to_string(map_.heads()) + " heads of the layer", 15, kGrey);
@@ -625,8 +629,8 @@ int main(int argc, char** argv) {
     app.add_option("--model", options.model, "Hugging Face folder of a ViT, DeiT or CLIP");
     app.add_option("--shape", options.shape, "the first one")
         ->check(CLI::IsMember(std::vector<std::string>(kShapes.begin(), kShapes.end())));
-    app.add_option("--layer", options.layer, "whose attention is shown; -1: the last one");
-    app.add_option("--head", options.head, "of it; -1: the mean of all");
+    app.add_option("--layer", options.layer, "whose attention is shown, counted from 1; the last if absent");
+    app.add_option("--head", options.head, "of it, counted from 1; the mean of all if absent");
     app.add_option("--opacity", options.opacity, "of the map over the picture")->check(CLI::Range(0.0f, 1.0f));
     app.add_option("--expect", options.expect, "fail unless the last frame's label is this");
     app.add_option("--frames", options.window.frames, "then end; 0: never");

@@ -63,7 +63,9 @@ std::vector<std::string> violations(const std::string& layer, const std::vector<
     std::vector<std::string> found;
     for (const Include& include : includes) {
         const std::string folder = include.path.substr(0, include.path.find('/'));
-        if (folder == "interface" && layer != "vulkan")  // shaders/interface
+        const bool is_contract =
+            include.is_quoted && fs::exists(fs::path(VKFORMER_SOURCE_DIR) / "shaders" / include.path);
+        if (is_contract && layer != "vulkan")
             found.push_back(layer + " includes " + include.path + ", which only vulkan may");
         if (!kMayInclude.contains(folder)) continue;
         if (folder != layer && !allowed->second.contains(folder)) found.push_back(layer + " includes " + include.path);
@@ -86,6 +88,25 @@ TEST_CASE("a layer of the runtime includes only layers below it", "[layers]") {
         ++sources;
     }
     CHECK(sources > 20);  // or the folder is not what it should be
+}
+
+TEST_CASE("nothing is built upon the wing for devices that are CPUs", "[layers]") {
+    // What names it, and what a commit that takes it away would touch.
+    const std::set<std::string> hooks = {"runtime/vulkan/variants.cpp", "runtime/vulkan/kernels/rms_norm.cpp",
+                                         "shaders/lib/storage4.glsl", "shaders/lib/dequantize.glsl",
+                                         "tools/cli/bench_pipelines.cpp"};
+    std::set<std::string> found;
+    const fs::path root = VKFORMER_SOURCE_DIR;
+    for (const char* folder : {"runtime", "shaders", "tools", "samples"})
+        for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+            const fs::path relative = fs::relative(entry.path(), root);
+            const bool is_wing = std::ranges::find(relative, "cpu_devices") != relative.end();
+            if (!entry.is_regular_file() || is_wing) continue;
+            std::ifstream file(entry.path());
+            for (const Include& include : includes_of(file))
+                if (include.path.find("cpu_devices/") != std::string::npos) found.insert(relative.string());
+        }
+    CHECK(found == hooks);
 }
 
 TEST_CASE("the order of the layers has no circle", "[layers]") {
@@ -126,10 +147,49 @@ TEST_CASE("the check finds what it looks for", "[layers]") {
     CHECK(violations("graph", {{"core/shape.hpp", true}, {"graph/ops.hpp", true}, {"vector", false}}).empty());
     CHECK(violations("core", {{"graph/graph.hpp", true}}).size() == 1);
     CHECK(violations("graph", {{"cpu/backend.hpp", true}, {"vulkan/device.hpp", true}}).size() == 2);
-    CHECK(violations("cpu", {{"vulkan/device.hpp", true}, {"interface/add.h", true}}).size() == 2);
+    CHECK(violations("cpu", {{"vulkan/device.hpp", true}, {"add/contract.h", true}}).size() == 2);
     CHECK(violations("decoding", {{"cpu/backend.hpp", true}}).size() == 1);
     CHECK(violations("new_folder", {}).size() == 1);
 }
 
 }  // namespace
+/// The text literals of a source, without the names of what it includes and without comments.
+std::vector<std::string> literals_of(std::istream& source) {
+    static const std::regex comment("^\\s*//"), include("^\\s*#\\s*include"), literal(R"re("((?:[^"\\]|\\.)*)")re");
+    std::vector<std::string> literals;
+    for (std::string line; std::getline(source, line);) {
+        if (std::regex_search(line, comment) || std::regex_search(line, include)) continue;
+        for (std::sregex_iterator it(line.begin(), line.end(), literal), end; it != end; ++it)
+            literals.push_back((*it)[1]);
+    }
+    return literals;
+}
+
+/// An option ("--dtype", "-n") or a command of the program.
+bool names_the_command_line(const std::string& literal) {
+    static const std::regex pattern(
+        R"((^|[^-\w])(--[a-z][-a-z]*|-[a-z])($|[^-\w])|vkformer (info|translate|transcribe|generate|chat|embed|classify|rerank|)"
+        R"(forward|validate|attention|tune|inspect|convert|bench))");
+    return std::regex_search(literal, pattern);
+}
+
+TEST_CASE("no message of the library names the command line's options", "[layers][errors]") {
+    CHECK(names_the_command_line("or choose the CPU backend (--device cpu)"));
+    CHECK(names_the_command_line("say how many (-n, --max-tokens)"));
+    CHECK(names_the_command_line("another device (see: vkformer info)"));
+    CHECK_FALSE(names_the_command_line("vkformer weights, top-k of the decoder-only model"));
+    std::size_t literals = 0;
+    for (const char* const folder : {"runtime", "include"}) {
+        for (const auto& entry : fs::recursive_directory_iterator(fs::path(VKFORMER_SOURCE_DIR) / folder)) {
+            if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+            std::ifstream file(entry.path());
+            for (const std::string& literal : literals_of(file)) {
+                ++literals;
+                if (names_the_command_line(literal)) FAIL_CHECK(entry.path().string() << ": \"" << literal << '"');
+            }
+        }
+    }
+    CHECK(literals > 1000);  // or the folders are not what they should be
+}
+
 }  // namespace vkformer::tests

@@ -67,6 +67,8 @@ public:
     /// White space around a text does not count; longer texts than the model takes are cut at their end. Errors:
     /// InvalidArgument (a text that is not UTF-8; says which one), DeviceLost, Vulkan, out of memory.
     Result<std::vector<Embedding>> embed(std::span<const std::string> texts, const Progress& progress = {});
+    /// Whether embed() takes this text; nothing is run. Errors: InvalidArgument.
+    Result<void> check(const std::string& text) const;
 
     std::size_t dimension() const noexcept;  ///< numbers in a vector
     std::size_t max_length() const noexcept;
@@ -106,6 +108,8 @@ public:
 
     /// As Embedder::embed. Of a pair that is too long the longer text is cut first.
     Result<std::vector<PairScore>> score(std::span<const TextPair> pairs, const Progress& progress = {});
+    /// Whether score() takes this pair; nothing is run. Errors: InvalidArgument.
+    Result<void> check(const TextPair& pair) const;
 
     std::size_t labels() const noexcept;
     std::size_t max_length() const noexcept;

@@ -83,14 +83,16 @@ struct GeneratorOptions {
 };
 
 struct GenerateOptions {
-    std::uint32_t max_tokens = 0;  ///< to generate at most; 0: until the model ends or the context is full
+    /// To generate at most. 0: what the model folder's generation_config.json says, else until the model ends or the context is full.
+    std::uint32_t max_tokens = 0;
     /// To generate before an end token is chosen. None: what the model folder's generation_config.json says, else 0.
     std::optional<std::uint32_t> min_tokens;
     std::optional<Sampling>
         sampling;  ///< none: what the model folder's generation_config.json says, else the likeliest token
     std::uint64_t seed = 0;
-    std::vector<std::string> stop;  ///< texts that end a generation; not part of its text
-    bool ignore_end = false;        ///< the model's end token ends nothing
+    /// Texts that end a generation; not part of its text. None: what the model folder's generation_config.json says.
+    std::vector<std::string> stop;
+    bool ignore_end = false;  ///< the model's end token ends nothing
 };
 
 enum class Finish : std::uint8_t {
@@ -127,7 +129,8 @@ struct Message {
 /// A language model on a device. Not thread-safe; distinct generators are independent of each other.
 class VKFORMER_API Generator {
 public:
-    /// `path`: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file.
+    /// `path`: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file. Without a tokenizer, generate_tokens is what
+    /// there is, and texts stay empty.
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the model); NoVulkanLoader,
     /// NoDevice, MissingFeature, OutOfDeviceMemory (of the device); InvalidArgument (a context, a cache or a beam search that the
     /// model or the other options do not allow). Never falls back to another device.
@@ -155,8 +158,11 @@ public:
     Result<Generation> chat(std::span<const Message> messages, const GenerateOptions& options = {},
                             const OnText& on_text = {});
 
-    /// Text to ids, the tokenizer's special tokens included.
+    /// Text to ids, the tokenizer's special tokens included. Errors: as of generate; FileNotFound (the model has no tokenizer).
     Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;
+    /// A conversation to ids, as chat reads it: how much of the context it takes. Errors: as of chat.
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;
+    bool has_tokenizer() const noexcept;
 
     std::uint32_t context() const noexcept;
     const GenerationTimings& timings() const noexcept;  ///< of the last call

@@ -34,10 +34,32 @@ enum class ErrorCode : std::uint8_t {
 /// The code's name, for logs and scripts: "shape_mismatch".
 VKFORMER_API std::string_view to_string(ErrorCode code) noexcept;
 
+/// What would help against an error, for programs that know how their users ask for it: a message names no option of any program.
+enum class Hint : std::uint8_t {
+    none,
+    other_device,   ///< another device, or another driver of it
+    cpu_backend,    ///< the CPU backend, which needs no Vulkan
+    beams,          ///< another number of beams
+    sampling,       ///< the caller's own rules for drawing tokens
+    max_tokens,     ///< the caller's own number of tokens to generate
+    cache_storage,  ///< caches in the dtype of the activations
+    requantize,     ///< llama.cpp's program that makes a file with weights of other types
+    validate,       ///< a comparison of every result of the device with the CPU's
+    // The model is one of these, and something else was asked for:
+    encoder_decoder,
+    language_model,
+    text_encoder,
+    cross_encoder,
+    vision_model,
+    clip_model,
+    speech_model,
+};
+
 struct Error {
     ErrorCode code = ErrorCode::InvalidArgument;
     std::string message;  ///< what was asked, what was found, what to do
     std::int32_t vk = 0;  ///< the VkResult where a Vulkan call failed, else 0 (VK_SUCCESS)
+    Hint hint = Hint::none;
 };
 
 /// A T or an Error.

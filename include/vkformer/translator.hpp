@@ -76,6 +76,8 @@ public:
     /// stay blank. Errors: InvalidArgument (a text with more tokens than the model takes; says which one), DeviceLost, Vulkan,
     /// out of memory.
     Result<std::vector<Translation>> translate(std::span<const std::string> texts, const Progress& progress = {});
+    /// Whether translate() takes this text; nothing is run. Errors: InvalidArgument.
+    Result<void> check(const std::string& text) const;
 
     /// Translates a text and, in a second pass, keeps what every head looked at. Errors: as of translate; InvalidArgument for
     /// a blank text.

@@ -84,6 +84,8 @@ public:
     Result<std::vector<std::vector<float>>> embed_images(std::span<const Image> images, const Progress& progress = {});
     /// One vector per text, likewise. Longer texts than the model takes are cut. Errors: as of Embedder::embed.
     Result<std::vector<Embedding>> embed_texts(std::span<const std::string> texts, const Progress& progress = {});
+    /// Whether embed_texts() takes this text; nothing is run. Errors: InvalidArgument.
+    Result<void> check_text(const std::string& text) const;
 
     /// CLIPModel's logits_per_image: of each image one number per text, cosine · logit_scale. Their softmax is the zero-shot
     /// classification of Radford et al. 2021, section 3.1.

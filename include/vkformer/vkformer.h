@@ -96,7 +96,8 @@ typedef struct vkf_device_requirements {
     uint32_t struct_size;
     VkQueueFlags queue_flags; /**< a queue family with these can run the work: VK_QUEUE_COMPUTE_BIT */
     VkBool32 is_usable;       /**< vkformer runs on this device; else vkf_error_message says why not */
-    /** the largest weight or activation: maxStorageBufferRange and maxMemoryAllocationSize */
+    /** the most that is bound or allocated at once, by maxStorageBufferRange and maxMemoryAllocationSize. Larger weights, caches and
+        activations that go row by row lie in pieces; larger tensors of others, and those in the application's memory, are refused */
     uint64_t max_tensor_bytes;
 } vkf_device_requirements;
 #define VKF_DEVICE_REQUIREMENTS_INIT \
@@ -337,8 +338,8 @@ typedef struct vkf_attention_options {
     float soft_cap;        /**< scores become c · tanh(score / c); 0: they stay */
     vkf_value key_lengths; /**< i32 [batch]: how many keys of each sequence count; 0: all do */
     /**
-     * the softmax, [batch, heads, query_len, key_len], becomes an output of this name; null: it is never in memory
-     * (fused)
+     * the softmax, [batch, heads, query_len, key_len], becomes an output of this name, which no other tensor has; null:
+     * it is never in memory (fused)
      */
     const char* weights_output;
 } vkf_attention_options;
@@ -382,8 +383,9 @@ VKFORMER_API vkf_result vkf_graph_reshape(vkf_graph* graph, vkf_value x, uint32_
 typedef struct vkf_program vkf_program;
 
 /**
- * A range of a buffer of the application, for a tensor. It is used in place where it has no gaps, else copied by a
- * shader.
+ * A range of a buffer of the application, for a tensor, which has one at most. It is used in place where it has no gaps,
+ * else copied by a shader; so is, float32 and int32 only, all but the first of outputs that are one tensor in several
+ * shapes (vkf_graph_reshape).
  */
 typedef struct vkf_buffer_binding {
     const char* tensor; /**< name of an input or output */
@@ -594,7 +596,8 @@ typedef struct vkf_pass_info {
  * One forward pass as a program, batch 1. Its inputs and outputs:
  * - encoder–decoder: "source" i32 [1, source_len], "source_lengths" i32 [1], "target" i32 [1, target_len] → "logits"
  *   f32 [1, target_len, vocab]; attention weights "weights/encoder/L", "weights/decoder/L", "weights/cross/L";
- * - decoder: "tokens" i32 [1, target_len], "starts" i32 [1] (0) → "logits" f32 [target_len, vocab];
+ * - decoder: "tokens" i32 [1, target_len], "starts" i32 [1] (0) → "logits" f32 [target_len, vocab]. A model with LongRoPE
+ *   takes the long factors where target_len is above its original context, the short ones else;
  * - encoder: "tokens" i32 [1, target_len], "lengths" i32 [1] → "hidden" [1, target_len, hidden_size];
  * - vision: "pixels" f32 [1, channels, height, width], normalised (an image can be bound to it) → "hidden" [1, tokens,
  *   hidden_size], the special tokens first, then the patches row by row; "embedding" f32 [1, dimension]; "logits" f32
@@ -618,6 +621,12 @@ typedef enum vkf_early_stopping {
     VKF_EARLY_STOPPING_NEVER = 2,  /**< when no running one can become better than the worst finished one */
     VKF_EARLY_STOPPING_MAX_ENUM = 0x7FFFFFFF
 } vkf_early_stopping;
+
+/** What is added to a token's logit before one is chosen: −INFINITY forbids the token. */
+typedef struct vkf_token_bias {
+    int32_t token;
+    float bias;
+} vkf_token_bias;
 
 typedef struct vkf_session_info {
     uint32_t struct_size;
@@ -644,11 +653,26 @@ typedef struct vkf_session_info {
      * VKF_SESSION_DONE; until then there are none, and slices complete no tokens. temperature must be 0. 1: no search.
      * 0: what the model's files say, length_penalty and early_stopping too. */
     uint32_t beams;
+    /* The rules of Hugging Face's generate(). What the model's files say of them besides (suppressed and forced tokens, bad
+     * words) holds for every session. */
+    /** > 1: a token that the prompt or the answer has becomes less likely, by this factor; a decoder-only model's. 1: none.
+     * 0: what the model's files say */
+    float repetition_penalty;
+    float presence_penalty;  /**< taken from the logit of a token that the answer has; a decoder-only model's */
+    float frequency_penalty; /**< the same for each time that it has it */
+    /** no run of so many tokens comes twice, the prompt of a decoder-only model counted. 0: what the model's files say,
+     * VKF_NO_RULE: any */
+    uint32_t no_repeat_ngram;
+    /** so many tokens come before one that ends the answer. 0: what the model's files say, VKF_NO_RULE: any */
+    uint32_t min_tokens;
+    const vkf_token_bias* biases; /**< read during the call; they take the place of the files' for their tokens */
+    uint32_t bias_count;
 } vkf_session_info;
+#define VKF_NO_RULE 0xFFFFFFFFu
 #define VKF_SESSION_INFO_INIT                                                                        \
     {                                                                                                \
         sizeof(vkf_session_info), 0, 0, 0, VKF_F32, VK_TRUE, 0.0f, 0, 1.0f, 0.0f, 0, VK_FALSE, 1.0f, \
-            VKF_EARLY_STOPPING_HEURISTIC, 1                                                          \
+            VKF_EARLY_STOPPING_HEURISTIC, 1, 0.0f, 0.0f, 0.0f, 0, 0, 0, 0                            \
     }
 
 /** Bytes of device memory that a session takes. */
@@ -777,7 +801,7 @@ VKFORMER_API vkf_result vkf_session_text(const vkf_session* session, size_t* byt
 /**
  * Ends the sequence: nothing more is recorded of it. Slices recorded and never submitted are forgotten; those that
  * were submitted must be done, or are waited for where vkformer submitted them. Tokens and text stay; the state is
- * VKF_SESSION_IDLE.
+ * VKF_SESSION_IDLE, of an evicted session once it is reloaded.
  */
 VKFORMER_API vkf_result vkf_session_cancel(vkf_session* session);
 

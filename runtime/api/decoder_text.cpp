@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "core/try.hpp"
-#include "formats/gguf.hpp"
 #include "text/gguf_tokenizer.hpp"
 
 namespace vkformer::api {
@@ -25,21 +24,32 @@ Result<text::ChatTemplate> template_of(const text::GgufTokenizer& found, const s
     return parsed;
 }
 
+/// Tokens will do without one, but a broken one is told.
+Result<DecoderText> without_tokenizer(Error error) {
+    if (error.code != ErrorCode::FileNotFound) return error;
+    return DecoderText{.tokenizer = error, .defaults = {}, .chat_template = error};
+}
+
 }  // namespace
 
-Result<DecoderText> load_decoder_text(const std::filesystem::path& path) {
+Result<DecoderText> load_decoder_text(const models::Opened<models::Decoder>& model, std::uint64_t vocab) {
+    const std::filesystem::path& path = model.path;
     DecoderText loaded;
-    if (formats::is_file(path)) {
-        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
-        VKFORMER_TRY(auto found, text::load_gguf_tokenizer(file));
-        loaded.chat_template = template_of(found, path.filename().string());
-        loaded.tokenizer = std::move(found.tokenizer);
-        loaded.defaults.end_tokens = std::move(found.end_ids);
+    if (const formats::Gguf* const file = model.gguf()) {
+        auto found = text::load_gguf_tokenizer(*file);
+        if (!found) return without_tokenizer(std::move(found).error());
+        loaded.chat_template = template_of(*found, path.filename().string());
+        loaded.tokenizer = std::move(found->tokenizer);
+        loaded.defaults.end_tokens = std::move(found->end_ids);
         return loaded;
     }
-    VKFORMER_TRY(loaded.tokenizer, text::load_tokenizer(path));
-    VKFORMER_TRY(loaded.defaults, models::load_decoder_defaults(path));
-    loaded.chat_template = text::load_chat_template(path);
+    if (auto tokenizer = text::load_tokenizer(path)) {
+        loaded.tokenizer = *std::move(tokenizer);
+    } else {
+        VKFORMER_TRY(loaded, without_tokenizer(std::move(tokenizer).error()));
+    }
+    VKFORMER_TRY(loaded.defaults, models::load_decoder_defaults(path, vocab));
+    if (loaded.tokenizer) loaded.chat_template = text::load_chat_template(path);
     return loaded;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "vkformer/embedder.hpp"
 
+#include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
 #include "core/try.hpp"
-#include "models/encoder_loading.hpp"
+#include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "text/normalizers.hpp"
 #include "text/unicode.hpp"
@@ -22,7 +23,7 @@ Result<std::string> find_prompt(const models::SentenceModel& model, const Embedd
     for (const auto& [known, prompt] : model.prompts) names += (names.empty() ? "" : ", ") + known;
     return Error{ErrorCode::InvalidArgument,
                  "the model has no prompt \"" + name + "\"; " +
-                     (names.empty() ? "it has none by name: give the text itself (--prompt)" : "it has " + names)};
+                     (names.empty() ? "it has none by name: give the text itself" : "it has " + names)};
 }
 
 std::string describe(const models::SentenceModel& model) {
@@ -65,6 +66,14 @@ struct Embedder::Impl {
     std::string prompt, pooling;
     bool lower_case;
     std::size_t dimension;
+
+    bool changes_texts() const noexcept { return !prompt.empty() || lower_case; }
+    /// The text as the model reads it.
+    std::string changed(const std::string& text) const {
+        const std::string prompted = prompt + text;
+        const bool lowers = lower_case && text::is_utf8(prompted);  // what is no UTF-8 is refused later
+        return lowers ? text::lower_case(prompted) : prompted;
+    }
 };
 
 Embedder::Embedder(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -92,12 +101,8 @@ Result<Embedder> Embedder::load(const std::filesystem::path& folder, const Embed
     const bool lower_case = sentence.lower_case;
     std::string pooling = describe(sentence);
     const std::filesystem::path encoder_folder = sentence.encoder_folder;
-    decoding::EncoderHead head = [model = std::move(sentence)](graph::Graph& graph,
-                                                               const models::EncoderTensors& tensors) {
-        return models::add_sentence(graph, model, tensors);
-    };
-    VKFORMER_TRY(auto runner,
-                 api::EncoderRunner::load(encoder_folder, std::move(encoder), std::move(head), max_length, options));
+    VKFORMER_TRY(auto runner, api::EncoderRunner::load(encoder_folder, std::move(encoder),
+                                                       api::embedding_head(std::move(sentence)), max_length, options));
     return Embedder(std::make_unique<Impl>(Impl{.runner = std::move(runner),
                                                 .prompt = std::move(prompt),
                                                 .pooling = std::move(pooling),
@@ -107,12 +112,8 @@ Result<Embedder> Embedder::load(const std::filesystem::path& folder, const Embed
 
 Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> texts, const Progress& progress) {
     std::vector<std::string> changed;
-    if (!impl_->prompt.empty() || impl_->lower_case) {
-        for (const std::string& text : texts) {
-            const std::string prompted = impl_->prompt + text;
-            const bool lowers = impl_->lower_case && text::is_utf8(prompted);  // what is no UTF-8 is refused later
-            changed.push_back(lowers ? text::lower_case(prompted) : prompted);
-        }
+    if (impl_->changes_texts()) {
+        for (const std::string& text : texts) changed.push_back(impl_->changed(text));
         texts = changed;
     }
     std::vector<api::EncoderInput> inputs;
@@ -122,6 +123,10 @@ Result<std::vector<Embedding>> Embedder::embed(std::span<const std::string> text
     for (api::EncoderOutput& output : outputs)
         embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
     return embeddings;
+}
+
+Result<void> Embedder::check(const std::string& text) const {
+    return impl_->runner.check({.first = impl_->changed(text)});
 }
 
 // ---- cross-encoders -------------------------------------------------------------------------------------------------
@@ -141,27 +146,19 @@ const std::string& CrossEncoder::device() const noexcept { return impl_->runner.
 
 Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, const EncoderOptions& options) {
     VKFORMER_TRY(auto encoder, models::load_encoder(folder));
-    const std::uint32_t labels = encoder.config().labels;
-    const bool is_file = formats::is_file(folder);
-    if (labels == 0)
+    if (encoder.config().labels == 0)
         return Error{ErrorCode::UnsupportedConfig,
                      folder.string() + ": the model has no classification head (" +
-                         (is_file ? "there is no tensor cls.output.weight"
-                                  : "its \"architectures\" are none \"…ForSequenceClassification\"") +
+                         (formats::is_file(folder) ? "there is no tensor cls.output.weight"
+                                                   : "its \"architectures\" name no \"…ForSequenceClassification\"") +
                          "): it gives embeddings, not scores"};
-    // A GGUF file does not say what the scores go through: as a folder that does not.
-    VKFORMER_TRY(const auto config, is_file ? formats::Config::parse("{}", folder.filename().string())
-                                            : formats::Config::open(folder / "config.json"));
-    VKFORMER_TRY(const auto activation, models::read_score_activation(config, labels));
-    // The head needs the model, which the runner will own: it has a copy, whose weights are the same memory.
-    decoding::EncoderHead head = [encoder, activation](graph::Graph& graph,
-                                                       const models::EncoderTensors& tensors) -> Result<graph::Value> {
-        VKFORMER_TRY(const graph::Value logits, encoder.add_classifier(graph, tensors.hidden));
-        if (activation == graph::Activation::none) return logits;
-        return graph::activate(graph, logits, activation);
-    };
+    VKFORMER_TRY(auto head, api::score_head(folder, encoder));
     VKFORMER_TRY(auto runner, api::EncoderRunner::load(folder, std::move(encoder), std::move(head), 0, options));
     return CrossEncoder(std::make_unique<Impl>(Impl{.runner = std::move(runner)}));
+}
+
+Result<void> CrossEncoder::check(const TextPair& pair) const {
+    return impl_->runner.check({.first = pair.first, .second = pair.second});
 }
 
 Result<std::vector<PairScore>> CrossEncoder::score(std::span<const TextPair> pairs, const Progress& progress) {

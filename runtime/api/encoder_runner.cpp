@@ -10,9 +10,7 @@
 #include "text/unicode.hpp"
 
 namespace vkformer::api {
-namespace {
 
-/// A few texts of 32 tokens: what the choice between two backends is measured with.
 Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& encoder,
                                                        const decoding::EncoderHead& head, DType dtype) {
     const models::EncoderLayout layout = {
@@ -23,6 +21,8 @@ Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& en
                         .inputs = {{"lengths", std::vector(layout.batch, static_cast<std::int32_t>(layout.len))}}});
     return workload;
 }
+
+namespace {
 
 /// What the tokenizer says that the model takes, where nothing else says it. "No limit" is written as 10^30.
 Result<std::uint32_t> tokenizer_max_length(const std::filesystem::path& folder) {
@@ -92,6 +92,11 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
         *runner.device_->backend, *runner.encoder_, std::move(head),
         decoding::EncoderSessionOptions{.batch = std::max(options.batch, 1u), .dtype = dtype_of(options)});
     return runner;
+}
+
+Result<void> EncoderRunner::check(const EncoderInput& input) const {
+    VKFORMER_CHECK(encode(*tokenizer_, input, max_length_));
+    return {};
 }
 
 Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInput> inputs, std::string_view what,

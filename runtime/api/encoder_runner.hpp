@@ -29,6 +29,10 @@ struct EncoderOutput {
     std::size_t tokens = 0, cut = 0;
 };
 
+/// A few texts of 32 tokens: what the choice between two backends is measured with. Errors: the model's.
+Result<std::vector<tuning::Workload>> encoder_workload(const models::Encoder& encoder,
+                                                       const decoding::EncoderHead& head, DType dtype);
+
 class EncoderRunner {
 public:
     /// `max_length`: tokens of a text that the folder allows, 0 where it says nothing. `device`: one that is open already, to share.
@@ -40,6 +44,9 @@ public:
     /// `what` names an input in messages: "text 3: …". Errors: as of Embedder::embed.
     Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
                                            const Embedder::Progress& progress);
+
+    /// Whether run() takes this input; nothing is run. Errors: InvalidArgument.
+    Result<void> check(const EncoderInput& input) const;
 
     const models::Encoder& encoder() const noexcept { return *encoder_; }
     std::size_t max_length() const noexcept { return max_length_; }

@@ -12,7 +12,7 @@
 #include "core/try.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "text/tokenizer.hpp"
 
 namespace vkformer {
@@ -66,14 +66,15 @@ api::OpenOptions open_options(const GeneratorOptions& options) {
 
 /// What one generation prints: tokens become text, and a stop string ends it.
 struct Output {
-    Output(const text::Tokenizer& tokenizer, const std::vector<std::string>& stop)
-        : stream(tokenizer.stream()), stops(stop) {}
+    Output(const text::Tokenizer* tokenizer, const std::vector<std::string>& stop)
+        : stream(tokenizer ? tokenizer->stream() : nullptr), stops(stop) {}
 
-    std::unique_ptr<text::StreamDecoder> stream;
+    std::unique_ptr<text::StreamDecoder> stream;  // null: there is no text
     text::StopStrings stops;
     std::string text;
     bool is_stopped = false;
 
+    std::string push(std::int32_t token) { return stream ? take(stream->push(token)) : std::string(); }
     std::string take(std::string_view part) {
         auto output = stops.push(part);
         is_stopped = is_stopped || output.stop.has_value();
@@ -82,7 +83,7 @@ struct Output {
     }
     /// What was held back for tokens that did not come.
     void finish() {
-        take(stream->finish());
+        if (stream) take(stream->finish());
         text += stops.finish();
     }
 };
@@ -141,6 +142,13 @@ struct Generator::Impl {
             return invalid(
                 "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
                 "beams");
+        if (!text.defaults.stop_strings.empty())
+            return Error{.code = ErrorCode::InvalidArgument,
+                         .message =
+                             "the model's generation_config.json has \"stop_strings\", but a beam search looks "
+                             "at whole sequences and cannot end at a text: ask for one beam, or take them out "
+                             "of the file",
+                         .hint = Hint::beams};
         return {};
     }
 
@@ -149,11 +157,21 @@ struct Generator::Impl {
         const std::uint32_t min_tokens = asked.min_tokens.value_or(text.defaults.min_new_tokens);
         std::vector<std::int32_t> ends;
         if (min_tokens > 0 && !asked.ignore_end) ends = text.defaults.end_tokens;
-        if (!wanted)
-            return set_rules(text.defaults.sample, {.repetition = text.defaults.repetition_penalty,
-                                                    .no_repeat_ngram = text.defaults.no_repeat_ngram,
-                                                    .min_tokens = min_tokens,
-                                                    .ends = std::move(ends)});
+        models::TokenRules rules = text.defaults.rules;
+        if (asked.ignore_end) rules.forced_last = kNoToken;
+        if (!wanted) {
+            graph::SampleOptions sample = {.temperature = 0};
+            if (!has_beams()) {
+                VKFORMER_TRY(sample, text.defaults.sample);
+            }
+            return set_rules(sample, {.repetition = text.defaults.repetition_penalty,
+                                      .no_repeat_ngram = text.defaults.no_repeat_ngram,
+                                      .min_tokens = min_tokens,
+                                      .ends = std::move(ends),
+                                      .rules = std::move(rules)});
+        }
+        for (const auto& [token, bias] : wanted->logit_bias)
+            std::erase_if(rules.biases, [token](const auto& phrase) { return phrase.tokens == std::vector{token}; });
         return set_rules({.temperature = wanted->temperature,
                           .top_k = wanted->top_k,
                           .top_p = wanted->top_p,
@@ -164,7 +182,25 @@ struct Generator::Impl {
                           .no_repeat_ngram = wanted->no_repeat_ngram,
                           .bias = wanted->logit_bias,
                           .min_tokens = min_tokens,
-                          .ends = std::move(ends)});
+                          .ends = std::move(ends),
+                          .rules = std::move(rules)});
+    }
+
+    /// 0: until the model ends or the context is full.
+    Result<std::uint32_t> max_tokens(const GenerateOptions& asked, std::size_t prompt, std::size_t index) const {
+        if (asked.max_tokens > 0) return asked.max_tokens;
+        if (text.defaults.max_length == 0) return text.defaults.max_new_tokens;
+        if (prompt < text.defaults.max_length) return text.defaults.max_length - static_cast<std::uint32_t>(prompt);
+        return Error{.code = ErrorCode::InvalidArgument,
+                     .message = "prompt " + std::to_string(index + 1) + " has " + std::to_string(prompt) +
+                                " tokens, but the model's generation_config.json says \"max_length\" " +
+                                std::to_string(text.defaults.max_length) +
+                                ", which counts the prompt; say how many tokens to generate",
+                     .hint = Hint::max_tokens};
+    }
+
+    const std::vector<std::string>& stops(const GenerateOptions& asked) const noexcept {
+        return asked.stop.empty() ? text.defaults.stop_strings : asked.stop;
     }
     struct Continued {
         decoding::SequenceResult sequence;
@@ -229,14 +265,15 @@ Result<std::variant<decoding::DecoderSession, decoding::BeamSession>> open_sessi
 
 Result<Generator> Generator::load(const std::filesystem::path& path, const GeneratorOptions& options) {
     api::OpeningBackend opening(open_options(options));
-    VKFORMER_TRY(auto loaded, models::load_decoder(path));
+    VKFORMER_TRY(const auto opened, models::open_decoder(path));
+    VKFORMER_TRY(auto loaded, opened.load());
     auto model = std::make_unique<models::Decoder>(std::move(loaded));
-    VKFORMER_TRY(auto text, api::load_decoder_text(path));
-    if (text.tokenizer->vocab_size() > model->config().vocab_size)
+    VKFORMER_TRY(auto text, api::load_decoder_text(opened, model->config().vocab_size));
+    if (text.tokenizer && (*text.tokenizer)->vocab_size() > model->config().vocab_size)
         return Error{ErrorCode::ShapeMismatch,
-                     path.string() + ": the tokenizer knows " + std::to_string(text.tokenizer->vocab_size()) +
+                     path.string() + ": the tokenizer knows " + std::to_string((*text.tokenizer)->vocab_size()) +
                          " tokens, the model only " + std::to_string(model->config().vocab_size)};
-    auto wanted = session_options(options, text.defaults.sample);
+    auto wanted = session_options(options, {.temperature = 0});
     VKFORMER_CHECK(model->check_cache(wanted.cache));  // before kernels are tried on the device
     VKFORMER_TRY(const auto beams, beam_rules(options.beam_search, text.defaults));
     VKFORMER_TRY(auto device, opening.get([&] {
@@ -253,8 +290,11 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
 }
 
 Result<std::vector<std::int32_t>> Generator::tokenize(std::string_view text) const {
-    return impl_->text.tokenizer->encode(text);
+    if (!impl_->text.tokenizer) return impl_->text.tokenizer.error();
+    return (*impl_->text.tokenizer)->encode(text);
 }
+
+bool Generator::has_tokenizer() const noexcept { return static_cast<bool>(impl_->text.tokenizer); }
 
 Result<std::vector<Generation>> Generator::generate(std::span<const std::string> prompts,
                                                     const GenerateOptions& options, const OnText& on_text) {
@@ -274,18 +314,20 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
     VKFORMER_CHECK(impl_->check_beams(options));
+    if (!has_tokenizer() && !impl_->stops(options).empty()) return impl_->text.tokenizer.error();
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<Output> outputs;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
-        requests.push_back({.prompt = prompts[i], .max_tokens = options.max_tokens, .seed = options.seed + i});
+        VKFORMER_TRY(const std::uint32_t max_tokens, impl_->max_tokens(options, prompts[i].size(), i));
+        requests.push_back({.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i});
         if (!options.ignore_end) requests.back().stop_tokens = impl_->text.defaults.end_tokens;
-        outputs.emplace_back(*impl_->text.tokenizer, options.stop);
+        outputs.emplace_back(impl_->text.tokenizer ? impl_->text.tokenizer->get() : nullptr, impl_->stops(options));
     }
     const auto on_token = [&](std::size_t index, std::int32_t token) {
         Output& output = outputs[index];
         const bool is_end = !options.ignore_end && impl_->is_end(token);
-        const std::string part = is_end ? std::string() : output.take(output.stream->push(token));
+        const std::string part = is_end ? std::string() : output.push(token);
         const bool goes_on = !on_text || impl_->has_beams() || on_text(index, part, token);
         return goes_on && !output.is_stopped;
     };
@@ -307,14 +349,18 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
     return generations;
 }
 
-Result<Generation> Generator::chat(std::span<const Message> messages, const GenerateOptions& options,
-                                   const OnText& on_text) {
+Result<std::vector<std::int32_t>> Generator::tokenize_chat(std::span<const Message> messages) const {
     const Result<text::ChatTemplate>& chat_template = impl_->text.chat_template;
     if (!chat_template) return chat_template.error();
     std::vector<text::ChatMessage> conversation;
     for (const Message& message : messages) conversation.push_back({message.role, message.content});
     VKFORMER_TRY(const std::string prompt, chat_template->render(conversation));
-    VKFORMER_TRY(const auto tokens, impl_->text.tokenizer->encode(prompt, {.add_special = false}));
+    return (*impl_->text.tokenizer)->encode(prompt, {.add_special = false});
+}
+
+Result<Generation> Generator::chat(std::span<const Message> messages, const GenerateOptions& options,
+                                   const OnText& on_text) {
+    VKFORMER_TRY(const auto tokens, tokenize_chat(messages));
     VKFORMER_TRY(auto generations, generate_tokens({&tokens, 1}, options, on_text));
     return std::move(generations.front());
 }

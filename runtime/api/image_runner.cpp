@@ -7,9 +7,7 @@
 #include "core/try.hpp"
 
 namespace vkformer::api {
-namespace {
 
-/// One image: what the choice between two backends is measured with.
 Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder& encoder,
                                                      const decoding::ImageHead& head, DType dtype) {
     VKFORMER_TRY(auto made, decoding::image_graph(encoder, head, {.dtype = dtype}));
@@ -17,6 +15,8 @@ Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder
     workload.push_back({.graph = std::move(made.graph), .inputs = {}});
     return workload;
 }
+
+namespace {
 
 /// What the processor makes is what the model takes. A CLIP processor without crop gives what the picture's shape says, so it is
 /// asked again for each.

@@ -14,6 +14,10 @@
 
 namespace vkformer::api {
 
+/// One image: what the choice between two backends is measured with. Errors: the model's.
+Result<std::vector<tuning::Workload>> image_workload(const models::VisionEncoder& encoder,
+                                                     const decoding::ImageHead& head, DType dtype);
+
 class ImageRunner {
 public:
     /// Errors: as of ImageClassifier::load.

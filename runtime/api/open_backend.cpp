@@ -21,21 +21,30 @@ OpenedBackend open_cpu(const OpenOptions& options) {
     return {std::move(backend), std::move(name)};
 }
 
-/// Whether "auto" is to take the CPU backend in place of this Vulkan device.
-Result<bool> cpu_is_faster(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options,
-                           const MakeWorkloads& workloads) {
-    if (options.device != "auto" || device.capabilities().type != "cpu" || !workloads) return false;
-    VKFORMER_TRY(const auto made, workloads());
-    const auto cpu = cpu_backend(options);
-    return tuning::is_faster(*cpu, device, made, ladder.file(device.capabilities()));
+/// What "auto" takes, by the times of the workloads, which are measured if they are not known.
+Result<AutoChoice> measure_and_choose(vulkan::VulkanBackend& device, tuning::Ladder& ladder, const OpenOptions& options,
+                                      const MakeWorkloads& workloads) {
+    return choose_auto(device.capabilities(), [&]() -> Result<std::optional<tuning::BackendTimes>> {
+        VKFORMER_TRY(const auto made, workloads());
+        const auto cpu = cpu_backend(options);
+        VKFORMER_TRY(const auto times, tuning::times_of(*cpu, device, made, ladder.file(device.capabilities())));
+        return std::optional(times);
+    });
 }
 
 }  // namespace
 
+Result<AutoChoice> choose_auto(const vulkan::Capabilities& device, const AutoTimes& times) {
+    if (device.type != "cpu") return AutoChoice::vulkan;
+    VKFORMER_TRY(const auto known, times());
+    if (!known) return AutoChoice::unmeasured;
+    return known->cpu_is_faster() ? AutoChoice::cpu : AutoChoice::vulkan;
+}
+
 Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& options) {
     std::shared_ptr<vulkan::VariantChooser> chooser;
     if (options.plain)
-        chooser = std::make_shared<vulkan::PlainVariants>();
+        chooser = std::make_shared<vulkan::ReferenceVariants>();
     else
         chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{
             .folder = vulkan::default_cache_folder(), .progress = options.progress, .max_seconds = kTrialSeconds});
@@ -59,9 +68,10 @@ Result<OpeningBackend::Found> OpeningBackend::find(const OpenOptions& options) {
 Result<OpenedBackend> OpeningBackend::get(const MakeWorkloads& workloads) {
     if (!found_.valid()) return open_cpu(options_);
     VKFORMER_TRY(Found found, found_.get());
-    if (auto* const ladder = dynamic_cast<tuning::Ladder*>(found.chooser.get())) {
-        VKFORMER_TRY(const bool take_cpu, cpu_is_faster(*found.backend, *ladder, options_, workloads));
-        if (take_cpu) return open_cpu(options_);
+    auto* const ladder = dynamic_cast<tuning::Ladder*>(found.chooser.get());
+    if (options_.device == "auto" && workloads && ladder) {
+        VKFORMER_TRY(const AutoChoice choice, measure_and_choose(*found.backend, *ladder, options_, workloads));
+        if (choice == AutoChoice::cpu) return open_cpu(options_);
     }
     const vulkan::Capabilities& c = found.backend->capabilities();
     std::string description = c.name + " (" + c.type + ", " + c.driver + ")";

@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,25 @@ struct OpenOptions {
 /// Makes what will be run.
 using MakeWorkloads = std::function<Result<std::vector<tuning::Workload>>()>;
 
+/// What "auto" takes where `vulkan::choose_device` has found a Vulkan device for it.
+enum class AutoChoice {
+    vulkan,     ///< that device
+    cpu,        ///< the CPU backend, which was measured faster
+    unmeasured  ///< the faster of the two, once they are measured
+};
+/// A GPU is taken as it is; a Vulkan device that is a CPU runs on the same cores as the CPU backend, and `times` of what will be run
+/// decide. They are asked for in this case alone; none: not measured yet. Errors: those of `times`.
+using AutoTimes = std::function<Result<std::optional<tuning::BackendTimes>>()>;
+Result<AutoChoice> choose_auto(const vulkan::Capabilities& device, const AutoTimes& times);
+
 /// A backend that a thread of its own opens, which takes some tenths of a second where many drivers are installed: the caller reads a
 /// model meanwhile. To destroy it waits for that thread.
 class OpeningBackend {
 public:
     explicit OpeningBackend(OpenOptions options);
 
-    /// To be called once. With `workloads`, "auto" where there is no real GPU takes whichever of the CPU backend and the CPU-type Vulkan
-    /// device was measured faster for them; without, the Vulkan device. Verdicts on variants are kept beside the pipeline cache.
+    /// To be called once. With `workloads`, "auto" takes what choose_auto says after measuring them; without, with plain or named
+    /// variants, the Vulkan device. Verdicts on variants are kept beside the pipeline cache.
     /// Errors: NoVulkanLoader, NoDevice, MissingFeature, Vulkan; InvalidArgument (an unknown op or variant); those of `workloads`.
     Result<OpenedBackend> get(const MakeWorkloads& workloads = {});
 

@@ -12,7 +12,7 @@
 #include "core/try.hpp"
 #include "decoding/speech_segments.hpp"
 #include "decoding/speech_session.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "models/speech_config.hpp"
 #include "text/tokenizer.hpp"
 
@@ -86,10 +86,9 @@ struct Transcriber::Impl {
 Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     if (session) return {};
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultBatch);
-    decoding::SpeechSessionOptions wanted = {
-        .rules = {.generation = speech.generation, .banned_first = speech.banned_first, .timestamps = {}},
-        .batch = static_cast<std::uint32_t>(batch),
-        .dtype = dtype_of(options)};
+    decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
+                                             .batch = static_cast<std::uint32_t>(batch),
+                                             .dtype = dtype_of(options)};
     if (options.timestamps)
         wanted.rules.timestamps = {
             .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
@@ -266,7 +265,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     auto& model = loaded.model;
     VKFORMER_TRY(auto speech,
                  models::load_speech_config(
-                     folder, model->limits().target_len,
+                     folder, model->limits().target_len, model->limits().target_vocab,
                      {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));

@@ -8,7 +8,7 @@
 #include "core/try.hpp"
 #include "decoding/session.hpp"
 #include "models/generation_config.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "text/languages.hpp"
 #include "text/tokenizer.hpp"
 
@@ -53,7 +53,7 @@ Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::pa
     }
     SourceLanguage language{.marks = *marks};
     VKFORMER_TRY(language.token, text::find_language(tokenizer, options.from.empty() ? marks->source : options.from));
-    std::int32_t& target = marks->starts_target ? generation.decoder_start : generation.forced_first;
+    std::int32_t& target = marks->starts_target ? generation.decoder_start : generation.rules.forced_first;
     if (!options.to.empty()) {
         VKFORMER_TRY(target, text::find_language(tokenizer, options.to));
     } else if (target < 0) {
@@ -74,13 +74,33 @@ struct Translator::Impl {
     std::optional<decoding::Session> session;  // made by the first call, which fixes the batch
 
     DType dtype() const { return dtype_of(options); }
+    /// Without the text that ended it.
+    std::string text_of(std::span<const std::int32_t> tokens) const {
+        std::string text = tokenizer->decode(tokens);
+        std::size_t end = text.size();
+        for (const std::string& stop : generation.stop_strings) end = std::min(end, text.find(stop));
+        return text.substr(0, end);
+    }
+    /// Errors: InvalidArgument (also more tokens than the model takes).
     Result<std::vector<std::int32_t>> encode(const std::string& text) const;
+
+private:
+    Result<std::vector<std::int32_t>> marked(const std::string& text) const;
 };
 
-Result<std::vector<std::int32_t>> Translator::Impl::encode(const std::string& text) const {
+Result<std::vector<std::int32_t>> Translator::Impl::marked(const std::string& text) const {
     if (!language) return tokenizer->encode(text);
     VKFORMER_TRY(auto ids, tokenizer->encode(text, {.add_special = false}));
     return text::mark_source(language->marks, std::move(ids), language->token, generation.eos);
+}
+
+Result<std::vector<std::int32_t>> Translator::Impl::encode(const std::string& text) const {
+    VKFORMER_TRY(auto ids, marked(text));
+    const std::size_t limit = model->limits().source_len;
+    if (ids.size() > limit)
+        return Error{ErrorCode::InvalidArgument, "it has " + std::to_string(ids.size()) +
+                                                     " tokens, the model takes at most " + std::to_string(limit)};
+    return ids;
 }
 
 Translator::Translator(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -93,11 +113,18 @@ const std::string& Translator::device() const noexcept { return impl_->device.de
 Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {
     api::OpeningBackend opening(open_options(options));
     VKFORMER_TRY(auto model, models::load_encoder_decoder(folder));
-    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
+    VKFORMER_TRY(auto generation,
+                 models::load_generation_config(folder, model->limits().target_len, model->limits().target_vocab));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
+    if (generation.beams > 1 && !generation.stop_strings.empty())
+        return Error{.code = ErrorCode::UnsupportedConfig,
+                     .message =
+                         "generation_config.json has \"stop_strings\", but a beam search looks at whole "
+                         "sequences and cannot end at a text: ask for one beam, or take them out of the file",
+                     .hint = Hint::beams};
     VKFORMER_TRY(auto device,
                  opening.get([&] { return api::generation_workload(*model, generation, dtype_of(options)); }));
     return Translator(std::make_unique<Impl>(Impl{.options = options,
@@ -151,6 +178,11 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
 
 }  // namespace
 
+Result<void> Translator::check(const std::string& text) const {
+    if (!is_blank(text)) VKFORMER_CHECK(impl_->encode(text));
+    return {};
+}
+
 Result<AttentionMaps> Translator::attention(const std::string& text) {
     if (is_blank(text)) return Error{ErrorCode::InvalidArgument, "the text is blank: there is nothing to look at"};
     VKFORMER_TRY(auto translations, translate({&text, 1}));
@@ -165,6 +197,23 @@ Result<AttentionMaps> Translator::attention(const std::string& text) {
     return maps;
 }
 
+namespace {
+
+/// Leaves out the tokens behind the one that completes a stop string.
+void end_at(const std::vector<std::string>& stops, const text::Tokenizer& tokenizer,
+            std::vector<std::int32_t>& tokens) {
+    if (stops.empty()) return;
+    const auto stream = tokenizer.stream();
+    text::StopStrings seen(stops);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (!seen.push(stream->push(tokens[i])).stop) continue;
+        tokens.resize(i + 1);
+        return;
+    }
+}
+
+}  // namespace
+
 Result<std::vector<Translation>> Translator::translate(std::span<const std::string> texts, const Progress& progress) {
     std::vector<std::vector<std::int32_t>> tokens;
     std::vector<std::size_t> index_of;  // of the text that the tokens came from
@@ -176,11 +225,6 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
             error.message = "text " + std::to_string(i + 1) + ": " + error.message;
             return error;
         }
-        const std::size_t limit = impl_->model->limits().source_len;
-        if (ids->size() > limit)
-            return Error{ErrorCode::InvalidArgument, "text " + std::to_string(i + 1) + " has " +
-                                                         std::to_string(ids->size()) +
-                                                         " tokens, the model takes at most " + std::to_string(limit)};
         tokens.push_back(*std::move(ids));
         index_of.push_back(i);
     }
@@ -199,8 +243,9 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
     std::vector<decoding::Source> sources;
     for (const auto& ids : tokens) sources.push_back({.tokens = ids});
     VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
+    for (auto& hypothesis : hypotheses) end_at(impl_->generation.stop_strings, *impl_->tokenizer, hypothesis.tokens);
     for (std::size_t i = 0; i < hypotheses.size(); ++i)
-        results[index_of[i]] = {.text = impl_->tokenizer->decode(hypotheses[i].tokens),
+        results[index_of[i]] = {.text = impl_->text_of(hypotheses[i].tokens),
                                 .tokens = std::move(hypotheses[i].tokens),
                                 .score = hypotheses[i].score};
     return results;

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
 #include "api/image_runner.hpp"
 #include "core/try.hpp"
-#include "models/vision_loading.hpp"
+#include "models/open_model.hpp"
 
 namespace vkformer {
 namespace {
@@ -61,16 +62,13 @@ std::size_t ImageClassifier::patch_columns() const noexcept { return impl_->runn
 const std::string& ImageClassifier::device() const noexcept { return impl_->runner.device()->description; }
 
 Result<ImageClassifier> ImageClassifier::load(const std::filesystem::path& folder, const VisionOptions& options) {
-    VKFORMER_TRY(auto encoder, models::load_vision_classifier(folder));
+    VKFORMER_TRY(auto encoder, models::load_vision_encoder(folder));
     if (encoder.config().labels == 0)
         return Error{ErrorCode::UnsupportedConfig, folder.string() +
                                                        ": the model has no classification head (its \"architectures\" "
-                                                       "are none \"…ForImageClassification\")"};
+                                                       "name no \"…ForImageClassification\")"};
     std::vector<std::string> labels = names_of(encoder.config());
-    // The head needs the model, which the runner will own: it has a copy, whose weights are the same memory.
-    decoding::ImageHead head = [encoder](graph::Graph& graph, graph::Value hidden) {
-        return encoder.add_classifier(graph, hidden);
-    };
+    auto head = api::label_head(encoder);
     VKFORMER_TRY(auto runner, api::ImageRunner::load(folder, std::move(encoder), std::move(head), options));
     return ImageClassifier(std::make_unique<Impl>(Impl{.runner = std::move(runner), .labels = std::move(labels)}));
 }
@@ -116,23 +114,11 @@ std::size_t ClipEncoder::max_length() const noexcept { return impl_->texts.max_l
 const std::string& ClipEncoder::device() const noexcept { return impl_->images.device()->description; }
 
 Result<ClipEncoder> ClipEncoder::load(const std::filesystem::path& folder, const ClipOptions& options) {
-    VKFORMER_TRY(auto clip, models::load_clip(folder));
-    const auto finish = [normalize = options.normalize](graph::Graph& graph, graph::Value x) -> Result<graph::Value> {
-        if (!normalize) return x;
-        return graph::l2_normalize(graph, x);
-    };
-    decoding::ImageHead image_head = [clip, finish](graph::Graph& graph, graph::Value hidden) -> Result<graph::Value> {
-        VKFORMER_TRY(const graph::Value x, clip.vision.add_embedding(graph, hidden));
-        return finish(graph, x);
-    };
-    decoding::EncoderHead text_head = [clip, finish](graph::Graph& graph,
-                                                     const models::EncoderTensors& tensors) -> Result<graph::Value> {
-        VKFORMER_TRY(const graph::Value x, clip.add_text_embedding(graph, tensors));
-        return finish(graph, x);
-    };
-    VKFORMER_TRY(auto images, api::ImageRunner::load(folder, clip.vision, std::move(image_head), options));
-    VKFORMER_TRY(auto texts,
-                 api::EncoderRunner::load(folder, clip.text, std::move(text_head), 0, options, images.device()));
+    VKFORMER_TRY(const auto clip, models::load_clip(folder));
+    VKFORMER_TRY(auto images,
+                 api::ImageRunner::load(folder, clip.vision, api::clip_image_head(clip, options.normalize), options));
+    VKFORMER_TRY(auto texts, api::EncoderRunner::load(folder, clip.text, api::clip_text_head(clip, options.normalize),
+                                                      0, options, images.device()));
     return ClipEncoder(std::make_unique<Impl>(
         Impl{.images = std::move(images), .texts = std::move(texts), .logit_scale = clip.logit_scale}));
 }
@@ -154,6 +140,8 @@ Result<std::vector<Embedding>> ClipEncoder::embed_texts(std::span<const std::str
         embeddings.push_back({.values = std::move(output.values), .tokens = output.tokens, .cut = output.cut});
     return embeddings;
 }
+
+Result<void> ClipEncoder::check_text(const std::string& text) const { return impl_->texts.check({.first = text}); }
 
 namespace {
 

@@ -23,8 +23,14 @@ using Floats = std::span<const float>;
 struct Q8_0 {
     static constexpr std::size_t d = 0, quants = 2;
 };
-struct Q4_0 {
-    static constexpr std::size_t d = 0, nibbles = 2, pair = 16;  // pair: see nibble_at
+struct Iq4_XS {
+    static constexpr std::size_t d = 0, upper_bits = 2, lower_bits = 4, nibbles = 8, pair = 16;  // pair: see nibble_at
+};
+struct Q2_K {
+    static constexpr std::size_t scales = 0, quants = 16, d = 80, m = 82;
+};
+struct Q3_K {
+    static constexpr std::size_t third_bits = 0, quants = 32, scales = 96, d = 108;
 };
 struct Q4_K {
     static constexpr std::size_t d = 0, m = 2, scales = 4, nibbles = 16, pair = 32;
@@ -38,9 +44,11 @@ struct Q6_K {
     static constexpr std::size_t nibbles = 0, upper_bits = 128, scales = 192, d = 208, pair = 64;
 };
 
-constexpr std::size_t kGroup = 32;   // elements of a scale in q4_k and q5_k
-constexpr std::size_t kGroup6 = 16;  // in q6_k
-constexpr std::size_t kGroups = 8;   // of a block of q4_k and q5_k
+constexpr std::size_t kGroup = 32;       // elements of a scale in q4_k, q5_k and iq4_xs
+constexpr std::size_t kSmallGroup = 16;  // in q2_k, q3_k and q6_k
+constexpr std::size_t kGroups = 8;       // of a block of 256
+constexpr std::size_t kSmallGroups = 16;
+constexpr std::size_t kNibblePair = 16;  // of the formats of 32 elements; see nibble_at
 
 std::uint32_t byte_at(Bytes block, std::size_t i) { return std::to_integer<std::uint32_t>(block[i]); }
 float signed_byte_at(Bytes block, std::size_t i) { return static_cast<std::int8_t>(byte_at(block, i)); }
@@ -108,10 +116,75 @@ void dequantize_q8_0(Bytes block, std::span<float> out) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = d * signed_byte_at(block, Q8_0::quants + i);
 }
 
-void dequantize_q4_0(Bytes block, std::span<float> out) {
-    const float d = half_at(block, Q4_0::d);
-    for (std::size_t i = 0; i < out.size(); ++i)
-        out[i] = d * (static_cast<float>(nibble_at(block, Q4_0::nibbles, Q4_0::pair, i)) - 8);
+void dequantize_nibbles(const NibbleFormat& format, Bytes block, std::span<float> out) {
+    const float d = half_at(block, 0), m = format.has_minimum ? half_at(block, NibbleFormat::minimum()) : 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        auto quant = static_cast<int>(nibble_at(block, format.nibbles(), kNibblePair, i));
+        if (format.has_fifth_bits)
+            quant |= static_cast<int>(byte_at(block, format.fifth_bits() + i / 8) >> (i % 8) & 1u) << 4;
+        const int number = format.has_table ? kIq4Values[static_cast<std::size_t>(quant)] : quant - format.offset();
+        out[i] = d * static_cast<float>(number);
+        if (format.has_minimum) out[i] += m;  // −0 + 0 would be 0
+    }
+}
+
+/// s − 32 of a group.
+int iq4_xs_scale(Bytes block, std::size_t group) {
+    const std::uint32_t lower = byte_at(block, Iq4_XS::lower_bits + group / 2) >> (group % 2 * 4) & 15u;
+    const std::uint32_t upper = byte_at(block, Iq4_XS::upper_bits + group / 4) >> (group % 4 * 2) & 3u;
+    return static_cast<int>(lower | upper << 4) - 32;
+}
+
+void dequantize_iq4_xs(Bytes block, std::span<float> out) {
+    const float d = half_at(block, Iq4_XS::d);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const float scale = d * static_cast<float>(iq4_xs_scale(block, i / kGroup));
+        out[i] = scale * static_cast<float>(kIq4Values[nibble_at(block, Iq4_XS::nibbles, Iq4_XS::pair, i)]);
+    }
+}
+
+/// The byte and shift of two bits of an element of q2_k, q3_k and q6_k: four elements, 32 apart, share a byte.
+std::size_t two_bits_byte(std::size_t element) { return element / 128 * 32 + element % 32; }
+std::uint32_t two_bits_shift(std::size_t element) { return static_cast<std::uint32_t>(element % 128 / 32 * 2); }
+
+int two_bits_at(Bytes block, std::size_t begin, std::size_t element) {
+    return static_cast<int>(byte_at(block, begin + two_bits_byte(element)) >> two_bits_shift(element) & 3u);
+}
+
+void dequantize_q2_k(Bytes block, std::span<float> out) {
+    const float d = half_at(block, Q2_K::d), m = half_at(block, Q2_K::m);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::uint32_t both = byte_at(block, Q2_K::scales + i / kSmallGroup);
+        const float scale = d * static_cast<float>(both & 15u), minimum = m * static_cast<float>(both >> 4);
+        out[i] = scale * static_cast<float>(two_bits_at(block, Q2_K::quants, i)) - minimum;
+    }
+}
+
+/// Of q3_k: where the lower four and the upper two bits of a group's s are.
+struct Q3Scale {
+    std::size_t lower_byte, upper_byte;
+    std::uint32_t lower_shift, upper_shift;
+    explicit Q3Scale(std::size_t group)
+        : lower_byte(Q3_K::scales + group % 8),
+          upper_byte(Q3_K::scales + 8 + group % 4),
+          lower_shift(static_cast<std::uint32_t>(group / 8 * 4)),
+          upper_shift(static_cast<std::uint32_t>(group / 4 * 2)) {}
+};
+
+int q3_k_scale(Bytes block, std::size_t group) {
+    const Q3Scale at(group);
+    const std::uint32_t lower = byte_at(block, at.lower_byte) >> at.lower_shift & 15u;
+    const std::uint32_t upper = byte_at(block, at.upper_byte) >> at.upper_shift & 3u;
+    return static_cast<int>(lower | upper << 4) - 32;
+}
+
+void dequantize_q3_k(Bytes block, std::span<float> out) {
+    const float d = half_at(block, Q3_K::d);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const auto third = static_cast<int>(byte_at(block, Q3_K::third_bits + i % kGroup) >> (i / kGroup) & 1u);
+        const int number = (two_bits_at(block, Q3_K::quants, i) | third << 2) - 4;
+        out[i] = d * static_cast<float>(q3_k_scale(block, i / kSmallGroup)) * static_cast<float>(number);
+    }
 }
 
 /// q4_k and q5_k; `quant(i)` gives q of element i.
@@ -139,16 +212,12 @@ void dequantize_q5_k(Bytes block, std::span<float> out) {
     dequantize_with_minimum<Q5_K>(block, quant, out);
 }
 
-/// The byte and shift of the two upper bits of an element of q6_k: four elements, 32 apart, share a byte.
-std::size_t upper_byte(std::size_t element) { return Q6_K::upper_bits + element / 128 * 32 + element % 32; }
-std::uint32_t upper_shift(std::size_t element) { return static_cast<std::uint32_t>(element % 128 / 32 * 2); }
-
 void dequantize_q6_k(Bytes block, std::span<float> out) {
     const float d = half_at(block, Q6_K::d);
     for (std::size_t i = 0; i < out.size(); ++i) {
-        const std::uint32_t upper = byte_at(block, upper_byte(i)) >> upper_shift(i) & 3u;
-        const std::uint32_t quant = nibble_at(block, Q6_K::nibbles, Q6_K::pair, i) | upper << 4;
-        out[i] = d * signed_byte_at(block, Q6_K::scales + i / kGroup6) * (static_cast<float>(quant) - 32);
+        const auto nibble = static_cast<int>(nibble_at(block, Q6_K::nibbles, Q6_K::pair, i));
+        const int quant = nibble | two_bits_at(block, Q6_K::upper_bits, i) << 4;
+        out[i] = d * signed_byte_at(block, Q6_K::scales + i / kSmallGroup) * static_cast<float>(quant - 32);
     }
 }
 
@@ -164,25 +233,56 @@ int level(float value, float scale, int lowest, int highest) {
 
 constexpr int kRefinements = 4;  // the fit has converged to below a percent of its error
 
-/// The scale that makes scale · q nearest to the values, q = level(−levels … levels − 1): from the element of largest magnitude,
-/// which gets the level that has no positive twin; then by least squares, q and scale in turns.
-float fit_scale(Floats values, int levels) {
-    const float extreme = *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); });
-    float scale = extreme / static_cast<float>(-levels), best = scale;
-    float least = std::numeric_limits<float>::infinity();
+struct ScaleFit {
+    float scale = 0, error = std::numeric_limits<float>::infinity();
+};
+
+/// The scale that makes scale · quant(value, scale) nearest to the values, from `scale` on by least squares, quants and scale in turns.
+ScaleFit refined_scale(Floats values, float scale, auto&& quant) {
+    ScaleFit best{.scale = scale};
     for (int round = 0; round <= kRefinements; ++round) {
         float error = 0, products = 0, squares = 0;
         for (const float value : values) {
-            const auto q = static_cast<float>(level(value, scale, -levels, levels - 1));
+            const auto q = static_cast<float>(quant(value, scale));
             error += (scale * q - value) * (scale * q - value);
             products += q * value;
             squares += q * q;
         }
-        if (error < least) least = error, best = scale;
+        if (error < best.error) best = {.scale = scale, .error = error};
         if (squares == 0) break;
         scale = products / squares;
     }
     return best;
+}
+
+/// The scale that makes scale · q nearest to the values, q = level(−levels … levels − 1): from the element of largest magnitude,
+/// which gets the level that has no positive twin, on.
+float fit_scale(Floats values, int levels) {
+    const float extreme = *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); });
+    const auto quant = [&](float value, float scale) { return level(value, scale, -levels, levels - 1); };
+    return refined_scale(values, extreme / static_cast<float>(-levels), quant).scale;
+}
+
+/// The index of the number of kIq4Values that is nearest to value / scale.
+int table_index(float value, float scale) {
+    const float quotient = value / scale;
+    if (std::isnan(quotient) || scale == 0) return 8;  // of 1, nearest to 0
+    int index = 0;
+    while (index < 15 && 2 * quotient > static_cast<float>(kIq4Values[static_cast<std::size_t>(index)] +
+                                                           kIq4Values[static_cast<std::size_t>(index) + 1]))
+        ++index;
+    return index;
+}
+
+/// As fit_scale. The ends of the table differ, so the extreme is tried as either.
+float fit_table_scale(Floats values) {
+    const float extreme = *std::ranges::max_element(values, {}, [](float value) { return std::abs(value); });
+    const auto quant = [](float value, float scale) {
+        return static_cast<int>(kIq4Values[static_cast<std::size_t>(table_index(value, scale))]);
+    };
+    const ScaleFit lowest = refined_scale(values, extreme / kIq4Values.front(), quant);
+    const ScaleFit highest = refined_scale(values, extreme / kIq4Values.back(), quant);
+    return highest.error < lowest.error ? highest.scale : lowest.scale;
 }
 
 /// x ≈ scale · q − minimum with q = 0 … levels.
@@ -190,10 +290,13 @@ struct Affine {
     float scale = 0, minimum = 0;
 };
 
-/// From the smallest and largest value (0 is always in range, since minimum may not be negative), then by least squares, q and
+enum class Minimum : std::uint8_t { any, not_negative };
+
+/// From the smallest and largest value (0 is always in range where the minimum may not be negative), then by least squares, q and
 /// the rest in turns.
-Affine fit_affine(Floats values, int levels) {
-    const float lowest = std::min(0.0f, std::ranges::min(values)), highest = std::max(0.0f, std::ranges::max(values));
+Affine fit_affine(Floats values, int levels, Minimum allowed) {
+    float lowest = std::ranges::min(values), highest = std::ranges::max(values);
+    if (allowed == Minimum::not_negative) lowest = std::min(0.0f, lowest), highest = std::max(0.0f, highest);
     Affine fit{.scale = (highest - lowest) / static_cast<float>(levels), .minimum = -lowest}, best = fit;
     const auto count = static_cast<float>(values.size());
     float least = std::numeric_limits<float>::infinity();
@@ -213,7 +316,7 @@ Affine fit_affine(Floats values, int levels) {
         if (determinant <= 0) break;
         fit.scale = (count * products - quants * sum) / determinant;
         fit.minimum = (fit.scale * quants - sum) / count;
-        if (fit.minimum < 0) fit = {.scale = products / squares, .minimum = 0};
+        if (fit.minimum < 0 && allowed == Minimum::not_negative) fit = {.scale = products / squares, .minimum = 0};
         if (fit.scale < 0) break;
     }
     return best;
@@ -230,11 +333,86 @@ void quantize_q8_0(Floats values, std::span<std::byte> block) {
         block[Q8_0::quants + i] = static_cast<std::byte>(level(values[i], d, -127, 127));
 }
 
-void quantize_q4_0(Floats values, std::span<std::byte> block) {
-    const float d = rounded_to_half(fit_scale(values, 8));
-    put_half(block, Q4_0::d, d);
-    for (std::size_t i = 0; i < values.size(); ++i)
-        put_nibble(block, Q4_0::nibbles, Q4_0::pair, i, level(values[i], d, -8, 7) + 8);
+void quantize_nibbles(const NibbleFormat& format, Floats values, std::span<std::byte> block) {
+    const int levels = format.levels();
+    Affine fit;
+    if (format.has_minimum)
+        fit = fit_affine(values, levels - 1, Minimum::any);
+    else
+        fit.scale = format.has_table ? fit_table_scale(values) : fit_scale(values, format.offset());
+    const float d = rounded_to_half(fit.scale), m = rounded_to_half(-fit.minimum);
+    put_half(block, 0, d);
+    if (format.has_minimum) put_half(block, NibbleFormat::minimum(), m);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const int offset = format.offset();
+        const int quant = format.has_table     ? table_index(values[i], d)
+                          : format.has_minimum ? level(values[i] - m, d, 0, levels - 1)
+                                               : level(values[i], d, -offset, offset - 1) + offset;
+        put_nibble(block, format.nibbles(), kNibblePair, i, quant);
+        if (format.has_fifth_bits)
+            put_bits(block, format.fifth_bits() + i / 8, quant >> 4, static_cast<std::uint32_t>(i % 8));
+    }
+}
+
+/// The largest of some scales.
+float extreme_of(Floats scales) {
+    return *std::ranges::max_element(scales, {}, [](float scale) { return std::abs(scale); });
+}
+
+void quantize_iq4_xs(Floats values, std::span<std::byte> block) {
+    std::array<float, kGroups> fits;
+    for (std::size_t group = 0; group < kGroups; ++group)
+        fits[group] = fit_table_scale(values.subspan(group * kGroup, kGroup));
+    const float d = rounded_to_half(extreme_of(fits) / -32);
+    put_half(block, Iq4_XS::d, d);
+    for (std::size_t group = 0; group < kGroups; ++group) {
+        const int s = level(fits[group], d, -32, 31), stored = s + 32;
+        put_bits(block, Iq4_XS::lower_bits + group / 2, stored & 15, static_cast<std::uint32_t>(group % 2 * 4));
+        put_bits(block, Iq4_XS::upper_bits + group / 4, stored >> 4, static_cast<std::uint32_t>(group % 4 * 2));
+        for (std::size_t i = group * kGroup; i < (group + 1) * kGroup; ++i)
+            put_nibble(block, Iq4_XS::nibbles, Iq4_XS::pair, i, table_index(values[i], d * static_cast<float>(s)));
+    }
+}
+
+void quantize_q2_k(Floats values, std::span<std::byte> block) {
+    constexpr int kLevels = 3, kScaleLevels = 15;
+    std::array<Affine, kSmallGroups> fits;
+    Affine largest;
+    for (std::size_t group = 0; group < kSmallGroups; ++group) {
+        fits[group] = fit_affine(values.subspan(group * kSmallGroup, kSmallGroup), kLevels, Minimum::not_negative);
+        largest.scale = std::max(largest.scale, fits[group].scale);
+        largest.minimum = std::max(largest.minimum, fits[group].minimum);
+    }
+    const float d = rounded_to_half(largest.scale / kScaleLevels), m = rounded_to_half(largest.minimum / kScaleLevels);
+    put_half(block, Q2_K::d, d);
+    put_half(block, Q2_K::m, m);
+    for (std::size_t group = 0; group < kSmallGroups; ++group) {
+        const int s = level(fits[group].scale, d, 0, kScaleLevels), t = level(fits[group].minimum, m, 0, kScaleLevels);
+        put_bits(block, Q2_K::scales + group, s | t << 4, 0);
+        const float scale = d * static_cast<float>(s), minimum = m * static_cast<float>(t);
+        for (std::size_t i = group * kSmallGroup; i < (group + 1) * kSmallGroup; ++i)
+            put_bits(block, Q2_K::quants + two_bits_byte(i), level(values[i] + minimum, scale, 0, kLevels),
+                     two_bits_shift(i));
+    }
+}
+
+void quantize_q3_k(Floats values, std::span<std::byte> block) {
+    std::array<float, kSmallGroups> fits;
+    for (std::size_t group = 0; group < kSmallGroups; ++group)
+        fits[group] = fit_scale(values.subspan(group * kSmallGroup, kSmallGroup), 4);
+    const float d = rounded_to_half(extreme_of(fits) / -32);
+    put_half(block, Q3_K::d, d);
+    for (std::size_t group = 0; group < kSmallGroups; ++group) {
+        const int s = level(fits[group], d, -32, 31), stored = s + 32;
+        const Q3Scale at(group);
+        put_bits(block, at.lower_byte, stored & 15, at.lower_shift);
+        put_bits(block, at.upper_byte, stored >> 4, at.upper_shift);
+        for (std::size_t i = group * kSmallGroup; i < (group + 1) * kSmallGroup; ++i) {
+            const int quant = level(values[i], d * static_cast<float>(s), -4, 3) + 4;
+            put_bits(block, Q3_K::quants + two_bits_byte(i), quant & 3, two_bits_shift(i));
+            put_bits(block, Q3_K::third_bits + i % kGroup, quant >> 2, static_cast<std::uint32_t>(i / kGroup));
+        }
+    }
 }
 
 /// q4_k and q5_k; `put_quant(i, q)` stores q of element i.
@@ -243,7 +421,7 @@ void quantize_with_minimum(Floats values, std::span<std::byte> block, auto&& put
     std::array<Affine, kGroups> fits;
     Affine largest;
     for (std::size_t group = 0; group < kGroups; ++group) {
-        fits[group] = fit_affine(values.subspan(group * kGroup, kGroup), Layout::levels);
+        fits[group] = fit_affine(values.subspan(group * kGroup, kGroup), Layout::levels, Minimum::not_negative);
         largest.scale = std::max(largest.scale, fits[group].scale);
         largest.minimum = std::max(largest.minimum, fits[group].minimum);
     }
@@ -272,29 +450,35 @@ void quantize_q5_k(Floats values, std::span<std::byte> block) {
 }
 
 void quantize_q6_k(Floats values, std::span<std::byte> block) {
-    constexpr std::size_t kScales = 256 / kGroup6;
-    std::array<float, kScales> fits;
-    for (std::size_t group = 0; group < kScales; ++group)
-        fits[group] = fit_scale(values.subspan(group * kGroup6, kGroup6), 32);
-    const float extreme = *std::ranges::max_element(fits, {}, [](float scale) { return std::abs(scale); });
-    const float d = rounded_to_half(extreme / -128);
+    std::array<float, kSmallGroups> fits;
+    for (std::size_t group = 0; group < kSmallGroups; ++group)
+        fits[group] = fit_scale(values.subspan(group * kSmallGroup, kSmallGroup), 32);
+    const float d = rounded_to_half(extreme_of(fits) / -128);
     put_half(block, Q6_K::d, d);
-    for (std::size_t group = 0; group < kScales; ++group) {
+    for (std::size_t group = 0; group < kSmallGroups; ++group) {
         const int s = level(fits[group], d, -128, 127);
         block[Q6_K::scales + group] = static_cast<std::byte>(s);
-        for (std::size_t i = group * kGroup6; i < (group + 1) * kGroup6; ++i) {
+        for (std::size_t i = group * kSmallGroup; i < (group + 1) * kSmallGroup; ++i) {
             const int quant = level(values[i], d * static_cast<float>(s), -32, 31) + 32;
             put_nibble(block, Q6_K::nibbles, Q6_K::pair, i, quant);
-            put_bits(block, upper_byte(i), quant >> 4, upper_shift(i));
+            put_bits(block, Q6_K::upper_bits + two_bits_byte(i), quant >> 4, two_bits_shift(i));
         }
     }
 }
 
-std::size_t scale_offset(DType dtype) {
-    return dtype == DType::q6_k ? Q6_K::d : 0;  // the others begin with it
-}
-
 }  // namespace
+
+BlockScales block_scales(DType dtype) noexcept {
+    if (const auto nibbles = nibble_format(dtype); nibbles && nibbles->has_minimum) return {0, NibbleFormat::minimum()};
+    switch (dtype) {
+    case DType::q4_k: return {Q4_K::d, Q4_K::m};
+    case DType::q5_k: return {Q5_K::d, Q5_K::m};
+    case DType::q6_k: return {Q6_K::d, {}};
+    case DType::q2_k: return {Q2_K::d, Q2_K::m};
+    case DType::q3_k: return {Q3_K::d, {}};
+    default: return {0, {}};
+    }
+}
 
 void dequantize(DType dtype, Bytes blocks, std::span<float> out) {
     assert(is_quantized(dtype) && blocks.size() == bytes_of(dtype, out.size()));
@@ -303,9 +487,14 @@ void dequantize(DType dtype, Bytes blocks, std::span<float> out) {
         for (std::size_t i = 0; i < out.size() / elements; ++i)
             dequantize_block(blocks.subspan(i * bytes, bytes), out.subspan(i * elements, elements));
     };
+    if (const auto format = nibble_format(dtype))
+        return each_block(
+            [&](Bytes block, std::span<float> of_block) { dequantize_nibbles(*format, block, of_block); });
     switch (dtype) {
     case DType::q8_0: return each_block(dequantize_q8_0);
-    case DType::q4_0: return each_block(dequantize_q4_0);
+    case DType::iq4_xs: return each_block(dequantize_iq4_xs);
+    case DType::q2_k: return each_block(dequantize_q2_k);
+    case DType::q3_k: return each_block(dequantize_q3_k);
     case DType::q4_k: return each_block(dequantize_q4_k);
     case DType::q5_k: return each_block(dequantize_q5_k);
     case DType::q6_k: return each_block(dequantize_q6_k);
@@ -324,12 +513,17 @@ void quantize(DType dtype, Floats values, std::span<std::byte> blocks) {
             if (std::ranges::all_of(of_block, [](float value) { return std::isfinite(value); }))
                 quantize_block(of_block, block);
             else
-                put_half(block, scale_offset(dtype), std::numeric_limits<float>::quiet_NaN());
+                put_half(block, block_scales(dtype).d, std::numeric_limits<float>::quiet_NaN());
         }
     };
+    if (const auto format = nibble_format(dtype))
+        return each_block(
+            [&](Floats of_block, std::span<std::byte> block) { quantize_nibbles(*format, of_block, block); });
     switch (dtype) {
     case DType::q8_0: return each_block(quantize_q8_0);
-    case DType::q4_0: return each_block(quantize_q4_0);
+    case DType::iq4_xs: return each_block(quantize_iq4_xs);
+    case DType::q2_k: return each_block(quantize_q2_k);
+    case DType::q3_k: return each_block(quantize_q3_k);
     case DType::q4_k: return each_block(quantize_q4_k);
     case DType::q5_k: return each_block(quantize_q5_k);
     case DType::q6_k: return each_block(quantize_q6_k);

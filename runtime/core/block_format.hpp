@@ -5,20 +5,77 @@
 ///     format  elements  bytes  contents                                                            element
 ///     q8_0        32      34   half d, int8 q[32]                                                  d · q
 ///     q4_0        32      18   half d, nibble q[32]                                                d · (q − 8)
+///     q4_1        32      20   half d, half m, nibble q[32]                                        d · q + m
+///     q5_0        32      22   half d, fifth bits of q (4 bytes), nibble q[32]                     d · (q − 16)
+///     q5_1        32      24   half d, half m, fifth bits of q (4 bytes), nibble q[32]             d · q + m
+///     iq4_nl      32      18   half d, nibble q[32]                                                d · kIq4Values[q]
+///     iq4_xs     256     136   half d, upper bits of s (2 bytes), lower bits of s (4), nibble q[256]   d · (s − 32) · kIq4Values[q]
+///     q2_k       256      84   nibble s[16] and t[16], two bits q[256], half d, half m              d · s · q − m · t
+///     q3_k       256     110   third bits of q (32 bytes), two bits q[256], uint6 s[16], half d    d · (s − 32) · (q − 4)
 ///     q4_k       256     144   half d, half m, uint6 s[8] and t[8] (12 bytes), nibble q[256]       d · s · q − m · t
 ///     q5_k       256     176   half d, half m, s and t as q4_k, fifth bits of q (32 bytes), nibble q[256]   d · s · q − m · t
 ///     q6_k       256     210   nibble q[256], two upper bits of q (64 bytes), int8 s[16], half d   d · s · (q − 32)
 ///
-/// s and t belong to 32 elements in q4_k and q5_k, s to 16 in q6_k. Nibbles do not lie in the order of their elements: see
-/// block_format.cpp.
+/// s and t belong to 32 elements in q4_k, q5_k and iq4_xs, to 16 in q2_k, q3_k and q6_k. Bits do not lie in the order of their elements:
+/// see block_format.cpp.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/tensor_data.hpp"
 
 namespace vkformer {
+
+/// Every format, in the order of this page.
+inline constexpr std::array kBlockFormats = {DType::q8_0, DType::q4_0,   DType::q4_1,   DType::q5_0,
+                                             DType::q5_1, DType::iq4_nl, DType::iq4_xs, DType::q2_k,
+                                             DType::q3_k, DType::q4_k,   DType::q5_k,   DType::q6_k};
+
+/// What a nibble of iq4_nl and iq4_xs stands for (ggml: kvalues_iq4nl).
+inline constexpr std::array<std::int8_t, 16> kIq4Values = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                           1,    13,   25,  38,  53,  69,  89,  113};
+
+/// What the formats differ in whose blocks are 32 nibbles behind a scale.
+struct NibbleFormat {
+    bool has_minimum = false;     ///< a second half m, which is added
+    bool has_fifth_bits = false;  ///< of the quants, bit i of a word that of element i
+    bool has_table = false;       ///< the quants are indices into kIq4Values
+
+    // Where the parts of a block begin, bytes; it begins with d. Byte i of the nibbles holds those of elements i and i + 16.
+    static constexpr std::size_t minimum() { return 2; }
+    constexpr std::size_t fifth_bits() const { return has_minimum ? 4 : 2; }
+    constexpr std::size_t nibbles() const { return fifth_bits() + (has_fifth_bits ? 4 : 0); }
+    constexpr std::size_t bytes() const { return nibbles() + 16; }
+
+    constexpr int levels() const { return has_fifth_bits ? 32 : 16; }
+    /// What is taken from the quants.
+    constexpr int offset() const { return has_minimum || has_table ? 0 : levels() / 2; }
+};
+inline constexpr NibbleFormat kQ4_0Format{}, kQ4_1Format{.has_minimum = true}, kQ5_0Format{.has_fifth_bits = true},
+    kQ5_1Format{.has_minimum = true, .has_fifth_bits = true}, kIq4NlFormat{.has_table = true};
+
+constexpr std::optional<NibbleFormat> nibble_format(DType dtype) noexcept {
+    switch (dtype) {
+    case DType::q4_0: return kQ4_0Format;
+    case DType::q4_1: return kQ4_1Format;
+    case DType::q5_0: return kQ5_0Format;
+    case DType::q5_1: return kQ5_1Format;
+    case DType::iq4_nl: return kIq4NlFormat;
+    default: return std::nullopt;
+    }
+}
+
+/// Where the halves of a block are that scale it, bytes: d and, of formats with a minimum, m.
+struct BlockScales {
+    std::size_t d;
+    std::optional<std::size_t> m;
+};
+/// Requires is_quantized(dtype).
+BlockScales block_scales(DType dtype) noexcept;
 
 /// The elements of whole blocks. Every result is the exact product or difference above, rounded once to float (it needs no
 /// rounding but for the difference). A scale that is NaN or infinite gives NaN and infinities.

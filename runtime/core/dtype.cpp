@@ -58,6 +58,13 @@ Result<void> convert_floats(DType dtype, std::span<const std::byte> bytes, std::
     case DType::q4_k:
     case DType::q5_k:
     case DType::q6_k:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::iq4_nl:
+    case DType::iq4_xs:
+    case DType::q2_k:
+    case DType::q3_k:
         convert_blocks(dtype, bytes.subspan(bytes_of(dtype, first), bytes_of(dtype, out.size())), out);
         break;
     }
@@ -83,6 +90,13 @@ std::string_view to_string(DType dtype) noexcept {
     case DType::q4_k: return "q4_k";
     case DType::q5_k: return "q5_k";
     case DType::q6_k: return "q6_k";
+    case DType::q4_1: return "q4_1";
+    case DType::q5_0: return "q5_0";
+    case DType::q5_1: return "q5_1";
+    case DType::iq4_nl: return "iq4_nl";
+    case DType::iq4_xs: return "iq4_xs";
+    case DType::q2_k: return "q2_k";
+    case DType::q3_k: return "q3_k";
     }
     return "unknown";
 }
@@ -90,10 +104,17 @@ std::string_view to_string(DType dtype) noexcept {
 std::size_t block_elements(DType dtype) noexcept {
     switch (dtype) {
     case DType::q8_0:
-    case DType::q4_0: return 32;
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::iq4_nl: return 32;
     case DType::q4_k:
     case DType::q5_k:
-    case DType::q6_k: return 256;
+    case DType::q6_k:
+    case DType::iq4_xs:
+    case DType::q2_k:
+    case DType::q3_k: return 256;
     default: return 1;
     }
 }
@@ -111,10 +132,17 @@ std::size_t block_bytes(DType dtype) noexcept {
     case DType::u8:
     case DType::boolean: return 1;
     case DType::q8_0: return 34;
-    case DType::q4_0: return 18;
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q5_0:
+    case DType::q5_1:
+    case DType::iq4_nl: return nibble_format(dtype)->bytes();
     case DType::q4_k: return 144;
     case DType::q5_k: return 176;
     case DType::q6_k: return 210;
+    case DType::iq4_xs: return 136;
+    case DType::q2_k: return 84;
+    case DType::q3_k: return 110;
     }
     return 0;
 }

@@ -13,7 +13,30 @@ namespace vkformer {
 
 /// Graphs compute in f32 and f16 (float values) and i32 (tokens, positions, lengths). bf16 and the block formats of GGUF files
 /// (q8_0 …, see core/block_format.hpp) are for weights; the others occur in files only.
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, q8_0, q4_0, q4_k, q5_k, q6_k };
+enum class DType : std::uint8_t {
+    f64,
+    f32,
+    f16,
+    bf16,
+    i64,
+    i32,
+    i16,
+    i8,
+    u8,
+    boolean,
+    q8_0,
+    q4_0,
+    q4_k,
+    q5_k,
+    q6_k,
+    q4_1,
+    q5_0,
+    q5_1,
+    iq4_nl,
+    iq4_xs,
+    q2_k,
+    q3_k
+};
 
 /// "f32", "f16", "q8_0", …
 std::string_view to_string(DType dtype) noexcept;

@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "core/block_format.hpp"
+
 namespace vkformer {
 namespace {
 
@@ -56,12 +58,11 @@ std::optional<std::uint64_t> first_not_finite(DType dtype, std::span<const std::
     if (dtype == DType::f32) return first_of_neighbours(bytes, kExponent32);
     if (dtype == DType::bf16) return first_of_neighbours(bytes, kExponentBfloat);
     if (dtype == DType::f16) return first_of_neighbours(bytes, kExponent16);
-    // where the halves of a block are: core/block_format.hpp
     const std::size_t block = static_cast<std::size_t>(bytes_of(dtype, block_elements(dtype)));
-    const std::size_t scale = dtype == DType::q6_k ? block - 2 : 0;
-    auto found = first_of(bytes, kExponent16, block, scale);
-    if (dtype == DType::q4_k || dtype == DType::q5_k) {
-        const auto minimum = first_of(bytes, kExponent16, block, 2);
+    const BlockScales scales = block_scales(dtype);
+    auto found = first_of(bytes, kExponent16, block, scales.d);
+    if (scales.m) {
+        const auto minimum = first_of(bytes, kExponent16, block, *scales.m);
         if (minimum && (!found || *minimum < *found)) found = minimum;
     }
     if (found) *found *= block_elements(dtype);

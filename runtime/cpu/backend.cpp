@@ -341,11 +341,11 @@ template class CpuProgram<float>;
 template class CpuProgram<double>;
 
 template <std::floating_point T>
-std::string_view CpuProgram<T>::variant(std::size_t node_index) const noexcept {
+graph::Rounding CpuProgram<T>::rounding(std::size_t node_index) const noexcept {
     const auto* const linear = std::get_if<graph::Linear>(&plan_.graph.nodes()[node_index].op);
-    if (!linear) return {};
+    if (!linear) return graph::Rounding::none;
     const CpuTensor<T>& weight = *storage(linear->weight);
-    return weight.packed && weight.packed->int8 ? "int8" : "";
+    return weight.packed && weight.packed->int8 ? graph::Rounding::int8 : graph::Rounding::none;
 }
 
 template <std::floating_point T>

@@ -50,7 +50,7 @@ public:
     Result<void> wait() override { return {}; }
     const graph::Plan& plan() const noexcept override { return plan_; }
     /// "int8" of a product whose activations are rounded.
-    std::string_view variant(std::size_t node_index) const noexcept override;
+    graph::Rounding rounding(std::size_t node_index) const noexcept override;
 
     /// Executes the node alone, on what its operands hold now.
     Result<void> run_node(std::size_t node_index);

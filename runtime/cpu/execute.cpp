@@ -9,6 +9,7 @@
 #include "cpu/attention.hpp"
 #include "cpu/attention_scores.hpp"
 #include "cpu/beam_step.hpp"
+#include "cpu/bias_sequences.hpp"
 #include "cpu/cache_append.hpp"
 #include "cpu/cache_reorder.hpp"
 #include "cpu/concat.hpp"
@@ -77,12 +78,12 @@ public:
     void operator()(const graph::Linear& op) const {
         const std::size_t batch = graph_.shape(op.weight).rank() == 3 ? dim(op.weight, 0) : 1;
         if (batch > 1) return linear_batch(op, batch);
-        if (!op.gated) return product(op, op.activation, floats(op.y));
+        if (!op.is_gated()) return product(op, op.epilogue.activation, floats(op.y));
         const std::size_t half = width(op.y);
         std::vector<T> both(rows(op.x) * 2 * half);
         product(op, graph::Activation::none, std::span(both));
         for_rows(op.y, [&](std::size_t row) {
-            gate(std::span<const T>(both).subspan(row * 2 * half, 2 * half), op.activation,
+            gate(std::span<const T>(both).subspan(row * 2 * half, 2 * half), op.epilogue.activation,
                  row_of(floats(op.y), row, half));
         });
     }
@@ -333,6 +334,16 @@ public:
                         floats(op.bias), penalties, row_of(floats(op.y), row, width(op.x)));
     }
 
+    void operator()(const graph::BiasSequences& op) const {
+        const BiasedPhrases<T> biased{
+            .phrases = ints(op.phrases), .tokens = ints(op.tokens), .biases = floats(op.biases)};
+        for (std::size_t row = 0; row < rows(op.x); ++row)
+            bias_sequences<T>(
+                row_of(floats(op.x), row, width(op.x)),
+                op.sequences ? row_of(ints(op.sequences), row, width(op.sequences)) : std::span<std::int32_t>(),
+                ints(op.starts)[row], biased, row_of(floats(op.y), row, width(op.x)));
+    }
+
     void operator()(const graph::GreedyStep& op) const {
         greedy_step<T>({.next = ints(op.next),
                         .tokens = ints(op.tokens),
@@ -371,10 +382,10 @@ private:
             return values.empty() ? values : values.subspan(product * size, size);
         };
         const std::size_t x_size = dims.rows * dims.in, y_size = dims.rows * dims.out;
-        const std::span<const T> x = floats(op.x), weight = floats(op.weight), residual = floats(op.residual);
+        const std::span<const T> x = floats(op.x), weight = floats(op.weight), residual = floats(op.epilogue.residual);
         for (std::size_t product = 0; product < batch; ++product)
             linear<T>(of(x, x.size() > x_size ? product : 0, x_size), of(weight, product, dims.out * dims.in),
-                      floats(op.bias), of(residual, product, y_size), op.activation, dims,
+                      floats(op.epilogue.bias), of(residual, product, y_size), op.epilogue.activation, dims,
                       of(floats(op.y), product, y_size));
     }
 
@@ -398,16 +409,17 @@ private:
         const LinearDims dims{.rows = rows(op.x), .in = width(op.x), .out = rows(op.weight)};
         std::vector<T> own_x;
         std::span<const T> x = floats(op.x);
-        if (op.normed) {
+        if (const graph::Prologue& norm = op.prologue) {
             own_x.resize(x.size());
-            rms_norm_rows(op.x, x, op.norm_gain, op.norm_gain_offset, op.norm_eps, std::span(own_x));
+            rms_norm_rows(op.x, x, norm.gain, norm.gain_offset, norm.eps, std::span(own_x));
             x = own_x;
         }
         if constexpr (std::same_as<T, float>) {
             if (const PackedWeight* weight = packed(op.weight))
-                return packed_linear(x, *weight, floats(op.bias), floats(op.residual), activation, dims, y);
+                return packed_linear(x, *weight, floats(op.epilogue.bias), floats(op.epilogue.residual), activation,
+                                     dims, y);
         }
-        linear<T>(x, floats(op.weight), floats(op.bias), floats(op.residual), activation, dims, y);
+        linear<T>(x, floats(op.weight), floats(op.epilogue.bias), floats(op.epilogue.residual), activation, dims, y);
     }
 
     /// The norms of the rows of `values`, which has the shape of `like`.

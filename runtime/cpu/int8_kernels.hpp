@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// Products of rows of weights in a quantised format with activations that are rounded to 8 bits: x ≈ d · q, −127 ≤ q ≤ 127, where
-/// each 32 of a row ("group") share d = max |x| / 127. The quants are multiplied and added as integers, exactly, 32 or (q6_k) 16 at a
+/// each 32 of a row ("group") share d = max |x| / 127. The quants are multiplied and added as integers, exactly, 32 or (q3_k, q6_k) 16 at a
 /// time; the rest is float32. A step of 1 / 127 of the largest errs by 1 / √12 of itself, so normal values, whose largest of 32 is 2.1
 /// standard deviations, by 2.1 / 127 / √12 = 0.005 of their norm: validation/bounds.cpp knows it as "int8".
 /// A group with a value that is not finite gets a d that is not, and every product with it NaN or an infinity. A group whose largest
@@ -54,8 +54,8 @@ struct Int8Kernels {
                      std::size_t columns, std::size_t groups, float* y, std::size_t stride);
 };
 
-/// By what the processor can do: AVX-512 VNNI, AVX-VNNI, AVX2. Null: the processor or the format has none. Those of q8_0, q4_0, q4_k,
-/// q5_k and q6_k.
+/// By what the processor can do: AVX-512 VNNI, AVX-VNNI, AVX2. Null: the processor or the format has none. Those of the block
+/// formats but q2_k, whose minimums belong to half a group.
 const Int8Kernels* int8_kernels(DType dtype) noexcept;
 /// All that the processor can run: for tests.
 std::vector<const Int8Kernels*> every_int8_kernels(DType dtype);

@@ -82,25 +82,96 @@ struct Q8_0 {
     }
 };
 
-struct Q4_0 {
-    static constexpr std::size_t kBytes = 18, kHalves = 1;
-    static constexpr bool kOneGroup = true, kSigned = false, kMinimum = false, kPairs = true;
-    static constexpr std::int32_t kOffset = 8;
+/// Sixteen bytes of nibbles, the lower ones first: a byte each.
+inline __m256i nibble_bytes(const std::byte* from) {
+    const __m128i nibbles = load<__m128i>(from);
+    const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(nibbles), _mm_srli_epi16(nibbles, 4), 1);
+    return _mm256_and_si256(both, _mm256_set1_epi8(15));
+}
+
+/// What they stand for.
+inline __m256i table_bytes(__m256i nibbles) {
+    constexpr const std::int8_t* kTable = kIq4Values.data();
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load<__m128i>(kTable)), nibbles);
+}
+
+/// Bit i of 32 as 16 in byte i, or 0.
+inline __m256i fifth_bits(std::int32_t bits) {
+    const __m256i of_bytes = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i places = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+    const __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), of_bytes), places);
+    return _mm256_and_si256(_mm256_cmpeq_epi8(spread, places), _mm256_set1_epi8(16));
+}
+
+template <NibbleFormat format>
+struct Nibbles {
+    static constexpr std::size_t kBytes = format.bytes(), kHalves = 1;
+    static constexpr bool kOneGroup = true, kSigned = format.has_table, kMinimum = format.has_minimum;
+    static constexpr bool kPairs = !format.has_fifth_bits && !format.has_table;
+    static constexpr std::int32_t kOffset = format.offset();
     static Ints quants(const std::byte* block, std::size_t g) {
-        const __m128i nibbles = load<__m128i>(block + g * kBytes + 2);
-        const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(nibbles), _mm_srli_epi16(nibbles, 4), 1);
-        return (Ints)_mm256_and_si256(both, _mm256_set1_epi8(15));
+        block += g * kBytes;
+        __m256i quants = nibble_bytes(block + format.nibbles());
+        if constexpr (format.has_fifth_bits)
+            quants = _mm256_or_si256(quants, fifth_bits(load<std::int32_t>(block + format.fifth_bits())));
+        if constexpr (format.has_table) quants = table_bytes(quants);
+        return (Ints)quants;
     }
     /// Of groups g and g + 1: the lower nibbles, which are the first 16 of each, or the upper ones.
     static Ints pair(const std::byte* block, std::size_t g, std::size_t half) {
-        const __m256i nibbles = _mm256_inserti128_si256(_mm256_castsi128_si256(load<__m128i>(block + g * kBytes + 2)),
-                                                        load<__m128i>(block + (g + 1) * kBytes + 2), 1);
+        block += g * kBytes + format.nibbles();
+        const __m256i nibbles =
+            _mm256_inserti128_si256(_mm256_castsi128_si256(load<__m128i>(block)), load<__m128i>(block + kBytes), 1);
         return (Ints)((Words)nibbles >> static_cast<std::uint32_t>(4 * half) & 0x0F0F0F0Fu);
     }
     template <std::size_t count>
     static void scales(const std::byte* block, Floats* d, Floats& minimum) {
         d[0] = block_scales<count>(block, kBytes);
-        minimum = 8 * d[0];
+        if constexpr (kMinimum)
+            minimum = -block_scales<count>(block + NibbleFormat::minimum(), kBytes);
+        else
+            minimum = static_cast<float>(kOffset) * d[0];
+    }
+};
+
+/// d · (s − 32) · table[q]. s from 4 and 2 bits.
+struct Iq4_XS {
+    static constexpr std::size_t kBytes = 136, kHalves = 1;
+    static constexpr bool kOneGroup = false, kSigned = true, kMinimum = false, kPairs = false;
+    static constexpr std::int32_t kOffset = 0;
+    static Ints quants(const std::byte* block, std::size_t g) {
+        return (Ints)table_bytes(nibble_bytes(block + 8 + 16 * g));
+    }
+    template <std::size_t>
+    static void scales(const std::byte* block, Floats* d, Floats&) {
+        const Words lower = (Words{} + load<std::uint32_t>(block + 4)) >> Words{0, 4, 8, 12, 16, 20, 24, 28} & 15u;
+        const std::uint32_t upper_bits = load<std::uint16_t>(block + 2);
+        const Words upper = (Words{} + upper_bits) >> Words{0, 2, 4, 6, 8, 10, 12, 14} & 3u;
+        d[0] = half_at(block) * as_numbers((Ints)(lower | upper << 4) - 32);
+    }
+};
+
+/// d · (s − 32) · (q − 4), with an s of each 16. Groups 0 to 3 and 4 to 7 share bytes of two bits, and all eight those of the third.
+struct Q3_K {
+    static constexpr std::size_t kBytes = 110, kHalves = 2;
+    static constexpr bool kOneGroup = false, kSigned = false, kMinimum = false, kPairs = false;
+    static constexpr std::int32_t kOffset = 4;  // dot products take it away from the quants
+    static Ints quants(const std::byte* block, std::size_t g) {
+        const Words two =
+            load<Words>(block + 32 + g / 4 * kGroup) >> static_cast<std::uint32_t>(g % 4 * 2) & 0x03030303u;
+        return (Ints)(two | (load<Words>(block) >> static_cast<std::uint32_t>(g) & 0x01010101u) << 2);
+    }
+    /// d[0] of the first 16 of each group, d[1] of the second. Number i of s has its lower 4 bits in byte i % 8, its upper 2 in byte 8 + i % 4.
+    template <std::size_t>
+    static void scales(const std::byte* block, Floats* d, Floats&) {
+        const float scale = half_at(block + 108);
+        std::int32_t s[2][kGroups];
+        for (std::size_t i = 0; i < 2 * kGroups; ++i) {
+            const int lower = static_cast<unsigned char>(block[96 + i % 8]) >> (i / 8 * 4) & 15;
+            const int upper = static_cast<unsigned char>(block[104 + i % 4]) >> (i / 4 * 2) & 3;
+            s[i % 2][i / 2] = (lower | upper << 4) - 32;
+        }
+        for (std::size_t half = 0; half < 2; ++half) d[half] = scale * as_numbers(load<Ints>(s[half]));
     }
 };
 
@@ -269,7 +340,8 @@ inline void add_groups(const std::byte* block, const QuantizedRows& x, std::size
 #pragma GCC unroll 8
     for (std::size_t g = 0; g < count; ++g) {
         Ints quants = Format::quants(block, g);
-        if constexpr (Format::kHalves == 2) quants = (Ints)_mm256_sub_epi8((__m256i)quants, _mm256_set1_epi8(32));
+        if constexpr (Format::kHalves == 2)
+            quants = (Ints)_mm256_sub_epi8((__m256i)quants, _mm256_set1_epi8(Format::kOffset));
 #pragma GCC unroll 4
         for (std::size_t r = 0; r < rows; ++r) {
             const Ints of_x = load<Ints>(x.quants + (r * x.groups + first_group + g) * kGroup);
@@ -304,7 +376,7 @@ void add_dots(const std::byte* weight_row, const QuantizedRows& x, float* y, std
 // A tile's group: quants [rows][32], scales [rows], then what sums begin with: kMinimum: d · Σ q [rows], else −offset · Σ q [kHalves][rows].
 // A panel's group: quants [8][columns][4], scales [kHalves][columns], kMinimum: minimums [columns].
 
-/// What of a format matters to a panel. Its quants are unsigned but for q8_0 without VNNI, whose products would not fit 16 bits.
+/// What of a format matters to a panel. Its quants are unsigned but for q8_0 and tables without VNNI, whose products would not fit 16 bits.
 template <std::size_t halves, bool has_minimum, bool is_signed>
 struct PanelOf {
     static constexpr std::size_t kHalves = halves;
@@ -485,7 +557,13 @@ constexpr Int8Kernels kInt8 = {.panel_columns = kPanelColumns,
 inline const Int8Kernels* int8_kernels_of(DType dtype) noexcept {
     switch (dtype) {
     case DType::q8_0: return &kInt8<Q8_0>;
-    case DType::q4_0: return &kInt8<Q4_0>;
+    case DType::q4_0: return &kInt8<Nibbles<kQ4_0Format>>;
+    case DType::q4_1: return &kInt8<Nibbles<kQ4_1Format>>;
+    case DType::q5_0: return &kInt8<Nibbles<kQ5_0Format>>;
+    case DType::q5_1: return &kInt8<Nibbles<kQ5_1Format>>;
+    case DType::iq4_nl: return &kInt8<Nibbles<kIq4NlFormat>>;
+    case DType::iq4_xs: return &kInt8<Iq4_XS>;
+    case DType::q3_k: return &kInt8<Q3_K>;
     case DType::q4_k: return &kInt8<Q4_K>;
     case DType::q5_k: return &kInt8<Q5_K>;
     case DType::q6_k: return &kInt8<Q6_K>;

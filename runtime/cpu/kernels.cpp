@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "core/block_format.hpp"
 #include "cpu/kernels_avx2.hpp"
 
 namespace vkformer::cpu {
@@ -23,18 +24,7 @@ bool is_wide() noexcept {
 
 }  // namespace
 
-const PackedKernels* plain_packed_kernels(DType dtype) noexcept {
-    switch (dtype) {
-    case DType::f16: return &kF16;
-    case DType::bf16: return &kBf16;
-    case DType::q8_0: return &kQ8_0;
-    case DType::q4_0: return &kQ4_0;
-    case DType::q4_k: return &kQ4_K;
-    case DType::q5_k: return &kQ5_K;
-    case DType::q6_k: return &kQ6_K;
-    default: return nullptr;
-    }
-}
+const PackedKernels* plain_packed_kernels(DType dtype) noexcept { return packed_kernels_of(dtype); }
 
 const PackedKernels* packed_kernels(DType dtype) noexcept {
 #if defined(__x86_64__)

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "core/block_format.hpp"
+
 // In place of compiler options for this file: they would reach the inline functions of the headers above, too.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
@@ -24,18 +26,7 @@ namespace {
 #include "cpu/packed_dot.inl"
 }  // namespace
 
-const PackedKernels* packed_kernels_avx2(DType dtype) noexcept {
-    switch (dtype) {
-    case DType::f16: return &kF16;
-    case DType::bf16: return &kBf16;
-    case DType::q8_0: return &kQ8_0;
-    case DType::q4_0: return &kQ4_0;
-    case DType::q4_k: return &kQ4_K;
-    case DType::q5_k: return &kQ5_K;
-    case DType::q6_k: return &kQ6_K;
-    default: return nullptr;
-    }
-}
+const PackedKernels* packed_kernels_avx2(DType dtype) noexcept { return packed_kernels_of(dtype); }
 
 const FloatKernels& float_kernels_avx2() noexcept { return kFloats; }
 const FloatPanelKernels& float_panel_kernels_avx2() noexcept { return kFloatPanels; }

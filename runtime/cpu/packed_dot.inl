@@ -337,19 +337,25 @@ constexpr PackedKernels kQ4_K = {with_minimum_arranged_size, arrange_with_minimu
 constexpr PackedKernels kQ5_K = {with_minimum_arranged_size, arrange_with_minimum, dot_with_minimum<Q5_K>,
                                  unpack_with_minimum<Q5_K>};
 
-// q6_k: d · s · (q − 32), with s of half a group. For x, each group begins with what its lanes do: −32 · x.
+// For x of the other formats, each group begins with what its lanes do: `factor` · x.
 
-constexpr std::size_t kQ6UpperBits = 128, kQ6Scales = 192, kQ6D = 208, kQ6GroupFloats = kLanes + kBlock;
+constexpr std::size_t kGroupFloats = kLanes + kBlock;
 
-inline std::size_t q6_k_arranged_size(std::size_t in) { return in / kBlock * kQ6GroupFloats; }
+inline std::size_t groups_arranged_size(std::size_t in) { return in / kBlock * kGroupFloats; }
 
-inline void arrange_q6_k(const float* x, std::size_t in, float* arranged) {
-    for (; in != 0; in -= kBlock, x += kBlock, arranged += kQ6GroupFloats) {
+template <int factor>
+inline void arrange_groups(const float* x, std::size_t in, float* arranged) {
+    for (; in != 0; in -= kBlock, x += kBlock, arranged += kGroupFloats) {
         for (std::size_t lane = 0; lane < kLanes; ++lane)
-            arranged[lane] = -32 * ((x[4 * lane] + x[4 * lane + 1]) + (x[4 * lane + 2] + x[4 * lane + 3]));
+            arranged[lane] =
+                static_cast<float>(factor) * ((x[4 * lane] + x[4 * lane + 1]) + (x[4 * lane + 2] + x[4 * lane + 3]));
         arrange_group(x, arranged + kLanes);
     }
 }
+
+// q6_k: d · s · (q − 32), with s of half a group.
+
+constexpr std::size_t kQ6UpperBits = 128, kQ6Scales = 192, kQ6D = 208;
 
 /// Where a group of q6_k has its bits: groups 0 and 2 of each four share bytes of nibbles, 1 and 3 too, and all four those of upper bits.
 struct Q6Place {
@@ -366,7 +372,7 @@ inline float dot_q6_k(const std::byte* block, const float* x, std::size_t in) {
     Floats sum = {};
     for (; in != 0; in -= kBlockK, block += kQ6KBytes) {
         Floats products = {};
-        for (std::size_t g = 0; g < kGroups; ++g, x += kQ6GroupFloats) {
+        for (std::size_t g = 0; g < kGroups; ++g, x += kGroupFloats) {
             const Q6Place place(block, g);
             const Words nibbles = load<Words>(place.nibbles) >> place.nibble_shift & 0x0F0F0F0Fu;
             const Words upper = (load<Words>(place.upper) >> place.upper_shift & 0x03030303u) << 4;
@@ -393,4 +399,167 @@ inline void unpack_q6_k(const std::byte* block, std::size_t in, float* out) {
         }
 }
 
-constexpr PackedKernels kQ6_K = {q6_k_arranged_size, arrange_q6_k, dot_q6_k, unpack_q6_k};
+constexpr PackedKernels kQ6_K = {groups_arranged_size, arrange_groups<-32>, dot_q6_k, unpack_q6_k};
+
+// ---- any format of groups: group(block, g) gives the quants as bytes of words, which are `offset` too large, what is multiplied by them and,
+// with has_minimum, what is added. Products of a scale and a quant are exact but for iq4_xs, which adds nothing.
+
+/// Of 32 elements; lanes 0 … 3 and 4 … 7 belong to 16 each.
+struct Group {
+    Words quants;
+    Floats scale, addend = {};
+};
+
+template <class Format>
+float dot_groups(const std::byte* block, const float* x, std::size_t in) {
+    Floats sum = {};
+    for (; in != 0; in -= Format::elements, block += Format::bytes)
+        for (std::size_t g = 0; g < Format::elements / kBlock; ++g, x += kGroupFloats) {
+            const Group group = Format::group(block, g);
+            sum += group.scale * group_products(group.quants, x + kLanes);
+            if constexpr (Format::has_minimum)
+                sum += group.addend * load<Floats>(x);
+            else
+                sum -= static_cast<float>(Format::offset) * group.scale * load<Floats>(x);
+        }
+    return sum_of(sum);
+}
+
+template <class Format>
+void unpack_groups(const std::byte* block, std::size_t in, float* out) {
+    for (; in != 0; in -= Format::elements, block += Format::bytes)
+        for (std::size_t g = 0; g < Format::elements / kBlock; ++g, out += kBlock) {
+            const Group group = Format::group(block, g);
+            std::byte bytes[kBlock];
+            __builtin_memcpy(bytes, &group.quants, sizeof bytes);
+            for (std::size_t i = 0; i < kBlock; i += kLanes) {
+                Floats numbers = group.scale[i / 16 * 4] * as_numbers(eight_bytes(bytes + i) - Format::offset);
+                if constexpr (Format::has_minimum) numbers += group.addend[i / 16 * 4];
+                store(out + i, numbers);
+            }
+        }
+}
+
+template <class Format>
+constexpr PackedKernels kGroupKernels = {groups_arranged_size, arrange_groups<1>, dot_groups<Format>,
+                                         unpack_groups<Format>};
+
+inline Floats in_all_lanes(float number) { return pair_of(number, number); }
+
+/// Sixteen bytes of nibbles, the lower ones first: a byte each.
+inline Words nibble_bytes(const std::byte* from) {
+    const auto packed = load<FourWords>(from);
+    return __builtin_shufflevector(packed & 0x0F0F0F0Fu, packed >> 4 & 0x0F0F0F0Fu, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+
+/// Bit i of the bits as 16 in byte i: four bits times ones that are 7 places apart give a bit to each byte.
+inline Words fifth_bits(std::uint32_t bits) {
+    return (((Words{} + bits) >> Words{0, 4, 8, 12, 16, 20, 24, 28} & 15u) * 0x00204081u & 0x01010101u) << 4;
+}
+
+/// 128 + what the nibbles in bytes stand for.
+inline Words table_bytes(Words nibbles) {
+    constexpr const std::int8_t* kTable = kIq4Values.data();
+#ifdef VKFORMER_HAS_AVX2
+    const __m256i table = _mm256_broadcastsi128_si256(load<__m128i>(kTable));
+    return (Words)_mm256_shuffle_epi8(table, (__m256i)nibbles) ^ 0x80808080u;
+#else
+    std::uint8_t bytes[kBlock];
+    __builtin_memcpy(bytes, &nibbles, sizeof bytes);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(128 + kTable[byte]);
+    return load<Words>(bytes);
+#endif
+}
+
+template <NibbleFormat format>
+struct Nibbles {
+    static constexpr std::size_t bytes = format.bytes(), elements = kBlock;
+    static constexpr std::int32_t offset = format.has_table ? 128 : format.offset();
+    static constexpr bool has_minimum = format.has_minimum;
+    static Group group(const std::byte* block, std::size_t) {
+        Group group = {nibble_bytes(block + format.nibbles()), in_all_lanes(half_at(block))};
+        if constexpr (format.has_fifth_bits)
+            group.quants |= fifth_bits(load<std::uint32_t>(block + format.fifth_bits()));
+        if constexpr (format.has_table) group.quants = table_bytes(group.quants);
+        if constexpr (has_minimum) group.addend = in_all_lanes(half_at(block + NibbleFormat::minimum()));
+        return group;
+    }
+};
+
+constexpr auto kQ4_1 = kGroupKernels<Nibbles<kQ4_1Format>>;
+constexpr auto kQ5_0 = kGroupKernels<Nibbles<kQ5_0Format>>;
+constexpr auto kQ5_1 = kGroupKernels<Nibbles<kQ5_1Format>>;
+constexpr auto kIq4_NL = kGroupKernels<Nibbles<kIq4NlFormat>>;
+
+/// d · (s − 32) · table[q], s of a group in 4 and 2 bits.
+struct Iq4_XS {
+    static constexpr std::size_t bytes = 136, elements = kBlockK;
+    static constexpr std::int32_t offset = 128;
+    static constexpr bool has_minimum = false;
+    static Group group(const std::byte* block, std::size_t g) {
+        const std::uint32_t lower = load<std::uint32_t>(block + 4) >> (4 * g) & 15u;
+        const std::uint32_t upper = static_cast<std::uint32_t>(load<std::uint16_t>(block + 2)) >> (2 * g) & 3u;
+        const auto s = static_cast<float>(static_cast<std::int32_t>(lower | upper << 4) - 32);
+        return {table_bytes(nibble_bytes(block + 8 + 16 * g)), in_all_lanes(half_at(block) * s)};
+    }
+};
+
+/// Four groups' two bits of each quant share bytes.
+inline Words two_bits(const std::byte* from, std::size_t g) {
+    return load<Words>(from + g / 4 * kBlock) >> static_cast<std::uint32_t>(g % 4 * 2) & 0x03030303u;
+}
+
+/// d · s · q − m · t, s and t of half a group.
+struct Q2_K {
+    static constexpr std::size_t bytes = 84, elements = kBlockK;
+    static constexpr std::int32_t offset = 0;
+    static constexpr bool has_minimum = true;
+    static Group group(const std::byte* block, std::size_t g) {
+        const auto both = [&](std::size_t i) { return static_cast<unsigned char>(block[2 * g + i]); };
+        const auto s = [&](std::size_t i) { return static_cast<float>(both(i) & 15); };
+        const auto t = [&](std::size_t i) { return static_cast<float>(both(i) >> 4); };
+        return {two_bits(block + 16, g), half_at(block + 80) * pair_of(s(0), s(1)),
+                -(half_at(block + 82) * pair_of(t(0), t(1)))};
+    }
+};
+
+/// d · (s − 32) · (q − 4), s of half a group.
+struct Q3_K {
+    static constexpr std::size_t bytes = 110, elements = kBlockK;
+    static constexpr std::int32_t offset = 4;
+    static constexpr bool has_minimum = false;
+    static Group group(const std::byte* block, std::size_t g) {
+        const auto s = [&](std::size_t i) {  // of sixteen
+            const int lower = static_cast<unsigned char>(block[96 + i % 8]) >> (i / 8 * 4) & 15;
+            const int upper = static_cast<unsigned char>(block[104 + i % 4]) >> (i / 4 * 2) & 3;
+            return static_cast<float>((lower | upper << 4) - 32);
+        };
+        const Words third = (load<Words>(block) >> static_cast<std::uint32_t>(g) & 0x01010101u) << 2;
+        return {two_bits(block + 32, g) | third, half_at(block + 108) * pair_of(s(2 * g), s(2 * g + 1))};
+    }
+};
+
+constexpr auto kIq4_XS = kGroupKernels<Iq4_XS>;
+constexpr auto kQ2_K = kGroupKernels<Q2_K>;
+constexpr auto kQ3_K = kGroupKernels<Q3_K>;
+
+/// Null: the format has none.
+inline const PackedKernels* packed_kernels_of(DType dtype) noexcept {
+    switch (dtype) {
+    case DType::f16: return &kF16;
+    case DType::bf16: return &kBf16;
+    case DType::q8_0: return &kQ8_0;
+    case DType::q4_0: return &kQ4_0;
+    case DType::q4_1: return &kQ4_1;
+    case DType::q5_0: return &kQ5_0;
+    case DType::q5_1: return &kQ5_1;
+    case DType::iq4_nl: return &kIq4_NL;
+    case DType::iq4_xs: return &kIq4_XS;
+    case DType::q2_k: return &kQ2_K;
+    case DType::q3_k: return &kQ3_K;
+    case DType::q4_k: return &kQ4_K;
+    case DType::q5_k: return &kQ5_K;
+    case DType::q6_k: return &kQ6_K;
+    default: return nullptr;
+    }
+}

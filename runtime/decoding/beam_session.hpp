@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Beam search with a decoder-only model: the prompt is computed once, every step runs on the device.
+/// Beam search with a decoder-only model, on a backend that is waited for.
 #pragma once
 
 #include <cstdint>
@@ -7,43 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "decoding/beam_states.hpp"
+#include "decoding/beam_script.hpp"
 #include "decoding/decoder_session.hpp"
-#include "decoding/decoder_steps.hpp"
-#include "decoding/prompt_chunks.hpp"
+#include "decoding/run_script.hpp"
 
 namespace vkformer::decoding {
-
-struct BeamRules {
-    std::uint32_t beams = 2;  ///< up to graph::kMaxBeams
-    float length_penalty = 1;
-    graph::EarlyStopping early_stopping = graph::EarlyStopping::heuristic;
-};
-
-/// Errors: InvalidArgument (several rows, a temperature, beams that are none or too many).
-Result<void> check_beams(const BeamRules& rules, const DecoderSessionOptions& options);
-/// Errors: InvalidArgument (more tokens that end a sequence than a search with so many beams looks for).
-Result<void> check_ends(const BeamRules& rules, std::size_t ends);
-
-struct BeamStepGraph {
-    graph::Graph graph;
-    graph::BeamStates states;
-    RuleTensors rules;
-    graph::Value shared;  ///< state i32 [beams]: positions of the caches that are the same in all rows
-    graph::Value
-        vocab_lengths;  ///< input i32 [beams], to be written once: the vocabulary's size; absent without counts
-};
-/// One step of all beams of a sequence, in searches of at most options.context tokens; `eos` and so many `further_ends` end a hypothesis.
-Result<BeamStepGraph> beam_step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
-                                      const BeamRules& rules, std::int32_t eos, std::uint32_t further_ends);
-
-/// Gives all rows of the caches what the parents have.
-struct SpreadGraph {
-    graph::Graph graph;
-    graph::Value parents, lengths;  ///< inputs i32 [beams]
-};
-Result<SpreadGraph> spread_graph(const models::Decoder& model, const DecoderSessionOptions& options,
-                                 const BeamRules& rules);
 
 struct BeamResult {
     BeamHypothesis best;
@@ -64,38 +32,21 @@ public:
     /// token, more stop tokens than a search with so many beams looks for; nothing has run then), and those of the backend.
     Result<std::vector<BeamResult>> run(std::span<const Request> requests);
 
-    const DecoderSessionOptions& options() const noexcept { return options_; }
-    const BeamRules& rules() const noexcept { return rules_; }
+    const DecoderSessionOptions& options() const noexcept { return script_->options(); }
+    const BeamRules& rules() const noexcept { return script_->rules(); }
     /// Of the last run.
-    const DecoderTimings& timings() const noexcept { return timings_; }
+    const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// For the next run. Errors: InvalidArgument (a bias of an unknown token).
-    Result<void> set_penalties(const Penalties& penalties);
+    Result<void> set_penalties(const Penalties& penalties) { return script_->set_penalties(penalties); }
 
 private:
-    struct Spread;
-    struct Step;
-
     BeamSession(graph::Backend& backend, const models::Decoder& model, const DecoderSessionOptions& options,
                 const BeamRules& rules);
-    Result<void> check(std::span<const Request> requests) const;
-    BeamLayout layout(std::size_t further_ends) const noexcept;
-    Result<std::uint32_t> fill_caches(std::span<const std::int32_t> context);
-    Result<void> spread(std::size_t length);
-    Result<Step*> step(const Request& request);
-    Result<void> begin(Step& step, const Request& request, std::uint32_t max_steps);
-    Result<void> run_steps(Step& step, std::uint32_t max_steps);
-    Result<BeamResult> search(const Request& request);
 
     graph::Backend* backend_;
     const models::Decoder* model_;
-    DecoderSessionOptions options_;
-    BeamRules rules_;
     SessionStores stores_;
-    PromptChunks chunks_;
-    std::shared_ptr<Spread> spread_;
-    std::shared_ptr<Step> step_;        // of the last request
-    std::vector<std::int32_t> cached_;  // tokens whose keys and values all rows have, from position 0
-    DecoderTimings timings_;
+    std::unique_ptr<BeamScript> script_;
 };
 
 }  // namespace vkformer::decoding

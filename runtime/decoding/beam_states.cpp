@@ -6,14 +6,12 @@
 #include <string>
 
 #include "core/try.hpp"
-#include "decoding/tensor_io.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 using graph::BeamStates;
 using graph::Graph;
-using graph::Program;
 using graph::Value;
 
 /// Hugging Face's score of a hypothesis that must not win, in float32.
@@ -51,17 +49,6 @@ BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps, std::spa
     return start;
 }
 
-Result<void> begin_beams(Program& program, const BeamStates& states, const BeamLayout& layout, std::uint32_t max_steps,
-                         std::span<const std::int32_t> further_ends) {
-    const BeamStart start = beam_start(layout, max_steps, further_ends);
-    VKFORMER_CHECK(write_ints(program, states.parents, start.parents));
-    VKFORMER_CHECK(write_floats(program, states.running_scores, start.running_scores));
-    VKFORMER_CHECK(write_floats(program, states.final_scores, start.final_scores));
-    for (const Value zero : {states.final_steps, states.final_rows, states.final_tokens})
-        VKFORMER_CHECK(fill_ints(program, zero, 0));
-    return write_ints(program, states.state, start.state);
-}
-
 Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence) {
     const std::size_t rows = layout.rows(), beams = layout.beams;
     const std::size_t best = sequence * beams;  // finished hypotheses are sorted
@@ -73,34 +60,14 @@ Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayou
     auto row = static_cast<std::size_t>(tables.final_rows[best]);
     for (std::size_t t = steps - 1; t-- > 0;) {
         if (row / beams != sequence)
-            return Error{ErrorCode::InvalidArgument, "the beam search lost a hypothesis: its history leads to row " +
-                                                         std::to_string(row) + "; see vkformer validate"};
+            return Error{.code = ErrorCode::InvalidArgument,
+                         .message = "the beam search lost a hypothesis: its history leads to row " +
+                                    std::to_string(row) + "; are the device's results right?",
+                         .hint = Hint::validate};
         result.tokens[t] = tables.token_history[t * rows + row];
         row = static_cast<std::size_t>(tables.parent_history[t * rows + row]);
     }
     return result;
-}
-
-Result<std::vector<BeamHypothesis>> best_hypotheses(Program& program, const BeamStates& states,
-                                                    const BeamLayout& layout, std::size_t count) {
-    VKFORMER_TRY(const auto tokens, read_ints(program, states.token_history));
-    VKFORMER_TRY(const auto parents, read_ints(program, states.parent_history));
-    VKFORMER_TRY(const auto final_steps, read_ints(program, states.final_steps));
-    VKFORMER_TRY(const auto final_rows, read_ints(program, states.final_rows));
-    VKFORMER_TRY(const auto final_tokens, read_ints(program, states.final_tokens));
-    VKFORMER_TRY(const auto scores, read_tensor<float>(program, states.final_scores));
-    const BeamTables tables = {.token_history = tokens,
-                               .parent_history = parents,
-                               .final_steps = final_steps,
-                               .final_rows = final_rows,
-                               .final_tokens = final_tokens,
-                               .final_scores = scores};
-    std::vector<BeamHypothesis> results;
-    for (std::size_t b = 0; b < count; ++b) {
-        VKFORMER_TRY(BeamHypothesis best, best_hypothesis(tables, layout, b));
-        results.push_back(std::move(best));
-    }
-    return results;
 }
 
 }  // namespace vkformer::decoding

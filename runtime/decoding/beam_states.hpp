@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// The states of a beam search: made, begun and read.
+/// The states of a beam search: made, what they begin with, what they say in the end.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "graph/builders.hpp"
-#include "graph/program.hpp"
 
 namespace vkformer::decoding {
 
@@ -30,10 +29,6 @@ struct BeamStart {
 };
 BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps,
                      std::span<const std::int32_t> further_ends = {});
-/// Writes what they are before the first step of a search for at most `max_steps` tokens, but for tokens and starts: the first step draws
-/// from the first beam only.
-Result<void> begin_beams(graph::Program& program, const graph::BeamStates& states, const BeamLayout& layout,
-                         std::uint32_t max_steps, std::span<const std::int32_t> further_ends = {});
 
 struct BeamHypothesis {
     std::vector<std::int32_t> tokens;  ///< what was generated, the end token included
@@ -47,9 +42,5 @@ struct BeamTables {
 };
 /// The best of a sequence, after the search. Errors: InvalidArgument (the logits were NaN).
 Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence);
-
-/// The best of each of the first `count` sequences, after the search. Errors: InvalidArgument (the logits were NaN).
-Result<std::vector<BeamHypothesis>> best_hypotheses(graph::Program& program, const graph::BeamStates& states,
-                                                    const BeamLayout& layout, std::size_t count);
 
 }  // namespace vkformer::decoding

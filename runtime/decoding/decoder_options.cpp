@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -25,7 +26,7 @@ Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
         if (token < 0 || static_cast<std::uint32_t>(token) >= vocab)
             return invalid("the end token " + std::to_string(token) + " is none of the model's, which are 0 to " +
                            std::to_string(vocab - 1));
-    return {};
+    return check_rules(penalties.rules, vocab);
 }
 
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options) {
@@ -44,11 +45,6 @@ Result<DecoderSessionOptions> checked_options(const models::Decoder& model, cons
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return chosen;
-}
-
-std::uint32_t steps_after(std::uint32_t count, double seconds) noexcept {
-    return static_cast<std::uint32_t>(
-        std::clamp(kSubmitSeconds * count / std::max(seconds, 1e-6), 1.0, double{kMostSteps}));
 }
 
 }  // namespace vkformer::decoding

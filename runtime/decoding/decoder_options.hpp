@@ -8,6 +8,7 @@
 
 #include "graph/builders.hpp"
 #include "models/decoder.hpp"
+#include "models/generation_config.hpp"
 
 namespace vkformer::decoding {
 
@@ -18,8 +19,13 @@ struct Penalties {
     std::map<std::int32_t, float> bias;  ///< added to a token's logit; −∞ forbids it
     std::uint32_t min_tokens = 0;        ///< so many tokens are generated before one of `ends`
     std::vector<std::int32_t> ends;
+    models::TokenRules
+        rules;  ///< forced_first: behind a prompt of one token; forced_last: where the request's tokens end
 
     bool has_least() const noexcept { return min_tokens > 0 && !ends.empty(); }
+    /// Whether a rule asks how much of a sequence is its prompt, and what its tokens were.
+    bool asks_begins() const noexcept { return has_least() || !rules.banned_first.empty(); }
+    bool asks_sequences() const noexcept { return no_repeat_ngram > 0 || rules.looks_back(); }
     bool counts() const noexcept { return repetition != 1 || presence != 0 || frequency != 0; }
     friend bool operator==(const Penalties&, const Penalties&) = default;
 };
@@ -55,12 +61,5 @@ Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
 /// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
 /// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties.
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options);
-
-/// Steps are queued so that a submit takes about this long: short enough for tokens to flow, long enough that the host's part
-/// (a submit, a read) is nothing beside it.
-inline constexpr double kSubmitSeconds = 0.05;
-inline constexpr std::uint32_t kMostSteps = 16;
-/// How many of them come next, after `count` took so long.
-std::uint32_t steps_after(std::uint32_t count, double seconds) noexcept;
 
 }  // namespace vkformer::decoding

@@ -2,8 +2,10 @@
 #include "decoding/decoder_steps.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "core/try.hpp"
+#include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -41,7 +43,7 @@ Result<Value> penalized(graph::Graph& graph, const DecoderSessionOptions& option
 /// What the rows have read, kept beside keys and values: whoever appends those appends to this. Absent where nobody asks.
 Result<Value> keep_sequences(graph::Graph& graph, const DecoderSessionOptions& options, Value tokens, Value starts,
                              std::uint32_t cache_rows = 0) {
-    if (options.penalties.no_repeat_ngram == 0) return Value{};
+    if (!options.penalties.asks_sequences()) return Value{};
     const std::uint64_t rows = graph.shape(tokens)[0], all = std::max<std::uint64_t>(rows, cache_rows);
     VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {all, options.context}));
     Value seen = sequences;
@@ -70,26 +72,49 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
 
 Result<Value> add_rules(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, Value tokens,
                         Value starts, RuleTensors& rules) {
-    VKFORMER_TRY(const Value allowed, penalized(graph, options, logits, rules));
+    const Penalties& penalties = options.penalties;
     VKFORMER_TRY(rules.sequences, keep_sequences(graph, options, tokens, starts));
-    if (options.penalties.has_least()) {
+    if (penalties.asks_begins()) {
         VKFORMER_TRY(rules.begins, graph.state("begins", DType::i32, {graph.shape(logits)[0]}));
     }
-    if (!rules.sequences && !rules.begins) return allowed;
-    graph::MaskLogitsOptions mask = {
-        .begins = rules.begins, .ngram = options.penalties.no_repeat_ngram, .sequences = rules.sequences};
-    if (rules.begins) {
-        mask.late = options.penalties.ends;
-        mask.late_steps = static_cast<std::int32_t>(options.penalties.min_tokens);
+    const StepPlace place = {.starts = starts, .begins = rules.begins, .sequences = rules.sequences};
+    VKFORMER_TRY(logits, add_biases(graph, logits, place, penalties.rules));
+    VKFORMER_TRY(Value allowed, penalized(graph, options, logits, rules));
+    VKFORMER_TRY(allowed, ban_words(graph, allowed, place, penalties.rules));
+    graph::MaskLogitsOptions mask = {.banned = penalties.rules.banned,
+                                     .forced_first = penalties.rules.forced_first,
+                                     .begins = rules.begins,
+                                     .ngram = penalties.no_repeat_ngram,
+                                     .sequences = rules.sequences};
+    if (penalties.has_least()) {
+        mask.late = penalties.ends;
+        mask.late_steps = static_cast<std::int32_t>(penalties.min_tokens);
     }
-    return graph::mask_logits(graph, allowed, starts, mask);
+    if (!mask.banned.empty() || mask.forced_first >= 0 || mask.ngram > 0 || !mask.late.empty()) {
+        VKFORMER_TRY(allowed, graph::mask_logits(graph, allowed, starts, mask));
+    }
+    if (penalties.rules.forced_last < 0) return allowed;
+    VKFORMER_TRY(const LastStep last, force_last(graph, allowed, penalties.rules));
+    rules.countdown = last.countdown;
+    return last.logits;
 }
 
-Result<void> write_biases(graph::Program& program, const RuleTensors& rules, const Penalties& penalties) {
-    if (!rules.bias) return {};
-    std::vector<float> bias(program.plan().graph.shape(rules.bias)[0], 0.0f);
-    for (const auto& [token, value] : penalties.bias) bias[static_cast<std::size_t>(token)] = value;
-    return program.write(rules.bias, std::span<const float>(bias));
+Write biases_of(const Penalties& penalties, const RuleTensors& rules, std::uint64_t vocab) {
+    std::vector<std::int32_t> words(vocab, std::bit_cast<std::int32_t>(0.0f));
+    for (const auto& [token, value] : penalties.bias)
+        words[static_cast<std::size_t>(token)] = std::bit_cast<std::int32_t>(value);
+    return {rules.bias, std::move(words)};
+}
+
+void count_prompt(const Sequence& sequence, std::span<std::int32_t> row) {
+    const std::size_t begin = sequence.prompt.size() - sequence.answered;
+    for (std::size_t i = 0; i < sequence.prompt.size(); ++i) {
+        std::int32_t& count = row[static_cast<std::size_t>(sequence.prompt[i])];
+        if (i < begin)
+            count |= graph::kInPrompt;
+        else
+            ++count;
+    }
 }
 
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options, bool extended) {

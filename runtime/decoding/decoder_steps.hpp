@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-/// The graphs of a DecoderSession: a chunk of a prompt, and one step with the choice of the next token.
+/// The graphs of a decoder-only model's generation: a chunk of a prompt, and one step with the choice of the next token.
 #pragma once
 
-#include "decoding/decoder_session.hpp"
+#include "decoding/decoder_options.hpp"
+#include "decoding/script.hpp"
 
 namespace vkformer::decoding {
 
@@ -19,7 +20,8 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
 /// What the rules on tokens read.
 struct RuleTensors {
     graph::Value counts;     ///< state i32 [rows, vocab] of count_tokens; absent where no penalty needs it
-    graph::Value begins;     ///< state i32 [rows]: length of the prompt; absent without a least number of tokens
+    graph::Value begins;     ///< state i32 [rows]: length of the prompt; absent where no rule asks
+    graph::Value countdown;  ///< state i32 [rows, 1] of force_last; absent where nothing is forced
     graph::Value bias;       ///< input f32 [vocab], to be written once; absent without biases
     graph::Value sequences;  ///< state i32 [rows, context] of what the rows have read; absent where no rule asks
 };
@@ -27,8 +29,10 @@ struct RuleTensors {
 /// `starts` are the step's input.
 Result<graph::Value> add_rules(graph::Graph& graph, const DecoderSessionOptions& options, graph::Value logits,
                                graph::Value tokens, graph::Value starts, RuleTensors& rules);
-/// Writes the biases, once.
-Result<void> write_biases(graph::Program& program, const RuleTensors& rules, const Penalties& penalties);
+/// What rules.bias holds.
+Write biases_of(const Penalties& penalties, const RuleTensors& rules, std::uint64_t vocab);
+/// What a row of rules.counts holds before the first step of a session.
+void count_prompt(const Sequence& sequence, std::span<std::int32_t> row);
 
 struct DecoderStepGraph {
     graph::Graph graph;

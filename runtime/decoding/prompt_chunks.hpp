@@ -3,52 +3,53 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
-#include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "decoding/decoder_options.hpp"
-#include "graph/program.hpp"
+#include "decoding/decoder_steps.hpp"
+#include "decoding/script.hpp"
 
 namespace vkformer::decoding {
 
-/// Where a session keeps what its programs share.
-struct SessionStores {
-    std::shared_ptr<graph::TensorStore> weights, states;
-};
+/// Four times as long from one to the next, up to options.chunk: few programs serve all prompts.
+std::vector<std::uint32_t> chunk_lens(const DecoderSessionOptions& options);
 
 class PromptChunks {
 public:
-    /// What they compute from and into. `cache_rows` as of models::DecoderLayout.
-    struct Context {
-        graph::Backend& backend;
-        const models::Decoder& model;
-        const DecoderSessionOptions& options;
-        const SessionStores& stores;
-        std::uint32_t cache_rows = 0;
-    };
+    /// `lens`: of the parts, rising; `cache_rows` as of models::DecoderLayout.
+    PromptChunks(const models::Decoder& model, std::vector<std::uint32_t> lens, std::uint32_t cache_rows = 0)
+        : model_(&model), lens_(std::move(lens)), cache_rows_(cache_rows) {}
 
-    /// Appends rests[r] behind the begun[r] positions that row r of the caches has. A row with nothing left goes along with tokens
-    /// that nobody asked for: their keys lie behind what the row has, where nothing looks before it is written again.
-    /// `extended` as of chunk_graph. `meanwhile` is what the host has to do anyway; it is done once, while the device computes the first
-    /// chunk, or not at all where there is none. Errors: those of the backend and of `meanwhile`.
-    Result<void> append(const Context& context, bool extended, std::span<const std::size_t> begun,
-                        std::span<const std::span<const std::int32_t>> rests, DecoderTimings& timings,
-                        const std::function<Result<void>()>& meanwhile = {});
+    /// Appends the beginnings of rests[r] behind the begun[r] positions that row r of the caches has; Job::len says how long they are
+    /// at most. A row with nothing left goes along with tokens that nobody asked for: their keys lie behind what the row has, where
+    /// nothing looks before it is written again. `extended` as of chunk_graph.
+    Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
+                    std::span<const std::span<const std::int32_t>> rests);
+    void took(const Job& job, double run_seconds) noexcept { token_seconds_ = run_seconds / job.len; }
+    /// All of one kind.
+    Result<std::vector<Part*>> parts(const DecoderSessionOptions& options, bool extended);
+    std::uint32_t sum_of_lens() const noexcept;
     /// For other options.
     void clear() noexcept { chunks_.clear(); }
 
 private:
-    struct Chunk;
+    /// Computes keys and values of some tokens per row.
+    struct Chunk : Part {
+        ChunkGraph graph;
+    };
 
-    Result<Chunk*> chunk(const Context& context, std::uint32_t len, bool extended);
-    std::uint32_t next_len(const DecoderSessionOptions& options, std::size_t left) const;
+    Result<Chunk*> chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended);
+    std::uint32_t next_len(double most_seconds, std::size_t left) const noexcept;
 
-    std::map<std::pair<std::uint32_t, bool>, std::shared_ptr<Chunk>> chunks_;  // by length, extended or not
-    double token_seconds_ = std::numeric_limits<double>::infinity();           // of the last chunk
+    const models::Decoder* model_;
+    std::vector<std::uint32_t> lens_;
+    std::uint32_t cache_rows_;
+    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;          // by length, extended or not
+    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk
 };
 
 }  // namespace vkformer::decoding

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Generation with an encoder–decoder model: greedy and beam search, whose every step runs on the device.
+/// Generation with an encoder–decoder model, on a backend that is waited for: greedy and beam search.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "decoding/encoder_decoder_script.hpp"
+#include "decoding/run_script.hpp"
 #include "graph/program.hpp"
 #include "models/encoder_decoder.hpp"
 #include "models/generation_config.hpp"
@@ -19,12 +21,6 @@ struct SessionOptions {
     models::GenerationConfig generation;
     std::uint32_t batch = 1;   ///< source sequences that are decoded together
     DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
-};
-
-/// One source sequence. The spans are read during the call only.
-struct Source {
-    std::span<const std::int32_t> tokens;
-    std::span<const std::uint8_t> visible = {};  ///< empty: all; else one per token, 0: masked
 };
 
 struct Hypothesis {
@@ -52,20 +48,16 @@ public:
     const SessionOptions& options() const noexcept { return options_; }
 
 private:
-    struct Bucket;
-
-    Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options);
-    Result<Bucket*> bucket(std::uint32_t source_len, bool masked);
+    Session(graph::Backend& backend, const models::EncoderDecoder& model, const SessionOptions& options)
+        : backend_(&backend), model_(&model), options_(options), stores_(backend) {}
+    EncoderDecoderScript& script(std::uint32_t source_len, bool masked);
     Result<void> check(std::span<const Source> sources) const;
-    Result<void> start(Bucket& bucket, std::span<const Source> sources, std::span<const std::size_t> chosen);
-    Result<void> run_steps(Bucket& bucket);
-    Result<std::vector<Hypothesis>> collect(Bucket& bucket, std::size_t count);
 
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;
     SessionOptions options_;
-    std::shared_ptr<graph::TensorStore> weights_, states_;
-    std::map<std::pair<std::uint32_t, bool>, std::shared_ptr<Bucket>> buckets_;
+    SessionStores stores_;
+    std::map<std::pair<std::uint32_t, bool>, EncoderDecoderScript> scripts_;  // by source length, masked or not
 };
 
 }  // namespace vkformer::decoding

@@ -8,22 +8,14 @@
 #include "core/try.hpp"
 #include "decoding/steps.hpp"
 #include "decoding/tensor_io.hpp"
+#include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 using graph::Program;
 
-/// Steps queued before the first look at the flags, and at most: a finished batch wastes half of them on average.
-constexpr std::uint32_t kFirstSteps = 4, kMostSteps = 16;
-
 Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
-
-Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
-    if (token >= 0 && static_cast<std::uint64_t>(token) < vocab) return {};
-    return invalid(std::string(name) + " is " + std::to_string(token) + ", but the model knows tokens 0 to " +
-                   std::to_string(vocab - 1));
-}
 
 }  // namespace
 
@@ -39,11 +31,7 @@ struct SpeechSession::Step {
 
 SpeechSession::SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model,
                              const SpeechSessionOptions& options)
-    : backend_(&backend),
-      model_(&model),
-      options_(options),
-      weights_(backend.make_store()),
-      states_(backend.make_store()) {}
+    : backend_(&backend), model_(&model), options_(options), stores_(backend) {}
 
 Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const models::EncoderDecoder& model,
                                             const SpeechSessionOptions& options) {
@@ -57,10 +45,7 @@ Result<SpeechSession> SpeechSession::create(graph::Backend& backend, const model
     VKFORMER_CHECK(check_token("decoder_start_token_id", g.decoder_start, limits.target_vocab));
     VKFORMER_CHECK(check_token("eos_token_id", g.eos, limits.target_vocab));
     VKFORMER_CHECK(check_token("pad_token_id", g.pad, limits.target_vocab));
-    for (const std::int32_t token : g.banned)
-        VKFORMER_CHECK(check_token("suppress_tokens", token, limits.target_vocab));
-    for (const std::int32_t token : options.rules.banned_first)
-        VKFORMER_CHECK(check_token("begin_suppress_tokens", token, limits.target_vocab));
+    VKFORMER_CHECK(check_rules(g.rules, limits.target_vocab));
     return SpeechSession(backend, model, options);
 }
 
@@ -84,8 +69,8 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
     if (!encoder_) {
         auto made = std::make_shared<Encoder>();
         VKFORMER_TRY(made->graph, encoder_graph(*model_, layout()));
-        VKFORMER_TRY(made->program,
-                     backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+        VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights,
+                                                      stores_.states));
         encoder_ = std::move(made);
     }
     std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
@@ -108,7 +93,8 @@ Result<SpeechSession::Step*> SpeechSession::step(float temperature) {
     if (known) return known.get();
     auto made = std::make_shared<Step>();
     VKFORMER_TRY(made->graph, speech_step_graph(*model_, layout(), options_.rules, temperature));
-    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), weights_, states_));
+    VKFORMER_TRY(made->program,
+                 backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights, stores_.states));
     known = std::move(made);
     return known.get();
 }
@@ -213,11 +199,12 @@ Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& re
     const auto given_steps = static_cast<std::uint32_t>(request.given.size());
     if (done < given_steps) VKFORMER_CHECK(program.submit(given_steps - done));
     done = std::max(done, given_steps);
-    for (std::uint32_t count = kFirstSteps; done < steps; count = std::min(2 * count, kMostSteps)) {
+    for (StepQueue queue(StepQueue::Growth::doubling); done < steps;) {
         VKFORMER_TRY(const auto finished, read_ints(program, made->graph.states.finished));
         if (std::ranges::all_of(finished, [](std::int32_t flag) { return flag != 0; })) break;
-        count = std::min(count, steps - done);
+        const std::uint32_t count = std::min(queue.count(), steps - done);
         VKFORMER_CHECK(program.submit(count));
+        queue.took(count, 0);
         done += count;
     }
     VKFORMER_CHECK(program.wait());

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "decoding/run_script.hpp"
 #include "decoding/speech_steps.hpp"
 #include "graph/program.hpp"
 
@@ -69,7 +70,7 @@ private:
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;
     SpeechSessionOptions options_;
-    std::shared_ptr<graph::TensorStore> weights_, states_;
+    SessionStores stores_;
     std::shared_ptr<Encoder> encoder_;
     std::map<float, std::shared_ptr<Step>> steps_;  // by temperature
     std::size_t heard_ = 0;                         // windows

@@ -2,6 +2,7 @@
 #include "decoding/speech_steps.hpp"
 
 #include "core/try.hpp"
+#include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 
@@ -28,13 +29,15 @@ Result<SpeechStepGraph> speech_step_graph(const models::EncoderDecoder& model, c
 
     graph.set_scope("choice");
     VKFORMER_CHECK(graph::cache_append(graph, step.states.tokens, step.states.starts, sequences));
-    VKFORMER_TRY(Value logits, graph::mask_logits(graph, decoder.logits, step.states.starts,
-                                                  {.banned = rules.generation.banned,
-                                                   .late = rules.banned_first,
-                                                   .late_steps = 1,
-                                                   .begins = step.begins,
-                                                   .ngram = rules.generation.no_repeat_ngram,
-                                                   .sequences = sequences}));
+    const StepPlace place = {.starts = step.states.starts, .begins = step.begins, .sequences = sequences};
+    VKFORMER_TRY(Value logits, add_biases(graph, decoder.logits, place, rules.generation.rules));
+    VKFORMER_TRY(logits, ban_words(graph, logits, place, rules.generation.rules));
+    if (!rules.generation.rules.banned.empty() || rules.generation.no_repeat_ngram > 0) {
+        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts,
+                                                {.banned = rules.generation.rules.banned,
+                                                 .ngram = rules.generation.no_repeat_ngram,
+                                                 .sequences = sequences}));
+    }
     if (rules.timestamps) {
         VKFORMER_TRY(logits, graph::mask_timestamps(graph, logits, step.states.starts, step.begins, sequences,
                                                     *rules.timestamps));

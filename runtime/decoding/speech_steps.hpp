@@ -12,8 +12,7 @@
 namespace vkformer::decoding {
 
 struct SpeechRules {
-    models::GenerationConfig generation;     ///< max_steps: the room of the caches; banned, no_repeat_ngram, eos, pad
-    std::vector<std::int32_t> banned_first;  ///< never chosen as the first token
+    models::GenerationConfig generation;  ///< max_steps: the room of the caches; rules, no_repeat_ngram, eos, pad
     std::optional<graph::TimestampOptions> timestamps;  ///< absent: the tokens of times are tokens like others
 };
 

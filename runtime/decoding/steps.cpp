@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/try.hpp"
+#include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -16,26 +17,34 @@ using models::GenerationConfig;
 /// The tokens of every row so far, the step's input included: a cache as that of the keys. Absent where nobody asks.
 Result<Value> keep_sequences(Graph& graph, Value tokens, Value starts, const DecodeLayout& layout,
                              const GenerationConfig& generation) {
-    if (generation.no_repeat_ngram == 0 && generation.source_no_repeat_ngram == 0) return Value{};
+    if (generation.no_repeat_ngram == 0 && generation.source_no_repeat_ngram == 0 && !generation.rules.looks_back())
+        return Value{};
     VKFORMER_TRY(const Value sequences, graph.state("sequences", DType::i32, {layout.rows(), layout.max_steps}));
     VKFORMER_CHECK(graph::cache_append(graph, tokens, starts, sequences));
     return sequences;
 }
 
-/// Bans and forced tokens; `x` itself where there are none.
+/// Biases, bans and forced tokens; `x` itself where there are none.
 Result<Value> mask(StepGraph& step, Value x, Value starts, Value sequences, const DecodeLayout& layout,
                    const GenerationConfig& generation) {
     Graph& graph = step.graph;
-    const bool forces = generation.forced_first >= 0 || generation.forced_last >= 0;
+    const models::TokenRules& rules = generation.rules;
+    const StepPlace place = {.starts = starts, .begins = {}, .sequences = sequences};
+    VKFORMER_TRY(x, add_biases(graph, x, place, rules));
+    // generate() lets begin_suppress_tokens begin behind a forced first token, which is what comes in spite of bans.
+    const std::int32_t first_steps = rules.forced_first >= 0 ? 2 : 1;
+    VKFORMER_TRY(x, ban_words(graph, x, place, rules, first_steps));
+    const bool forces = rules.forced_first >= 0 || rules.forced_last >= 0;
     const bool has_late_end = generation.min_steps > 0 && generation.eos >= 0;
-    if (generation.banned.empty() && !forces && !has_late_end && !sequences) return x;
+    const bool has_runs = generation.no_repeat_ngram > 0 || generation.source_no_repeat_ngram > 0;
+    if (rules.banned.empty() && !forces && !has_late_end && !has_runs) return x;
     if (generation.source_no_repeat_ngram > 0) {
         VKFORMER_TRY(step.source_tokens, graph.state("source_tokens", DType::i32, {layout.batch, layout.source_len}));
     }
     return graph::mask_logits(graph, x, starts,
-                              {.banned = generation.banned,
-                               .forced_first = generation.forced_first,
-                               .forced_last = generation.forced_last,
+                              {.banned = rules.banned,
+                               .forced_first = rules.forced_first,
+                               .forced_last = rules.forced_last,
                                .last_start = static_cast<std::int32_t>(generation.max_steps) - 1,
                                .late = has_late_end ? std::vector{generation.eos} : std::vector<std::int32_t>(),
                                .late_steps = static_cast<std::int32_t>(generation.min_steps),

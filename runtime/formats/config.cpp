@@ -218,6 +218,22 @@ Result<std::vector<std::vector<std::int32_t>>> Config::token_id_lists(std::strin
     return lists;
 }
 
+Result<std::vector<std::pair<std::vector<std::int32_t>, double>>> Config::biased_token_ids(
+    std::string_view name) const {
+    std::vector<std::pair<std::vector<std::int32_t>, double>> pairs;
+    const json* value = find(name);
+    if (!value) return pairs;
+    const auto bad = [&] { return unexpected(name, "a list of pairs of a list of integers and a number"); };
+    if (!value->is_array()) return bad();
+    for (const json& element : *value) {
+        if (!element.is_array() || element.size() != 2 || !element[1].is_number()) return bad();
+        auto tokens = integer_list(element[0]);
+        if (!tokens) return bad();
+        pairs.emplace_back(*std::move(tokens), element[1].get<double>());
+    }
+    return pairs;
+}
+
 Result<Config> Config::object(std::string_view name) const {
     const json* value = find(name);
     std::string nested_name = file_name_ + ": " + quote(name);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -50,6 +51,8 @@ public:
     Result<std::vector<std::int32_t>> token_ids(std::string_view name) const;
     /// A list of lists (`bad_words_ids`, `forced_decoder_ids`), −1 for a null in them; empty where absent.
     Result<std::vector<std::vector<std::int32_t>>> token_id_lists(std::string_view name) const;
+    /// A list of pairs, each a list of token ids and a number (`sequence_bias`); empty where absent.
+    Result<std::vector<std::pair<std::vector<std::int32_t>, double>>> biased_token_ids(std::string_view name) const;
     /// A nested object; one without fields where absent.
     Result<Config> object(std::string_view name) const;
 

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "core/output_file.hpp"
 #include "core/try.hpp"
-#include "formats/atomic_file.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -161,7 +161,7 @@ Result<void> write_gguf(const std::filesystem::path& path, const GgufMetadata& m
     }
     VKFORMER_TRY(const std::uint32_t alignment, alignment_of(metadata));
     const std::string header = header_of(metadata, tensors, alignment);
-    VKFORMER_TRY(auto file, AtomicFile::create(path));
+    VKFORMER_TRY(auto file, OutputFile::create(path));
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(header))));
     const std::string zeros(alignment, '\0');
     for (const OutputTensor& tensor : tensors) {

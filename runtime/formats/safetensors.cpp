@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/mapped_file.hpp"
+#include "core/output_file.hpp"
 #include "core/try.hpp"
-#include "formats/atomic_file.hpp"
 #include "formats/json.hpp"
 
 namespace vkformer::formats {
@@ -359,7 +359,7 @@ Result<void> write_safetensors(const std::filesystem::path& path, std::span<cons
                                                      ": a name or metadata text is not UTF-8 (" +
                                                      parse_message(error.what()) + ")"};
     }
-    VKFORMER_TRY(auto file, AtomicFile::create(path));
+    VKFORMER_TRY(auto file, OutputFile::create(path));
     const std::uint64_t header_bytes = header.size();
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(&header_bytes, 1))));
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(header))));

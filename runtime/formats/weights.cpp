@@ -72,10 +72,10 @@ const TensorData* Weights::find(std::string_view name) const {
 Result<TensorData> Weights::get(std::string_view name) const {
     if (const TensorData* tensor = find(name)) return *tensor;
     if (const auto refused = refused_.find(name); refused != refused_.end())
-        return Error{ErrorCode::UnsupportedDtype, source_ + ": tensor " + quote(name) + " is of the type " +
-                                                      refused->second +
-                                                      ", which vkformer does not compute with; convert "
-                                                      "the model to Q8_0, Q4_0, Q4_K, Q5_K, Q6_K or F16"};
+        return Error{.code = ErrorCode::UnsupportedDtype,
+                     .message = source_ + ": tensor " + quote(name) + " is of the type " + refused->second +
+                                ", which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads",
+                     .hint = Hint::requantize};
     std::string message = source_ + " has no tensor " + quote(name);
     const auto nearest =
         std::ranges::max_element(tensors_, {}, [&](const auto& entry) { return similarity(entry.first, name); });

@@ -5,6 +5,7 @@
 /// "float" below is f32 or f16, one and the same for all operands of an op; sums are always formed in f32.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "graph/graph.hpp"
@@ -299,6 +300,20 @@ struct PenalizeOptions {
 ///   3. for a token generated n ≥ 1 times: − presence − frequency · n.
 /// x f32 [rows, vocab] → f32 [rows, vocab]. −∞ and NaN stay.
 Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options);
+
+/// A phrase, and what is added to the logit of the token that would complete it; −∞ forbids it.
+struct SequenceBias {
+    std::vector<std::int32_t> tokens;  ///< one or more
+    float bias = 0;
+    friend bool operator==(const SequenceBias&, const SequenceBias&) = default;
+};
+/// y = x + the biases of the phrases that a token would complete, in their order, those of one token first: behind the n − 1 tokens
+/// before, and at least one more, which is Hugging Face's rule (SequenceBiasLogitsProcessor); a phrase of one token always. x f32 [rows,
+/// vocab], starts i32 [rows], sequences i32 [rows, capacity] as of mask_logits, asked for where a phrase has several tokens → f32 [rows,
+/// vocab]. Errors: InvalidArgument (no phrases, one without tokens or with one outside 0 … vocab−1, a bias that is no number),
+/// UnsupportedDtype, ShapeMismatch.
+Result<Value> bias_sequences(Graph& graph, Value x, Value starts, std::span<const SequenceBias> phrases,
+                             Value sequences = {});
 
 /// Greedy choice of the next token, for rows of a batch. All are states but `next` (i32 [rows], from arg_max):
 /// tokens i32 [rows, 1] (becomes the next step's input), starts i32 [rows] (incremented), finished i32 [rows] (set when eos

@@ -65,7 +65,7 @@ Result<void> check_block_cache(const std::string& name, const Shape& shape) {
 }  // namespace
 
 bool fills_words(DType stored_as, std::uint64_t elements) noexcept {
-    // The scales of blocks lie together, two bytes each.
+    // What of a block is no vector lies together, an odd number of halves in some formats.
     const std::uint64_t unit = is_quantized(stored_as) ? 2 * block_elements(stored_as) : 4 / element_bytes(stored_as);
     return elements % unit == 0;
 }

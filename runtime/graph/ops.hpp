@@ -69,24 +69,60 @@ struct Patchify {
     }
 };
 
-/// y = activation(x · weightᵀ + bias) + residual, or with a gate y = activation(p[:, 0 … n − 1]) · p[:, n … 2n − 1] for the product
-/// p = x · weightᵀ + bias of width 2n: a gated unit, whose weight has the rows of the gate, then as many of its other half. Without
-/// residual then. With `normed` the RMS norm of x stands in x's place, that of RmsNorm with norm_gain (optional: 1), norm_eps and
-/// norm_gain_offset; without residual then, and the weight has two dimensions.
+/// Rows of a product that are few: reading the weights is all its cost.
+inline constexpr std::uint64_t kFewRows = 8;
+
+/// What a product does to the rows of x before it multiplies them.
+struct Prologue {
+    enum class Kind : std::uint8_t {
+        none,
+        rms_norm,  ///< RmsNorm with gain, eps and gain_offset
+    };
+    Kind kind = Kind::none;
+    Value gain{};  ///< [in]; absent: 1
+    float eps = 0;
+    float gain_offset = 0;
+
+    explicit operator bool() const noexcept { return kind != Kind::none; }
+};
+
+/// What a product does with its sums: y = activation(sum + bias), and then what `end` says.
+struct Epilogue {
+    enum class End : std::uint8_t {
+        none,
+        residual,  ///< + residual
+        /// y = activation(p[:, 0 … n − 1]) · p[:, n … 2n − 1] for sums p of width 2n: a gated unit, whose weight has the rows of the gate, then
+        /// as many of its other half
+        gate,
+    };
+    Value bias{};  ///< [out]; absent: none
+    Activation activation = Activation::none;
+    End end = End::none;
+    Value residual{};  ///< with End::residual: as y
+
+    /// The same with a residual, or as it is where that is absent.
+    Epilogue plus(Value addend) const noexcept {
+        Epilogue result = *this;
+        result.residual = addend;
+        if (addend) result.end = End::residual;
+        return result;
+    }
+};
+
+/// y = epilogue(prologue(x) · weightᵀ). A prologue excludes a residual and a batch of weights, a gate a batch of weights.
 struct Linear {
     static constexpr std::string_view kName = "linear";
-    Value x, norm_gain, weight, bias, residual, y;
-    Activation activation = Activation::none;
-    bool gated = false;
-    bool normed = false;
-    float norm_eps = 0;          ///< with `normed`
-    float norm_gain_offset = 0;  ///< likewise
+    Value x, weight, y;
+    Prologue prologue{};
+    Epilogue epilogue{};
+
+    bool is_gated() const noexcept { return epilogue.end == Epilogue::End::gate; }
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
-        visit("norm_gain", self.norm_gain, Access::read);
+        visit("norm_gain", self.prologue.gain, Access::read);
         visit("weight", self.weight, Access::read);
-        visit("bias", self.bias, Access::read);
-        visit("residual", self.residual, Access::read);
+        visit("bias", self.epilogue.bias, Access::read);
+        visit("residual", self.epilogue.residual, Access::read);
         visit("y", self.y, Access::write);
     }
 };
@@ -530,6 +566,26 @@ struct Penalize {
     }
 };
 
+/// Elements of a row of BiasSequences::phrases: the last token, where the tokens before it begin in `tokens`, how many those are.
+inline constexpr std::size_t kPhraseLast = 0, kPhraseBegin = 1, kPhraseLen = 2, kPhraseWords = 3;
+
+/// What makes a token likelier or less likely that completes a phrase. sequences and tokens: absent where all phrases are one token.
+struct BiasSequences {
+    static constexpr std::string_view kName = "bias_sequences";
+    Value x, starts, sequences;
+    Value phrases;  ///< i32 [phrases, kPhraseWords], in rising order of the last tokens
+    Value tokens, biases, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("sequences", self.sequences, Access::read);
+        visit("phrases", self.phrases, Access::read);
+        visit("tokens", self.tokens, Access::read);
+        visit("biases", self.biases, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct GreedyStep {
     static constexpr std::string_view kName = "greedy_step";
     Value next, given, log_probs, tokens, starts, finished, history, scores;
@@ -583,7 +639,7 @@ using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activa
                         RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
                         LocalSoftmax, WeightedSum, Attention, DecodeAttention, RecurrentLayer, RecurrentCell,
                         CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
-                        MaskTimestamps, CountTokens, Penalize, GreedyStep, BeamStep>;
+                        MaskTimestamps, CountTokens, Penalize, BiasSequences, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/placement.hpp"
+
 namespace vkformer::graph {
 namespace {
-
-constexpr std::uint64_t kFewRows = 8;  // of a product: there reading the weights is all the cost
 
 /// Who touches each storage: indices into the node list, in order.
 struct Uses {
@@ -28,6 +28,16 @@ bool is_plain_activation(const Graph& graph, Value value) {
     return tensor.kind == TensorKind::activation && !tensor.is_output && !tensor.alias_of;
 }
 
+/// Whether a node that moves to a later place could find an operand changed there.
+bool reads_state(const Graph& graph, const Op& op) {
+    bool found = false;
+    for_each_operand(op, [&](std::string_view, Value value, Access access) {
+        const bool is_read = access == Access::read || access == Access::read_write;
+        if (is_read && graph.tensor(graph.storage(value)).kind == TensorKind::state) found = true;
+    });
+    return found;
+}
+
 void erase_nodes(Graph& graph, std::vector<Node> nodes, const std::vector<bool>& dropped) {
     std::vector<Node> kept;
     for (std::size_t i = 0; i < nodes.size(); ++i)
@@ -44,10 +54,12 @@ bool fuse_activation(const Graph& graph, const Uses& uses, std::vector<Node>& no
     if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
     const std::size_t producer = uses.writers[id].front();
     const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
-    if (!linear || dropped[producer] || linear->activation != Activation::none || linear->residual) return false;
-    if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) return false;  // it may change in between
+    if (!linear || dropped[producer] || linear->epilogue.activation != Activation::none ||
+        linear->epilogue.end != Epilogue::End::none)
+        return false;
+    if (reads_state(graph, nodes[producer].op)) return false;
     Linear fused = *linear;
-    fused.activation = activate->activation;
+    fused.epilogue.activation = activate->activation;
     fused.y = activate->y;
     nodes[index] = {fused, nodes[producer].name};
     dropped[producer] = true;
@@ -64,10 +76,10 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
         if (uses.readers[x.id].size() != 1 || uses.writers[x.id].size() != 1) continue;
         const std::size_t producer = uses.writers[x.id].front();
         const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
-        if (!linear || dropped[producer] || linear->residual || linear->gated) continue;
-        if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) continue;
+        if (!linear || dropped[producer] || linear->epilogue.end != Epilogue::End::none || linear->prologue) continue;
+        if (reads_state(graph, nodes[producer].op)) continue;
         Linear fused = *linear;
-        fused.residual = other;
+        fused.epilogue = fused.epilogue.plus(other);
         fused.y = add->y;
         nodes[index] = {fused, nodes[producer].name};
         dropped[producer] = true;
@@ -85,12 +97,14 @@ bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
     const std::size_t producer = uses.writers[id].front();
     const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
-    if (!linear || dropped[producer] || linear->residual || linear->activation != Activation::none) return false;
+    if (!linear || dropped[producer] || linear->epilogue.end != Epilogue::End::none ||
+        linear->epilogue.activation != Activation::none)
+        return false;
     if (graph.shape(linear->weight).rank() != 2) return false;
-    if (graph.tensor(graph.storage(linear->x)).kind == TensorKind::state) return false;  // it may change in between
+    if (reads_state(graph, nodes[producer].op)) return false;
     Linear fused = *linear;
-    fused.activation = gate->activation;
-    fused.gated = true;
+    fused.epilogue.activation = gate->activation;
+    fused.epilogue.end = Epilogue::End::gate;
     fused.y = gate->y;
     nodes[index] = {fused, nodes[producer].name};
     dropped[producer] = true;
@@ -107,7 +121,7 @@ bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     if (uses.writers[id].size() != 1) return false;
     const std::size_t producer = uses.writers[id].front();
     const auto* const add = std::get_if<Add>(&nodes[producer].op);
-    if (!add || dropped[producer] || add->a == add->b) return false;
+    if (!add || dropped[producer] || add->a == add->b || reads_state(graph, nodes[producer].op)) return false;
     const auto& readers = uses.readers[id];
     if (std::ranges::any_of(readers, [&](std::size_t reader) { return reader < index; })) return false;
     Norm fused = *norm;
@@ -124,7 +138,7 @@ bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
 bool fuse_input_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
                      std::size_t index) {
     const auto* const linear = std::get_if<Linear>(&nodes[index].op);
-    if (!linear || linear->residual || linear->normed) return false;
+    if (!linear || linear->epilogue.end == Epilogue::End::residual || linear->prologue) return false;
     if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kFewRows) return false;
     const std::uint32_t id = graph.storage(linear->x).id;  // x may be a view of the norm's rows
     if (!is_plain_activation(graph, Value{id}) || graph.shape(Value{id}).back() != graph.shape(linear->x).back())
@@ -133,13 +147,11 @@ bool fuse_input_norm(const Graph& graph, const Uses& uses, std::vector<Node>& no
     const std::size_t producer = uses.writers[id].front();
     const auto* const norm = std::get_if<RmsNorm>(&nodes[producer].op);
     if (!norm || dropped[producer] || norm->residual) return false;
-    if (graph.tensor(graph.storage(norm->x)).kind == TensorKind::state) return false;  // it may change in between
+    if (reads_state(graph, nodes[producer].op)) return false;
     Linear fused = *linear;
     fused.x = norm->x;
-    fused.norm_gain = norm->gain;
-    fused.normed = true;
-    fused.norm_eps = norm->eps;
-    fused.norm_gain_offset = norm->gain_offset;
+    fused.prologue = {
+        .kind = Prologue::Kind::rms_norm, .gain = norm->gain, .eps = norm->eps, .gain_offset = norm->gain_offset};
     nodes[index].op = fused;
     dropped[producer] = true;
     return true;
@@ -187,8 +199,16 @@ std::vector<std::size_t> segments(const std::vector<bool>& barrier_before) {
     return result;
 }
 
+}  // namespace
+
+std::size_t Plan::barrier_count() const { return static_cast<std::size_t>(std::ranges::count(barrier_before, true)); }
+
+std::uint64_t storage_bytes(const Tensor& tensor) {
+    return (bytes_of(tensor.dtype, tensor.shape.element_count()) + 3) / 4 * 4;
+}
+
 /// Places the activations: largest first, each as low as those allow that are alive in a common segment.
-void place_activations(Plan& plan, const PlanOptions& options) {
+void place_activations(Plan& plan, const Placement& placement) {
     const Graph& graph = plan.graph;
     struct Block {
         std::uint32_t tensor;
@@ -198,39 +218,39 @@ void place_activations(Plan& plan, const PlanOptions& options) {
     const std::vector<std::size_t> segment = segments(plan.barrier_before);
     const Uses uses(graph);
     std::vector<Block> blocks;
+    plan.arena_bytes = plan.unshared_bytes = 0;
     plan.arena_offset.assign(graph.tensors().size(), Plan::kNotInArena);
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         if (!is_plain_activation(graph, Value{id}) || uses.writers[id].empty()) continue;
+        if (!placement.elsewhere.empty() && placement.elsewhere[id]) continue;
         const std::uint64_t bytes = storage_bytes(graph.tensor(Value{id}));
-        const std::uint64_t aligned = (bytes + options.alignment - 1) / options.alignment * options.alignment;
+        const std::uint64_t aligned = (bytes + placement.alignment - 1) / placement.alignment * placement.alignment;
         Block block{id, aligned, 0, segment[uses.writers[id].front()], segment[uses.writers[id].back()]};
         if (!uses.readers[id].empty()) block.last = std::max(block.last, segment[uses.readers[id].back()]);
         blocks.push_back(block);
     }
     std::ranges::stable_sort(blocks, std::greater<>{}, &Block::bytes);
 
+    /// The first place from `offset` on where the bytes do not cross the end of a block.
+    const auto in_one_block = [&](std::uint64_t offset, std::uint64_t bytes) {
+        const std::uint64_t block = placement.block_bytes;
+        return block == 0 || offset / block == (offset + bytes - 1) / block ? offset : (offset / block + 1) * block;
+    };
     for (std::size_t i = 0; i < blocks.size(); ++i) {
         std::vector<const Block*> neighbours;  // placed already and alive at the same time, by offset
         for (std::size_t j = 0; j < i; ++j)
-            if (!options.reuse_memory || (blocks[j].first <= blocks[i].last && blocks[i].first <= blocks[j].last))
+            if (!placement.reuse_memory || (blocks[j].first <= blocks[i].last && blocks[i].first <= blocks[j].last))
                 neighbours.push_back(&blocks[j]);
         std::ranges::sort(neighbours, {}, &Block::offset);
         for (const Block* neighbour : neighbours) {
             if (blocks[i].offset + blocks[i].bytes <= neighbour->offset) break;
-            blocks[i].offset = std::max(blocks[i].offset, neighbour->offset + neighbour->bytes);
+            blocks[i].offset =
+                in_one_block(std::max(blocks[i].offset, neighbour->offset + neighbour->bytes), blocks[i].bytes);
         }
         plan.arena_offset[blocks[i].tensor] = blocks[i].offset;
         plan.arena_bytes = std::max(plan.arena_bytes, blocks[i].offset + blocks[i].bytes);
         plan.unshared_bytes += blocks[i].bytes;
     }
-}
-
-}  // namespace
-
-std::size_t Plan::barrier_count() const { return static_cast<std::size_t>(std::ranges::count(barrier_before, true)); }
-
-std::uint64_t storage_bytes(const Tensor& tensor) {
-    return (bytes_of(tensor.dtype, tensor.shape.element_count()) + 3) / 4 * 4;
 }
 
 void remove_dead_nodes(Graph& graph) {
@@ -320,7 +340,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
     order_by_level(graph);
     Plan plan{.graph = std::move(graph)};
     plan.barrier_before = find_barriers(plan.graph);
-    place_activations(plan, options);
+    place_activations(plan, {.alignment = options.alignment, .reuse_memory = options.reuse_memory});
     return plan;
 }
 

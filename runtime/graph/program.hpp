@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "graph/plan.hpp"
+#include "graph/rounding.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::graph {
@@ -42,10 +43,10 @@ public:
     virtual Result<void> wait() = 0;
 
     virtual const Plan& plan() const noexcept = 0;
-    /// What the backend calls the algorithm that runs the node; empty where it has but one.
-    virtual std::string_view variant(std::size_t node_index) const noexcept {
+    /// What the algorithm that runs the node rounds.
+    virtual Rounding rounding(std::size_t node_index) const noexcept {
         (void)node_index;
-        return {};
+        return Rounding::none;
     }
 };
 

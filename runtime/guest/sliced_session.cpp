@@ -4,11 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "core/try.hpp"
-#include "guest/sliced_script.hpp"
 
 namespace vkformer::guest {
 namespace {
@@ -27,10 +25,17 @@ void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFla
     vk.vkCmdPipelineBarrier(commands, source_stage, target_stage, 0, 1, &memory, 0, nullptr, 0, nullptr);
 }
 
-std::uint32_t node_count(std::span<const graph::Plan* const> plans) {
-    std::size_t count = 0;
-    for (const graph::Plan* plan : plans) count += plan->graph.nodes().size();
-    return static_cast<std::uint32_t>(count);
+Result<std::vector<const graph::Plan*>> plans_of(decoding::SequenceScript& script) {
+    VKFORMER_TRY(const auto parts, script.parts());
+    std::vector<const graph::Plan*> plans;
+    for (const decoding::Part* part : parts) plans.push_back(&part->plan);
+    return plans;
+}
+
+std::uint64_t words_of(const decoding::SequenceScript& script) {
+    std::uint64_t words = 0;
+    for (const decoding::Read& read : script.reads(0)) words += read.count;
+    return words;
 }
 
 }  // namespace
@@ -42,43 +47,63 @@ struct SlicedSession::Reach {
     bool exceeds = false;
 };
 
-SlicedSession::SlicedSession(vulkan::VulkanBackend& backend, const SlicedModel& model, const SlicedOptions& options)
-    : backend_(&backend), model_(model), options_(options), last_ticket_(options.first_ticket - 1) {}
+/// The words that steps have left for the host, one step behind the other.
+class SlicedSession::Readback final : public decoding::Records {
+public:
+    explicit Readback(const SlicedSession& session) : session_(session) {}
+    Result<std::span<const std::int32_t>> get(std::uint32_t step, std::size_t index) override {
+        const std::uint64_t all = session_.record_words() * session_.script_->capacity();
+        std::uint64_t at = session_.record_words() * step;
+        const auto reads = session_.script_->reads(step);
+        for (std::size_t i = 0; i < index; ++i) at += reads[i].count;
+        return std::span(reinterpret_cast<const std::int32_t*>(session_.readback_.mapped()), all)
+            .subspan(at, reads[index].count);
+    }
 
-SlicedSession::~SlicedSession() = default;
+private:
+    const SlicedSession& session_;
+};
 
-std::uint32_t SlicedSession::context() const noexcept { return script_->capacity(); }
+std::span<const std::int32_t> SlicedSession::tokens() const noexcept {
+    return has_begun_ ? script_->tokens() : std::span<const std::int32_t>();
+}
+std::uint32_t SlicedSession::computed_prompt() const noexcept { return has_begun_ ? script_->prompt_read() : 0; }
+float SlicedSession::score() const noexcept { return has_begun_ ? script_->score() : 0; }
+std::uint64_t SlicedSession::record_words() const { return words_of(*script_); }
 
-Result<vulkan::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend, const SlicedModel& model,
-                                                        const vulkan::VulkanStore& weights,
-                                                        const SlicedOptions& options) {
-    VKFORMER_TRY(const auto script, make_script(model, options));
-    VKFORMER_TRY(auto needs, vulkan::memory_needs(*backend.device(), script->plans(), weights,
-                                                  vulkan::VulkanStore(backend.device())));
-    needs.states += script->capacity() * script->result_words() * sizeof(std::int32_t);  // the results, for the host
+Result<vulkan::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend,
+                                                        decoding::SequenceScript& script,
+                                                        const vulkan::VulkanStore& weights) {
+    VKFORMER_TRY(const auto plans, plans_of(script));
+    VKFORMER_TRY(auto needs,
+                 vulkan::memory_needs(*backend.device(), plans, weights, vulkan::VulkanStore(backend.device())));
+    needs.states += script.capacity() * words_of(script) * sizeof(std::int32_t);  // for the host
     return needs;
 }
 
-Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBackend& backend, const SlicedModel& model,
+Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBackend& backend,
+                                                             std::unique_ptr<decoding::SequenceScript> script,
                                                              std::shared_ptr<vulkan::VulkanStore> weights,
-                                                             const SlicedOptions& options, const Progress& progress) {
-    auto session = std::unique_ptr<SlicedSession>(new SlicedSession(backend, model, options));
-    VKFORMER_TRY(session->script_, make_script(model, options));
-    Script& script = *session->script_;
+                                                             std::uint64_t first_ticket, const Progress& progress) {
+    auto session = std::unique_ptr<SlicedSession>(new SlicedSession(backend, std::move(script), first_ticket));
     const vulkan::Device& device = *backend.device();
-    auto states = std::make_shared<vulkan::VulkanStore>(backend.device());
-    VKFORMER_TRY(const auto needs, vulkan::memory_needs(device, script.plans(), *weights, *states));
+    VKFORMER_TRY(const auto parts, session->script_->parts());
+    VKFORMER_TRY(const auto plans, plans_of(*session->script_));
+    VKFORMER_TRY(const auto needs,
+                 vulkan::memory_needs(device, plans, *weights, vulkan::VulkanStore(backend.device())));
     VKFORMER_CHECK(device.allocator().check(needs.total(), "the session"));
     // Every node is compiled, and run in each round of the warm-up.
-    const std::uint32_t nodes = node_count(script.plans());
+    std::uint32_t nodes = 0;
+    for (const graph::Plan* plan : plans) nodes += static_cast<std::uint32_t>(plan->graph.nodes().size());
     const bool has_warm_up = device.can_submit() && device.capabilities().timestamp_valid_bits > 0;
     const auto tell = [&](std::uint32_t done) {
         if (progress) progress(done, nodes * (has_warm_up ? 1 + kWarmUps : 1));
     };
-    VKFORMER_CHECK(script.compile(backend, std::move(weights), std::move(states), tell));
-    VKFORMER_TRY(session->readback_,
-                 vulkan::Buffer::create(device, script.capacity() * script.result_words() * sizeof(std::int32_t),
-                                        vulkan::Buffer::Use::staging, "vkformer tokens"));
+    VKFORMER_CHECK(session->compile(parts, std::move(weights), tell));
+    VKFORMER_TRY(
+        session->readback_,
+        vulkan::Buffer::create(device, session->script_->capacity() * session->record_words() * sizeof(std::int32_t),
+                               vulkan::Buffer::Use::staging, "vkformer tokens"));
     VKFORMER_CHECK(session->prepare_measuring());
     if (has_warm_up)
         VKFORMER_CHECK(session->warm_up([&](std::uint32_t round, double share) {
@@ -87,11 +112,25 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
     return session;
 }
 
-Result<void> SlicedSession::prepare_measuring() {
-    for (const vulkan::VulkanProgram* program : script_->programs()) {
-        auto& kinds = kinds_[program];
-        for (std::size_t i = 0; i < program->step_count(); ++i) kinds.push_back(clock_.number(program->step_kind(i)));
+Result<void> SlicedSession::compile(std::span<decoding::Part* const> parts,
+                                    std::shared_ptr<vulkan::VulkanStore> weights,
+                                    const std::function<void(std::uint32_t nodes)>& tell) {
+    const auto states = std::make_shared<vulkan::VulkanStore>(backend_->device());
+    std::uint32_t nodes = 0;
+    for (decoding::Part* const part : parts) {
+        nodes += static_cast<std::uint32_t>(part->plan.graph.nodes().size());
+        VKFORMER_TRY(auto program, backend_->compile_program(std::move(part->plan), weights, states));
+        Compiled& compiled = programs_[part];
+        compiled.program = program.get();
+        for (std::size_t i = 0; i < program->step_count(); ++i)
+            compiled.kinds.push_back(clock_.number(program->step_kind(i)));
+        part->program = std::move(program);
+        tell(nodes);
     }
+    return {};
+}
+
+Result<void> SlicedSession::prepare_measuring() {
     const vulkan::Device& device = *backend_->device();
     if (device.capabilities().timestamp_valid_bits == 0) return {};
     const VkQueryPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
@@ -124,11 +163,10 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
         return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
     const std::vector<std::int32_t> tokens(script_->longest_warm_up(), 0);
     std::size_t steps = 0;
-    for (const auto& [program, kinds] : kinds_) steps += kinds.size();
+    for (const auto& [part, compiled] : programs_) steps += compiled.kinds.size();
     for (std::uint32_t round = 0; round < kWarmUps; ++round) {
-        prompt_.clear();  // nothing of the round before serves again
-        tokens_.clear();
-        VKFORMER_CHECK(begin(tokens, 1));
+        script_->forget();  // nothing of the round before serves again
+        VKFORMER_CHECK(begin({.prompt = tokens, .max_tokens = 1}));
         for (std::size_t done = 0; has_work();) {
             VKFORMER_TRY(const std::size_t ran, run_alone(commands));
             done += ran;
@@ -138,9 +176,8 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
         }
     }
     cancel();
-    prompt_.clear();
-    tokens_.clear();
-    computed_prompt_ = 0;
+    script_->forget();
+    has_begun_ = false;
     last_us_ = total_us_ = 0;
     return {};
 }
@@ -167,38 +204,32 @@ Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
     return count;
 }
 
-Result<void> SlicedSession::begin(std::span<const std::int32_t> tokens, std::uint32_t max_tokens, std::uint32_t draws) {
+Result<void> SlicedSession::begin(decoding::Sequence sequence) {
     if (!slices_.empty())
         return Error{ErrorCode::InvalidArgument, "slices of the sequence before are not retired (" +
                                                      std::to_string(slices_.size()) + "); retire or cancel them"};
-    VKFORMER_TRY(const std::uint32_t room, script_->room_for(tokens));
-    std::vector<std::int32_t> known = prompt_;
-    if (!tokens_.empty() && script_->caches_answer()) {
-        known.insert(known.end(), tokens_.begin(), tokens_.end());
-        known.pop_back();  // it was chosen, and nothing has read it
-    } else {
-        known.resize(std::min<std::size_t>(known.size(), computed_prompt_));
-    }
-    limit_ = max_tokens == 0 ? room : std::min(max_tokens, room);
-    computed_prompt_ = script_->begin(tokens, known, limit_, options_.seed, draws);
-    prompt_.assign(tokens.begin(), tokens.end());
-    tokens_.clear();
-    score_ = 0;
-    recorded_steps_ = 0;
+    VKFORMER_TRY(const std::uint32_t room, script_->room_for(sequence.prompt));
+    sequence.max_tokens = sequence.max_tokens == 0 ? room : std::min(sequence.max_tokens, room);
+    script_->begin(std::move(sequence));
     job_.reset();
     step_in_job_ = 0;
     total_us_ = 0;
+    has_begun_ = true;
     state_ = SlicedState::prompt;
     return {};
 }
 
-bool SlicedSession::has_work() const noexcept {
-    return (state_ == SlicedState::prompt || state_ == SlicedState::generating) && recorded_steps_ < limit_;
+/// Whether there is a job to record; all parts have been made, so that nothing can fail in handing it out.
+bool SlicedSession::has_work() {
+    if (state_ != SlicedState::prompt && state_ != SlicedState::generating) return false;
+    if (job_) return true;
+    if (auto next = script_->next(1)) job_ = *std::move(next);
+    return job_.has_value();
 }
 
 /// Steps of the job that fit into the slice. A slice is never empty; a step that was never measured is alone in its own.
 SlicedSession::Reach SlicedSession::reach(const Recorded& recorded, double budget_us) const {
-    const auto& kinds = kinds_.at(job_->program);
+    const auto& kinds = this->kinds();
     Reach reach{.last = step_in_job_};
     if (budget_us <= 0) {
         reach.last = kinds.size();
@@ -238,26 +269,39 @@ void SlicedSession::close_slice(VkCommandBuffer commands, Recorded& recorded) {
     slices_.push_back(std::move(recorded));
 }
 
-void SlicedSession::record_updates(VkCommandBuffer commands) const {
-    if (job_->updates.empty()) return;
+void SlicedSession::record_write(VkCommandBuffer commands, const decoding::Write& write) const {
+    const auto slice = program().slice(write.tensor);
+    if (!slice) return;  // inputs and states of the plan always have one
     const DeviceTable& vk = backend_->device()->vk();
-    barrier(vk, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
-            VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
-            VK_ACCESS_TRANSFER_WRITE_BIT);
-    for (const Job::Update& update : job_->updates) {
-        const std::uint64_t bytes = std::min<std::uint64_t>(update.values.size() * 4, kLargestUpdate);
-        vk.vkCmdUpdateBuffer(commands, update.slice.buffer, update.slice.offset, bytes, update.values.data());
+    const std::span bytes = std::as_bytes(std::span(write.words));
+    for (std::uint64_t at = 0; at < bytes.size(); at += kLargestUpdate) {
+        const auto piece = bytes.subspan(at, std::min<std::uint64_t>(kLargestUpdate, bytes.size() - at));
+        vk.vkCmdUpdateBuffer(commands, slice->buffer, slice->offset + at, piece.size(), piece.data());
     }
 }
 
-/// Copies a step's results to where the host reads them; the program's last barrier lets transfers read.
-void SlicedSession::record_readback(VkCommandBuffer commands, std::uint32_t index) const {
+void SlicedSession::record_writes(VkCommandBuffer commands) const {
+    if (job_->writes.empty()) return;
+    barrier(backend_->device()->vk(), commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+            VK_ACCESS_TRANSFER_WRITE_BIT);
+    // Constants too: a slice with them that was recorded before may never have been submitted.
+    for (const decoding::Write& constant : job_->part->constants) record_write(commands, constant);
+    for (const decoding::Write& write : job_->writes) record_write(commands, write);
+}
+
+/// Copies a step's records to where the host reads them; the program's last barrier lets transfers read.
+void SlicedSession::record_readback(VkCommandBuffer commands) const {
     const DeviceTable& vk = backend_->device()->vk();
-    VkDeviceSize at = VkDeviceSize{index} * script_->result_words() * sizeof(std::int32_t);
-    for (const vulkan::Slice& result : script_->results(index)) {
-        const VkBufferCopy region{.srcOffset = result.offset, .dstOffset = at, .size = result.bytes};
-        vk.vkCmdCopyBuffer(commands, result.buffer, readback_.handle(), 1, &region);
-        at += result.bytes;
+    constexpr std::uint64_t kWord = sizeof(std::int32_t);
+    VkDeviceSize at = record_words() * job_->first_step * kWord;
+    for (const decoding::Read& read : script_->reads(job_->first_step)) {
+        const auto slice = program().slice(read.tensor);
+        if (!slice) continue;
+        const VkBufferCopy region{
+            .srcOffset = slice->offset + read.first * kWord, .dstOffset = at, .size = read.count * kWord};
+        vk.vkCmdCopyBuffer(commands, slice->buffer, readback_.handle(), 1, &region);
+        at += region.size;
     }
     barrier(vk, commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_ACCESS_TRANSFER_WRITE_BIT, VK_PIPELINE_STAGE_HOST_BIT,
             VK_ACCESS_HOST_READ_BIT);
@@ -266,18 +310,17 @@ void SlicedSession::record_readback(VkCommandBuffer commands, std::uint32_t inde
 std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budget_us) {
     if (slices_.size() >= kMostSlices) return std::nullopt;
     Slice slice;
-    Recorded recorded{.computed_prompt = slices_.empty() ? computed_prompt_ : slices_.back().computed_prompt};
+    Recorded recorded;
     bool is_full = false;
     while (!is_full && has_work()) {
-        if (!job_) job_ = std::make_unique<Job>(script_->next());
         const Reach part = reach(recorded, budget_us);
         is_full = part.is_full;
         if (part.last == step_in_job_) break;
         if (recorded.steps.empty()) open_slice(commands);
-        if (step_in_job_ == 0) record_updates(commands);
-        job_->program->record(commands, step_in_job_, part.last);
+        if (step_in_job_ == 0) record_writes(commands);
+        program().record(commands, step_in_job_, part.last);
 
-        const auto& kinds = kinds_.at(job_->program);
+        const auto& kinds = this->kinds();
         for (std::size_t i = step_in_job_; i < part.last; ++i) {
             recorded.steps.push_back(kinds[i]);
             recorded.expected_us += std::max(clock_.expected_us(kinds[i]), 0.0);
@@ -285,14 +328,13 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
         slice.exceeds = slice.exceeds || part.exceeds;
         step_in_job_ = part.last;
         if (step_in_job_ < kinds.size()) continue;
-        if (job_->result) {
-            record_readback(commands, *job_->result);
-            recorded.results.push_back(*job_->result);
-            slice.tokens += job_->tokens;
-            ++recorded_steps_;
+        if (job_->kind == decoding::Job::Kind::step) {
+            record_readback(commands);
+            slice.tokens += script_->streams() ? 1 : 0;
             is_full = is_full || budget_us <= 0;
         }
-        recorded.computed_prompt = job_->computed_prompt;
+        job_->writes.clear();
+        recorded.jobs.push_back(*std::move(job_));
         job_.reset();
         step_in_job_ = 0;
     }
@@ -324,26 +366,14 @@ Result<void> SlicedSession::learn(const Recorded& recorded) {
     return {};
 }
 
-void SlicedSession::take(const Outcome& outcome) {
-    state_ = SlicedState::generating;
-    tokens_.insert(tokens_.end(), outcome.tokens.begin(), outcome.tokens.end());
-    score_ = outcome.score;
-    const bool is_end =
-        !tokens_.empty() && std::ranges::find(model_.end_tokens, tokens_.back()) != model_.end_tokens.end();
-    if (outcome.is_done || is_end || tokens_.size() >= limit_) state_ = SlicedState::done;
-}
-
-Result<void> SlicedSession::take_results(const Recorded& recorded) {
-    const std::span records(reinterpret_cast<const std::int32_t*>(readback_.mapped()),
-                            std::size_t{script_->capacity()} * script_->result_words());
-    for (const std::uint32_t index : recorded.results) {
-        if (state_ == SlicedState::done || state_ == SlicedState::idle) return {};
-        const auto outcome = script_->outcome(index, records);
-        if (!outcome) {
-            state_ = SlicedState::done;  // with no answer
-            return outcome.error();
-        }
-        take(*outcome);
+Result<void> SlicedSession::take(const Recorded& recorded) {
+    Readback records(*this);
+    for (const decoding::Job& job : recorded.jobs) {
+        const auto taken = script_->take(job, records);
+        const bool is_live = state_ == SlicedState::prompt || state_ == SlicedState::generating;
+        if (is_live && job.kind == decoding::Job::Kind::step) state_ = SlicedState::generating;
+        if (is_live && script_->is_done()) state_ = SlicedState::done;
+        if (!taken) return taken;
     }
     return {};
 }
@@ -359,8 +389,7 @@ Result<void> SlicedSession::retire(std::uint64_t ticket) {
         slices_.pop_front();
         if (auto learned = learn(recorded); !learned) result = std::move(learned);
         if (!result) continue;  // what a lost device left in the buffer is no token
-        computed_prompt_ = recorded.computed_prompt;
-        result = take_results(recorded);
+        result = take(recorded);
     }
     return result;
 }
@@ -369,6 +398,7 @@ void SlicedSession::cancel() {
     slices_.clear();
     job_.reset();
     step_in_job_ = 0;
+    script_->stop();
     state_ = SlicedState::idle;
 }
 

@@ -46,7 +46,7 @@ Result<Image> decode_image(std::span<const std::byte> file) {
 }
 
 Result<Image> load_image(const std::filesystem::path& path) {
-    VKFORMER_TRY(const auto file, MappedFile::open(path));
+    VKFORMER_TRY(const auto file, MappedFile::read(path));
     auto image = decode_image(file->bytes());
     if (image) return image;
     Error error = std::move(image).error();

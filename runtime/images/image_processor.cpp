@@ -2,6 +2,7 @@
 #include "images/image_processor.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -73,11 +74,19 @@ Result<TargetSize> read_size(const Config& config, std::string_view name, Target
     return config.unsupported(name, "height and width, or shortest_edge");
 }
 
+/// Beyond these a processor's numbers are damaged: pixels are 0 to 255, or a fraction of that.
+constexpr double kLeastFactor = 1e-6, kLargestMean = 1e3, kLeastDeviation = 1e-3, kLargestDeviation = 1e3;
+/// Of a normalised pixel. Models are made for a few; beyond some ten thousands float16 has infinities.
+constexpr float kLargestValue = 1e3f;
+
 Result<std::array<float, 3>> read_channels(const Config& config, std::string_view name,
-                                           const std::array<float, 3>& fallback) {
+                                           const std::array<float, 3>& fallback, double least, double largest) {
     VKFORMER_TRY(const auto values, config.reals(name));
     if (values.empty()) return fallback;
     if (values.size() != 3) return config.unsupported(name, "three numbers, for red, green and blue");
+    for (const double value : values)
+        if (value < least || value > largest)
+            return config.unsupported(name, "numbers from " + formats::shown(least) + " to " + formats::shown(largest));
     std::array<float, 3> channels{};
     std::ranges::transform(values, channels.begin(), [](double value) { return static_cast<float>(value); });
     return channels;
@@ -143,14 +152,19 @@ Result<ImageProcessor> ImageProcessor::parse(const Config& config) {
     }
     VKFORMER_TRY(const bool rescales, config.boolean("do_rescale", true));
     if (rescales) {
-        VKFORMER_TRY(p.rescale_, config.real("rescale_factor", {.fallback = 1 / 255.0}));
+        VKFORMER_TRY(p.rescale_, config.real("rescale_factor", {.fallback = 1 / 255.0, .min = kLeastFactor, .max = 1}));
     }
     VKFORMER_TRY(const bool normalizes, config.boolean("do_normalize", true));
     if (normalizes) {
         Normalization n;
-        VKFORMER_TRY(n.mean, read_channels(config, "image_mean", family->mean));
-        VKFORMER_TRY(n.deviation, read_channels(config, "image_std", family->deviation));
+        VKFORMER_TRY(n.mean, read_channels(config, "image_mean", family->mean, -kLargestMean, kLargestMean));
+        VKFORMER_TRY(n.deviation,
+                     read_channels(config, "image_std", family->deviation, kLeastDeviation, kLargestDeviation));
         p.normalize_ = n;
+        for (const std::uint8_t byte : std::array<std::uint8_t, 2>{0, 255})
+            for (std::size_t channel = 0; channel < 3; ++channel)
+                if (std::abs(p.value_of(byte, channel)) > kLargestValue)
+                    return config.unsupported("image_std", "numbers that leave no pixel above 1000 behind the mean");
     }
     VKFORMER_TRY(const bool pads, config.boolean("do_pad", false));
     if (pads) return config.unsupported("do_pad", "false");
@@ -184,12 +198,14 @@ Result<std::vector<float>> ImageProcessor::process(const Image& image) const {
     std::vector<float> values(plane * 3);
     for (std::size_t i = 0; i < plane; ++i)
         for (std::size_t c = 0; c < 3; ++c) {
-            const std::uint8_t byte = source->rgb[i * 3 + c];
-            float value = rescale_ ? static_cast<float>(byte * *rescale_) : byte;
-            if (normalize_) value = (value - normalize_->mean[c]) / normalize_->deviation[c];
-            values[c * plane + i] = value;
+            values[c * plane + i] = value_of(source->rgb[i * 3 + c], c);
         }
     return values;
+}
+
+float ImageProcessor::value_of(std::uint8_t byte, std::size_t channel) const noexcept {
+    const float value = rescale_ ? static_cast<float>(byte * *rescale_) : byte;
+    return normalize_ ? (value - normalize_->mean[channel]) / normalize_->deviation[channel] : value;
 }
 
 }  // namespace vkformer::images

@@ -43,6 +43,8 @@ public:
     const std::optional<Normalization>& normalization() const noexcept { return normalize_; }
 
 private:
+    float value_of(std::uint8_t byte, std::size_t channel) const noexcept;
+
     std::optional<TargetSize> resize_;
     Resample filter_ = Resample::bilinear;
     std::optional<TargetSize> crop_;

@@ -113,6 +113,10 @@ Result<Clip> load_clip(const Config& config, const Weights& weights) {
     VKFORMER_TRY(const TensorData scale, read.tensor("logit_scale", Shape{}));
     float logarithm = 0;
     VKFORMER_CHECK(convert(scale.dtype, scale.bytes, 0, std::span(&logarithm, 1)));
+    constexpr float kLargestLogarithm = 50;  // models have 4.6; from 88 on its exponential is infinite
+    if (std::abs(logarithm) > kLargestLogarithm)
+        return Error{ErrorCode::CorruptFile, weights.source() + ": logit_scale is " + formats::shown(logarithm) +
+                                                 ", expected a logarithm from -50 to 50"};
     return Clip{.vision = std::move(vision_encoder),
                 .text = std::move(text_encoder),
                 .text_projection = std::move(text_projection),

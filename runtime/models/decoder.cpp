@@ -70,8 +70,8 @@ public:
         VKFORMER_TRY(const Value rows, graph_.reshape(hidden, {tokens, config_.hidden_size}));
         graph_.set_scope(name_);
         // A tied table is one tensor on the device.
-        const bool is_tied = weights_.lm_head.weight.bytes.empty();
-        const TensorData& data = is_tied ? weights_.embedding : weights_.lm_head.weight;
+        const TensorData& data = weights_.lm_head.weight;
+        const bool is_tied = is_same(data, weights_.embedding);
         VKFORMER_TRY(const Value weight,
                      graph_.weight(is_tied ? "embedding.table" : "lm_head.weight", data, storage_of(data)));
         VKFORMER_TRY(const Value bias, optional_weight("lm_head.bias", weights_.lm_head.bias));
@@ -279,11 +279,13 @@ Result<void> Decoder::check_cache(CacheFormat format) const {
     const std::uint32_t width = config_.kv_heads * config_.head_dim;
     if (config_.head_dim % block_elements(DType::q8_0) == 0 && graph::fills_words(DType::q8_0, width)) return {};
     return Error{
-        ErrorCode::InvalidArgument,
-        "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
-        "the model has " +
+        .code = ErrorCode::InvalidArgument,
+        .message =
+            "keys and values cannot be cached as q8_0: its blocks have 32 elements of a head and come in pairs, "
+            "the model has " +
             std::to_string(config_.kv_heads) + " key heads of " + std::to_string(config_.head_dim) +
-            "; cache them in the dtype of the activations (--cache-dtype dtype), f16 for half of f32's memory"};
+            "; cache them in the dtype of the activations, f16 for half of f32's memory",
+        .hint = Hint::cache_storage};
 }
 
 Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout, Value tokens, Value starts,
@@ -294,7 +296,7 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout,
     if (layout.capacity == 0 || layout.capacity > config_.most_positions())
         return Error{ErrorCode::InvalidArgument, "a context of " + std::to_string(layout.capacity) +
                                                      " tokens was asked for, the model takes 1 to " +
-                                                     std::to_string(config_.max_positions)};
+                                                     std::to_string(config_.most_positions())};
     VKFORMER_CHECK(check_cache(layout.cache));
     if (layout.cache_rows > 0 && layout.rows != 1)
         return Error{ErrorCode::InvalidArgument, "caches of more rows than are computed are for one sequence"};

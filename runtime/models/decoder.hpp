@@ -63,7 +63,7 @@ struct DecoderWeights {
     TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
     std::vector<Layer> layers;
     NormWeights final_norm;
-    Projection lm_head;  ///< weight's bytes empty: the embedding
+    Projection lm_head;  ///< weight: the embedding's own bytes, where both are tied
 };
 
 /// How weights are stored on the device.

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "core/try.hpp"
+#include "formats/expect.hpp"
 
 namespace vkformer::models {
 
@@ -46,9 +47,8 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         w.layers.push_back(std::move(l));
     }
     VKFORMER_TRY(w.final_norm, read.norm("norm", d));
-    if (!layout.tied) {
-        VKFORMER_TRY(w.lm_head, WeightReader(weights, "").projection("lm_head", c.vocab_size, d, false));
-    }
+    VKFORMER_TRY(w.lm_head.weight, WeightReader(weights, layout.head_prefix)
+                                       .tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
     return w;
 }
 
@@ -124,10 +124,8 @@ void stretch_yarn(Rope& rope, const Yarn& yarn) {
 
 namespace {
 
-/// What the scaling functions read; `names` is for messages.
-struct RopeFields {
-    Config scaling;  // rope_scaling, or the newer rope_parameters
-    double theta;
+/// What the scaling functions read.
+struct RopeFields : RopeSource {
     std::uint64_t rotary_dim;
 };
 
@@ -203,33 +201,11 @@ Result<void> scale_longrope(const RopeFields& fields, const Config& config, Deco
     return {};
 }
 
-Result<RopeFields> rope_fields(const Config& config, double theta, std::string_view field) {
-    VKFORMER_TRY(const Config parameters, config.object("rope_parameters"));
-    if (!parameters.names().empty()) {
-        VKFORMER_TRY(Config own, field.empty() ? Result<Config>(parameters) : parameters.object(field));
-        VKFORMER_TRY(const double base, positive(own, "rope_theta", theta));
-        return RopeFields{std::move(own), base, 0};
-    }
-    VKFORMER_TRY(Config scaling, config.object("rope_scaling"));
-    VKFORMER_TRY(const double base, positive(config, "rope_theta", theta));
-    return RopeFields{std::move(scaling), base, 0};
-}
-
-}  // namespace
-
-Result<Rope> read_rope(const Config& config, DecoderConfig& decoder, double theta, std::string_view field) {
-    VKFORMER_TRY(RopeFields fields, rope_fields(config, theta, field));
-    const Config& partial_holder = fields.scaling.has("partial_rotary_factor") ? fields.scaling : config;
-    VKFORMER_TRY(const double share, partial_holder.real("partial_rotary_factor", {.fallback = 1, .min = 0, .max = 1}));
-    fields.rotary_dim = static_cast<std::uint64_t>(share * decoder.head_dim);
-    if (fields.rotary_dim == 0 || fields.rotary_dim % 2 != 0)
-        return config.unsupported("head_dim",
-                                  "an even number of elements to turn, here " + std::to_string(fields.rotary_dim));
-
+/// How the positions turn that `fields` describe. Shrinks decoder.max_positions for LongRoPE, see read_rope.
+Result<Rope> rope_of(const RopeFields& fields, const Config& config, DecoderConfig& decoder) {
     Rope rope;
     rope.frequencies = graph::rope_frequencies(fields.rotary_dim, fields.theta);
-    const std::string_view type_name = fields.scaling.has("rope_type") ? "rope_type" : "type";
-    VKFORMER_TRY(const std::string type, fields.scaling.string(type_name, "default"));
+    const std::string& type = fields.type;
     if (type == "default") return rope;
     if (type == "linear") {
         VKFORMER_TRY(const double factor, positive(fields.scaling, "factor"));
@@ -241,9 +217,76 @@ Result<Rope> read_rope(const Config& config, DecoderConfig& decoder, double thet
     } else if (type == "longrope" || type == "su") {
         VKFORMER_CHECK(scale_longrope(fields, config, decoder, rope));
     } else {
-        return fields.scaling.unsupported(type_name, "default, linear, llama3, yarn, longrope");
+        return fields.scaling.unsupported(fields.scaling.has("rope_type") ? "rope_type" : "type",
+                                          "default, linear, llama3, yarn, longrope");
     }
     return rope;
+}
+
+/// Elements of a head that are turned.
+Result<std::uint64_t> rotary_dim_of(const Config& config, const RopeSource& source, const DecoderConfig& decoder,
+                                    bool turns_part) {
+    const Config& holder = source.scaling.has("partial_rotary_factor") ? source.scaling : config;
+    VKFORMER_TRY(const double share, holder.real("partial_rotary_factor", {.fallback = 1, .min = 0, .max = 1}));
+    if (!turns_part && share != 1 && source.type != "default")
+        return holder.unsupported("partial_rotary_factor", "1 where positions are scaled (transformers fails there)");
+    const auto dim = static_cast<std::uint64_t>((turns_part ? share : 1) * decoder.head_dim);
+    if (dim == 0 || dim % 2 != 0)
+        return config.unsupported("head_dim", "an even number of elements to turn, here " + std::to_string(dim));
+    return dim;
+}
+
+/// Of an object that is rope_parameters, a part of it, or rope_scaling.
+Result<RopeSource> rope_source(const Config& config, const Config& object, const RopeDefaults& defaults) {
+    VKFORMER_TRY(const double outer, positive(config, defaults.theta_name, defaults.theta));
+    VKFORMER_TRY(const double theta, positive(object, "rope_theta", outer));
+    VKFORMER_TRY(std::string type, object.string(object.has("rope_type") ? "rope_type" : "type", "default"));
+    return RopeSource{object, std::move(type), theta};
+}
+
+/// What transformers 5 would pass over in silence where rope_scaling stands beside rope_parameters, which is `overridden`.
+Result<void> refuse_contradictions(const Config& config, const Config& scaling, const RopeSource& overridden,
+                                   const RopeDefaults& defaults) {
+    if (!defaults.object.empty()) {  // there rope_scaling changes single fields of the object
+        if (overridden.type == "default") return {};
+        return config.unsupported("rope_scaling", "null where rope_parameters scales positions already");
+    }
+    const bool says_theta = scaling.has("rope_theta") || config.has("rope_theta");
+    if (says_theta || overridden.theta == defaults.theta) return {};
+    return config.unsupported("rope_scaling",
+                              "an object with a \"rope_theta\" of its own, since that of rope_parameters, " +
+                                  formats::shown(overridden.theta) +
+                                  ", is not the usual one, and transformers 5 drops it where there is rope_scaling");
+}
+
+}  // namespace
+
+Result<RopeSource> find_rope(const Config& config, const RopeDefaults& defaults) {
+    VKFORMER_TRY(const Config parameters, config.object("rope_parameters"));
+    VKFORMER_TRY(const Config scaling, config.object("rope_scaling"));
+    const bool is_nested = !defaults.object.empty() && !parameters.names().empty();
+    VKFORMER_TRY(const Config object, is_nested ? parameters.object(defaults.object) : Result<Config>(parameters));
+    VKFORMER_TRY(RopeSource source, rope_source(config, object, defaults));
+    if (!defaults.is_scaled_by_rope_scaling || scaling.names().empty()) return source;
+    VKFORMER_CHECK(refuse_contradictions(config, scaling, source, defaults));
+    VKFORMER_TRY(RopeSource scaled, rope_source(config, scaling, defaults));
+    if (is_nested && !scaling.has("rope_theta")) scaled.theta = source.theta;
+    return scaled;
+}
+
+Result<Rope> read_rope(const Config& config, DecoderConfig& decoder, const RopeDefaults& defaults) {
+    const auto rope_from = [&](const RopeSource& source, DecoderConfig& c) -> Result<Rope> {
+        VKFORMER_TRY(const std::uint64_t dim, rotary_dim_of(config, source, c, defaults.turns_part));
+        return rope_of({source, dim}, config, c);
+    };
+    VKFORMER_TRY(const RopeSource source, find_rope(config, defaults));
+    if (config.has("rope_scaling") && config.has("rope_parameters") && defaults.object.empty()) {
+        VKFORMER_TRY(const Config overridden, config.object("rope_parameters"));  // must make sense all the same
+        VKFORMER_TRY(const RopeSource other, rope_source(config, overridden, defaults));
+        DecoderConfig unused = decoder;
+        VKFORMER_CHECK(rope_from(other, unused));
+    }
+    return rope_from(source, decoder);
 }
 
 }  // namespace vkformer::models

@@ -31,18 +31,35 @@ Result<DecoderParts> load_gemma(const formats::Config& config,
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
 
-/// Any of them from a GGUF file, by its general.architecture. Errors likewise.
-Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file);
+/// A GGUF file of this architecture. Errors likewise.
+struct GgufArchitecture;
+Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArchitecture& architecture);
 
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
 /// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
 Result<DecoderConfig> read_sizes(const formats::Config& config);
 
+/// What an architecture makes of a config's rotary positions.
+struct RopeDefaults {
+    double theta = 10000;                        ///< where the config says none
+    std::string_view theta_name = "rope_theta";  ///< of the config; in an object it is rope_theta
+    std::string_view object = {};  ///< of rope_parameters that is this rope, "full_attention"; empty: all of it
+    bool turns_part = false;       ///< heeds partial_rotary_factor; others turn whole heads, as transformers 5 does
+    bool is_scaled_by_rope_scaling = true;  ///< rope_scaling is about this rope
+};
+
 /// rope_theta with rope_scaling, or rope_parameters, as transformers 4.57 and 5 write them: default, linear, llama3, yarn and
-/// longrope (max_positions shrinks to the original context, extended_positions and extended_ropes are what lies beyond). `theta` where the config says none.
-/// `field` names the object of a newer config's rope_parameters that holds this rope ("full_attention"); empty: it is the object.
-Result<Rope> read_rope(const formats::Config& config, DecoderConfig& decoder, double theta = 10000,
-                       std::string_view field = {});
+/// longrope (max_positions shrinks to the original context, extended_positions and extended_ropes are what lies beyond). Where both are
+/// there, rope_scaling holds, as in transformers 5; errors in either are errors, and so is a rope_theta that would be lost.
+Result<Rope> read_rope(const formats::Config& config, DecoderConfig& decoder, const RopeDefaults& defaults = {});
+
+/// Where a config says how positions turn, by the rules of read_rope.
+struct RopeSource {
+    formats::Config scaling;  ///< rope_parameters, the object of it, or rope_scaling; it may have no field
+    std::string type;         ///< "default" where it says none
+    double theta;
+};
+Result<RopeSource> find_rope(const formats::Config& config, const RopeDefaults& defaults = {});
 
 /// Position interpolation (Chen et al. 2023): positions are divided by the factor.
 void stretch_linear(Rope& rope, double factor);
@@ -67,7 +84,8 @@ struct LlamaLayout {
     bool feed_forward_bias = false;
     bool head_norms = false;   ///< q_norm, k_norm
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
-    bool tied = false;         ///< lm_head is the embedding
+    bool tied = false;         ///< lm_head is the embedding where the file has none
+    std::string head_prefix;   ///< of "lm_head.weight"
 };
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& config,
                                           const LlamaLayout& layout, const std::string& prefix);

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "core/try.hpp"
-#include "models/model_type.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -121,52 +120,6 @@ Result<EncoderConfig> read_bert_config(const Config& config) {
     if (c.hidden_size % c.heads != 0)
         return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));
     return c;
-}
-
-// ---- by type --------------------------------------------------------------------------------------------------------
-
-namespace {
-
-struct Architecture {
-    std::string_view model_type;
-    Result<Encoder> (*load)(const Config&, const Weights&);
-};
-constexpr std::array<Architecture, 5> kArchitectures = {{
-    {"bert", &load_bert},
-    {"roberta", &load_roberta},
-    {"xlm-roberta", &load_roberta},
-    {"camembert", &load_roberta},
-    {"distilbert", &load_distilbert},
-}};
-
-}  // namespace
-
-Result<bool> is_encoder(const std::filesystem::path& path) {
-    if (formats::is_file(path)) {
-        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
-        return is_gguf_encoder(file);
-    }
-    VKFORMER_TRY(const Config config, Config::open(path / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
-    return std::ranges::any_of(kArchitectures, [&](const Architecture& known) { return known.model_type == type; });
-}
-
-Result<Encoder> load_encoder(const std::filesystem::path& path) {
-    if (formats::is_file(path)) {
-        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
-        return load_gguf_encoder(file);
-    }
-    VKFORMER_TRY(const Config config, Config::open(path / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type"));
-    std::string supported;
-    for (const Architecture& architecture : kArchitectures) {
-        if (architecture.model_type == type) {
-            VKFORMER_TRY(const Weights weights, formats::open_weights(path));
-            return architecture.load(config, weights);
-        }
-        supported += (supported.empty() ? "" : ", ") + std::string(architecture.model_type);
-    }
-    return unknown_model_type(path, config, supported);
 }
 
 }  // namespace vkformer::models

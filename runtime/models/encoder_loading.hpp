@@ -2,7 +2,6 @@
 /// What the loading functions of the encoder architectures share.
 #pragma once
 
-#include <filesystem>
 #include <string_view>
 
 #include "formats/config.hpp"
@@ -20,17 +19,9 @@ Result<Encoder> load_bert(const formats::Config& config, const formats::Weights&
 Result<Encoder> load_roberta(const formats::Config& config, const formats::Weights& weights);  // RoBERTa, XLM-RoBERTa
 Result<Encoder> load_distilbert(const formats::Config& config, const formats::Weights& weights);
 
-/// The encoder of a folder, by `model_type` of its config.json, or of a GGUF file, by its general.architecture. Errors:
-/// UnsupportedConfig (with the types that are known) and FileNotFound besides.
-Result<Encoder> load_encoder(const std::filesystem::path& path);
-/// Whether load_encoder is the function for the model. Errors: FileNotFound, CorruptFile.
-Result<bool> is_encoder(const std::filesystem::path& path);
-
-/// GGUF files of llama.cpp's architecture "bert": BERT, RoBERTa, XLM-RoBERTa. Others of the family (nomic-bert, …) are refused by
-/// name.
+/// BERT, RoBERTa and XLM-RoBERTa in a GGUF file, whose general.architecture is kGgufBert for all of them. Errors likewise.
 Result<Encoder> load_gguf_encoder(const formats::Gguf& file);
-Result<bool> is_gguf_encoder(const formats::Gguf& file);
-Result<void> refuse_other_gguf_encoders(const formats::Gguf& file);
+inline constexpr std::string_view kGgufBert = "bert";
 
 /// What an architecture calls its tensors. Projections and norms are followed by ".weight" and ".bias" (norms of old files: ".gamma"
 /// and ".beta"), those of a layer preceded by `layer`, its number and a point.

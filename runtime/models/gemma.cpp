@@ -50,15 +50,11 @@ Result<void> read_ropes(const Config& config, Generation generation, DecoderConf
         for (auto& layer : c.layers) layer.rope = 0;
         return {};
     }
-    VKFORMER_TRY(const Rope global, read_rope(config, c, 1'000'000, "full_attention"));
-    Rope local;
-    if (config.has("rope_parameters")) {
-        VKFORMER_TRY(local, read_rope(config, c, 10'000, "sliding_attention"));
-    } else {
-        VKFORMER_TRY(const double base,
-                     config.real("rope_local_base_freq", {.fallback = 10'000, .min = 1, .max = 1e12}));
-        local.frequencies = graph::rope_frequencies(c.head_dim, base);
-    }
+    VKFORMER_TRY(const Rope global, read_rope(config, c, {.theta = 1e6, .object = "full_attention"}));
+    VKFORMER_TRY(const Rope local, read_rope(config, c,
+                                             {.theta_name = "rope_local_base_freq",
+                                              .object = "sliding_attention",
+                                              .is_scaled_by_rope_scaling = false}));
     c.ropes = {global, local};
     for (auto& layer : c.layers) layer.rope = layer.window == 0 ? 0 : 1;
     return {};
@@ -72,12 +68,9 @@ Result<DecoderParts> load(const Config& config, const formats::Weights& weights,
     if (!config.has("head_dim")) return config.unsupported("head_dim", "a number");
     c.norm_gain_offset = 1;
     c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
-    // Gemma 1 was released with "hidden_act": "gelu", which its code has always read as the tanh approximation.
-    const bool is_renamed = config.has("hidden_activation") || generation != Generation::first;
-    c.activation = graph::Activation::gelu_tanh;
-    if (is_renamed) {
-        VKFORMER_TRY(c.activation, read_activation(config, "hidden_activation", "gelu_pytorch_tanh"));
-    }
+    // transformers 4.57 and 5.12 read the one and pass over the other; some versions between did the reverse for Gemma 1.
+    const char* const activation = generation == Generation::first ? "hidden_act" : "hidden_activation";
+    VKFORMER_TRY(c.activation, read_activation(config, activation, "gelu_pytorch_tanh"));
     VKFORMER_CHECK(read_attention(config, generation, c));
     VKFORMER_CHECK(read_ropes(config, generation, c));
 
@@ -86,6 +79,8 @@ Result<DecoderParts> load(const Config& config, const formats::Weights& weights,
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", true));
+    constexpr const char* kTower = "language_model.";  // of a folder with a vision tower, as transformers 4 writes it
+    if (weights.has(std::string(kTower) + "lm_head.weight")) layout.head_prefix = kTower;
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
     return parts;
 }

@@ -4,14 +4,29 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "formats/config.hpp"
-#include "graph/ops.hpp"
+#include "graph/builders.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::models {
+
+/// What generation_config.json forbids, forces and prefers, whatever the model. Token −1: there is none.
+struct TokenRules {
+    std::vector<std::int32_t> banned;                     ///< never chosen
+    std::vector<std::vector<std::int32_t>> banned_words;  ///< phrases of two and more tokens, of which none comes whole
+    std::vector<std::int32_t> banned_first;               ///< not the first token of an answer
+    std::vector<graph::SequenceBias> biases;              ///< added to logits before all else
+    std::int32_t forced_first = -1;                       ///< the only token allowed behind a first one
+    std::int32_t forced_last = -1;                        ///< the only token allowed where no further one is
+
+    /// Whether a rule looks at the tokens before the one that is chosen.
+    bool looks_back() const noexcept;
+    friend bool operator==(const TokenRules&, const TokenRules&) = default;
+};
 
 /// Token −1: there is none. A plain value; change the fields to override what the model asks for.
 struct GenerationConfig {
@@ -22,9 +37,8 @@ struct GenerationConfig {
     std::uint32_t max_steps = 20;     ///< tokens to generate at most, the start token not counted
     double length_penalty = 1;        ///< a hypothesis of n tokens scores Σ log p / n^length_penalty
     graph::EarlyStopping early_stopping = graph::EarlyStopping::heuristic;
-    std::vector<std::int32_t> banned;          ///< never chosen
-    std::int32_t forced_first = -1;            ///< the only token allowed at the first step
-    std::int32_t forced_last = -1;             ///< the only token allowed at step max_steps
+    TokenRules rules;                          ///< forced_last: at step max_steps
+    std::vector<std::string> stop_strings;     ///< each ends a text, and is no part of it; without beams only
     std::uint32_t min_steps = 0;               ///< tokens before which `eos` is not chosen
     std::uint32_t no_repeat_ngram = 0;         ///< > 0: no run of so many tokens comes twice, the start token counted
     std::uint32_t source_no_repeat_ngram = 0;  ///< > 0: nor does one that the source has
@@ -38,17 +52,44 @@ enum class GenerationSource : std::uint8_t {
     model_config,       ///< config.json of older models: only the fields that concern generation are looked at
 };
 
-/// Reads the fields as transformers 4.56 does. A field that changes what is generated and is not implemented (sampling,
-/// penalties of repetition, banned phrases of several tokens, …) is refused by name unless its value does nothing.
-/// `max_positions` bounds the default length; fields `read_elsewhere` are the caller's. Errors: CorruptFile, UnsupportedConfig.
+/// Whose fields they are: some concern only the one, and some are done only for the one.
+enum class GenerationKind : std::uint8_t { encoder_decoder, language_model };
+
+/// What is not refused under one condition only.
+struct GenerationUse {
+    bool draws = true;     ///< a token is drawn: what changes only draws counts
+    bool searches = true;  ///< there are beams: what changes only a search counts
+};
+
+/// Refuses by name what changes what is generated and is not done, unless its value does nothing. Of a generation_config.json a
+/// field that nobody knows is refused too, but for those `read_elsewhere`. Errors: CorruptFile, UnsupportedConfig.
+Result<void> check_generation_fields(const formats::Config& config, GenerationSource source, GenerationKind kind,
+                                     GenerationUse use = {}, std::span<const std::string_view> read_elsewhere = {});
+
+/// suppress_tokens, begin_suppress_tokens, bad_words_ids, sequence_bias, forced_bos_token_id and forced_eos_token_id. A ban of one of
+/// `ends` alone is dropped, as generate() does. Errors: CorruptFile, UnsupportedConfig (a token that is not below `vocab`, a phrase
+/// without tokens, a token that is forced and forbidden).
+Result<TokenRules> read_token_rules(const formats::Config& config, std::span<const std::int32_t> ends,
+                                    std::uint64_t vocab);
+
+/// The tokens under `name`. Errors: CorruptFile, UnsupportedConfig (one that is not below `vocab`).
+Result<std::vector<std::int32_t>> read_tokens(const formats::Config& config, std::string_view name,
+                                              std::uint64_t vocab);
+
+/// Texts that end a generation: one, or a list. Errors: CorruptFile (an empty one among them).
+Result<std::vector<std::string>> read_stop_strings(const formats::Config& config);
+
+/// Reads the fields of an encoder–decoder as transformers 4.56 and 5.12 do. `max_positions` bounds the default length, `vocab` the
+/// tokens; fields `read_elsewhere` are the caller's. Errors: CorruptFile, UnsupportedConfig.
 Result<GenerationConfig> parse_generation_config(const formats::Config& config, GenerationSource source,
-                                                 std::uint64_t max_positions,
+                                                 std::uint64_t max_positions, std::uint64_t vocab,
                                                  std::span<const std::string_view> read_elsewhere = {});
 
 /// The field of that name: true, false or "never". Errors: UnsupportedConfig.
 Result<graph::EarlyStopping> read_early_stopping(const formats::Config& config);
 
 /// generation_config.json of the folder or, without one, what config.json says. Errors: FileNotFound besides.
-Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions);
+Result<GenerationConfig> load_generation_config(const std::filesystem::path& folder, std::uint64_t max_positions,
+                                                std::uint64_t vocab);
 
 }  // namespace vkformer::models

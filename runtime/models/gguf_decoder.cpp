@@ -7,42 +7,12 @@
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/gguf_architecture.hpp"
 
 namespace vkformer::models {
 namespace {
 
 using formats::Gguf;
-using graph::RopePairing;
-
-struct GgufArchitecture {
-    std::string_view name;
-    RopePairing pairing;
-    bool is_gemma = false;
-    bool learned_positions = false;
-    std::uint32_t window_pattern =
-        1;  // layers from one without a window to the next; 1: all have the window, if there is one
-};
-constexpr std::array<GgufArchitecture, 9> kArchitectures = {{
-    {"llama", RopePairing::interleaved},
-    {"smollm3", RopePairing::interleaved},
-    {"qwen2", RopePairing::halves},
-    {"qwen3", RopePairing::halves},
-    {"phi3", RopePairing::halves},
-    {"gemma", RopePairing::halves, true},
-    {"gemma2", RopePairing::halves, true, false, 2},
-    {"gemma3", RopePairing::halves, true, false, 6},
-    {"gpt2", RopePairing::halves, false, true},
-}};
-
-Result<GgufArchitecture> find_architecture(const Gguf& file) {
-    VKFORMER_TRY(const std::string name, file.string("general.architecture"));
-    std::string supported;
-    for (const GgufArchitecture& known : kArchitectures) {
-        if (known.name == name) return known;
-        supported += (supported.empty() ? "" : ", ") + std::string(known.name);
-    }
-    return file.unsupported("general.architecture", supported);
-}
 
 /// The keys of one architecture: "llama.block_count".
 class Reader {
@@ -97,21 +67,16 @@ private:
             architecture_.learned_positions ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
         VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
         c.norm_eps = static_cast<float>(eps);
-        const bool has_gelu = architecture_.is_gemma || architecture_.learned_positions;
-        c.activation = has_gelu ? graph::Activation::gelu_tanh : graph::Activation::silu;
+        c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
         return {};
     }
 
     Result<void> read_attention() {
         DecoderConfig& c = config();
-        // The 27-billion-weight models of Gemma 2 and 3 scale by the width per head, which is not their head size.
-        const bool is_gemma_27b = (architecture_.name == "gemma2" && c.layers.size() == 46) ||
-                                  (architecture_.name == "gemma3" && c.layers.size() == 62);
-        const std::uint32_t scaled_by = is_gemma_27b ? c.hidden_size / c.heads : c.head_dim;
         VKFORMER_TRY(const double scale,
                      file_.real(key("attention.scale"),
-                                {.fallback = 1 / std::sqrt(static_cast<double>(scaled_by)), .min = 1e-6, .max = 1e6}));
+                                {.fallback = architecture_.attention_scale(c), .min = 1e-6, .max = 1e6}));
         c.attention_scale = static_cast<float>(scale);
         VKFORMER_TRY(const double score_cap,
                      file_.real(key("attn_logit_softcapping"), {.fallback = 0, .min = 0, .max = 1e6}));
@@ -121,9 +86,7 @@ private:
         c.logit_soft_cap = static_cast<float>(logit_cap);
         VKFORMER_TRY(const auto window,
                      file_.unsigned_integer(key("attention.sliding_window"), {.fallback = 0, .max = 1u << 28}));
-        const std::uint32_t pattern = architecture_.window_pattern;
-        for (std::size_t i = 0; i < c.layers.size(); ++i)
-            c.layers[i].window = pattern == 1 || (i + 1) % pattern != 0 ? window : 0;
+        for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = architecture_.has_window(i) ? window : 0;
         return {};
     }
 
@@ -133,23 +96,20 @@ private:
             const auto rotary_dim,
             file_.unsigned_integer(key("rope.dimension_count"), {.fallback = c.head_dim, .min = 2, .max = c.head_dim}));
         if (rotary_dim % 2 != 0) return file_.unsupported(key("rope.dimension_count"), "an even number");
-        const bool is_gemma3 = architecture_.name == "gemma3";
         VKFORMER_TRY(const double theta,
-                     file_.real(key("rope.freq_base"), {.fallback = is_gemma3 ? 1e6 : 1e4, .min = 1, .max = 1e12}));
+                     file_.real(key("rope.freq_base"), {.fallback = architecture_.rope_theta, .min = 1, .max = 1e12}));
         Rope rope{.frequencies = graph::rope_frequencies(rotary_dim, theta), .pairing = architecture_.pairing};
         VKFORMER_CHECK(scale_rope(rope, theta));
         c.ropes = {rope};
-        if (is_gemma3) {
+        if (architecture_.window_rope_theta > 0) {
             VKFORMER_TRY(const double local,
-                         file_.real(key("rope.freq_base_swa"), {.fallback = 1e4, .min = 1, .max = 1e12}));
+                         file_.real(key("rope.freq_base_swa"),
+                                    {.fallback = architecture_.window_rope_theta, .min = 1, .max = 1e12}));
             c.ropes.push_back(
                 {.frequencies = graph::rope_frequencies(rotary_dim, local), .pairing = architecture_.pairing});
         }
-        constexpr std::size_t kSmolLm3Interval = 4;  // every fourth layer has no positions
-        for (std::size_t i = 0; i < c.layers.size(); ++i) {
-            if (architecture_.name == "smollm3" && (i + 1) % kSmolLm3Interval == 0) continue;
-            c.layers[i].rope = is_gemma3 && c.layers[i].window > 0 ? 1 : 0;
-        }
+        for (std::size_t i = 0; i < c.layers.size(); ++i)
+            if (architecture_.has_rope(i)) c.layers[i].rope = c.ropes.size() > 1 && c.layers[i].window > 0 ? 1 : 0;
         return {};
     }
 
@@ -170,7 +130,7 @@ private:
         // Llama 3's scaling and LongRoPE come as a table of divisors.
         if (read_.has("rope_freqs.weight")) VKFORMER_CHECK(divide(rope, "rope_freqs.weight"));
         // A file with LongRoPE need not say so by its type.
-        if (type == "longrope" || (architecture_.name == "phi3" && file_.has(key("rope.scaling.attn_factor"))) ||
+        if (type == "longrope" || (architecture_.has_long_rope && file_.has(key("rope.scaling.attn_factor"))) ||
             read_.has("rope_factors_short.weight")) {
             VKFORMER_TRY(rope.scale,
                          file_.real(key("rope.scaling.attn_factor"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
@@ -222,8 +182,10 @@ private:
             w.layers.push_back(std::move(layer));
         }
         VKFORMER_TRY(w.final_norm, norm("output_norm", c.hidden_size));
-        if (read_.has("output.weight")) {
-            VKFORMER_TRY(w.lm_head, projection("output", c.vocab_size, c.hidden_size));
+        VKFORMER_TRY(w.lm_head.weight,
+                     read_.tied_tensor("output.weight", {c.vocab_size, c.hidden_size}, w.embedding, true));
+        if (read_.has("output.bias")) {
+            VKFORMER_TRY(w.lm_head.bias, read_.tensor("output.bias", {c.vocab_size}));
         }
         return {};
     }
@@ -251,7 +213,7 @@ private:
         VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
         VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
         VKFORMER_TRY(l.feed_forward_post_norm, optional_norm(layer + "post_ffw_norm", d));
-        if (architecture_.name == "phi3") {
+        if (architecture_.joins_gate_and_up) {
             VKFORMER_TRY(const Projection gate_up, projection(layer + "ffn_up", 2 * ffn, d));
             l.gate = rows_of(gate_up, 0, ffn);
             l.up = rows_of(gate_up, ffn, ffn);
@@ -266,15 +228,14 @@ private:
     }
 
     const Gguf& file_;
-    const GgufArchitecture architecture_;
+    const GgufArchitecture& architecture_;
     WeightReader read_;
     DecoderParts parts_;
 };
 
 }  // namespace
 
-Result<DecoderParts> load_gguf_decoder(const Gguf& file) {
-    VKFORMER_TRY(const GgufArchitecture architecture, find_architecture(file));
+Result<DecoderParts> load_gguf_decoder(const Gguf& file, const GgufArchitecture& architecture) {
     return Reader(file, architecture).load();
 }
 

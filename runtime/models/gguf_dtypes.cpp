@@ -19,12 +19,22 @@ bool stays_float32(const OutputTensor& tensor) {
 }
 
 /// The output matrix decides between tokens: fewer than six bits cost more there than they save.
-DType wanted_for_output(DType wanted) {
-    return wanted == DType::q4_0 || wanted == DType::q4_k || wanted == DType::q5_k ? DType::q6_k : wanted;
+DType wanted_for_output(DType wanted) { return is_quantized(wanted) && wanted != DType::q8_0 ? DType::q6_k : wanted; }
+
+/// What llama-quantize takes for rows that 256 does not divide.
+DType of_smaller_blocks(DType wanted) {
+    switch (wanted) {
+    case DType::q2_k:
+    case DType::q3_k: return DType::q4_0;
+    case DType::iq4_xs: return DType::iq4_nl;
+    case DType::q4_k: return DType::q5_0;
+    case DType::q5_k: return DType::q5_1;
+    default: return DType::q8_0;
+    }
 }
 
 DType fitting(DType wanted, std::uint64_t row) {
-    for (const DType dtype : {wanted, DType::q8_0})
+    for (const DType dtype : {wanted, of_smaller_blocks(wanted)})
         if (row % block_elements(dtype) == 0) return dtype;
     return DType::f16;
 }
@@ -56,10 +66,17 @@ std::uint32_t gguf_file_type(DType dtype) {
     switch (dtype) {
     case DType::f16: return 1;
     case DType::q4_0: return 2;
+    case DType::q4_1: return 3;
     case DType::q8_0: return 7;
+    case DType::q5_0: return 8;
+    case DType::q5_1: return 9;
+    case DType::q2_k: return 10;
+    case DType::q3_k: return 11;
     case DType::q4_k: return 14;
     case DType::q5_k: return 16;
     case DType::q6_k: return 18;
+    case DType::iq4_nl: return 25;
+    case DType::iq4_xs: return 30;
     case DType::bf16: return 32;
     default: return 0;
     }

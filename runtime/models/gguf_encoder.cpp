@@ -13,9 +13,6 @@ namespace {
 
 using formats::Gguf;
 
-constexpr std::string_view kArchitecture = "bert";
-constexpr const char* kArchitectureKey = "general.architecture";
-
 constexpr EncoderNames kNames = {
     .words = "token_embd.weight",
     .positions = "position_embd.weight",
@@ -46,7 +43,7 @@ EncoderNames names_in(const Gguf& file) {
     return names;
 }
 
-std::string key(std::string_view name) { return std::string(kArchitecture) + "." + std::string(name); }
+std::string key(std::string_view name) { return std::string(kGgufBert) + "." + std::string(name); }
 
 /// How many rows a table of vectors has; 0 where the file has no such table.
 Result<std::uint32_t> rows_in(const Gguf& file, std::string_view name, std::uint32_t width) {
@@ -60,7 +57,6 @@ Result<std::uint32_t> rows_in(const Gguf& file, std::string_view name, std::uint
 }
 
 Result<EncoderConfig> read_config(const Gguf& file) {
-    VKFORMER_CHECK(refuse_other_gguf_encoders(file));
     const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
     EncoderConfig c;
     VKFORMER_TRY(c.hidden_size, file.unsigned_integer(key("embedding_length"), count));
@@ -87,17 +83,6 @@ Result<EncoderConfig> read_config(const Gguf& file) {
 
 }  // namespace
 
-Result<bool> is_gguf_encoder(const Gguf& file) {
-    VKFORMER_TRY(const std::string name, file.string(kArchitectureKey));
-    return name.find("bert") != name.npos;  // all of the family, so that those not done are refused as what they are
-}
-
-Result<void> refuse_other_gguf_encoders(const Gguf& file) {
-    VKFORMER_TRY(const std::string name, file.string(kArchitectureKey));
-    if (name != kArchitecture) return file.unsupported(kArchitectureKey, std::string(kArchitecture));
-    return {};
-}
-
 Result<Encoder> load_gguf_encoder(const Gguf& file) {
     VKFORMER_TRY(EncoderConfig config, read_config(file));
     VKFORMER_TRY(EncoderWeights weights, read_encoder_weights(file.weights(), config, names_in(file)));
@@ -105,15 +90,15 @@ Result<Encoder> load_gguf_encoder(const Gguf& file) {
 }
 
 Result<SentenceModel> load_gguf_sentence_model(const Gguf& file) {
-    VKFORMER_CHECK(refuse_other_gguf_encoders(file));
     // llama.cpp's numbers; 0, no pooling, gets what a folder without a word about it gets.
     constexpr std::array<graph::Pooling, 4> kPoolings = {graph::Pooling::mean, graph::Pooling::mean,
                                                          graph::Pooling::first, graph::Pooling::last};
     VKFORMER_TRY(const std::uint32_t pooling, file.unsigned_integer(key("pooling_type"), {.fallback = 0}));
     if (pooling == kRank)
-        return Error{ErrorCode::UnsupportedConfig,
-                     file.file_name() + ": " + key("pooling_type") +
-                         " is 4 (rank): the model gives scores of pairs, not vectors; see vkformer rerank"};
+        return Error{.code = ErrorCode::UnsupportedConfig,
+                     .message = file.file_name() + ": " + key("pooling_type") +
+                                " is 4 (rank): the model gives scores of pairs, not vectors",
+                     .hint = Hint::cross_encoder};
     if (pooling >= kPoolings.size())
         return file.unsupported(key("pooling_type"), "0 (none), 1 (mean), 2 (cls), 3 (last)");
     SentenceModel model{.pooling = {kPoolings[pooling]}};

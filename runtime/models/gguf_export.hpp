@@ -22,15 +22,14 @@ struct GgufContents {
 };
 
 /// The tensors of another GGUF file at `dtype` (f32, f16, bf16 or a block format), its metadata as they are. As llama-quantize
-/// does: vectors, norms and position tables stay float32, the output matrix is q6_k where the others are smaller, and where
-/// rows are no multiple of the block the next wider format is taken (q8_0, else f16), which the notes say.
+/// does: vectors, norms and position tables stay float32, the output matrix is q6_k where the others are smaller, and rows
+/// that are no multiple of the block take a wider format (of 32 elements, else f16), which the notes say.
 /// Errors: UnsupportedDtype (a tensor of a type that vkformer does not read, by name).
 Result<GgufContents> requantized(const formats::Gguf& file, DType dtype);
 
-/// A Hugging Face folder of the Llama family (model_type llama, mistral, qwen2, qwen3) with the names, the metadata, the order of
-/// the query and key rows and the tokenizer that llama.cpp expects. Dtypes as above.
-/// Errors: those of open_weights and load_tokenizer; UnsupportedConfig (an architecture, an option or a tokenizer that has no
-/// place in the format, by name).
+/// A Hugging Face folder of a decoder (every model_type that load_decoder takes) with the names, the metadata, the order of rows, the
+/// gains and the tokenizer that llama.cpp expects. Dtypes as above. Errors: those of load_decoder, open_weights and load_tokenizer;
+/// UnsupportedConfig (an architecture, an option or a tokenizer that has no place in the format, by name).
 Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType dtype);
 
 }  // namespace vkformer::models

@@ -2,17 +2,17 @@
 #include "models/gguf_vocabulary.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/gguf_tokenizer.hpp"
@@ -176,12 +176,18 @@ Result<void> add_special_ids(const text::Tokenizer& tokenizer, const json& setti
     return {};
 }
 
-void add_chat_template(const std::filesystem::path& folder, const json& settings, GgufMetadata& metadata) {
-    if (const json& text = member(settings, "chat_template"); text.is_string())
-        return metadata.set("tokenizer.chat_template", text.get<std::string>());
-    std::ifstream file(folder / "chat_template.jinja", std::ios::binary);
-    if (!file) return;
-    metadata.set("tokenizer.chat_template", std::string((std::istreambuf_iterator<char>(file)), {}));
+Result<void> add_chat_template(const std::filesystem::path& folder, const json& settings, GgufMetadata& metadata) {
+    constexpr const char* kKey = "tokenizer.chat_template";
+    if (const json& text = member(settings, "chat_template"); text.is_string()) {
+        metadata.set(kKey, text.get<std::string>());
+        return {};
+    }
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / "chat_template.jinja", ignored)) return {};
+    VKFORMER_TRY(const auto file, MappedFile::open(folder / "chat_template.jinja"));
+    const auto bytes = file->bytes();
+    metadata.set(kKey, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    return {};
 }
 
 }  // namespace
@@ -206,8 +212,7 @@ Result<void> add_gguf_vocabulary(const std::filesystem::path& folder, const Conf
     contents.metadata.set("tokenizer.ggml.tokens", std::span<const std::string>(lists.tokens));
     contents.metadata.set("tokenizer.ggml.token_type", std::span<const std::int32_t>(lists.types));
     VKFORMER_CHECK(add_special_ids(*tokenizer, settings, config, contents.metadata));
-    add_chat_template(folder, settings, contents.metadata);
-    return {};
+    return add_chat_template(folder, settings, contents.metadata);
 }
 
 }  // namespace vkformer::models

@@ -39,18 +39,6 @@ Result<DecoderConfig> read_config(const Config& config) {
     return c;
 }
 
-/// [rows, cols] → [cols, rows], as float32.
-Result<TensorData> transposed(const TensorData& matrix) {
-    const std::uint64_t rows = matrix.shape[0], cols = matrix.shape[1];
-    std::vector<float> values(rows * cols);
-    VKFORMER_CHECK(convert(matrix.dtype, matrix.bytes, 0, std::span(values)));
-    const auto turned = std::make_shared<std::vector<float>>(rows * cols);
-    for (std::uint64_t r = 0; r < rows; ++r)
-        for (std::uint64_t c = 0; c < cols; ++c) (*turned)[c * rows + r] = values[r * cols + c];
-    return TensorData{
-        .dtype = DType::f32, .shape = {cols, rows}, .bytes = std::as_bytes(std::span(*turned)), .owner = turned};
-}
-
 /// What Hugging Face calls a Conv1D: weight [in, out] and bias.
 Result<Projection> conv1d(const WeightReader& read, const std::string& name, std::uint64_t out, std::uint64_t in) {
     Projection p;
@@ -87,9 +75,8 @@ Result<DecoderParts> load_gpt2(const Config& config, const formats::Weights& wei
     }
     VKFORMER_TRY(w.final_norm, read.norm("ln_f", d, true));
     VKFORMER_TRY(const bool tied, config.boolean("tie_word_embeddings", true));
-    if (!tied) {
-        VKFORMER_TRY(w.lm_head, WeightReader(weights, "").projection("lm_head", c.vocab_size, d, false));
-    }
+    VKFORMER_TRY(w.lm_head.weight,
+                 WeightReader(weights, "").tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
     return parts;
 }
 

@@ -18,4 +18,9 @@ struct NormWeights {
     explicit operator bool() const noexcept { return !gain.bytes.empty(); }
 };
 
+/// The same bytes in memory: two tensors that are tied.
+inline bool is_same(const TensorData& a, const TensorData& b) noexcept {
+    return a.bytes.data() == b.bytes.data() && a.bytes.size() == b.bytes.size();
+}
+
 }  // namespace vkformer::models

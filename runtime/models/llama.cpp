@@ -45,7 +45,7 @@ Result<DecoderParts> load_llama(const Config& config, const formats::Weights& we
     DecoderConfig& c = parts.config;
     VKFORMER_TRY(c, read_sizes(config));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
-    VKFORMER_TRY(const Rope rope, read_rope(config, c, type == "smollm3" ? 2'000'000 : 10'000));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = type == "smollm3" ? 2e6 : 1e4}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
     if (type != "llama") VKFORMER_CHECK(read_windows(config, c));

@@ -23,7 +23,7 @@ constexpr std::array<RequiredFlag, 4> kFlags = {{
 
 struct Vocabularies {
     bool share = true;          ///< one table for both stacks
-    bool tie = true;            ///< the head is the decoder's table
+    bool tie = true;            ///< the head is the decoder's table where the file has none
     std::uint32_t decoder = 0;  ///< decoder_vocab_size
 };
 
@@ -42,9 +42,11 @@ Result<Vocabularies> read_vocabularies(const Config& config, std::uint64_t vocab
 Result<void> read_tables(const Weights& weights, const Vocabularies& v, Seq2SeqConfig& c, Seq2SeqWeights& w) {
     const WeightReader read(weights, "model."), read_head(weights, "");
     const std::string shared = "shared.weight";
-    const auto table = [&](const std::string& own, std::uint64_t rows) {
-        const bool takes_shared = v.share && (read.has(shared) || !read.has(own));
-        return read.tensor(takes_shared ? shared : own, {rows, c.d_model});
+    const auto table = [&](const std::string& own, std::uint64_t rows) -> Result<TensorData> {
+        const Shape shape = {rows, c.d_model};
+        if (!v.share || (!read.has(shared) && read.has(own))) return read.tensor(own, shape);
+        VKFORMER_TRY(const TensorData common, read.tensor(shared, shape));
+        return read.tied_tensor(own, shape, common, true);
     };
     VKFORMER_TRY(w.encoder.embedding, table("encoder.embed_tokens.weight", c.encoder.vocab_size));
     const std::string own = "decoder.embed_tokens.weight";
@@ -53,12 +55,9 @@ Result<void> read_tables(const Weights& weights, const Vocabularies& v, Seq2SeqC
         if (stored.shape == Shape{v.decoder, c.d_model}) c.decoder.vocab_size = v.decoder;
     }
     VKFORMER_TRY(w.decoder.embedding, table(own, c.decoder.vocab_size));
-    w.lm_head.weight = w.decoder.embedding;
-    c.target_vocab = c.decoder.vocab_size;
-    if (!v.tie) {
-        c.target_vocab = v.share ? c.encoder.vocab_size : v.decoder;
-        VKFORMER_TRY(w.lm_head.weight, read_head.tensor("lm_head.weight", {c.target_vocab, c.d_model}));
-    }
+    c.target_vocab = v.tie ? c.decoder.vocab_size : v.share ? c.encoder.vocab_size : v.decoder;
+    VKFORMER_TRY(w.lm_head.weight,
+                 read_head.tied_tensor("lm_head.weight", {c.target_vocab, c.d_model}, w.decoder.embedding, v.tie));
     if (c.target_vocab > c.decoder.vocab_size)
         return Error{ErrorCode::ShapeMismatch, weights.source() + ": model." + own + " has " +
                                                    std::to_string(c.decoder.vocab_size) + " rows, fewer than the " +

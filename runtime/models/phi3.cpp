@@ -30,9 +30,8 @@ Result<DecoderWeights> read_weights(const formats::Weights& weights, const Decod
         w.layers.push_back(std::move(l));
     }
     VKFORMER_TRY(w.final_norm, read.norm("norm", d));
-    if (!tied) {
-        VKFORMER_TRY(w.lm_head, WeightReader(weights, "").projection("lm_head", c.vocab_size, d, false));
-    }
+    VKFORMER_TRY(w.lm_head.weight,
+                 WeightReader(weights, "").tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, tied));
     return w;
 }
 
@@ -43,7 +42,7 @@ Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Wei
     DecoderConfig& c = parts.config;
     VKFORMER_TRY(c, read_sizes(config));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
-    VKFORMER_TRY(const Rope rope, read_rope(config, c));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.turns_part = true}));
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer = {.window = window, .rope = 0};

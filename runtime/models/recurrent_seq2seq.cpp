@@ -147,11 +147,9 @@ Result<RecurrentSeq2SeqConfig> parse_recurrent_seq2seq_config(const Config& conf
 
 // ---- loading --------------------------------------------------------------------------------------------------------
 
-Result<RecurrentSeq2Seq> RecurrentSeq2Seq::load(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config json, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const RecurrentSeq2SeqConfig config, parse_recurrent_seq2seq_config(json));
-    VKFORMER_TRY(formats::Weights weights, formats::open_weights(folder));
-    return create(config, std::move(weights));
+Result<RecurrentSeq2Seq> load_recurrent_seq2seq(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(const RecurrentSeq2SeqConfig parsed, parse_recurrent_seq2seq_config(config));
+    return RecurrentSeq2Seq::create(parsed, weights);
 }
 
 Result<RecurrentSeq2Seq> RecurrentSeq2Seq::create(const RecurrentSeq2SeqConfig& config, formats::Weights weights) {

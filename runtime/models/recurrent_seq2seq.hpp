@@ -67,9 +67,6 @@ Result<RecurrentSeq2SeqConfig> parse_recurrent_seq2seq_config(const formats::Con
 /// Only padding at the end of the source can be masked: a recurrent encoder reads every token before that.
 class RecurrentSeq2Seq final : public EncoderDecoder {
 public:
-    /// Reads config.json and model.safetensors. Errors: FileNotFound, CorruptFile, UnsupportedConfig, UnsupportedDtype,
-    /// MissingTensor, ShapeMismatch.
-    static Result<RecurrentSeq2Seq> load(const std::filesystem::path& folder);
     /// Checks that every weight is there with the shape that the config gives it.
     static Result<RecurrentSeq2Seq> create(const RecurrentSeq2SeqConfig& config, formats::Weights weights);
 
@@ -104,5 +101,8 @@ private:
     formats::Weights weights_;
     std::vector<EncoderLayer> encoder_;
 };
+
+/// Errors: CorruptFile, UnsupportedConfig, UnsupportedDtype, MissingTensor, ShapeMismatch.
+Result<RecurrentSeq2Seq> load_recurrent_seq2seq(const formats::Config& config, const formats::Weights& weights);
 
 }  // namespace vkformer::models

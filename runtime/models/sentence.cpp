@@ -11,6 +11,7 @@
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "formats/weights.hpp"
+#include "models/open_model.hpp"
 #include "models/weight_reader.hpp"
 
 namespace vkformer::models {
@@ -194,8 +195,8 @@ std::uint64_t SentenceModel::dimension(std::uint64_t hidden_size) const noexcept
 
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
     if (formats::is_file(path)) {
-        VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));
-        VKFORMER_TRY(SentenceModel model, load_gguf_sentence_model(file));
+        VKFORMER_TRY(const OpenedModel opened, open_model(path, std::array{ModelKind::encoder}));
+        VKFORMER_TRY(SentenceModel model, load_gguf_sentence_model(*std::get<Opened<Encoder>>(opened).gguf()));
         model.encoder_folder = path;
         return model;
     }

@@ -43,6 +43,7 @@ struct SentenceModel {
 /// what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound, CorruptFile, UnsupportedConfig (a
 /// module that is not implemented, by name), MissingTensor, ShapeMismatch.
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path);
+/// The same of an open file, which is one of kGgufBert.
 Result<SentenceModel> load_gguf_sentence_model(const formats::Gguf& file);
 
 /// Adds pooling and stages: f32 [batch, dimension].

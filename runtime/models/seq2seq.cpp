@@ -15,10 +15,6 @@ using graph::Value;
 
 constexpr const char *kSelf = "self_attn", *kCross = "encoder_attn";
 
-bool is_same(const TensorData& a, const TensorData& b) {
-    return a.bytes.data() == b.bytes.data() && a.bytes.size() == b.bytes.size();
-}
-
 /// The states that an encoder leaves for the decoder differ with the source length, so its number is in their names.
 std::string cross_state(std::string_view what, std::size_t layer, const DecodeLayout& layout) {
     return "cross_" + std::string(what) + "." + std::to_string(layer) + ".source_" + std::to_string(layout.source_len);

@@ -119,21 +119,13 @@ Result<void> read_bart_tables(const Config& json, const Weights& weights, const 
                               const std::string& prefix, Seq2SeqWeights& w) {
     const WeightReader read(weights, prefix), read_head(weights, "");
     const Shape shape = {c.encoder.vocab_size, c.d_model};
-    const auto table = [&](const std::string& own) {
-        return read.tensor(read.has("shared.weight") || !read.has(own) ? "shared.weight" : own, shape);
-    };
+    const std::string encoders = "encoder.embed_tokens.weight", decoders = "decoder.embed_tokens.weight";
+    const std::string shared = read.has("shared.weight") || !read.has(encoders) ? "shared.weight" : encoders;
     VKFORMER_TRY(const bool is_tied, json.boolean("tie_word_embeddings", true));
-    if (is_tied) {
-        VKFORMER_TRY(w.encoder.embedding, table("encoder.embed_tokens.weight"));
-        w.decoder.embedding = w.lm_head.weight = w.encoder.embedding;
-    } else {
-        const auto own = [&](const std::string& name) {
-            return read.has(name) ? read.tensor(name, shape) : table(name);
-        };
-        VKFORMER_TRY(w.encoder.embedding, own("encoder.embed_tokens.weight"));
-        VKFORMER_TRY(w.decoder.embedding, own("decoder.embed_tokens.weight"));
-        VKFORMER_TRY(w.lm_head.weight, read_head.tensor("lm_head.weight", shape));
-    }
+    VKFORMER_TRY(const TensorData table, read.tensor(shared, shape));
+    VKFORMER_TRY(w.encoder.embedding, read.tied_tensor(encoders, shape, table, true));
+    VKFORMER_TRY(w.decoder.embedding, read.tied_tensor(decoders, shape, table, is_tied || shared != encoders));
+    VKFORMER_TRY(w.lm_head.weight, read_head.tied_tensor("lm_head.weight", shape, table, is_tied));
     VKFORMER_TRY(w.lm_head.bias, read_logits_bias(weights, c.target_vocab));
     return {};
 }

@@ -45,8 +45,8 @@ struct BartLayout {
 Result<Seq2SeqWeights> read_bart_layers(const formats::Weights& weights, const Seq2SeqConfig& config,
                                         const BartLayout& layout, const std::string& prefix);
 
-/// The tables of tokens and the head, under BART's names: one table for everything where tie_word_embeddings says so, the default,
-/// and final_logits_bias where the file has it. Sets lm_head and the embeddings.
+/// The tables of tokens and the head, under BART's names: shared.weight is what the file has no table of its own for, the head only
+/// where tie_word_embeddings says so, the default; and final_logits_bias where the file has it. Sets lm_head and the embeddings.
 Result<void> read_bart_tables(const formats::Config& json, const formats::Weights& weights, const Seq2SeqConfig& config,
                               const std::string& prefix, Seq2SeqWeights& w);
 

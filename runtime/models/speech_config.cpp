@@ -17,9 +17,7 @@ using formats::Config;
 constexpr std::int32_t kHeard = -1;  // in a prefix: the language that the model hears
 
 /// Read here, or of no use here.
-constexpr std::array<std::string_view, 18> kOwnFields = {"suppress_tokens",
-                                                         "begin_suppress_tokens",
-                                                         "forced_decoder_ids",
+constexpr std::array<std::string_view, 16> kOwnFields = {"forced_decoder_ids",
                                                          "lang_to_id",
                                                          "task_to_id",
                                                          "language",
@@ -142,11 +140,14 @@ Result<std::optional<double>> threshold(const Config& config, std::string_view n
 /// What only models with one start of text and one end would know how to do.
 Result<void> refuse_what_is_not_done(const Config& config, const GenerationConfig& generation) {
     if (generation.beams != 1) return config.unsupported("num_beams", "1 with a model that hears");
-    if (generation.forced_first >= 0) return config.unsupported("forced_bos_token_id", "null with a model that hears");
-    if (generation.forced_last >= 0) return config.unsupported("forced_eos_token_id", "null with a model that hears");
+    if (generation.rules.forced_first >= 0)
+        return config.unsupported("forced_bos_token_id", "null with a model that hears");
+    if (generation.rules.forced_last >= 0)
+        return config.unsupported("forced_eos_token_id", "null with a model that hears");
     if (generation.min_steps > 0)
         return config.unsupported(config.has("min_new_tokens") ? "min_new_tokens" : "min_length",
                                   "0 with a model that hears");
+    if (!generation.stop_strings.empty()) return config.unsupported("stop_strings", "null with a model that hears");
     if (generation.source_no_repeat_ngram > 0)
         return config.unsupported("encoder_no_repeat_ngram_size", "0 with a model that hears");
     return {};
@@ -181,15 +182,13 @@ std::uint32_t SpeechConfig::length_for(std::size_t given) const noexcept {
 }
 
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
-                                        const SpeechChoice& choice) {
+                                        std::uint64_t vocab, const SpeechChoice& choice) {
     GenerationSource source = {};
     VKFORMER_TRY(const Config config, open_config(folder, source));
     SpeechConfig speech;
-    VKFORMER_TRY(speech.generation, parse_generation_config(config, source, max_positions, kOwnFields));
+    VKFORMER_TRY(speech.generation, parse_generation_config(config, source, max_positions, vocab, kOwnFields));
     VKFORMER_CHECK(refuse_what_is_not_done(config, speech.generation));
     VKFORMER_TRY(const auto suppressed, config.token_ids("suppress_tokens"));
-    speech.generation.banned.insert(speech.generation.banned.end(), suppressed.begin(), suppressed.end());
-    VKFORMER_TRY(speech.banned_first, config.token_ids("begin_suppress_tokens"));
     VKFORMER_TRY(speech.languages, tokens_by_name(config, "lang_to_id"));
     VKFORMER_TRY(const bool has_languages, config.boolean("is_multilingual", !speech.languages.empty()));
     if (!has_languages) {

@@ -12,8 +12,7 @@
 namespace vkformer::models {
 
 struct SpeechConfig {
-    GenerationConfig generation;             ///< max_steps: the decoder's positions
-    std::vector<std::int32_t> banned_first;  ///< never chosen at the first step behind the prefix
+    GenerationConfig generation;  ///< max_steps: the decoder's positions
     /// What the decoder is given behind decoder_start; −1: the likeliest of `languages`.
     std::vector<std::int32_t> prefix;
     std::map<std::string, std::int32_t> languages;  ///< "de" → its token; empty for a model of one language
@@ -43,6 +42,6 @@ struct SpeechChoice {
 /// (beams, a field that is not known, timestamps of a model that has none), InvalidArgument (a language or task that the
 /// model does not have).
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
-                                        const SpeechChoice& choice);
+                                        std::uint64_t vocab, const SpeechChoice& choice);
 
 }  // namespace vkformer::models

@@ -3,6 +3,7 @@
 // RMS norms, no biases, positions only as a bias of the scores by distance, scores that are not scaled.
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <memory>
 
@@ -26,7 +27,8 @@ constexpr std::uint32_t kMaxPositions = 4096;
 struct T5Fields {
     std::uint32_t buckets = 32, max_distance = 128;
     bool is_gated = false;
-    bool ties_head = true;
+    bool ties_head = true;    ///< lm_head is the table of tokens where the file has none
+    bool scales_head = true;  ///< its input is multiplied by 1 / √d_model
 };
 
 /// "relu", "gated-gelu", "gated-silu", …: the activation and whether there is a gate. "gated-gelu" is the approximation by tanh.
@@ -46,6 +48,26 @@ Result<void> read_feed_forward(const Config& config, Seq2SeqConfig& c, T5Fields&
         return {};
     }
     return config.unsupported("feed_forward_proj", "relu, gelu, gelu_new, silu, each with or without \"gated-\"");
+}
+
+/// transformers_version, its first number; files that say none are older than 5.
+Result<int> major_version(const Config& config) {
+    VKFORMER_TRY(const std::string version, config.string("transformers_version", "4"));
+    int major = 0;
+    const auto [end, error] = std::from_chars(version.data(), version.data() + version.size(), major);
+    const bool ends = end == version.data() + version.size() || *end == '.';
+    if (error != std::errc() || !ends) return config.unsupported("transformers_version", "a version, such as 4.57.6");
+    return major;
+}
+
+/// T5 scales the input of a tied head, T5 v1.1 has a head of its own and does not scale. transformers 5 ties everywhere and keeps
+/// T5's answer in scale_decoder_outputs; it never scales mT5 and always umT5. So the version that wrote those two decides: a folder
+/// gives what it gave there.
+Result<bool> read_head_scale(const Config& config, bool ties_head) {
+    VKFORMER_TRY(const std::string type, config.string("model_type", "t5"));
+    if (type != "mt5" && type != "umt5") return config.boolean("scale_decoder_outputs", ties_head);
+    VKFORMER_TRY(const int major, major_version(config));
+    return major < 5 ? ties_head : type == "umt5";
 }
 
 Result<Seq2SeqConfig> read_config(const Config& config, T5Fields& t5) {
@@ -73,6 +95,7 @@ Result<Seq2SeqConfig> read_config(const Config& config, T5Fields& t5) {
     VKFORMER_TRY(const double eps, config.real("layer_norm_epsilon", {.fallback = 1e-6, .min = 0, .max = 1}));
     VKFORMER_CHECK(read_feed_forward(config, c, t5));
     VKFORMER_TRY(t5.ties_head, config.boolean("tie_word_embeddings", true));
+    VKFORMER_TRY(t5.scales_head, read_head_scale(config, t5.ties_head));
     c.norm = Seq2SeqConfig::Norm::rms;
     c.norm_place = Seq2SeqConfig::NormPlace::before;
     c.norm_eps = static_cast<float>(eps);
@@ -172,7 +195,7 @@ private:
     bool is_decoder_;
 };
 
-/// The gain times 1 / √d_model: what the tied head's input is scaled by.
+/// The gain times 1 / √d_model: what the head's input is scaled by.
 Result<NormWeights> scaled(const NormWeights& norm, std::uint64_t d_model) {
     const auto gain = std::make_shared<std::vector<float>>(d_model);
     VKFORMER_CHECK(convert(norm.gain.dtype, norm.gain.bytes, 0, std::span<float>(*gain)));
@@ -194,14 +217,14 @@ Result<Seq2Seq> load_t5(const Config& config, const Weights& weights) {
 
     const WeightReader read(weights, "");
     const Shape table = {c.target_vocab, c.d_model};
-    const char* own = "encoder.embed_tokens.weight";
-    VKFORMER_TRY(w.encoder.embedding,
-                 read.tensor(read.has("shared.weight") || !read.has(own) ? "shared.weight" : own, table));
-    w.decoder.embedding = w.lm_head.weight = w.encoder.embedding;
-    if (t5.ties_head) {
+    const std::string encoders = "encoder.embed_tokens.weight";
+    VKFORMER_TRY(const TensorData shared,
+                 read.tensor(read.has("shared.weight") || !read.has(encoders) ? "shared.weight" : encoders, table));
+    VKFORMER_TRY(w.encoder.embedding, read.tied_tensor(encoders, table, shared, true));
+    VKFORMER_TRY(w.decoder.embedding, read.tied_tensor("decoder.embed_tokens.weight", table, shared, true));
+    VKFORMER_TRY(w.lm_head.weight, read.tied_tensor("lm_head.weight", table, shared, t5.ties_head));
+    if (t5.scales_head) {
         VKFORMER_TRY(w.logits_norm, scaled(w.decoder.final_norm, c.d_model));
-    } else {
-        VKFORMER_TRY(w.lm_head.weight, read.tensor("lm_head.weight", table));
     }
     return Seq2Seq(c, std::move(w));
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "models/vision_loading.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/try.hpp"
-#include "models/model_type.hpp"
 
 namespace vkformer::models {
 namespace {
 
 using formats::Config;
-using formats::Weights;
 
 constexpr std::uint32_t kLargestSide = 1u << 14;  // pixels
 constexpr std::uint64_t kMostTokens = 1u << 16;   // attention of any image takes tokens²
@@ -75,44 +75,6 @@ Result<TensorData> embed_places(const VisionConfig& c, const TensorData& positio
     }
     return TensorData{
         .dtype = DType::f32, .shape = {c.tokens(), width}, .bytes = std::as_bytes(std::span(*table)), .owner = table};
-}
-
-// ---- by type --------------------------------------------------------------------------------------------------------
-
-Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "clip") return load_vision_classifier(folder);
-    VKFORMER_TRY(Clip clip, load_clip(folder));
-    return std::move(clip.vision);
-}
-
-Result<bool> is_vision_encoder(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
-    return type == "vit" || type == "deit" || type == "clip";
-}
-
-Result<bool> is_clip(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type", ""));
-    return type == "clip";
-}
-
-Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "vit" && type != "deit") return unknown_model_type(folder, config, "vit, deit");
-    VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
-    return load_vit(config, weights);
-}
-
-Result<Clip> load_clip(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::string type, config.string("model_type"));
-    if (type != "clip") return unknown_model_type(folder, config, "clip");
-    VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
-    return load_clip(config, weights);
 }
 
 }  // namespace vkformer::models

@@ -2,7 +2,8 @@
 /// What the loading functions of the vision architectures share.
 #pragma once
 
-#include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "models/encoder.hpp"
 #include "models/vision.hpp"
@@ -27,16 +28,6 @@ struct Clip {
     Result<graph::Value> add_text_embedding(graph::Graph& graph, const EncoderTensors& tensors) const;
 };
 Result<Clip> load_clip(const formats::Config& config, const formats::Weights& weights);
-
-/// The model of a folder. Errors: UnsupportedConfig (another model_type, with those that are known) and FileNotFound besides.
-Result<VisionEncoder> load_vision_classifier(const std::filesystem::path& folder);
-Result<Clip> load_clip(const std::filesystem::path& folder);
-/// Of either of them what sees images. Errors: as above.
-Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& folder);
-/// Whether load_vision_encoder is the function for the model. Errors: FileNotFound, CorruptFile.
-Result<bool> is_vision_encoder(const std::filesystem::path& folder);
-/// Whether it is a CLIP.
-Result<bool> is_clip(const std::filesystem::path& folder);
 
 /// A field that is one number, or a list of two: height and width.
 struct Extent {

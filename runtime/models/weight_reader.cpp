@@ -2,6 +2,8 @@
 #include "models/weight_reader.hpp"
 
 #include <array>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "core/finite.hpp"
@@ -50,6 +52,15 @@ Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& sh
     return data;
 }
 
+Result<TensorData> WeightReader::tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
+                                             bool is_tied) const {
+    if (is_tied && !has(name)) return other;
+    VKFORMER_TRY(TensorData own, tensor(name, shape));
+    const bool is_alike = own.dtype == other.dtype && own.shape == other.shape &&
+                          std::memcmp(own.bytes.data(), other.bytes.data(), own.bytes.size()) == 0;
+    return is_alike ? other : own;
+}
+
 Result<Projection> WeightReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in,
                                             bool bias) const {
     Projection p;
@@ -85,6 +96,17 @@ Projection rows_of(const Projection& projection, std::uint64_t first, std::uint6
     rows.weight = rows_of(projection.weight, first, count);
     if (!projection.bias.bytes.empty()) rows.bias = rows_of(projection.bias, first, count);
     return rows;
+}
+
+Result<TensorData> transposed(const TensorData& matrix) {
+    const std::uint64_t rows = matrix.shape[0], cols = matrix.shape[1];
+    std::vector<float> values(rows * cols);
+    VKFORMER_CHECK(convert(matrix.dtype, matrix.bytes, 0, std::span(values)));
+    const auto turned = std::make_shared<std::vector<float>>(rows * cols);
+    for (std::uint64_t r = 0; r < rows; ++r)
+        for (std::uint64_t c = 0; c < cols; ++c) (*turned)[c * rows + r] = values[r * cols + c];
+    return TensorData{
+        .dtype = DType::f32, .shape = {cols, rows}, .bytes = std::as_bytes(std::span(*turned)), .owner = turned};
 }
 
 std::string find_prefix(const formats::Weights& weights, const std::string& usual, const std::string& probe) {

@@ -20,8 +20,14 @@ public:
     /// `prefix` precedes every name; "model." and the like. Borrows the weights.
     WeightReader(const formats::Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
 
-    bool has(const std::string& name) const { return weights_.find(prefix_ + name) != nullptr; }
+    bool has(const std::string& name) const { return weights_.has(prefix_ + name); }
     Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
+    /// A tensor that may be another one, as the head may be the table of tokens. What the file has under the name is used, whatever
+    /// its config says of ties: that is what transformers 5 does, which writes tie_word_embeddings beside heads that differ. Where
+    /// it has nothing there, or the same bytes as `other` (of one dtype; looked at as fast as memory is), this is `other` itself, so
+    /// that both are one tensor on the device. Errors: tensor's; MissingTensor (nothing there, and not `is_tied`).
+    Result<TensorData> tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
+                                   bool is_tied) const;
     /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out].
     Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
     /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim]; in old files ".gamma" and ".beta".
@@ -36,6 +42,9 @@ private:
 TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
 /// The same rows of weight and bias.
 Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
+
+/// [rows, cols] → [cols, rows], as float32.
+Result<TensorData> transposed(const TensorData& matrix);
 
 /// The prefix of the tensors' names: some files have the bare model's, without "model." or "transformer.". `probe` is a tensor
 /// that every file has.

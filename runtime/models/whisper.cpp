@@ -78,10 +78,7 @@ Result<Seq2Seq> load_whisper(const Config& config, const Weights& weights) {
     const Shape table = {c.target_vocab, c.d_model};
     VKFORMER_TRY(w.decoder.embedding, read.tensor("decoder.embed_tokens.weight", table));
     VKFORMER_TRY(const bool is_tied, config.boolean("tie_word_embeddings", true));
-    w.lm_head.weight = w.decoder.embedding;
-    if (!is_tied) {
-        VKFORMER_TRY(w.lm_head.weight, read_head.tensor("proj_out.weight", table));
-    }
+    VKFORMER_TRY(w.lm_head.weight, read_head.tied_tensor("proj_out.weight", table, w.decoder.embedding, is_tied));
     return Seq2Seq(c, std::move(w));
 }
 

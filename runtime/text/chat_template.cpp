@@ -3,14 +3,13 @@
 
 #include <array>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <new>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
 
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/jinja/interpreter.hpp"
@@ -215,10 +214,9 @@ namespace {
 Result<std::optional<std::string>> read_if_there(const std::filesystem::path& path) {
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) return std::optional<std::string>();
-    std::ifstream file(path, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(file), {}};
-    if (!file) return Error{ErrorCode::FileNotFound, path.string() + ": cannot be read"};
-    return std::optional(std::move(text));
+    VKFORMER_TRY(const auto file, MappedFile::open(path));
+    const auto bytes = file->bytes();
+    return std::optional(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
 /// One of [{"name": …, "template": …}, …].

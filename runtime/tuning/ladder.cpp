@@ -22,7 +22,7 @@ using graph::Program;
 using graph::Value;
 
 /// Multiplications of a trial: a few milliseconds of a slow device.
-double max_work(const vulkan::Capabilities& device) { return device.type == "cpu" ? 5e7 : 2e10; }
+double max_work(const vulkan::Capabilities& device) { return device.is_cpu() ? 5e7 : 2e10; }
 
 constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
@@ -30,13 +30,13 @@ constexpr double kNear = 4;                          // times slower than the be
 constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
 constexpr int kRounds = 3;                           // in which what is near the best is timed again
 constexpr std::uint64_t kMostKeptBytes = 256 << 20;  // of operands of variants that may be timed again
-constexpr std::uint64_t kFewRows = 8, kColdBytes = 16 << 20, kMostCopies = 8;
+constexpr std::uint64_t kColdBytes = 16 << 20, kMostCopies = 8;
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
 /// those of a model lie when their turn is there: in a trial with one copy they would stay in a cache, and another variant would win.
 int operand_copies(const Graph& graph, const Node& node) {
     const auto* const linear = std::get_if<graph::Linear>(&node.op);
-    if (!linear || graph.shape(linear->x).row_count() > kFewRows) return 1;
+    if (!linear || graph.shape(linear->x).row_count() > graph::kFewRows) return 1;
     const std::uint64_t bytes = graph::storage_bytes(graph.tensor(linear->weight));
     return static_cast<int>(std::min((kColdBytes + bytes - 1) / bytes, kMostCopies));
 }
@@ -134,16 +134,9 @@ private:
         VKFORMER_CHECK(program->wait());
         for (std::size_t i = 0; i < trial_.results.size(); ++i) {
             VKFORMER_TRY(const auto found, read(*program, trial_.graph, trial_.results[i]));
-            const double bound =
-                validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i], trial.variant);
-            const double error = error_of(found, expected_[i], bound);
-            if (error < trial.error) continue;
-            trial.error = error;
-            trial.bound = bound;
-        }
-        if (!(trial.error <= trial.bound)) {
-            trial.fault = "wrong results";
-            if (!std::isfinite(trial.error)) trial.error = -1;  // JSON has no infinity
+            const double bound = validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i],
+                                                         program->rounding(0));
+            judge(trial, found, expected_[i], bound);
         }
         return {};
     }
@@ -221,10 +214,11 @@ double work_of(const Graph& graph, const Node& node) {
     return elements;
 }
 
-/// Of devices that are CPUs, which make loops of barriers, compile them for long and have `direct`: nobody waits for `plain` there
-/// where another variant is right.
-bool is_last_resort(std::string_view name, const vulkan::VariantNames& names, const vulkan::Capabilities& device) {
-    return name == "plain" && device.type == "cpu" && std::ranges::find(names, "direct") != names.end();
+/// Devices that are CPUs make loops of barriers and compile them for long: nobody waits for the reference there where a kernel that is
+/// written for them is right.
+bool is_last_resort(const vulkan::KernelTraits& kernel, const vulkan::KernelList& kernels) {
+    return kernel.is_reference &&
+           std::ranges::find(kernels, vulkan::DeviceClass::cpu, &vulkan::KernelTraits::device) != kernels.end();
 }
 
 /// What is known of a node of a plan.
@@ -236,21 +230,28 @@ struct Found {
 
 /// For a node that was not tried: of what was found for nodes of its op, the one with the most work first, the first that it has, too.
 /// Empty: nothing was found.
-std::string likely_variant(const std::vector<Found>& found, std::string_view op, const vulkan::VariantNames& names) {
+std::string likely_variant(const std::vector<Found>& found, std::string_view op, const vulkan::KernelList& kernels) {
     for (const Found& f : found)
-        if (f.op == op && std::ranges::find(names, f.variant) != names.end()) return f.variant;
+        if (f.op == op && vulkan::find_kernel(kernels, f.variant)) return f.variant;
     return {};
 }
 
-bool usable(const Verdict* verdict, const vulkan::VariantNames& names) {
-    return verdict && std::ranges::find(names, verdict->variant) != names.end();
+/// What the file says about a node, if the node has that variant.
+const Verdict* known(const VerdictFile& file, const Graph& graph, const Node& node, const vulkan::KernelList& kernels) {
+    for (const bool exact : {true, false}) {
+        const Verdict* const verdict = file.find(case_key(graph, node, exact));
+        if (verdict && vulkan::find_kernel(kernels, verdict->variant)) return verdict;
+    }
+    return nullptr;
 }
 
 Error all_wrong(const std::string& device, const std::string& key, const Verdict& verdict) {
     std::string text = "device \"" + device + "\" cannot be used: no variant of " + key + " works (";
     for (const Trial& trial : verdict.trials)
         text += (text.ends_with('(') ? "" : "; ") + trial.variant + ": " + trial.fault;
-    return {ErrorCode::Vulkan, text + "); update its driver or choose another device (see: vkformer info)"};
+    return {.code = ErrorCode::Vulkan,
+            .message = text + "); update its driver or choose another device",
+            .hint = Hint::other_device};
 }
 
 }  // namespace
@@ -261,13 +262,23 @@ std::string to_string(const Progress& progress) {
            std::to_string(progress.total) + ": " + progress.trial;
 }
 
-vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device) {
-    vulkan::VariantNames left = names;
-    if (device.type == "cpu")
-        std::erase_if(left, [&](std::string_view name) {
-            return (name.starts_with("coopmat") || name == "halves") && name != names.front();
+vulkan::KernelList worth_trying(const vulkan::KernelList& kernels, const vulkan::Capabilities& device) {
+    vulkan::KernelList left = kernels;
+    if (device.is_cpu())
+        std::erase_if(left, [&](const vulkan::KernelTraits* kernel) {
+            return kernel->is_emulated_on_cpus && kernel != kernels.front();
         });
     return left;
+}
+
+void judge(Trial& trial, std::span<const double> found, std::span<const double> expected, double bound) {
+    if (!trial.fault.empty()) return;
+    const double error = error_of(found, expected, bound);
+    const bool is_right = error <= bound;
+    if (is_right && trial.bound > 0 && error * trial.bound <= trial.error * bound) return;  // another result is worse
+    trial.error = std::isfinite(error) ? error : -1;                                        // JSON has no infinity
+    trial.bound = bound;
+    if (!is_right) trial.fault = "wrong results";
 }
 
 Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
@@ -290,31 +301,26 @@ double Ladder::now() const {
 }
 
 VerdictFile& Ladder::file(const vulkan::Capabilities& device) {
+    const std::lock_guard lock(mutex_);
     const auto found = files_.find(device.uuid);
     if (found != files_.end()) return found->second;
     return files_.emplace(device.uuid, VerdictFile(options_.folder, device)).first->second;
 }
 
-const Verdict* Ladder::known(const Graph& graph, const Node& node, const vulkan::VariantNames& names,
-                             const vulkan::Capabilities& device) {
-    for (const bool exact : {true, false})
-        if (const Verdict* const verdict = file(device).find(case_key(graph, node, exact)); usable(verdict, names))
-            return verdict;
-    return nullptr;
-}
-
 std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const graph::Plan& plan,
                                                                          const vulkan::Capabilities& device) {
+    const VerdictFile& verdicts = file(device);
+    const std::lock_guard lock(mutex_);
     std::map<std::string, OpenCase> open;
     for (const Node& node : plan.graph.nodes()) {
-        auto names = vulkan::variants(node.op, {plan.graph, device});
-        if (names.size() < 2) continue;
+        auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
+        if (kernels.size() < 2) continue;
         const std::string key = case_key(plan.graph, node, options_.thorough);
-        const bool is_open =
-            options_.thorough ? !tuned_.contains(device.uuid + key) : known(plan.graph, node, names, device) == nullptr;
-        if (!options_.thorough) names = worth_trying(names, device);
-        if (is_open && names.size() >= 2)
-            open.try_emplace(key, OpenCase{&node, std::move(names)}).first->second.work += work_of(plan.graph, node);
+        const bool is_open = options_.thorough ? !tuned_.contains(device.uuid + key)
+                                               : known(verdicts, plan.graph, node, kernels) == nullptr;
+        if (!options_.thorough) kernels = worth_trying(kernels, device);
+        if (is_open && kernels.size() >= 2)
+            open.try_emplace(key, OpenCase{&node, std::move(kernels)}).first->second.work += work_of(plan.graph, node);
     }
     std::vector<std::pair<std::string, OpenCase>> sorted(open.begin(), open.end());
     std::ranges::stable_sort(sorted, std::greater(), [](const auto& entry) { return entry.second.work; });
@@ -329,21 +335,31 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     Climb climb(backend, trial, options_.thorough ? kThoroughRuns : kRuns);
     VKFORMER_CHECK(climb.compute_expected());
     Verdict verdict;
-    for (const std::string_view name : open_case.names) {
-        if (!options_.thorough && is_last_resort(name, open_case.names, device) && !fastest_of(verdict.trials).empty())
+    for (const vulkan::KernelTraits* kernel : open_case.kernels) {
+        const std::string_view name = kernel->name;
+        if (!options_.thorough && device.is_cpu() && is_last_resort(*kernel, open_case.kernels) &&
+            !fastest_of(verdict.trials).empty())
             continue;
         progress.trial = key + " " + std::string(name);
         if (options_.progress) options_.progress(progress);
-        if (!verdicts.begin(key, name)) {
+        const bool may_try = [&] {
+            const std::lock_guard lock(mutex_);
+            return verdicts.begin(key, name);
+        }();
+        if (!may_try) {
             verdict.trials.push_back({.variant = std::string(name), .fault = "ended the process when it was tried"});
             continue;
         }
         VKFORMER_TRY(Trial tried, climb.attempt(name));
-        verdicts.end();
+        {
+            const std::lock_guard lock(mutex_);
+            verdicts.end();
+        }
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
         // The first variant is right, and a case without a verdict takes it.
         if (!tuned_.empty() && verdict.trials.front().fault.empty() && is_time_over(seconds_ + now() - start)) {
+            const std::lock_guard lock(mutex_);
             verdicts.save();  // that nothing is being tried
             return {};
         }
@@ -351,33 +367,42 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
     verdict.variant = fastest_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
+    const std::lock_guard lock(mutex_);
     verdicts.set(key, std::move(verdict));
     verdicts.save();
     tuned_.insert(device.uuid + key);
     return {};
 }
 
+Result<void> Ladder::try_open_cases(vulkan::VulkanBackend& backend, const graph::Plan& plan) {
+    const vulkan::Capabilities& device = backend.capabilities();
+    if (open_cases(plan, device).empty()) return {};
+    const std::lock_guard lock(trials_mutex_);
+    const auto open = open_cases(plan, device);  // another thread may have tried some meanwhile
+    Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
+    for (const auto& [key, open_case] : open) {
+        if (is_time_over(seconds_ + longest_case_)) break;
+        const double start = now();
+        VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
+        const double taken = now() - start;
+        seconds_ += taken;
+        longest_case_ = std::max(longest_case_, taken);
+        ++progress.done;
+    }
+    if (options_.progress && !open.empty()) options_.progress(progress);
+    return {};
+}
+
 Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) {
     const vulkan::Capabilities& device = backend.capabilities();
-    if (backend.can_submit()) {
-        const auto open = open_cases(plan, device);
-        Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
-        for (const auto& [key, open_case] : open) {
-            if (is_time_over(seconds_ + longest_case_)) break;
-            const double start = now();
-            VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
-            const double taken = now() - start;
-            seconds_ += taken;
-            longest_case_ = std::max(longest_case_, taken);
-            ++progress.done;
-        }
-        if (options_.progress && !open.empty()) options_.progress(progress);
-    }
+    if (backend.can_submit()) VKFORMER_CHECK(try_open_cases(backend, plan));
+    const VerdictFile& verdicts = file(device);
+    const std::lock_guard lock(mutex_);
     vulkan::ChosenVariants chosen;
     std::vector<Found> found;
     for (const Node& node : plan.graph.nodes()) {
-        const auto names = vulkan::variants(node.op, {plan.graph, device});
-        const Verdict* const verdict = names.size() < 2 ? nullptr : known(plan.graph, node, names, device);
+        const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
+        const Verdict* const verdict = kernels.size() < 2 ? nullptr : known(verdicts, plan.graph, node, kernels);
         chosen.push_back(verdict ? verdict->variant : std::string());
         if (verdict) found.push_back({graph::op_name(node.op), verdict->variant, work_of(plan.graph, node)});
     }
@@ -385,7 +410,8 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
     for (std::size_t i = 0; i < chosen.size(); ++i) {
         const Node& node = plan.graph.nodes()[i];
         if (chosen[i].empty())
-            chosen[i] = likely_variant(found, graph::op_name(node.op), vulkan::variants(node.op, {plan.graph, device}));
+            chosen[i] =
+                likely_variant(found, graph::op_name(node.op), vulkan::fitting_kernels(node.op, {plan.graph, device}));
     }
     return chosen;
 }

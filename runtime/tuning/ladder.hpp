@@ -6,7 +6,9 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <span>
 #include <string>
 
 #include "tuning/verdicts.hpp"
@@ -30,14 +32,18 @@ struct LadderOptions {
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
     /// No case is begun that would not be done by then if it took as long as the longest one so far, all but the first one that was begun
     /// are given up after it, and what is not tried takes what was found for the same op where it has most work in the plan, or else the
-    /// first of vulkan::variants(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
+    /// first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
     /// 0: all are tried.
     double max_seconds = 0;
 };
 
 /// Of the variants of a node those that are tried when a device is first used, the first one among them. A device that is a CPU has no
 /// units for cooperative matrices or float16 arithmetic; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
-vulkan::VariantNames worth_trying(const vulkan::VariantNames& names, const vulkan::Capabilities& device);
+vulkan::KernelList worth_trying(const vulkan::KernelList& kernels, const vulkan::Capabilities& device);
+
+/// Compares one of a trial's results with what it should be. The trial keeps the error that takes most of its bound, and is at fault where
+/// one exceeds it (or where a single element does, by far).
+void judge(Trial& trial, std::span<const double> found, std::span<const double> expected, double bound);
 
 /// Times all trials again and again, in turns and each round the other way round, so that a moment in which the machine does something else
 /// meets all of them or but one round of one.
@@ -50,7 +56,8 @@ std::string fastest_of(const std::vector<Trial>& trials);
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
 /// precision under validation::error_bound. Of those that are right the fastest is taken. A variant that is wrong or that the
 /// driver refuses is never used; so is one that ends the process twice. Without a queue nothing can be tried, and the first
-/// variant is taken. Not thread-safe.
+/// variant is taken. choose() is thread-safe: one thread at a time tries, as trials would spoil each other's times, and one that
+/// waited takes what was found meanwhile; a plan that all is known about waits for nobody.
 class Ladder : public vulkan::VariantChooser {
 public:
     explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
@@ -58,7 +65,7 @@ public:
     /// Errors: DeviceLost, Vulkan (an op whose variants are all wrong: the device cannot be used), out of memory.
     Result<vulkan::ChosenVariants> choose(vulkan::VulkanBackend& backend, const graph::Plan& plan) override;
 
-    /// The verdicts on a device, and where they are kept.
+    /// The verdicts on a device, and where they are kept. To be used while no thread chooses.
     VerdictFile& file(const vulkan::Capabilities& device);
 
 protected:
@@ -71,11 +78,10 @@ private:
     /// A case that nothing is known about yet.
     struct OpenCase {
         const graph::Node* node;
-        vulkan::VariantNames names;
+        vulkan::KernelList kernels;
         double work = 0;  // of all the plan's nodes that it stands for
     };
-    const Verdict* known(const graph::Graph& graph, const graph::Node& node, const vulkan::VariantNames& names,
-                         const vulkan::Capabilities& device);
+    Result<void> try_open_cases(vulkan::VulkanBackend& backend, const graph::Plan& plan);
     /// By key, the most work first.
     std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
                                                              const vulkan::Capabilities& device);
@@ -86,11 +92,13 @@ private:
     Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
                        const OpenCase& open_case, Progress progress, double start);
 
-    std::map<std::string, VerdictFile> files_;  // by device UUID
     LadderOptions options_;
-    double seconds_ = 0;           // spent on trials so far
-    double longest_case_ = 0;      // seconds
-    std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
+    std::mutex trials_mutex_;                   // held while variants are tried; taken before the other one
+    double seconds_ = 0;                        // spent on trials so far
+    double longest_case_ = 0;                   // seconds
+    std::mutex mutex_;                          // of what follows; never held while anything runs
+    std::map<std::string, VerdictFile> files_;  // by device UUID
+    std::set<std::string> tuned_;               // device UUID and key of what this Ladder has tried itself
 };
 
 }  // namespace vkformer::tuning

@@ -68,8 +68,8 @@ void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, S
     while (work() > max_work && out > 256) out = (out + 1) / 2;
     shapes[op.x.id] = {std::min(batch, graph.shape(op.x)[0]), rows, in};
     shapes[op.weight.id] = {std::min(batch, graph.shape(op.weight)[0]), out, in};
-    if (op.bias) shapes[op.bias.id] = {out};
-    if (op.residual) shapes[op.residual.id] = {batch, rows, out};
+    if (op.epilogue.bias) shapes[op.epilogue.bias.id] = {out};
+    if (op.epilogue.residual) shapes[op.epilogue.residual.id] = {batch, rows, out};
     shapes[op.y.id] = {batch, rows, out};
 }
 
@@ -80,12 +80,12 @@ void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes&
     std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.weight)[0];
     const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
     while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
-    while (work() > max_work && out > 256) out = op.gated ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
+    while (work() > max_work && out > 256) out = op.is_gated() ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
     reshape_rows(shapes, graph, op.x, rows, in);
     reshape_rows(shapes, graph, op.weight, out, in);
-    reshape_rows(shapes, graph, op.bias, 1, out);
-    reshape_rows(shapes, graph, op.residual, rows, out);
-    reshape_rows(shapes, graph, op.y, rows, op.gated ? out / 2 : out);
+    reshape_rows(shapes, graph, op.epilogue.bias, 1, out);
+    reshape_rows(shapes, graph, op.epilogue.residual, rows, out);
+    reshape_rows(shapes, graph, op.y, rows, op.is_gated() ? out / 2 : out);
 }
 void limit(const auto&, const Graph&, double, Shapes&) {}
 
@@ -217,8 +217,8 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
     std::string key(graph::op_name(node.op));
     const auto* const linear = std::get_if<graph::Linear>(&node.op);
     const bool is_one_product = linear && graph.shape(linear->weight).rank() == 2;
-    if (linear && linear->gated) key += " gated";
-    if (linear && linear->normed) key += " normed";
+    if (linear && linear->is_gated()) key += " gated";
+    if (linear && linear->prologue) key += " normed";
     graph::for_each_operand(node.op, [&](std::string_view name, Value value, Access access) {
         const DType dtype = graph.dtype(value);
         if (access == Access::read && dtype == DType::i32) return;

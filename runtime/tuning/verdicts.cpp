@@ -13,9 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/hash.hpp"
-#include "core/temporary_name.hpp"
+#include "core/output_file.hpp"
 #include "formats/json.hpp"
-#include "vulkan/shader_table.h"
+#include "shader_table.hpp"
 
 namespace vkformer::tuning {
 namespace {
@@ -163,18 +163,8 @@ void VerdictFile::save() {
 
     std::error_code ignored;
     std::filesystem::create_directories(path_.parent_path(), ignored);
-    const std::filesystem::path temporary = temporary_name(path_);  // two that save at once do not mix
-    {
-        std::ofstream out(temporary);
-        out << file.dump(1, ' ', false, json::error_handler_t::replace) << '\n';
-        if (!out.flush()) {
-            out.close();
-            std::filesystem::remove(temporary, ignored);
-            return;
-        }
-    }
-    std::filesystem::rename(temporary, path_, ignored);
-    if (ignored) std::filesystem::remove(temporary, ignored);
+    const std::string text = file.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+    (void)write_file(path_, std::as_bytes(std::span(text)));  // without it, the verdicts are found anew
 }
 
 }  // namespace vkformer::tuning

@@ -66,17 +66,22 @@ Result<double> measure(graph::Backend& backend, const std::vector<Workload>& wor
 
 }  // namespace
 
-Result<bool> is_faster(graph::Backend& cpu, graph::Backend& device, const std::vector<Workload>& workload,
-                       VerdictFile& file) {
-    const std::string name = name_of(workload);
-    auto us = file.timings(name);
-    if (!us.contains("cpu") || !us.contains("vulkan")) {
-        VKFORMER_TRY(us["cpu"], measure(cpu, workload));
-        VKFORMER_TRY(us["vulkan"], measure(device, workload));
-        file.set_timings(name, us);
-        file.save();
-    }
-    return us["cpu"] < us["vulkan"];
+std::optional<BackendTimes> known_times(const std::vector<Workload>& workload, const VerdictFile& file) {
+    const auto us = file.timings(name_of(workload));
+    const auto cpu = us.find("cpu"), vulkan = us.find("vulkan");
+    if (cpu == us.end() || vulkan == us.end()) return {};
+    return BackendTimes{cpu->second, vulkan->second};
+}
+
+Result<BackendTimes> times_of(graph::Backend& cpu, graph::Backend& device, const std::vector<Workload>& workload,
+                              VerdictFile& file) {
+    if (const auto known = known_times(workload, file)) return *known;
+    BackendTimes times;
+    VKFORMER_TRY(times.cpu_us, measure(cpu, workload));
+    VKFORMER_TRY(times.vulkan_us, measure(device, workload));
+    file.set_timings(name_of(workload), {{"cpu", times.cpu_us}, {"vulkan", times.vulkan_us}});
+    file.save();
+    return times;
 }
 
 }  // namespace vkformer::tuning

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,18 @@ struct Workload {
     std::map<std::string, std::vector<std::int32_t>> inputs{};  ///< by name; all others are zeros
 };
 
-/// Whether `cpu` runs the workload faster than `device`: measured once, then known from the file, by the shapes of all nodes.
-/// States are zeros. Errors: those of the backends.
-Result<bool> is_faster(graph::Backend& cpu, graph::Backend& device, const std::vector<Workload>& workload,
-                       VerdictFile& file);
+/// What the CPU backend and a Vulkan device take for a workload, in microseconds.
+struct BackendTimes {
+    double cpu_us = 0, vulkan_us = 0;
+
+    bool cpu_is_faster() const noexcept { return cpu_us < vulkan_us; }
+};
+
+/// What was measured before, by the shapes of all nodes.
+std::optional<BackendTimes> known_times(const std::vector<Workload>& workload, const VerdictFile& file);
+
+/// The same, measured where it is not known and then kept. States are zeros. Errors: those of the backends.
+Result<BackendTimes> times_of(graph::Backend& cpu, graph::Backend& device, const std::vector<Workload>& workload,
+                              VerdictFile& file);
 
 }  // namespace vkformer::tuning

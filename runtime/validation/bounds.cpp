@@ -8,6 +8,7 @@ namespace vkformer::validation {
 namespace {
 
 using graph::Graph;
+using graph::Rounding;
 using graph::Value;
 
 constexpr double kUnit32 = 0x1p-24;  // unit roundoff of float32
@@ -40,11 +41,12 @@ struct Rules {
     Rule operator()(const graph::Patchify&) const { return {0, 0, 0}; }  // a copy, which float16 rounds
     Rule operator()(const graph::Linear& op) const {
         // GELU and SiLU: erf, tanh and exp in float32, good to some units of the largest value
-        const double constant = op.gated || op.activation != graph::Activation::none ? 32 : 8;
+        const double constant = op.is_gated() || op.epilogue.activation != graph::Activation::none ? 32 : 8;
         // x as RmsNorm gives it
-        const Rule sum = op.normed ? Rule{constant + 16, 16, back(graph, op.x)} : Rule{constant, 8, back(graph, op.x)};
+        const Rule sum =
+            op.prologue ? Rule{constant + 16, 16, back(graph, op.x)} : Rule{constant, 8, back(graph, op.x)};
         // a gate multiplies two sums
-        return op.gated ? Rule{sum.constant + 2, 2 * sum.per_root_term, sum.terms} : sum;
+        return op.is_gated() ? Rule{sum.constant + 2, 2 * sum.per_root_term, sum.terms} : sum;
     }
     Rule operator()(const graph::Activate&) const { return {32, 0, 0}; }
     Rule operator()(const graph::RelativeBias&) const { return {1, 0, 0}; }
@@ -102,6 +104,9 @@ struct Rules {
     Rule operator()(const graph::MaskTimestamps&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::CountTokens&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::Penalize&) const { return {8, 0, 0}; }  // four steps, one a quotient of 2.5 units
+    Rule operator()(const graph::BiasSequences& op) const {
+        return {8, 4, static_cast<double>(graph.shape(op.phrases)[0])};  // all phrases may end alike
+    }
     Rule operator()(const graph::GreedyStep&) const { return {0, 0, 0, 0}; }
 };
 
@@ -122,26 +127,26 @@ constexpr double kHalves = 4.5 * kUnit16;
 /// Weights of their own format, and float32 activations, are rounded to float16 for cooperative matrices: each product errs by two units.
 constexpr double kMatrices = 2 * kUnit16;
 
-double rounding_of_operands(const Graph& graph, const graph::Op& op, std::string_view variant) {
+double rounding_of_operands(const Graph& graph, const graph::Op& op, Rounding rounding) {
     const auto* const linear = std::get_if<graph::Linear>(&op);
-    const double sums = linear && linear->gated ? 2 : 1;
-    if (variant == "halves") return sums * kHalves;
-    if (linear && is_weight_only(graph.dtype(linear->weight)) && variant.starts_with("coopmat"))
+    const double sums = linear && linear->is_gated() ? 2 : 1;
+    if (rounding == Rounding::half_sums) return sums * kHalves;
+    if (rounding == Rounding::half_products && linear && is_weight_only(graph.dtype(linear->weight)))
         return sums * kMatrices;
     // a norm before the product leaves float16
-    const double norm = linear && linear->normed && graph.dtype(linear->x) == DType::f16 ? kUnit16 : 0;
-    return sums * (variant.ends_with("int8") ? norm + kInt8 : norm);
+    const double norm = linear && linear->prologue && graph.dtype(linear->x) == DType::f16 ? kUnit16 : 0;
+    return sums * (rounding == Rounding::int8 ? norm + kInt8 : norm);
 }
 
 }  // namespace
 
-double error_bound(const Graph& graph, const graph::Node& node, Value written, std::string_view variant) {
+double error_bound(const Graph& graph, const graph::Node& node, Value written, Rounding rounding) {
     const DType dtype = graph.dtype(written);
     if (!is_real(dtype)) return 0;
     if (dtype == DType::q8_0) return std::holds_alternative<graph::CacheAppend>(node.op) ? kCacheStep : 0;
     const Rule rule = std::visit(Rules{graph}, node.op);
     const double bound = kUnit32 * (rule.constant + rule.per_root_term * std::sqrt(rule.terms)) +
-                         rounding_of_operands(graph, node.op, variant);
+                         rounding_of_operands(graph, node.op, rounding);
     return dtype == DType::f16 ? bound + rule.roundings16 * kUnit16 : bound;
 }
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <string_view>
-
 #include "graph/graph.hpp"
+#include "graph/rounding.hpp"
 
 namespace vkformer::validation {
 
 /// The largest relative error ‖y − ŷ‖ / ‖ŷ‖ that the arithmetic of a right node may give against double precision, for the
-/// result `written` of `node`. 0 where the result must be exact: choices, copies, flags. `variant` is what computed it: some
-/// round their operands ("…int8").
+/// result `written` of `node`. 0 where the result must be exact: choices, copies, flags. `rounding` is that of what
+/// computed it.
 double error_bound(const graph::Graph& graph, const graph::Node& node, graph::Value written,
-                   std::string_view variant = {});
+                   graph::Rounding rounding = graph::Rounding::none);
 
 }  // namespace vkformer::validation

@@ -272,7 +272,7 @@ private:
     Result<void> compare(std::size_t index, Value root, Program& single, Value copy) {
         const Node& node = graph_.nodes()[index];
         const Tensor& tensor = graph_.tensor(root);
-        const double bound = error_bound(graph_, node, root, device_.variant(index));
+        const double bound = error_bound(graph_, node, root, device_.rounding(index));
         VKFORMER_TRY(const auto expected, read_double(single, copy, tensor));
         if (tensor.kind == TensorKind::state && last_writer_.at(root.id) != index) {
             // A later node updates it again: the device's value of this moment is gone, the oracle's takes its place, and what may

@@ -14,6 +14,43 @@ std::string mebibytes(std::uint64_t bytes) {
     return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
 }
 
+/// What may be in use where `used` bytes are.
+std::optional<std::uint64_t> budget_beside(std::uint64_t used, std::uint64_t limit, const Device& device) {
+    std::optional<std::uint64_t> most;
+    if (limit > 0) most = limit;
+    if (const auto left = device.free_bytes()) {
+        const std::uint64_t all = used + *left;
+        most = std::min(most.value_or(all), all);
+    }
+    return most;
+}
+
+Result<void> check_beside(std::uint64_t used, std::uint64_t limit, const Device& device, std::uint64_t bytes,
+                          const std::string& label) {
+    const auto most = budget_beside(used, limit, device);
+    if (!most || (used <= *most && bytes <= *most - used)) return {};
+    const bool is_own = *most == limit;
+    return Error{
+        ErrorCode::OutOfDeviceMemory,
+        label + " needs " + mebibytes(bytes) + " of device memory; " + mebibytes(used) + " are in use and " +
+            (is_own ? "the budget is " + mebibytes(limit)
+                    : "the driver leaves " + mebibytes(*most - std::min(used, *most))) +
+            ". Raise the budget, free other memory, or take smaller weights (float16, quantised) or a shorter context"};
+}
+
+Result<MemoryRange> from_application(const MemoryCallbacks& callbacks, const MemoryRequest& request) {
+    MemoryRange range;
+    if (const VkResult r = callbacks.allocate(request, range); r != VK_SUCCESS)
+        return vulkan_error(r, "the application's allocator",
+                            "allocating " + mebibytes(request.requirements.size) + " for " + request.label);
+    const bool is_usable =
+        range.memory && range.offset % request.requirements.alignment == 0 && (range.mapped || !request.is_mapped);
+    if (is_usable) return range;
+    callbacks.free(range);
+    return Error{ErrorCode::InvalidArgument, std::string("the application's allocator gave no usable memory for ") +
+                                                 request.label + ": it must be aligned and, where asked for, mapped"};
+}
+
 }  // namespace
 
 std::uint64_t Allocator::used() const {
@@ -26,27 +63,10 @@ std::uint64_t Allocator::peak() const {
     return peak_;
 }
 
-std::optional<std::uint64_t> Allocator::budget() const {
-    std::optional<std::uint64_t> most;
-    if (limit_ > 0) most = limit_;
-    if (const auto left = device_->free_bytes()) {
-        const std::uint64_t now = used() + *left;
-        most = std::min(most.value_or(now), now);
-    }
-    return most;
-}
+std::optional<std::uint64_t> Allocator::budget() const { return budget_beside(used(), limit_, *device_); }
 
 Result<void> Allocator::check(std::uint64_t bytes, const std::string& label) const {
-    const auto most = budget();
-    const std::uint64_t now = used();
-    if (!most || (now <= *most && bytes <= *most - now)) return {};
-    const bool is_own = *most == limit_;
-    return Error{
-        ErrorCode::OutOfDeviceMemory,
-        label + " needs " + mebibytes(bytes) + " of device memory; " + mebibytes(now) + " are in use and " +
-            (is_own ? "the budget is " + mebibytes(limit_)
-                    : "the driver leaves " + mebibytes(*most - std::min(now, *most))) +
-            ". Raise the budget, free other memory, or take smaller weights (float16, quantised) or a shorter context"};
+    return check_beside(used(), limit_, *device_, bytes, label);
 }
 
 Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
@@ -79,26 +99,18 @@ Result<MemoryRange> Allocator::from_driver(const MemoryRequest& request) const {
 
 Result<MemoryRange> Allocator::allocate(const MemoryRequest& request) {
     const VkDeviceSize bytes = request.requirements.size;
-    VKFORMER_CHECK(check(bytes, request.label));
-    MemoryRange range;
-    if (callbacks_.allocate) {
-        if (const VkResult r = callbacks_.allocate(request, range); r != VK_SUCCESS)
-            return vulkan_error(r, "the application's allocator",
-                                "allocating " + mebibytes(bytes) + " for " + request.label);
-        const bool is_usable =
-            range.memory && range.offset % request.requirements.alignment == 0 && (range.mapped || !request.is_mapped);
-        if (!is_usable) {
-            callbacks_.free(range);
-            return Error{ErrorCode::InvalidArgument,
-                         std::string("the application's allocator gave no usable memory for ") + request.label +
-                             ": it must be aligned and, where asked for, mapped"};
-        }
-    } else {
-        VKFORMER_TRY(range, from_driver(request));
+    {
+        const std::lock_guard lock(mutex_);
+        VKFORMER_CHECK(check_beside(used_, limit_, *device_, bytes, request.label));
+        used_ += bytes;  // from here on it counts for other threads
     }
+    // Without the lock: an application's allocator may take its time, and may ask how much is in use.
+    auto range = callbacks_.allocate ? from_application(callbacks_, request) : from_driver(request);
     const std::lock_guard lock(mutex_);
-    used_ += bytes;
-    peak_ = std::max(peak_, used_);
+    if (range)
+        peak_ = std::max(peak_, used_);
+    else
+        used_ -= bytes;
     return range;
 }
 

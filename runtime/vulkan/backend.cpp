@@ -39,7 +39,7 @@ int rank_of(const DeviceInfo& device) {
 /// since these are the lanes of the processor that its driver works with.
 bool is_better(const DeviceInfo& a, const DeviceInfo& b) {
     if (rank_of(a) != rank_of(b)) return rank_of(a) < rank_of(b);
-    return a.capabilities.type == "cpu" && a.capabilities.subgroup_size > b.capabilities.subgroup_size;
+    return a.capabilities.is_cpu() && a.capabilities.subgroup_size > b.capabilities.subgroup_size;
 }
 
 DeviceOptions device_options(const BackendOptions& options) {
@@ -59,12 +59,13 @@ Result<std::vector<DeviceInfo>> list_devices() {
 
 Result<std::uint32_t> choose_device(const std::vector<DeviceInfo>& devices, std::string_view choice) {
     const auto none = [&](const std::string& what) {
-        return Error{ErrorCode::NoDevice, what + "; Vulkan devices here: " + list_of(devices)};
+        return Error{.code = ErrorCode::NoDevice,
+                     .message = what + "; Vulkan devices here: " + list_of(devices),
+                     .hint = devices.empty() ? Hint::cpu_backend : Hint::other_device};
     };
     if (devices.empty())
         return none(
-            "no Vulkan device was found; install a driver (Debian: mesa-vulkan-drivers) or choose the CPU "
-            "backend (--device cpu)");
+            "no Vulkan device was found; install a driver (Debian: mesa-vulkan-drivers) or choose the CPU backend");
     if (choice == "auto") {
         const DeviceInfo* best = nullptr;
         for (const DeviceInfo& device : devices)
@@ -95,7 +96,11 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::create(std::string_view ch
     VKFORMER_TRY(auto instance, Instance::create(options.validation));
     VKFORMER_TRY(auto physical, instance->physical_devices());
     VKFORMER_TRY(const std::uint32_t index, choose_device(describe(physical), choice));
-    if (options.force_staging) physical[index].capabilities.unified_memory = false;
+    Capabilities& capabilities = physical[index].capabilities;
+    if (options.force_staging) capabilities.unified_memory = false;
+    if (options.most_bytes > 0)
+        for (std::uint64_t* const limit : {&capabilities.max_storage_buffer_range, &capabilities.max_allocation_bytes})
+            *limit = std::min(*limit, options.most_bytes);
     VKFORMER_TRY(auto device, Device::create(std::move(instance), physical[index], device_options(options)));
     return on(std::move(device), options);
 }

@@ -19,6 +19,8 @@ struct BackendOptions {
     bool profile = false;        ///< programs take timestamps (VulkanProgram::node_times)
     bool check_memory = false;   ///< poison and guard bands, for tests (ProgramOptions::check_memory)
     bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
+    std::uint64_t most_bytes =
+        0;  ///< of a binding and of an allocation, where the device takes more, for tests; 0: what it takes
     PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
     std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
     VkPipelineCache pipeline_cache = VK_NULL_HANDLE;              ///< the application's, used in place of one on disk

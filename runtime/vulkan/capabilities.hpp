@@ -28,6 +28,7 @@ struct Capabilities {
     std::string driver;  ///< driver's name and version
     std::string uuid;    ///< 32 hexadecimal digits
     std::string type;    ///< "discrete", "integrated", "virtual", "cpu", "other"
+    bool is_cpu() const { return type == "cpu"; }
     std::uint32_t vendor_id = 0, device_id = 0, driver_version = 0;
     std::array<std::uint8_t, 16> pipeline_cache_uuid{};
     std::uint32_t api_version = 0;  ///< as VK_MAKE_API_VERSION packs it

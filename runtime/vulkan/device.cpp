@@ -165,10 +165,12 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
     const auto create_instance = reinterpret_cast<PFN_vkCreateInstance>(get(nullptr, "vkCreateInstance"));
     VkInstance handle = VK_NULL_HANDLE;
     if (const VkResult r = create_instance(&info, nullptr, &handle); r == VK_ERROR_INCOMPATIBLE_DRIVER)
-        return Error{ErrorCode::NoDevice,
-                     "no Vulkan driver is installed; install one (Debian: mesa-vulkan-drivers) or choose the CPU "
-                     "backend (--device cpu)",
-                     r};
+        return Error{.code = ErrorCode::NoDevice,
+                     .message =
+                         "no Vulkan driver is installed; install one (Debian: mesa-vulkan-drivers) or choose "
+                         "the CPU backend",
+                     .vk = r,
+                     .hint = Hint::cpu_backend};
     else if (r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateInstance", "opening Vulkan");
     VKFORMER_TRY(const InstanceTable table, load_instance_table(get, handle));
@@ -332,9 +334,10 @@ Result<std::vector<Instance::PhysicalDevice>> Instance::physical_devices() const
 Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instance,
                                                const Instance::PhysicalDevice& physical, const DeviceOptions& options) {
     if (!physical.unusable.empty())
-        return Error{ErrorCode::MissingFeature, "Vulkan device \"" + physical.capabilities.name +
-                                                    "\" cannot be used: " + physical.unusable +
-                                                    "; choose another one (see: vkformer info)"};
+        return Error{.code = ErrorCode::MissingFeature,
+                     .message = "Vulkan device \"" + physical.capabilities.name +
+                                "\" cannot be used: " + physical.unusable + "; choose another one",
+                     .hint = Hint::other_device};
     const Capabilities& c = physical.capabilities;
     const bool captures = options.capture != PipelineCapture::nothing;
     if (captures && !c.pipeline_statistics)
@@ -367,6 +370,9 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
         return vulkan_error(r, "vkCreateDevice", "opening device \"" + c.name + "\"");
     const InstanceTable instance_table = instance->vk();
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), handle, true, physical.queue_family));
+    // First of all what the destructor calls, so that a device whose table is not complete goes, too.
+    device->vk_.vkDestroyDevice =
+        reinterpret_cast<PFN_vkDestroyDevice>(instance_table.vkGetDeviceProcAddr(handle, "vkDestroyDevice"));
     VKFORMER_TRY(device->vk_, load_device_table(instance_table, handle));
     VkQueue queue = VK_NULL_HANDLE;
     device->vk_.vkGetDeviceQueue(handle, physical.queue_family, 0, &queue);

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "core/try.hpp"
-#include "interface/image_to_tensor.h"
+#include "image_to_tensor/contract.h"
 #include "vulkan/kernels/kernel.hpp"
 #include "vulkan/memory.hpp"
-#include "vulkan/shader_table.h"
+#include "vulkan/shader_module.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -18,13 +18,13 @@ static_assert(sizeof(shaders::ImageToTensorPush) == 36);
 constexpr std::uint32_t kWorkgroup = 64;
 constexpr const char* kDoing = "preparing an image as input";
 
-/// The variant that reads images of the format; null where there is none.
-const char* shader_for(VkFormat storage_format) {
+/// The family that reads images of the format; null where there is none.
+const ShaderFamily* family_for(VkFormat storage_format) {
     switch (storage_format) {
-    case VK_FORMAT_UNDEFINED: return "image_to_tensor";
-    case VK_FORMAT_R8G8B8A8_UNORM: return "image_to_tensor_rgba8";
-    case VK_FORMAT_R16G16B16A16_SFLOAT: return "image_to_tensor_rgba16f";
-    case VK_FORMAT_R32G32B32A32_SFLOAT: return "image_to_tensor_rgba32f";
+    case VK_FORMAT_UNDEFINED: return &modules::image_to_tensor;
+    case VK_FORMAT_R8G8B8A8_UNORM: return &modules::image_to_tensor_rgba8;
+    case VK_FORMAT_R16G16B16A16_SFLOAT: return &modules::image_to_tensor_rgba16f;
+    case VK_FORMAT_R32G32B32A32_SFLOAT: return &modules::image_to_tensor_rgba32f;
     default: return nullptr;
     }
 }
@@ -35,7 +35,7 @@ Result<void> check(const ImageSource& image, const Shape& shape) {
                      "an image becomes a tensor [1, 1 or 3, height, width], the input has shape " + to_string(shape)};
     if (!image.view) return Error{ErrorCode::InvalidArgument, "an image binding has no view"};
     const bool is_stored = image.storage_format != VK_FORMAT_UNDEFINED;
-    if (!shader_for(image.storage_format))
+    if (!family_for(image.storage_format))
         return Error{ErrorCode::InvalidArgument,
                      "a storage image is read in the formats R8G8B8A8_UNORM, R16G16B16A16_SFLOAT and "
                      "R32G32B32A32_SFLOAT, not in VkFormat " +
@@ -60,19 +60,19 @@ Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pi
                                         const ImageSource& image, const Slice& tensor, const Shape& shape) {
     VKFORMER_CHECK(check(image, shape));
     ImageReader reader;
-    reader.shader_ = shader_for(image.storage_format);
+    reader.module_ = {family_for(image.storage_format)};
     reader.device_ = std::move(device);
-    VKFORMER_TRY(reader.groups_,
+    VKFORMER_TRY(reader.dispatch_.groups,
                  folded_grid((shape[2] * shape[3] + kWorkgroup - 1) / kWorkgroup, reader.device_->capabilities()));
-    reader.push_.set(shaders::ImageToTensorPush{.channels = static_cast<std::uint32_t>(shape[1]),
-                                                .height = static_cast<std::uint32_t>(shape[2]),
-                                                .width = static_cast<std::uint32_t>(shape[3]),
-                                                .mean_r = image.mean[0],
-                                                .mean_g = image.mean[1],
-                                                .mean_b = image.mean[2],
-                                                .scale_r = 1 / image.deviation[0],
-                                                .scale_g = 1 / image.deviation[1],
-                                                .scale_b = 1 / image.deviation[2]});
+    reader.dispatch_.push.set(shaders::ImageToTensorPush{.channels = static_cast<std::uint32_t>(shape[1]),
+                                                         .height = static_cast<std::uint32_t>(shape[2]),
+                                                         .width = static_cast<std::uint32_t>(shape[3]),
+                                                         .mean_r = image.mean[0],
+                                                         .mean_g = image.mean[1],
+                                                         .mean_b = image.mean[2],
+                                                         .scale_r = 1 / image.deviation[0],
+                                                         .scale_g = 1 / image.deviation[1],
+                                                         .scale_b = 1 / image.deviation[2]});
     if (image.storage_format == VK_FORMAT_UNDEFINED) VKFORMER_CHECK(reader.make_sampler());
     VKFORMER_CHECK(reader.make_set(image, tensor));
     VKFORMER_CHECK(reader.make_pipeline(pipelines));
@@ -117,35 +117,19 @@ Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor
     set_layout_ = UniqueDescriptorSetLayout(d.vk(), d.handle(), layout);
 
     const VkDescriptorPoolSize sizes[] = {{image_type, 1}, {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1}};
-    const VkDescriptorPoolCreateInfo pool_info{
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 2, .pPoolSizes = sizes};
-    VkDescriptorPool pool = VK_NULL_HANDLE;
-    if (const VkResult r = d.vk().vkCreateDescriptorPool(d.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateDescriptorPool", kDoing);
-    pool_ = UniqueDescriptorPool(d.vk(), d.handle(), pool);
-    const VkDescriptorSetAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-                                               .descriptorPool = pool,
-                                               .descriptorSetCount = 1,
-                                               .pSetLayouts = &layout};
-    if (const VkResult r = d.vk().vkAllocateDescriptorSets(d.handle(), &allocate, &set_); r != VK_SUCCESS)
-        return vulkan_error(r, "vkAllocateDescriptorSets", kDoing);
+    VKFORMER_TRY(sets_, DescriptorSets::create(d, 1, sizes, kDoing));
+    const DescriptorSets::Buffer buffer{shaders::kImageToTensorY, tensor};
+    VKFORMER_TRY(dispatch_.set, sets_.make(layout, {&buffer, 1}));
 
     const VkDescriptorImageInfo image_info{
         .sampler = sampler_.get(), .imageView = image.view, .imageLayout = image.layout};
-    const VkDescriptorBufferInfo buffer_info{tensor.buffer, tensor.offset, tensor.bytes};
-    const VkWriteDescriptorSet writes[] = {{.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                            .dstSet = set_,
-                                            .dstBinding = shaders::kImageToTensorImage,
-                                            .descriptorCount = 1,
-                                            .descriptorType = image_type,
-                                            .pImageInfo = &image_info},
-                                           {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                            .dstSet = set_,
-                                            .dstBinding = shaders::kImageToTensorY,
-                                            .descriptorCount = 1,
-                                            .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                                            .pBufferInfo = &buffer_info}};
-    d.vk().vkUpdateDescriptorSets(d.handle(), 2, writes, 0, nullptr);
+    const VkWriteDescriptorSet write{.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                     .dstSet = dispatch_.set,
+                                     .dstBinding = shaders::kImageToTensorImage,
+                                     .descriptorCount = 1,
+                                     .descriptorType = image_type,
+                                     .pImageInfo = &image_info};
+    d.vk().vkUpdateDescriptorSets(d.handle(), 1, &write, 0, nullptr);
     return {};
 }
 
@@ -162,11 +146,12 @@ Result<void> ImageReader::make_pipeline(const Pipelines& pipelines) {
     if (const VkResult r = d.vk().vkCreatePipelineLayout(d.handle(), &info, nullptr, &layout); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreatePipelineLayout", kDoing);
     layout_ = UniquePipelineLayout(d.vk(), d.handle(), layout);
-    Dispatch dispatch;
-    dispatch.shader = shader_;
-    dispatch.constants = {kWorkgroup};
+    Dispatch dispatch{.module = module_};
+    dispatch.set(shaders::kWorkgroupConstant, kWorkgroup);
     VKFORMER_TRY(auto made, pipelines.compile(dispatch, layout));
     pipeline_ = std::move(made.pipeline);
+    dispatch_.pipeline = pipeline_.get();
+    dispatch_.layout = layout_.get();
     return {};
 }
 
@@ -177,13 +162,8 @@ void ImageReader::record(VkCommandBuffer commands) const {
                                   .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
     vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT,
                             VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
-    device_->begin_label(commands, shader_);
-    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_.get());
-    vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout_.get(), 0, 1, &set_, 0, nullptr);
-    const auto push = push_.bytes();
-    vk.vkCmdPushConstants(commands, layout_.get(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                          static_cast<std::uint32_t>(push.size()), push.data());
-    vk.vkCmdDispatch(commands, groups_[0], groups_[1], groups_[2]);
+    device_->begin_label(commands, module_.name());
+    dispatch_.record(vk, commands);
     device_->end_label(commands);
 }
 

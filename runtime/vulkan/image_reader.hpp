@@ -7,14 +7,12 @@
 #include <string_view>
 
 #include "core/shape.hpp"
+#include "vulkan/bound_dispatch.hpp"
 #include "vulkan/pipelines.hpp"
 
 namespace vkformer::vulkan {
 
 struct Slice;
-
-/// Whether it is a variant of shaders/image_to_tensor.comp, which no node of a graph runs: it binds an image.
-constexpr bool is_image_shader(std::string_view name) { return name.starts_with("image_to_tensor"); }
 
 /// Borrowed; it outlives the program.
 struct ImageSource {
@@ -24,7 +22,7 @@ struct ImageSource {
     VkFormat storage_format = VK_FORMAT_UNDEFINED;  ///< of a storage image; undefined: the image is sampled
 };
 
-/// Records the dispatch of shaders/image_to_tensor.comp. Everything is made beforehand.
+/// Records the dispatch of shaders/image_to_tensor/image_to_tensor.comp. Everything is made beforehand.
 class ImageReader {
 public:
     /// tensor f32 [1, channels, height, width], channels 1 or 3. Errors: InvalidArgument, ShapeMismatch, Vulkan, out of memory.
@@ -38,17 +36,14 @@ private:
     Result<void> make_set(const ImageSource& image, const Slice& tensor);
     Result<void> make_pipeline(const Pipelines& pipelines);
 
-    const char* shader_ = nullptr;
-
+    Module module_;
     std::shared_ptr<Device> device_;
     UniqueSampler sampler_;  // absent for a storage image
     UniqueDescriptorSetLayout set_layout_;
-    UniqueDescriptorPool pool_;
     UniquePipelineLayout layout_;
     UniquePipeline pipeline_;
-    VkDescriptorSet set_ = VK_NULL_HANDLE;
-    PushConstants push_;
-    std::array<std::uint32_t, 3> groups_{};
+    DescriptorSets sets_;
+    BoundDispatch dispatch_;
 };
 
 }  // namespace vkformer::vulkan

@@ -106,7 +106,7 @@ Result<BlockLayout> lay_out(const Device& device, std::span<const MemoryBlocks::
     BlockLayout layout;
     auto& blocks = layout.block_bytes;
     for (const MemoryBlocks::Request& request : requests) {
-        if (request.bytes > c.max_storage_buffer_range)
+        if (request.is_bound && request.bytes > c.max_storage_buffer_range)
             return Error{ErrorCode::MissingFeature, request.label + " has " + std::to_string(request.bytes) +
                                                         " bytes; device \"" + c.name + "\" binds at most " +
                                                         std::to_string(c.max_storage_buffer_range) +

@@ -56,7 +56,8 @@ class MemoryBlocks {
 public:
     struct Request {
         VkDeviceSize bytes = 0;
-        std::string label;  ///< in messages and captures
+        std::string label;     ///< in messages and captures
+        bool is_bound = true;  ///< as a whole; else only slices of it are, which the device's binding limit is for
     };
     /// Slices in the order of the requests. Errors: as Buffer::create.
     static Result<MemoryBlocks> create(const Device& device, std::span<const Request> requests, bool guards,

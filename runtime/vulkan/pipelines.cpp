@@ -5,14 +5,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 
 #include "core/hash.hpp"
 #include "core/mapped_file.hpp"
+#include "core/output_file.hpp"
 #include "core/tasks.hpp"
-#include "core/temporary_name.hpp"
 #include "core/try.hpp"
-#include "vulkan/shader_table.h"
+#include "vulkan/shader_module.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -49,15 +48,6 @@ std::span<const std::byte> usable_data(std::span<const std::byte> file, const Ca
     return data;
 }
 
-std::uint32_t provided(const Capabilities& device) {
-    return (device.storage16 ? kNeedsStorage16 : 0u) | (device.storage8 ? kNeedsStorage8 : 0u) |
-           (device.float16 ? kNeedsFloat16 : 0u) | (device.integer_dot ? kNeedsIntegerDot : 0u) |
-           (device.subgroup_arithmetic ? kNeedsSubgroup : 0u) |
-           (device.cooperative_matrix ? kNeedsCooperativeMatrix : 0u) |
-           (device.cooperative_matrix2 ? kNeedsCooperativeMatrix2 : 0u) | (device.int64 ? kNeedsInt64 : 0u) |
-           (device.subgroup_shuffle ? kNeedsShuffle : 0u) | (device.buffer_addresses ? kNeedsAddresses : 0u);
-}
-
 VkPipelineCreateFlags capture_flags(PipelineCapture capture) {
     switch (capture) {
     case PipelineCapture::nothing: return 0;
@@ -72,11 +62,12 @@ VkPipelineCreateFlags capture_flags(PipelineCapture capture) {
 }  // namespace
 
 bool can_run(const Capabilities& device, const ShaderBinary& shader) {
-    return (shader.requires_mask & ~provided(device)) == 0;
+    return (shader.requires_mask & ~provided_by(device)) == 0;
 }
 
 std::filesystem::path default_cache_folder() {
-    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder)
+    // The XDG Base Directory Specification: a path that is not absolute is to be ignored.
+    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder == '/')
         return std::filesystem::path(folder) / "vkformer";
     if (const char* home = std::getenv("HOME"); home && *home)
         return std::filesystem::path(home) / ".cache" / "vkformer";
@@ -111,14 +102,19 @@ Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> dev
     return result;
 }
 
+Pipelines::Key::Key(const Dispatch& dispatch) : module(dispatch.module), constants(dispatch.constants) {
+    std::ranges::sort(constants);
+}
+
 Pipelines::~Pipelines() { save(); }
 
-Result<const Pipelines::Layout*> Pipelines::layout_for(std::size_t binding_count) {
-    if (const auto found = layouts_.find(binding_count); found != layouts_.end()) return &found->second;
+Result<const Pipelines::Layout*> Pipelines::layout_for(std::vector<std::uint32_t> ids) {
+    std::ranges::sort(ids);
+    if (const auto found = layouts_.find(ids); found != layouts_.end()) return &found->second;
     const Device& d = *device_;
     std::vector<VkDescriptorSetLayoutBinding> bindings;
-    for (std::uint32_t i = 0; i < binding_count; ++i)
-        bindings.push_back({.binding = i,
+    for (const std::uint32_t id : ids)
+        bindings.push_back({.binding = id,
                             .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
                             .descriptorCount = 1,
                             .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
@@ -141,21 +137,23 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::size_t binding_count
     if (const VkResult r = d.vk().vkCreatePipelineLayout(d.handle(), &info, nullptr, &pipeline); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreatePipelineLayout", "preparing the pipelines");
     layout.pipeline = UniquePipelineLayout(d.vk(), d.handle(), pipeline);
-    return &layouts_.emplace(binding_count, std::move(layout)).first->second;
+    return &layouts_.emplace(std::move(ids), std::move(layout)).first->second;
 }
 
 Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
     const Device& d = *device_;
     if (dispatch.bindings.size() > d.capabilities().max_storage_buffers)
         return Error{ErrorCode::MissingFeature,
-                     "the shader " + dispatch.shader + " binds " + std::to_string(dispatch.bindings.size()) +
+                     "the shader " + dispatch.module.name() + " binds " + std::to_string(dispatch.bindings.size()) +
                          " storage buffers; device \"" + d.capabilities().name + "\" allows " +
                          std::to_string(d.capabilities().max_storage_buffers)};
     Pipeline result;
-    const Key key = key_of(dispatch);
+    const Key key(dispatch);
+    std::vector<std::uint32_t> ids;
+    for (const Dispatch::Binding& binding : dispatch.bindings) ids.push_back(binding.id);
     {
         const std::lock_guard lock(mutex_);
-        VKFORMER_TRY(const Layout* layout, layout_for(dispatch.bindings.size()));
+        VKFORMER_TRY(const Layout* layout, layout_for(std::move(ids)));
         result.layout = layout->pipeline.get();
         result.set_layout = layout->set.get();
         if (const auto found = pipelines_.find(key); found != pipelines_.end()) {
@@ -180,8 +178,7 @@ void Pipelines::prepare(std::span<const Dispatch> dispatches) {
     {
         const std::lock_guard lock(mutex_);
         for (const Dispatch& dispatch : dispatches)
-            for (const Dispatch* part = &dispatch; part; part = part->then.get())
-                if (Key key = key_of(*part); !pipelines_.contains(key)) missing.emplace(std::move(key), part);
+            if (Key key(dispatch); !pipelines_.contains(key)) missing.emplace(std::move(key), &dispatch);
     }
     std::vector<const Dispatch*> parts;
     for (const auto& [key, part] : missing) parts.push_back(part);
@@ -190,15 +187,16 @@ void Pipelines::prepare(std::span<const Dispatch> dispatches) {
 
 Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout) const {
     const Device& d = *device_;
-    const auto table = shader_table();
-    const auto binary = std::ranges::find(table, std::string_view(dispatch.shader), &ShaderBinary::name);
-    if (binary == table.end())
-        return Error{ErrorCode::MissingFeature, "this build lacks the shader variant " + dispatch.shader +
-                                                    "; build with the pinned shader compiler"};
+    const std::string name = dispatch.module.name();
+    const ShaderBinary* const binary = dispatch.module.binary();
+    if (!binary)
+        return Error{ErrorCode::MissingFeature,
+                     "this build lacks the shader module " + name + "; build with the pinned shader compiler"};
     if (!can_run(d.capabilities(), *binary))
-        return Error{ErrorCode::MissingFeature, "device \"" + d.capabilities().name +
-                                                    "\" lacks a feature that the shader " + dispatch.shader +
-                                                    " needs (see: vkformer info)"};
+        return Error{
+            .code = ErrorCode::MissingFeature,
+            .message = "device \"" + d.capabilities().name + "\" lacks a feature that the shader " + name + " needs",
+            .hint = Hint::other_device};
     VKFORMER_TRY(const auto words, spirv_of(*binary));
     const VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                                .codeSize = words.size() * sizeof(words[0]),
@@ -206,16 +204,19 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
     VkShaderModule module_handle = VK_NULL_HANDLE;
     if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle);
         r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateShaderModule", "loading the shader " + dispatch.shader);
+        return vulkan_error(r, "vkCreateShaderModule", "loading the shader " + name);
     const UniqueShaderModule shader_module(d.vk(), d.handle(), module_handle);
 
     std::vector<VkSpecializationMapEntry> entries;
-    for (std::uint32_t i = 0; i < dispatch.constants.size(); ++i)
-        entries.push_back({.constantID = i, .offset = i * 4, .size = 4});
+    std::vector<std::uint32_t> values;
+    for (const auto& [id, value] : dispatch.constants) {
+        entries.push_back({.constantID = id, .offset = static_cast<std::uint32_t>(values.size() * 4), .size = 4});
+        values.push_back(value);
+    }
     const VkSpecializationInfo constants{.mapEntryCount = static_cast<std::uint32_t>(entries.size()),
                                          .pMapEntries = entries.data(),
-                                         .dataSize = dispatch.constants.size() * 4,
-                                         .pData = dispatch.constants.data()};
+                                         .dataSize = values.size() * 4,
+                                         .pData = values.data()};
     const VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
                                            .flags = capture_flags(d.capture()),
                                            .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
@@ -230,8 +231,8 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
     const auto start = std::chrono::steady_clock::now();
     if (const VkResult r = d.vk().vkCreateComputePipelines(d.handle(), cache_, 1, &info, nullptr, &pipeline);
         r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + dispatch.shader);
-    d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, dispatch.shader);
+        return vulkan_error(r, "vkCreateComputePipelines", "compiling the shader " + name);
+    d.set_name(VK_OBJECT_TYPE_PIPELINE, pipeline, name);
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
     return Made{UniquePipeline(d.vk(), d.handle(), pipeline), taken.count()};
 }
@@ -252,19 +253,8 @@ void Pipelines::save() {
 
     std::error_code ignored;
     std::filesystem::create_directories(file_.parent_path(), ignored);
-    const std::filesystem::path temporary = temporary_name(file_);  // two that save at once do not mix
-    {
-        std::ofstream out(temporary, std::ios::binary);
-        out.write(reinterpret_cast<const char*>(&header), sizeof(header));
-        out.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-        if (!out) {
-            out.close();
-            std::filesystem::remove(temporary, ignored);
-            return;
-        }
-    }
-    std::filesystem::rename(temporary, file_, ignored);
-    if (ignored) std::filesystem::remove(temporary, ignored);
+    auto file = OutputFile::create(file_);
+    if (!file || !file->write(std::as_bytes(std::span(&header, 1))) || !file->write(data) || !file->commit()) return;
     changed_ = false;
 }
 

@@ -41,7 +41,7 @@ public:
 
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
     Result<Pipeline> get(const Dispatch& dispatch);
-    /// Makes those of the dispatches, and of what follows each of them, that are not there yet, several at a time; on an adopted device
+    /// Makes those of the dispatches that are not there yet, several at a time; on an adopted device
     /// get() does, one by one. What cannot be made is left to get(), too, which tells why.
     void prepare(std::span<const Dispatch> dispatches);
 
@@ -61,21 +61,27 @@ private:
         UniquePipelineLayout pipeline;
     };
     explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-    using Key = std::pair<std::string, std::vector<std::uint32_t>>;
-    static Key key_of(const Dispatch& dispatch) { return {dispatch.shader, dispatch.constants}; }
-    Result<const Layout*> layout_for(std::size_t binding_count);
+    /// What makes one pipeline different from another.
+    struct Key {
+        explicit Key(const Dispatch& dispatch);
+        Module module;
+        std::vector<Dispatch::Constant> constants;  // by id
+        friend auto operator<=>(const Key&, const Key&) = default;
+    };
+    /// `ids`: the bindings of set 0.
+    Result<const Layout*> layout_for(std::vector<std::uint32_t> ids);
 
     std::shared_ptr<Device> device_;
     std::filesystem::path file_;
     UniquePipelineCache own_cache_;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
     std::mutex mutex_;
-    std::map<std::size_t, Layout> layouts_;
+    std::map<std::vector<std::uint32_t>, Layout> layouts_;
     std::map<Key, Made> pipelines_;
     bool changed_ = false;
 };
 
-/// $XDG_CACHE_HOME/vkformer, else $HOME/.cache/vkformer, else empty.
+/// $XDG_CACHE_HOME/vkformer where that is an absolute path, else $HOME/.cache/vkformer, else empty.
 std::filesystem::path default_cache_folder();
 
 }  // namespace vkformer::vulkan

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "graph/program.hpp"
+#include "vulkan/bound_dispatch.hpp"
 #include "vulkan/image_reader.hpp"
-#include "vulkan/memory.hpp"
+#include "vulkan/pieces.hpp"
 #include "vulkan/pipelines.hpp"
+#include "vulkan/program_memory.hpp"
+#include "vulkan/store.hpp"
 #include "vulkan/strided_copy.hpp"
 #include "vulkan/variants.hpp"
 
@@ -32,53 +35,14 @@ struct ProgramOptions {
     std::map<std::string, Slice> bindings{};
     /// The same with gaps: copied from there at the beginning of each run, or to there at its end. 32-bit dtypes only.
     struct Strided {
+        graph::Value value;  ///< an input or an output; of a view, the strides are those of the view's shape
         Slice slice;
         std::vector<std::uint64_t> strides;  ///< elements between neighbours along each dimension
     };
-    std::map<std::string, Strided> strided{};
+    std::vector<Strided> strided{};
     /// Inputs, by name, that are read from an image of the caller's at the beginning of each run.
     std::map<std::string, ImageSource> images{};
 };
-
-/// Weights or states on the device, by name.
-class VulkanStore : public graph::TensorStore {
-public:
-    struct Entry {
-        DType dtype;
-        Shape shape;
-        Slice slice;
-    };
-
-    explicit VulkanStore(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-
-    /// Makes sure that every tensor of `kind` in the graph has an entry: new weights are read in place or converted and uploaded, new
-    /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
-    /// Thread-safe.
-    Result<void> add_missing(const graph::Graph& graph, graph::TensorKind kind, bool guards);
-    Entry entry(const std::string& name) const;
-    bool has(const std::string& name) const;
-
-private:
-    /// Makes entries for weights that the device can read where they are, and takes them out of `missing`.
-    void import_in_place(std::vector<const graph::Tensor*>& missing);
-
-    std::shared_ptr<Device> device_;  // outlives the blocks
-    mutable std::mutex mutex_;
-    std::vector<MemoryBlocks> blocks_;
-    std::vector<std::shared_ptr<const void>> owners_;  // of the host memory behind imported_
-    std::vector<HostBuffer> imported_;
-    std::map<std::string, Entry> entries_;
-};
-
-/// Bytes of device memory that programs take, with what alignment adds.
-struct MemoryNeeds {
-    std::uint64_t weights = 0, states = 0, activations = 0;
-    std::uint64_t total() const noexcept { return weights + states + activations; }
-};
-/// What compiling the plans, in this order, with these stores would allocate. Errors: MissingFeature (a tensor is larger than the
-/// device allows).
-Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
-                                 const VulkanStore& weights, const VulkanStore& states);
 
 struct NodeTime {
     std::string node;  ///< name in the graph
@@ -107,8 +71,8 @@ public:
     Result<std::uint64_t> submit(const SemaphorePoints& points);
     Result<void> wait() override;
     const graph::Plan& plan() const noexcept override { return plan_; }
-    std::string_view variant(std::size_t node_index) const noexcept override {
-        return node_index < steps_.size() ? std::string_view(steps_[node_index].variant) : std::string_view();
+    graph::Rounding rounding(std::size_t node_index) const noexcept override {
+        return steps_[node_index].kernel->rounding;
     }
 
     /// Records one run into the caller's command buffer, which is in the recording state, outside a render pass, and of a
@@ -128,7 +92,7 @@ public:
         friend auto operator<=>(const StepKind&, const StepKind&) = default;
     };
     StepKind step_kind(std::size_t step) const {
-        return {steps_[step].parts.front().pipeline.handle, steps_[step].parts.front().groups};
+        return {steps_[step].parts.front().pipeline, steps_[step].parts.front().groups};
     }
 
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
@@ -140,19 +104,14 @@ public:
     /// Device time of the last run. Errors: MissingFeature (created without timestamps, or the queue has none), Vulkan.
     Result<double> device_ns();
 
-    VkDeviceSize memory_bytes() const noexcept { return blocks_.total_bytes(); }
+    VkDeviceSize memory_bytes() const noexcept { return memory_.total_bytes(); }
 
 private:
-    struct Part {
-        Pipelines::Pipeline pipeline;
-        VkDescriptorSet set = VK_NULL_HANDLE;
-        PushConstants push;
-        std::array<std::uint32_t, 3> groups{};
-    };
     struct Step {
-        std::vector<Part> parts;     // Dispatch::then is a second one
-        bool shares_memory = false;  // with other nodes: kScratch, kTaken
-        std::string shader, variant;
+        std::vector<BoundDispatch> parts{};  // a kernel may plan several; of tensors in pieces there are more
+        bool shares_memory = false;          // with other nodes
+        const KernelTraits* kernel = nullptr;
+        std::string shader{};
     };
     VulkanProgram(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
                   const ProgramOptions& options)
@@ -161,10 +120,10 @@ private:
     Result<void> plan_dispatches();
     Result<void> allocate();
     Result<void> prepare_steps();
-    Result<Part> prepare_part(const Dispatch& dispatch);
-    void record_part(VkCommandBuffer commands, const Part& part) const;
+    Result<BoundDispatch> bind(const Dispatch& dispatch);
     Result<void> prepare_commands();
     Slice locate(graph::Value tensor) const;
+    Slice locate(const Operand& operand) const;
     Result<void> bind_callers_memory();
     Result<void> prepare_images();
     Result<void> prepare_strided();
@@ -173,23 +132,23 @@ private:
     Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
     Result<void> check_host_access(graph::Value tensor, std::size_t count, bool integers, bool reading) const;
-    Result<void> write_guards();
-    Result<void> check_guards();
+    template <class T>
+    Result<void> write_as(graph::Value tensor, std::span<const T> values);
     template <class T>
     Result<void> read_as(graph::Value tensor, std::span<T> values);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<Pipelines> pipelines_;
     graph::Plan plan_;
+    PiecedPlan pieced_;  // of plan_
     ProgramOptions options_;
     std::shared_ptr<VulkanStore> weights_, states_;
-    MemoryBlocks blocks_;  // arena first, then inputs and outputs, then what variants want
-    std::optional<Slice> scratch_, taken_;
-    std::vector<Slice> slices_;  // by tensor id; of storages only
-    UniqueDescriptorPool sets_;
+    ProgramMemory memory_;
+    DescriptorSets sets_;
     std::vector<ImageReader> images_;
     std::vector<StridedCopy> gathers_, scatters_;
-    std::vector<Dispatch> dispatches_;  // one per node, until there are steps
+    std::vector<Dispatch> dispatches_;  // until there are steps
+    std::vector<std::size_t> step_of_;  // by dispatch
     std::vector<Step> steps_;           // one per node
     UniqueCommandPool pool_;
     UniqueQueryPool queries_;

@@ -5,18 +5,16 @@
 #include <limits>
 
 #include "core/try.hpp"
-#include "interface/strided_copy.h"
+#include "strided_copy/contract.h"
 #include "vulkan/kernels/kernel.hpp"
 #include "vulkan/memory.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::StridedCopyPush) == 32);
+static_assert(sizeof(shaders::StridedCopyPush) == 56);
 
 constexpr std::uint32_t kWorkgroup = 64;
-constexpr std::size_t kRank = 4;
-
 struct Dimension {
     std::uint64_t size = 1, stride = 0;
 };
@@ -42,9 +40,39 @@ Result<std::uint64_t> extent(std::span<const Dimension> dimensions, StridedCopy:
 
 }  // namespace
 
+WordPlaces dense_places(const std::array<std::uint64_t, 4>& sizes) noexcept {
+    return {.first = 0, .strides = {sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1}};
+}
+
+Result<Dispatch> plan_word_copy(const WordCopy& copy, const Capabilities& device) {
+    const auto narrow = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+    const std::uint64_t count = copy.sizes[0] * copy.sizes[1] * copy.sizes[2] * copy.sizes[3];
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, kWorkgroup), device));
+    Dispatch dispatch{.module = {&modules::strided_copy}, .groups = groups};
+    dispatch.bind(shaders::kStridedCopyX, copy.x)
+        .bind(shaders::kStridedCopyY, copy.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
+    dispatch.push.set(shaders::StridedCopyPush{.count = narrow(count),
+                                               .size_1 = narrow(copy.sizes[1]),
+                                               .size_2 = narrow(copy.sizes[2]),
+                                               .size_3 = narrow(copy.sizes[3]),
+                                               .x_first = narrow(copy.in_x.first),
+                                               .x_stride_0 = narrow(copy.in_x.strides[0]),
+                                               .x_stride_1 = narrow(copy.in_x.strides[1]),
+                                               .x_stride_2 = narrow(copy.in_x.strides[2]),
+                                               .x_stride_3 = narrow(copy.in_x.strides[3]),
+                                               .y_first = narrow(copy.in_y.first),
+                                               .y_stride_0 = narrow(copy.in_y.strides[0]),
+                                               .y_stride_1 = narrow(copy.in_y.strides[1]),
+                                               .y_stride_2 = narrow(copy.in_y.strides[2]),
+                                               .y_stride_3 = narrow(copy.in_y.strides[3])});
+    return dispatch;
+}
+
 Result<StridedCopy> StridedCopy::create(std::shared_ptr<Device> device, Pipelines& pipelines, Direction direction,
                                         const Slice& dense, const Shape& shape, const Slice& strided,
                                         std::span<const std::uint64_t> strides) {
+    constexpr std::size_t kRank = 4;
     if (shape.rank() > kRank || strides.size() != shape.rank())
         return invalid("there must be one for each of at most 4 dimensions");
     std::array<Dimension, kRank> dimensions;  // leading ones of size 1
@@ -53,54 +81,26 @@ Result<StridedCopy> StridedCopy::create(std::shared_ptr<Device> device, Pipeline
     if (words > strided.bytes / 4)
         return invalid("they reach over " + std::to_string(words) + " words, the buffer has " +
                        std::to_string(strided.bytes / 4));
-    const auto narrow = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
+    WordCopy words_copy;
+    WordPlaces places;
+    for (std::size_t i = 0; i < kRank; ++i) {
+        words_copy.sizes[i] = dimensions[i].size;
+        places.strides[i] = dimensions[i].stride;
+    }
+    const bool scatters = direction == Direction::scatter;
+    (scatters ? words_copy.in_y : words_copy.in_x) = places;
+    (scatters ? words_copy.in_x : words_copy.in_y) = dense_places(words_copy.sizes);
     StridedCopy copy;
     copy.device_ = std::move(device);
-    const std::uint64_t count = shape.element_count();
-    copy.push_.set(shaders::StridedCopyPush{.count = narrow(count),
-                                            .size_1 = narrow(dimensions[1].size),
-                                            .size_2 = narrow(dimensions[2].size),
-                                            .size_3 = narrow(dimensions[3].size),
-                                            .stride_0 = narrow(dimensions[0].stride),
-                                            .stride_1 = narrow(dimensions[1].stride),
-                                            .stride_2 = narrow(dimensions[2].stride),
-                                            .stride_3 = narrow(dimensions[3].stride)});
-    VKFORMER_TRY(copy.groups_, folded_grid((count + kWorkgroup - 1) / kWorkgroup, copy.device_->capabilities()));
-    const bool scatters = direction == Direction::scatter;
-    Dispatch dispatch;
-    dispatch.shader = kStridedCopyShader;
-    dispatch.bindings.resize(2);  // what pipelines look at is their number
-    dispatch.constants = {kWorkgroup, scatters ? 1u : 0u};
-    VKFORMER_TRY(copy.pipeline_, pipelines.get(dispatch));
-    VKFORMER_CHECK(copy.make_set(scatters ? dense : strided, scatters ? strided : dense));
+    VKFORMER_TRY(const Dispatch dispatch, plan_word_copy(words_copy, copy.device_->capabilities()));
+    VKFORMER_TRY(const auto pipeline, pipelines.get(dispatch));
+    constexpr VkDescriptorPoolSize kBuffers{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 2};
+    VKFORMER_TRY(copy.sets_, DescriptorSets::create(*copy.device_, 1, {&kBuffers, 1}, "binding a strided tensor"));
+    const DescriptorSets::Buffer buffers[] = {{shaders::kStridedCopyX, scatters ? dense : strided},
+                                              {shaders::kStridedCopyY, scatters ? strided : dense}};
+    VKFORMER_TRY(const VkDescriptorSet set, copy.sets_.make(pipeline.set_layout, buffers));
+    copy.dispatch_ = {pipeline.handle, pipeline.layout, set, dispatch.push, dispatch.groups};
     return copy;
-}
-
-Result<void> StridedCopy::make_set(const Slice& source, const Slice& target) {
-    const Device& d = *device_;
-    const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 2};
-    const VkDescriptorPoolCreateInfo pool_info{
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 1, .pPoolSizes = &size};
-    VkDescriptorPool pool = VK_NULL_HANDLE;
-    if (const VkResult r = d.vk().vkCreateDescriptorPool(d.handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateDescriptorPool", "binding a strided tensor");
-    pool_ = UniqueDescriptorPool(d.vk(), d.handle(), pool);
-    const VkDescriptorSetAllocateInfo allocate{.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
-                                               .descriptorPool = pool,
-                                               .descriptorSetCount = 1,
-                                               .pSetLayouts = &pipeline_.set_layout};
-    if (const VkResult r = d.vk().vkAllocateDescriptorSets(d.handle(), &allocate, &set_); r != VK_SUCCESS)
-        return vulkan_error(r, "vkAllocateDescriptorSets", "binding a strided tensor");
-    const VkDescriptorBufferInfo buffers[] = {{source.buffer, source.offset, source.bytes},
-                                              {target.buffer, target.offset, target.bytes}};
-    const VkWriteDescriptorSet write{.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                     .dstSet = set_,
-                                     .dstBinding = shaders::kStridedCopyX,
-                                     .descriptorCount = 2,  // goes on with the binding behind it
-                                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                                     .pBufferInfo = buffers};
-    d.vk().vkUpdateDescriptorSets(d.handle(), 1, &write, 0, nullptr);
-    return {};
 }
 
 void StridedCopy::record(VkCommandBuffer commands) const {
@@ -112,13 +112,8 @@ void StridedCopy::record(VkCommandBuffer commands) const {
     vk.vkCmdPipelineBarrier(
         commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
         VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0, nullptr, 0, nullptr);
-    device_->begin_label(commands, kStridedCopyShader);
-    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_.handle);
-    vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline_.layout, 0, 1, &set_, 0, nullptr);
-    const auto push = push_.bytes();
-    vk.vkCmdPushConstants(commands, pipeline_.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                          static_cast<std::uint32_t>(push.size()), push.data());
-    vk.vkCmdDispatch(commands, groups_[0], groups_[1], groups_[2]);
+    device_->begin_label(commands, std::string(modules::strided_copy.name));
+    dispatch_.record(vk, commands);
     device_->end_label(commands);
 }
 

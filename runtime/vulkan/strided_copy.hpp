@@ -8,16 +8,32 @@
 #include <vector>
 
 #include "core/shape.hpp"
+#include "vulkan/bound_dispatch.hpp"
+#include "vulkan/kernels/kernel.hpp"
 #include "vulkan/pipelines.hpp"
 
 namespace vkformer::vulkan {
 
 struct Slice;
 
-/// Its shader, which no node of a graph runs.
-inline constexpr const char* kStridedCopyShader = "strided_copy";
+/// Where the words of a block lie in a tensor: the first one, and those between neighbours along each dimension.
+struct WordPlaces {
+    std::uint64_t first = 0;
+    std::array<std::uint64_t, 4> strides{};
+};
+/// Of a tensor that is the block.
+WordPlaces dense_places(const std::array<std::uint64_t, 4>& sizes) noexcept;
 
-/// Records the dispatch of shaders/strided_copy.comp. Everything is made beforehand.
+/// y[in_y] = x[in_x], a block of 32-bit words.
+struct WordCopy {
+    graph::Value x, y;
+    std::array<std::uint64_t, 4> sizes{1, 1, 1, 1};
+    WordPlaces in_x, in_y;
+};
+/// Errors: MissingFeature (more workgroups than the device has).
+Result<Dispatch> plan_word_copy(const WordCopy& copy, const Capabilities& device);
+
+/// Records the dispatch of shaders/strided_copy/strided_copy.comp. Everything is made beforehand.
 class StridedCopy {
 public:
     enum class Direction : std::uint8_t {
@@ -34,14 +50,9 @@ public:
     void record(VkCommandBuffer commands) const;
 
 private:
-    Result<void> make_set(const Slice& source, const Slice& target);
-
     std::shared_ptr<Device> device_;
-    Pipelines::Pipeline pipeline_;
-    UniqueDescriptorPool pool_;
-    VkDescriptorSet set_ = VK_NULL_HANDLE;
-    PushConstants push_;
-    std::array<std::uint32_t, 3> groups_{};
+    DescriptorSets sets_;
+    BoundDispatch dispatch_;
 };
 
 }  // namespace vkformer::vulkan

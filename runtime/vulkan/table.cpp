@@ -15,9 +15,11 @@ Result<PFN_vkGetInstanceProcAddr> open_loader() {
     const auto get =
         library ? reinterpret_cast<PFN_vkGetInstanceProcAddr>(::dlsym(library, "vkGetInstanceProcAddr")) : nullptr;
     if (!get)
-        return Error{ErrorCode::NoVulkanLoader,
-                     "the Vulkan loader (libvulkan.so.1) is not installed; install it (Debian: libvulkan1 and "
-                     "mesa-vulkan-drivers) or choose the CPU backend (--device cpu)"};
+        return Error{.code = ErrorCode::NoVulkanLoader,
+                     .message =
+                         "the Vulkan loader (libvulkan.so.1) is not installed; install it (Debian: libvulkan1 "
+                         "and mesa-vulkan-drivers) or choose the CPU backend",
+                     .hint = Hint::cpu_backend};
     return get;
 }
 

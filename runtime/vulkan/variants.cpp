@@ -2,58 +2,126 @@
 #include "vulkan/variants.hpp"
 
 #include <algorithm>
-#include <ranges>
+#include <tuple>
+#include <utility>
 
 #include "core/try.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/kernels/cpu_devices/kernels.hpp"
+#include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
-
-VariantNames variants(const graph::Op& op, const KernelContext& context) {
-    return std::visit([&](const auto& o) { return variants(o, context); }, op);
-}
-
-const std::map<std::string_view, VariantNames>& variant_catalogue() {
-    static const VariantNames rows = {"plain", "quads", "subgroup", "direct"};
-    static const std::map<std::string_view, VariantNames> catalogue = {
-        {graph::Linear::kName,
-         {"plain",    "quads",          "quads_large",    "row",     "row_quads",     "direct",
-          "depth",    "broadcast",      "vectors",        "coopmat", "coopmat_small", "coopmat_large",
-          "coopmat2", "coopmat2_small", "coopmat2_large", "halves",  "int8",          "row_int8",
-          "split",    "coopmat_split"}},
-        {graph::LayerNorm::kName, rows},
-        {graph::RmsNorm::kName, rows},
-        {graph::MaskedSoftmax::kName, rows},
-        {graph::LogSoftmax::kName, rows},
-        {graph::Rope::kName, {"plain", "direct"}},
-        {graph::GatedActivation::kName, {"plain", "quads", "vectors"}},
-        {graph::Attention::kName, {"plain", "quads", "direct", "broadcast", "vectors", "coopmat", "coopmat2"}},
-        {graph::DecodeAttention::kName, {"plain", "quads", "direct", "broadcast", "vectors", "subgroup"}},
-    };
-    return catalogue;
-}
-
 namespace {
 
-std::string joined(const auto& names) {
-    std::string text;
-    for (const auto& name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-    return text;
+/// Calls each(kernel) for all kernels of an op, in their order.
+template <class Op>
+void for_each_kernel(const Op& op, auto&& each) {
+    for (const Kernel<Op>& kernel : cpu_devices::kernels(op)) each(kernel);
+    for (const Kernel<Op>& kernel : kernels(op)) each(kernel);
+}
+
+template <class Op>
+bool fits(const Kernel<Op>& kernel, const Op& op, const KernelContext& context) {
+    const KernelTraits& traits = kernel.traits;
+    const bool is_cpu = context.device.is_cpu();
+    if (traits.device == DeviceClass::cpu && !is_cpu) return false;
+    if ((traits.needs & ~provided_by(context.device)) != 0) return false;
+    if (is_cpu && traits.cpu_limit > 0 && cpu_devices::unrolled_elements(op, context) > traits.cpu_limit) return false;
+    return !kernel.fits || kernel.fits(op, context);
+}
+
+template <class Op>
+OpKernels kernels_of_op() {
+    OpKernels all{.op = Op::kName, .kernels = {}};
+    for_each_kernel(Op{}, [&](const Kernel<Op>& kernel) { all.kernels.push_back(&kernel.traits); });
+    return all;
+}
+
+template <std::size_t... kIndices>
+std::vector<OpKernels> all_kernels(std::index_sequence<kIndices...>) {
+    std::vector<OpKernels> all{kernels_of_op<std::variant_alternative_t<kIndices, graph::Op>>()...};
+    std::ranges::sort(all, {}, &OpKernels::op);
+    return all;
+}
+
+/// The plan of the kernel that has these traits.
+template <class Op>
+Result<DispatchPlan> plan_of(const Op& op, const KernelContext& context, const KernelTraits* traits) {
+    const Kernel<Op>* chosen = nullptr;
+    for_each_kernel(op, [&](const Kernel<Op>& kernel) {
+        if (&kernel.traits == traits) chosen = &kernel;
+    });
+    return chosen->plan(op, context);
 }
 
 }  // namespace
 
+KernelList fitting_kernels(const graph::Op& op, const KernelContext& context) {
+    KernelList list;
+    std::visit(
+        [&]<class Op>(const Op& o) {
+            for_each_kernel(o, [&](const Kernel<Op>& kernel) {
+                if (fits(kernel, o, context)) list.push_back(&kernel.traits);
+            });
+        },
+        op);
+    return list;
+}
+
+const KernelTraits* find_kernel(const KernelList& kernels, std::string_view name) {
+    const auto found = std::ranges::find(kernels, name, &KernelTraits::name);
+    return found == kernels.end() ? nullptr : *found;
+}
+
+std::string names_of(const KernelList& kernels) {
+    std::string text;
+    for (const KernelTraits* kernel : kernels) text += (text.empty() ? "" : ", ") + std::string(kernel->name);
+    return text;
+}
+
+Error no_such_kernel(const graph::Op& op, std::string_view name, const KernelList& fitting) {
+    return {ErrorCode::InvalidArgument, std::string(graph::op_name(op)) + " has no variant \"" + std::string(name) +
+                                            "\" for these shapes on this device; it has: " + names_of(fitting)};
+}
+
+Result<DispatchPlan> plan_dispatches(const graph::Op& op, const KernelContext& context, const KernelTraits& kernel) {
+    return std::visit([&](const auto& o) { return plan_of(o, context, &kernel); }, op);
+}
+
+Result<DispatchPlan> plan_dispatches(const graph::Op& op, const KernelContext& context, std::string_view name) {
+    const KernelList kernels = fitting_kernels(op, context);
+    const KernelTraits* const chosen = name.empty() ? kernels.front() : find_kernel(kernels, name);
+    if (!chosen) return no_such_kernel(op, name, kernels);
+    return plan_dispatches(op, context, *chosen);
+}
+
+const std::vector<OpKernels>& kernel_catalogue() {
+    static const std::vector<OpKernels> catalogue =
+        all_kernels(std::make_index_sequence<std::variant_size_v<graph::Op>>{});
+    return catalogue;
+}
+
+const KernelTraits* find_kernel(std::string_view op, std::string_view name) {
+    const auto& catalogue = kernel_catalogue();
+    const auto found = std::ranges::find(catalogue, op, &OpKernels::op);
+    return found == catalogue.end() ? nullptr : find_kernel(found->kernels, name);
+}
+
 Result<std::shared_ptr<NamedVariants>> NamedVariants::create(std::map<std::string, std::string> by_op,
                                                              std::shared_ptr<VariantChooser> otherwise) {
+    const auto& catalogue = kernel_catalogue();
     for (const auto& [op, name] : by_op) {
-        const auto& catalogue = variant_catalogue();
-        const auto found = catalogue.find(op);
-        if (found == catalogue.end())
-            return Error{ErrorCode::InvalidArgument, "\"" + op + "\" is no op with several variants; those are: " +
-                                                         joined(std::views::keys(catalogue))};
-        if (std::ranges::find(found->second, name) == found->second.end())
+        const auto found = std::ranges::find(catalogue, op, &OpKernels::op);
+        if (found == catalogue.end() || found->kernels.size() < 2) {
+            std::string known;
+            for (const OpKernels& all : catalogue)
+                if (all.kernels.size() > 1) known += (known.empty() ? "" : ", ") + std::string(all.op);
             return Error{ErrorCode::InvalidArgument,
-                         op + " has no variant \"" + name + "\"; it has: " + joined(found->second)};
+                         "\"" + op + "\" is no op with several variants; those are: " + known};
+        }
+        if (!find_kernel(found->kernels, name))
+            return Error{ErrorCode::InvalidArgument,
+                         op + " has no variant \"" + name + "\"; it has: " + names_of(found->kernels)};
     }
     return std::shared_ptr<NamedVariants>(new NamedVariants(std::move(by_op), std::move(otherwise)));
 }
@@ -68,14 +136,19 @@ Result<ChosenVariants> NamedVariants::choose(VulkanBackend& backend, const graph
         const graph::Op& op = plan.graph.nodes()[i].op;
         const auto named = by_op_.find(std::string(graph::op_name(op)));
         if (named == by_op_.end()) continue;
-        const VariantNames names = variants(op, context);
-        if (std::ranges::find(names, named->second) != names.end()) chosen[i] = named->second;
+        if (find_kernel(fitting_kernels(op, context), named->second)) chosen[i] = named->second;
     }
     return chosen;
 }
 
-Result<ChosenVariants> PlainVariants::choose(VulkanBackend&, const graph::Plan& plan) {
-    return ChosenVariants(plan.graph.nodes().size(), "plain");
+Result<ChosenVariants> ReferenceVariants::choose(VulkanBackend&, const graph::Plan& plan) {
+    ChosenVariants chosen;
+    for (const graph::Node& node : plan.graph.nodes()) {
+        const auto& catalogue = kernel_catalogue();
+        const auto all = std::ranges::find(catalogue, graph::op_name(node.op), &OpKernels::op);
+        chosen.emplace_back((*std::ranges::find(all->kernels, true, &KernelTraits::is_reference))->name);
+    }
+    return chosen;
 }
 
 }  // namespace vkformer::vulkan

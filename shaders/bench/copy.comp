@@ -4,7 +4,7 @@
 // which of them. The buffers are as long as all turns together: no bounds are checked.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#include "interface/bench_limits.h"
+#include "bench/contract.h"
 #include "lib/grid.glsl"
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(push_constant) uniform Push { BenchCopyPush p; };

@@ -2,6 +2,6 @@
 // SPDX-License-Identifier: MIT
 // Nothing: what a dispatch costs before it does anything.
 #extension GL_GOOGLE_include_directive : require
-#include "interface/types.h"
+#include "lib/types.h"
 layout(local_size_x_id = kWorkgroupConstant) in;
 void main() {}

@@ -11,7 +11,7 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_vote : require
-#include "interface/bench_limits.h"
+#include "bench/contract.h"
 #include "lib/grid.glsl"
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = 1) const uint M = 16;

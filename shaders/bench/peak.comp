@@ -13,7 +13,7 @@
 // specialization constant: SwiftShader compiles 192 choices by one for more than a minute, and 192 sums in 0.2 s.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#include "interface/bench_limits.h"
+#include "bench/contract.h"
 #include "lib/grid.glsl"
 #ifdef F16
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require

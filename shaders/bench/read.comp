@@ -4,7 +4,7 @@
 // read. Elements of 4 bytes, or of 16 with WIDE; bench/walk.glsl says who reads which of them. No bounds are checked.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#include "interface/bench_limits.h"
+#include "bench/contract.h"
 #include "lib/grid.glsl"
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(push_constant) uniform Push { BenchCopyPush p; };

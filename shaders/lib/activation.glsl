@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The activations that linear and activate share; `activation` is a constant of interface/activation.h.
+// The activations that linear and activate share; `activation` is a constant of lib/activation.h.
 // Every exp() has an argument ≤ 0, so nothing overflows; no tanh(), which some drivers compute as a quotient of overflowing
 // exponentials. NaN stays NaN.
 #ifndef VKFORMER_ACTIVATION_GLSL
 #define VKFORMER_ACTIVATION_GLSL
-#include "interface/activation.h"
+#include "lib/activation.h"
 
 float sigmoid(float x) {
     const float e = exp(-abs(x));

@@ -2,7 +2,7 @@
 // Which keys a query sees (AttentionMask in runtime/graph/ops.hpp). Whatever combination of causal, window and lengths
 // it is, they leave one range of keys; both of its ends rise with the query, so that the queries i … k see nothing
 // outside of visible_keys(i).x … visible_keys(k).y, and whole tiles of keys need not be read.
-// The shader declares before: MASK (the bits of interface/attention_mask.h), the push constants `p` with `p.mask`, and
+// The shader declares before: MASK (the bits of lib/attention_mask.h), the push constants `p` with `p.mask`, and
 // the buffers key_lengths and starts (int32 [batch]) and additive (float32).
 #ifndef VKFORMER_ATTENTION_MASK_GLSL
 #define VKFORMER_ATTENTION_MASK_GLSL

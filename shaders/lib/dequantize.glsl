@@ -4,19 +4,19 @@
 // What a block holds: runtime/core/block_format.hpp; how it lies in memory: runtime/vulkan/block_layout.hpp. Declare
 // WEIGHT_BINDING before the inclusion, and WEIGHT_FORMAT, the number of the specialization constant that is the format: the branches
 // on it are gone when the pipeline is made.
-// With BIASED_Q8 the integers of q8_0 are 128 more, and its offset is −128 · scale: bytes without a sign become floats in one
+// With BIASED_Q8 the integers of q8_0, iq4_nl and iq4_xs are 128 more, and their offset is −128 · scale: bytes without a sign become floats in one
 // instruction on RDNA 3 and NVIDIA, those with a sign in two. (Estimated cycles of a row: Navi31 −17 %, Ampere −21 %, Apple M1 −62 %; but
 // AMD before RDNA 3, whose instructions take bytes with a sign as well, +17 %.)
-// With WIDE the vectors are loaded as pairs of 64 bits (lib/wide.glsl).
+// With WIDE the vectors are loaded as pairs of 64 bits (cpu_devices/lib/wide.glsl).
 // A chunk is as many sixteens as share what is loaded: of a chunk's 16-byte vectors every bit is used for it. Loops over the
 // sixteens of a chunk that are unrolled load each vector once.
 #ifndef VKFORMER_DEQUANTIZE_GLSL
 #define VKFORMER_DEQUANTIZE_GLSL
-#include "interface/weight_format.h"
+#include "lib/weight_format.h"
 
 layout(constant_id = WEIGHT_FORMAT) const uint FORMAT = kWeightQ8_0;
 #ifdef WIDE
-#include "lib/wide.glsl"
+#include "cpu_devices/lib/wide.glsl"
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { u64vec2 weight_vectors[]; };
 uvec4 weight_vector(uint i) { return wide_words(weight_vectors[i]); }
 #else
@@ -25,18 +25,27 @@ uvec4 weight_vector(uint i) { return weight_vectors[i]; }
 #endif
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
 
-const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_Q4 = FORMAT == kWeightQ4_0, IS_BF16 = FORMAT == kWeightBf16;
+const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_BF16 = FORMAT == kWeightBf16;
 const bool IS_16_BITS = IS_BF16 || FORMAT == kWeightF16;
 const bool IS_Q4K = FORMAT == kWeightQ4K, IS_Q5K = FORMAT == kWeightQ5K, IS_Q6K = FORMAT == kWeightQ6K;
+const bool IS_IQ4XS = FORMAT == kWeightIq4Xs, IS_Q2K = FORMAT == kWeightQ2K, IS_Q3K = FORMAT == kWeightQ3K;
+// of 32 elements, a nibble each: NibbleFormat of runtime/core/block_format.hpp
+const bool HAS_MINIMUM = FORMAT == kWeightQ4_1 || FORMAT == kWeightQ5_1;
+const bool HAS_FIFTH_BITS = FORMAT == kWeightQ5_0 || FORMAT == kWeightQ5_1;
+const bool IS_NIBBLES = FORMAT == kWeightQ4_0 || HAS_MINIMUM || HAS_FIFTH_BITS || FORMAT == kWeightIq4Nl;
+const bool HAS_TABLE = FORMAT == kWeightIq4Nl || IS_IQ4XS;
+const bool HAS_SIGNS = IS_Q8 || HAS_TABLE;
 #ifdef BIASED_Q8
 const bool IS_SIGNED = false;
 #else
-const bool IS_SIGNED = IS_Q8;
+const bool IS_SIGNED = HAS_SIGNS;
 #endif
 const bool HAS_OFFSET = !IS_16_BITS && !IS_SIGNED;
-const uint BLOCK_ELEMENTS = IS_Q4K || IS_Q5K || IS_Q6K ? 256 : 32;
-const uint BLOCK_VECTORS = IS_Q8 ? 2 : IS_Q4 ? 1 : IS_Q4K ? 9 : IS_Q5K ? 11 : IS_Q6K ? 13 : 4;
-const uint CHUNK_ELEMENTS = IS_Q4K || IS_Q5K ? 64 : IS_Q6K ? 128 : 32;
+const uint BLOCK_ELEMENTS = IS_Q4K || IS_Q5K || IS_Q6K || IS_IQ4XS || IS_Q2K || IS_Q3K ? 256 : 32;
+const uint BLOCK_VECTORS = IS_NIBBLES ? 1 : IS_Q8 ? 2 : IS_Q2K ? 5 : IS_Q3K ? 6 : IS_IQ4XS ? 8 : IS_Q4K ? 9 : IS_Q5K ? 11 : IS_Q6K ? 13 : 4;
+// Halves of a block that are in no vector.
+const uint BLOCK_REST = IS_NIBBLES ? 1 + (HAS_MINIMUM ? 1 : 0) + (HAS_FIFTH_BITS ? 2 : 0) : IS_Q2K ? 2 : IS_Q3K ? 7 : IS_IQ4XS ? 4 : 1;
+const uint CHUNK_ELEMENTS = IS_Q4K || IS_Q5K ? 64 : IS_Q6K || IS_Q2K || IS_Q3K ? 128 : 32;
 const uint BLOCK_CHUNKS = BLOCK_ELEMENTS / CHUNK_ELEMENTS;
 const uint CHUNK_SIXTEENS = CHUNK_ELEMENTS / 16;
 
@@ -48,12 +57,59 @@ vec4 bytes_to_floats(uint packed) {
     return vec4(packed & 0xFFu, (packed >> 8) & 0xFFu, (packed >> 16) & 0xFFu, packed >> 24);
 }
 
+// Of the halves of a block that lie behind all vectors, BLOCK_REST of them: number `i`, and numbers i and i + 1. `blocks` is the number of
+// blocks of the tensor.
+float rest_half(uint block, uint i, uint blocks) {
+    const uint at = block * BLOCK_REST + i;
+    return unpackHalf2x16(weight_words[blocks * BLOCK_VECTORS * 4 + at / 2] >> (16 * (at & 1u))).x;
+}
+
+uint rest_word(uint block, uint i, uint blocks) {
+    const uint at = block * BLOCK_REST + i, word = blocks * BLOCK_VECTORS * 4 + at / 2;
+    if ((BLOCK_REST & 1u) == 0 || (at & 1u) == 0) return weight_words[word];
+    return weight_words[word] >> 16 | weight_words[word + 1] << 16;
+}
+
+uvec4 mux(uvec4 mask, uvec4 if_clear, uvec4 if_set) { return if_clear ^ (mask & (if_clear ^ if_set)); }
+
+// Two neighbours of the table, by the lowest bit of an index.
+uvec4 table_pair(uvec4 mask, int even, int odd) {
+    return uvec4((even & 0xFF) * 0x01010101) ^ (mask & uvec4(((even ^ odd) & 0xFF) * 0x01010101));
+}
+
+// The numbers that nibbles stand for (kIq4Values of runtime/core/block_format.hpp), as signed bytes; a nibble to a byte. They are chosen bit by
+// bit, for four bytes of a word at a time: an array that every invocation reads elsewhere would lie in memory.
+uvec4 table_bytes(uvec4 nibbles) {
+    const uvec4 bit0 = (nibbles & 0x01010101u) * 255, bit1 = (nibbles >> 1 & 0x01010101u) * 255;
+    const uvec4 bit2 = (nibbles >> 2 & 0x01010101u) * 255, bit3 = (nibbles >> 3 & 0x01010101u) * 255;
+    const uvec4 low = mux(bit2, mux(bit1, table_pair(bit0, -127, -104), table_pair(bit0, -83, -65)),
+                          mux(bit1, table_pair(bit0, -49, -35), table_pair(bit0, -22, -10)));
+    const uvec4 high = mux(bit2, mux(bit1, table_pair(bit0, 1, 13), table_pair(bit0, 25, 38)),
+                           mux(bit1, table_pair(bit0, 53, 69), table_pair(bit0, 89, 113)));
+    return mux(bit3, low, high);
+}
+
+// Sixteen bits, of element i bit i, as the fifth bits of bytes.
+uvec4 fifth_bits(uint bits) {
+    // four bits, times ones that are 7 places apart: a bit to each byte
+    return (((uvec4(bits) >> uvec4(0, 4, 8, 12)) & 15u) * 0x00204081u & 0x01010101u) << 4;
+}
+
 // q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for those of 16 bits.
-uvec4 quants16(uint block, uint chunk, uint i) {
+uvec4 quants16(uint block, uint chunk, uint i, uint blocks) {
     const uint base = block * BLOCK_VECTORS;
     if (IS_Q8) return weight_vector(base + i);
-    if (IS_Q4) return (weight_vector(base) >> (4 * i)) & 0x0F0F0F0Fu;
+    if (IS_NIBBLES || IS_IQ4XS) {
+        const uvec4 nibbles = (weight_vector(base + chunk) >> (4 * i)) & 0x0F0F0F0Fu;
+        if (HAS_TABLE) return table_bytes(nibbles);
+        if (HAS_FIFTH_BITS) return nibbles | fifth_bits(rest_word(block, HAS_MINIMUM ? 2 : 1, blocks) >> (16 * i));
+        return nibbles;
+    }
     const uint half_group = i & 1u, group = i / 2;  // of the chunk; groups have 32 elements
+    if (IS_Q2K) return (weight_vector(base + 1 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u;
+    if (IS_Q3K)
+        return ((weight_vector(base + 2 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u) |
+               ((weight_vector(base + half_group) >> (4 * chunk + group)) & 0x01010101u) << 2;
     if (IS_Q4K) return (weight_vector(base + 1 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu;
     if (IS_Q5K)
         return ((weight_vector(base + 3 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu) |
@@ -67,11 +123,11 @@ struct Sixteen {
     uvec4 a, b;
 };
 
-Sixteen load16(uint block, uint chunk, uint i) {
+Sixteen load16(uint block, uint chunk, uint i, uint blocks) {
     const uint first = block * BLOCK_VECTORS + 2 * i;
     if (IS_16_BITS) return Sixteen(weight_vector(first), weight_vector(first + 1));
-    const uvec4 quants = quants16(block, chunk, i);
-    return Sixteen(IS_Q8 && !IS_SIGNED ? quants ^ 0x80808080u : quants, uvec4(0));
+    const uvec4 quants = quants16(block, chunk, i, blocks);
+    return Sixteen(HAS_SIGNS && !IS_SIGNED ? quants ^ 0x80808080u : quants, uvec4(0));
 }
 
 // q of elements 4 · quad … 4 · quad + 3 of the sixteen; `quad` is a constant once loops are unrolled.
@@ -83,11 +139,6 @@ vec4 quad_of(Sixteen packed, uint quad) {
         return uintBitsToFloat(uvec4(four.x << 16, four.x & 0xFFFF0000u, four.y << 16, four.y & 0xFFFF0000u));
     }
     return bytes_to_floats(packed.a[quad]);
-}
-
-// The half that lies behind all vectors; `blocks` is the number of blocks of the tensor.
-float lone_scale(uint block, uint blocks) {
-    return unpackHalf2x16(weight_words[blocks * BLOCK_VECTORS * 4 + block / 2] >> (16 * (block & 1u))).x;
 }
 
 // (d · s, −m · t) of a group of 32 elements of q4_k or q5_k, from the vector that their blocks begin with.
@@ -106,9 +157,26 @@ vec2 group_scale(uvec4 head, uint group) {
 vec2 scale16(uint block, uint chunk, uint i, uint blocks) {
     if (IS_16_BITS) return vec2(1.0, 0.0);
     if (IS_Q4K || IS_Q5K) return group_scale(weight_vector(block * BLOCK_VECTORS), 2 * chunk + i / 2);
-    const float d = lone_scale(block, blocks);
-    if (IS_Q8) return vec2(d, IS_SIGNED ? 0.0 : -128.0 * d);
-    if (IS_Q4) return vec2(d, -8.0 * d);
+    if (IS_Q2K) {
+        const uint both = weight_words[block * BLOCK_VECTORS * 4 + 2 * chunk + i / 4] >> (8 * (i & 3u));
+        const vec2 factors = unpackHalf2x16(rest_word(block, 0, blocks));  // d, m
+        return vec2(factors.x * float(both & 15u), -factors.y * float(both >> 4 & 15u));
+    }
+    if (IS_Q3K) {
+        const uint group = 8 * chunk + i;
+        const uint lower = rest_word(block, i / 4 * 2, blocks) >> (8 * (i & 3u) + 4 * chunk);
+        const uint upper = rest_word(block, 4, blocks) >> (8 * (i & 3u) + group / 4 * 2);
+        const float scale = rest_half(block, 6, blocks) * float(int((lower & 15u) | (upper & 3u) << 4) - 32);
+        return vec2(scale, -4.0 * scale);
+    }
+    float d = rest_half(block, 0, blocks);
+    if (IS_IQ4XS) {
+        const uint lower = rest_word(block, 2, blocks) >> (4 * chunk), upper = rest_word(block, 0, blocks) >> (16 + 2 * chunk);
+        d *= float(int((lower & 15u) | (upper & 3u) << 4) - 32);
+    }
+    if (HAS_SIGNS) return vec2(d, IS_SIGNED ? 0.0 : -128.0 * d);
+    if (HAS_MINIMUM) return vec2(d, rest_half(block, 1, blocks));
+    if (IS_NIBBLES) return vec2(d, HAS_FIFTH_BITS ? -16.0 * d : -8.0 * d);
     const uint scales = weight_words[(block * BLOCK_VECTORS + 12) * 4 + 2 * chunk + i / 4];
     const int s = bitfieldExtract(int(scales), int(8 * (i & 3u)), 8);
     return vec2(d * float(s), -32.0 * d * float(s));

@@ -5,7 +5,7 @@
 // x: what the input gives to the gates i, f, g, o or r, z, n; h: what the state gives.
 #ifndef VKFORMER_RECURRENT_UNIT_GLSL
 #define VKFORMER_RECURRENT_UNIT_GLSL
-#include "interface/recurrent_unit.h"
+#include "lib/recurrent_unit.h"
 #include "lib/activation.glsl"
 
 float lstm_unit(vec4 x, vec4 h, inout float cell) {

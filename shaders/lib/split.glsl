@@ -8,7 +8,7 @@
 #include "lib/numbers.glsl"
 
 layout(std430, binding = kDecodeAttentionPartial) coherent buffer Partial { float partial[]; };
-layout(std430, binding = kDecodeAttentionPartial) coherent buffer Counters { uint counters[]; };  // the same memory
+layout(std430, binding = kDecodeAttentionPartial) coherent buffer PartialCounters { uint counters[]; };  // the same memory
 
 struct Split {
     uint begin, end;  // its keys: begin … end − 1

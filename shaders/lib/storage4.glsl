@@ -4,9 +4,9 @@
 // is included before; four halves are two whole words, so no atomics are needed to store them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
-// LOAD_WORDS, for devices that are CPUs: halves are words even where the device has 16-bit storage. WIDE: words of 64 bits (lib/wide.glsl), not with F16_WORDS.
+// LOAD_WORDS, for devices that are CPUs: halves are words even where the device has 16-bit storage. WIDE: words of 64 bits (cpu_devices/lib/wide.glsl), not with F16_WORDS.
 #if defined(WIDE)
-#include "lib/wide.glsl"
+#include "cpu_devices/lib/wide.glsl"
 #ifdef F16
 #define ELEMENT4 uint64_t
 #define LOAD4(buffer, i) word_elements(buffer[i])

@@ -100,6 +100,12 @@ TEST_CASE("a session's beam search finds what generate() finds, in slices of any
         CHECK(status_of(*session).computed_tokens == prompt.size() - 1);
         CHECK(status_of(*session).score == 0);
         CHECK(run_stepped(*session, 0) == expected);
+        // What the beams have read of an answer serves no other prompt.
+        std::vector<std::int32_t> longer = prompt;
+        longer.insert(longer.end(), expected.begin(), expected.begin() + 2);
+        begin(*session, longer, 1);
+        CHECK(status_of(*session).computed_tokens == prompt.size());
+        succeed(vkf_session_cancel(session.get()));
         begin(*session, {prompt.back()}, 1);  // a prompt that leaves nothing to copy
         CHECK(run_stepped(*session, 0).size() == 1);
         begin(*session, prompt, max_tokens);

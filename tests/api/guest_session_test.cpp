@@ -152,6 +152,12 @@ TEST_CASE("a prompt's beginning that the caches hold is not computed again", "[a
     CHECK(status_of(*session).computed_tokens == conversation.size() - 1);
     const auto more = run_stepped(*session, 0);
     CHECK(std::ranges::equal(more, std::span(golden.continuation).subspan(4, 4)));
+
+    // The answer's last token was chosen, and nothing has read it: behind it, its keys and values are computed.
+    conversation.insert(conversation.end(), golden.continuation.begin() + 4, golden.continuation.begin() + 9);
+    begin(*session, conversation, 3);
+    CHECK(status_of(*session).computed_tokens == conversation.size() - 2);
+    CHECK(std::ranges::equal(run_stepped(*session, 0), std::span(golden.continuation).subspan(9, 3)));
 }
 
 TEST_CASE("a session goes on after it was evicted, and on another device", "[api][c][guest][session]") {
@@ -211,6 +217,34 @@ TEST_CASE("a session goes on after it was evicted, and on another device", "[api
     CHECK(all == first_of(golden));
 }
 
+TEST_CASE("what was cancelled while it was evicted does not go on", "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().front();
+    const VkfDevice device = own_device(index);
+    const Greedy golden = greedy_golden("gemma3");
+    const VkfModel model = load_model(*device, decoder_folder("gemma3"));
+    const VkfSession session = make_session(*model);
+    begin(*session, golden.prompt);
+    while (status_of(*session).generated_tokens < 3) {
+        vkf_slice slice = VKF_SLICE_INIT;
+        succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+    }
+    const auto tokens = tokens_of(*session);
+    succeed(vkf_session_evict(session.get(), nullptr));
+    succeed(vkf_session_cancel(session.get()));
+    CHECK(status_of(*session).state == VKF_SESSION_EVICTED);
+    CHECK(tokens_of(*session) == tokens);
+    succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+    CHECK(status_of(*session).state == VKF_SESSION_IDLE);
+    vkf_slice slice = VKF_SLICE_INIT;
+    succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+    CHECK(slice.ticket == 0);  // there is nothing to do
+    CHECK(tokens_of(*session) == tokens);
+    begin(*session, golden.prompt);
+    CHECK(run_stepped(*session, 0) == first_of(golden));
+}
+
 TEST_CASE("a session that does not fit the budget is refused before anything is allocated",
           "[api][c][guest][session]") {
     if (vulkan_device_indices().empty()) return;
@@ -239,6 +273,37 @@ TEST_CASE("a session that does not fit the budget is refused before anything is 
     CHECK(vkf_session_create(again.get(), &info, nullptr, nullptr, &session) == VKF_ERROR_OUT_OF_DEVICE_MEMORY);
     CHECK(allocations == 1);  // what the application's allocator says is passed on
     CHECK(vkf_error_vk_result() == VK_ERROR_OUT_OF_DEVICE_MEMORY);
+}
+
+TEST_CASE("a second session that does not fit beside the first is refused, and nothing is allocated for it",
+          "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    vkf_session_memory needs = VKF_SESSION_MEMORY_INIT;
+    const vkf_session_info info = VKF_SESSION_INFO_INIT;
+    {
+        const VkfDevice unlimited = own_device(index);
+        const VkfModel model = load_model(*unlimited, decoder_folder("gpt2"));
+        succeed(vkf_session_query_memory(model.get(), &info, &needs));
+    }
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.memory_budget = needs.total + needs.total / 2;
+    const VkfDevice device = own_device(index, &options);
+    const VkfModel first_model = load_model(*device, decoder_folder("gpt2"));
+    const VkfModel second_model = load_model(*device, decoder_folder("gpt2"));  // with weights of its own
+    VkfSession first = make_session(*first_model);
+    vkf_memory_use use = VKF_MEMORY_USE_INIT;
+    succeed(vkf_device_memory(device.get(), &use));
+    const std::uint64_t used = use.used, peak = use.peak;
+    vkf_session* second = nullptr;
+    CHECK(vkf_session_create(second_model.get(), &info, nullptr, nullptr, &second) == VKF_ERROR_OUT_OF_DEVICE_MEMORY);
+    CHECK(second == nullptr);
+    succeed(vkf_device_memory(device.get(), &use));
+    CHECK(use.used == used);
+    CHECK(use.peak == peak);
+    succeed(vkf_session_evict(first.get(), nullptr));
+    succeed(vkf_device_trim(device.get(), nullptr));
+    CHECK(make_session(*second_model) != nullptr);
 }
 
 TEST_CASE("memory may come from the application's allocator", "[api][c][guest][session]") {

@@ -130,6 +130,40 @@ TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
     CHECK(freed == before);
 }
 
+TEST_CASE("threads that share a device make programs of any variants", "[api][c][threads]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const vkf_variants variants = GENERATE(VKF_VARIANTS_PLAIN, VKF_VARIANTS_MEASURED);
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.variants = variants;
+    const VkfDevice device = own_device(index, &options);
+    CAPTURE(vkf_device_name(device.get()), static_cast<int>(variants));
+    const Operands operands;
+    const std::vector<double> expected = attention_of(operands.q, operands.k, operands.v);
+    constexpr std::size_t kThreads = 2;
+    std::array<vkf_result, kThreads> made{};
+    std::array<vkf_program*, kThreads> programs{};
+    const std::array<VkfGraph, kThreads> graphs = {attention_graph(), attention_graph("weights")};
+    {
+        std::vector<std::jthread> threads;
+        for (std::size_t i = 0; i < kThreads; ++i)
+            threads.emplace_back(
+                [&, i] { made[i] = vkf_program_create(device.get(), graphs[i].get(), nullptr, &programs[i]); });
+    }
+    for (std::size_t i = 0; i < kThreads; ++i) {
+        CAPTURE(i);
+        REQUIRE(made[i] == VKF_SUCCESS);
+        const VkfProgram program(programs[i]);
+        operands.write(*program);
+        std::uint64_t ticket = 0;
+        succeed(vkf_program_submit(program.get(), nullptr, &ticket));
+        succeed(vkf_device_wait(device.get(), ticket, UINT64_MAX));
+        const auto result = read_tensor<float>(*program, "result");
+        const std::vector<double> found(result.begin(), result.end());
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < 1e-6);
+    }
+}
+
 TEST_CASE("a graph of the C interface runs a feed-forward block", "[api][c]") {
     if (vulkan_device_indices().empty()) return;
     const VkfDevice device = own_device(vulkan_device_indices().back());
@@ -216,6 +250,11 @@ TEST_CASE("the C interface answers wrong calls with errors", "[api][c]") {
     CHECK(vkf_device_wait(made.get(), 1000, 0) == VKF_ERROR_INVALID_ARGUMENT);
     vkf_model* model = nullptr;
     CHECK(vkf_model_load(made.get(), "/no/such/model", &model) == VKF_ERROR_FILE_NOT_FOUND);
+    CHECK(vkf_model_load(made.get(), (goldens_dir() / "speech/whisper_texts").c_str(), &model) ==
+          VKF_ERROR_UNSUPPORTED_CONFIG);
+    const std::string refusal = vkf_error_message();
+    for (const char* const known : {"llama", "marian", "bert", "vit", "this one is a speech model"})
+        CHECK(refusal.find(known) != std::string::npos);
     vkf_device_destroy(nullptr);
     vkf_session_destroy(nullptr);
 }
@@ -435,6 +474,30 @@ void fill_inputs(vkf_program& program) {
 }
 
 }  // namespace
+
+TEST_CASE("the length of a pass decides which of LongRoPE's factors it takes", "[api][c][golden]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(GENERATE(from_range(vulkan_device_indices())));
+    const auto [len, logits] = GENERATE(table<std::uint32_t, std::string>({{8, "short_logits"}, {9, "logits"}}));
+    CAPTURE(vkf_device_name(device.get()), len);
+    const std::string name = "transformers_5/phi3_longrope";
+    const Golden golden(name + "/golden.safetensors");
+    const VkfModel model = load_model(*device, (goldens_dir() / name).string());
+    vkf_pass_info info = VKF_PASS_INFO_INIT;
+    info.target_len = len;
+    vkf_program* raw = nullptr;
+    succeed(vkf_model_pass(model.get(), &info, nullptr, &raw));
+    const VkfProgram program(raw);
+    auto tokens = golden.ints("input_ids");
+    tokens.resize(len);
+    write_tensor(*program, "tokens", tokens);
+    write_tensor(*program, "starts", std::vector<std::int32_t>{0});
+    succeed(vkf_program_submit(program.get(), nullptr, nullptr));
+    const auto found = read_tensor<float>(*program, "logits");
+    const auto expected = golden.floats(logits);
+    REQUIRE(found.size() == expected.size());
+    CHECK(relative_error(std::span<const float>(found), std::span<const float>(expected)) < kModelBound);
+}
 
 TEST_CASE("every model gives the same bits in a foreign command buffer as on a device of its own", "[api][c][guest]") {
     if (vulkan_device_indices().empty()) return;

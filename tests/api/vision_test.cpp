@@ -100,7 +100,7 @@ TEST_CASE("the shipped classifier knows the shapes that a renderer draws", "[vis
         CHECK(label == expected["found"]);
         right += label == expected["shape"];
         std::vector<float> logits(found[i].size());
-        for (const ImageLabel& label : found[i]) logits[label.label] = label.logit;
+        for (const ImageLabel& scored : found[i]) logits[scored.label] = scored.logit;
         CHECK(error_of(logits, expected["logits"]) < kModelBound);
     }
     CHECK(right + 1 >= found.size());  // it is right on 98 of a hundred

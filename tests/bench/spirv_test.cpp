@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "bench/shader_case.hpp"
+#include "shader_table.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
-#include "vulkan/shader_table.h"
 
 namespace vkformer::tests {
 namespace {
@@ -34,7 +34,7 @@ void refuses(const Result<SpirvModule>& module, const std::string& what) {
 }
 
 TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[bench][spirv]") {
-    auto words = words_of("layer_norm_f32");
+    auto words = words_of("layer_norm_row_f32");
     const SpirvModule module = must(read(words));
     CHECK(module.resources.size() >= 3);
     for (const auto& resource : module.resources) {
@@ -78,7 +78,7 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
 }
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
-    const auto words = words_of("layer_norm_f32");
+    const auto words = words_of("layer_norm_row_f32");
     refuses(read({}), "no SPIR-V: 0 bytes");
     refuses(bench::read_spirv(std::as_bytes(std::span(words)).first(41), "main", "s.spv"), "no SPIR-V: 41 bytes");
     refuses(read({1, 2, 3, 4, 5, 6}), "magic number");
@@ -97,7 +97,7 @@ TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench]
 }
 
 TEST_CASE("SPIR-V of random words is refused or read, and never more", "[bench][spirv][errors]") {
-    const auto words = words_of("layer_norm_f32");
+    const auto words = words_of("layer_norm_row_f32");
     std::mt19937 random(3);
     for (int i = 0; i < 300; ++i) {
         auto changed = words;
@@ -109,7 +109,7 @@ TEST_CASE("SPIR-V of random words is refused or read, and never more", "[bench][
 TEST_CASE("a shader and its manifest must fit each other", "[bench][shader][errors]") {
     SpirvModule module;
     module.resources = {{0, 0, true}, {0, 1, true}};
-    module.constants = {2};
+    module.constants = {{2, ""}};
     bench::ShaderManifest manifest;
     manifest.buffers = {{.binding = 0, .count = 1}, {.binding = 1, .count = 1}};
     CHECK(bench::check_fit(module, manifest));

@@ -199,7 +199,7 @@ TEST_CASE("bench shader: what it refuses", "[cli][bench][shader][errors]") {
     refuses(kSample + ".comp --manifest /nonexistent.json", "/nonexistent.json");
     refuses("--device cpu " + kSample + ".comp --manifest " + kSample + ".json", "the CPU backend runs no shaders");
     refuses((folder / "none.spv").string() + " --manifest " + kSample + ".json", "no SPIR-V");
-    refuses((folder / "gone.comp").string() + " --manifest " + kSample + ".json", "cannot read");
+    refuses((folder / "gone.comp").string() + " --manifest " + kSample + ".json", "cannot open");
     const Outcome outcome = run("bench shader " + (folder / "bad.comp").string() + " --manifest " + kSample + ".json");
     CHECK(outcome.exit_code == 2);
     CHECK_THAT(outcome.err, ContainsSubstring("nonsense") || ContainsSubstring("built without shaderc"));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// The vkformer program as a user runs it: arguments in, output and exit code out. On the CPU; the devices have their own tests.
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -33,12 +36,13 @@ std::string case_folder(const std::string& name) { return (goldens_dir() / "mari
 TEST_CASE("the program explains itself", "[cli]") {
     for (const std::string command :
          {"", "info ", "translate ", "embed ", "rerank ", "forward ", "validate ", "attention ", "tune ", "inspect ",
-          "convert ", "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
+          "convert ", "bench ", "bench ops ", "bench model ", "bench compare ", "bench shader "}) {
         CAPTURE(command);
         const Outcome outcome = run(command + "--help");
         CHECK(outcome.exit_code == 0);
         CHECK_THAT(outcome.out, ContainsSubstring("Example"));
     }
+    CHECK(run("bench --help").out.find("vkformer translate") == std::string::npos);  // the examples are its own
     CHECK(run("--version").exit_code == 0);
 }
 
@@ -54,12 +58,11 @@ TEST_CASE("wrong usage is said, with exit code 2", "[cli][errors]") {
     refuses("forward --input in.safetensors", "--output");
     refuses("attention text", "--output");
     refuses("translate --variant linear x", "OP=NAME");
-    refuses("translate --variant linear=fastest x", "plain");
+    refuses("translate --variant linear=fastest x", "tile_vec4");
     refuses("translate --variant lineal=plain x", "linear");
     refuses("attention text -o map.gif --device cpu", ".png");
     refuses("attention text -o /nonexistent/map.png --device cpu", "/nonexistent/map.png");
     refuses("attention text -o /nonexistent/map.png --layer 99 --device cpu", "layer");
-    refuses("translate --device cpu --quiet", "text 2", "1/2/2003\n\xff\xfe\n");
 }
 
 TEST_CASE("translate: arguments, lines, JSON", "[cli][translate]") {
@@ -165,6 +168,43 @@ TEST_CASE("validate: every graph of a model, in text and JSON", "[cli][validate]
     }
 }
 
+TEST_CASE("validate: what diverges is named, printed and ends with exit code 1", "[cli][validate][errors]") {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / "model";
+    fs::copy(case_folder("relu_d30_h5_h3"), model);
+    std::string file = read_file(model / "model.safetensors");
+    std::uint64_t header_bytes = 0;
+    std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
+    const json header = json::parse(file.substr(8, header_bytes));
+    const json& weight = header["model.encoder.layers.1.fc1.weight"];
+    const auto range = weight["data_offsets"].get<std::array<std::size_t, 2>>();
+    const auto in_width = weight["shape"][1].get<std::size_t>();
+    // Weights whose products leave the range of float32 and not that of double precision: one of each row, so that none meets another.
+    for (std::size_t i = 0; i < (range[1] - range[0]) / sizeof(float); ++i) {
+        const float value = i % in_width == 0 ? 3e38f : 0;
+        std::memcpy(file.data() + 8 + header_bytes + range[0] + i * sizeof(float), &value, sizeof(value));
+    }
+    std::ofstream(model / "model.safetensors", std::ios::binary) << file;
+
+    const std::string command = " --device cpu --length 5 --model " + model.string();
+    const Outcome text = run("validate" + command);
+    CAPTURE(text.out, text.err);
+    CHECK(text.exit_code == 1);
+    CHECK_THAT(text.out, ContainsSubstring("first divergence: node encoder.1.fc1.linear (linear)") &&
+                             ContainsSubstring("error inf") && Catch::Matchers::EndsWith("diverges\n"));
+    const Outcome outcome = run("validate --json" + command);
+    CHECK(outcome.exit_code == 1);
+    const json report = json::parse(outcome.out)["reports"][0];
+    CHECK(report["first_divergence"]["node"] == "encoder.1.fc1.linear");
+    CHECK(report["first_divergence"]["error"] == "inf");
+    CHECK(report["first_divergence"]["diverges"] == true);
+    const auto norm = std::ranges::find_if(
+        report["checks"], [](const json& check) { return check["node"] == "encoder.1.final_layer_norm.layer_norm"; });
+    REQUIRE(norm != report["checks"].end());
+    CHECK((*norm)["error"] == "nan");  // of infinities
+    CHECK((*norm)["diverges"] == true);
+}
+
 TEST_CASE("attention: a picture of every head", "[cli][attention]") {
     const TemporaryFolder folder;
     const std::string png = (folder / "map.png").string(), svg = (folder / "map.svg").string(),
@@ -239,8 +279,8 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(run("generate -q -n 48 --echo " + model, "Hello").out == "Hello" + text + "\n");
     CHECK(run("generate -q -n 48 --echo --prompt-tokens 274,270 Hello " + model).out == text + "\nHello" + text + "\n");
 
-    const Outcome json = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);
-    std::istringstream lines(json.out);
+    const Outcome events = run("generate -q -n 48 --json --prompt-tokens 274,270 " + model);
+    std::istringstream lines(events.out);
     std::string line, streamed;
     std::vector<std::int32_t> ids;
     nlohmann::json last;
@@ -255,13 +295,48 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(last["text"] == text);
     CHECK(streamed == text);
 
-    CHECK(run("generate -q -n 48 --stop never --logit-bias 5=0 --variant linear=plain Hello " + model).out ==
+    CHECK(run("generate -q -n 48 --stop never --logit-bias 5=0 --variant linear=tile Hello " + model).out ==
           text + "\n");
 
     CHECK(run("generate -q -n 2 --prompt-tokens 1,x " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 Hello").exit_code == 2);
     CHECK(run("generate -q -n 2 --temperature -1 Hello " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 --context 100000 Hello " + model).exit_code == 2);
+}
+
+TEST_CASE("generate: a seed is no negative number, and an empty text ends nothing", "[cli][generate][errors]") {
+    const std::string model = " --device cpu Hello --model " + (goldens_dir() / "decoder_text").string();
+    refuses("generate -q -n 2 --seed -5" + model, "--seed");
+    refuses("generate -q -n 2 --stop ''" + model, "an empty text ends nothing");
+    refuses("generate -q -n 2 --stop x --stop ''" + model, "an empty text ends nothing");
+    CHECK(run("generate -q -n 2 --seed 18446744073709551615 --stop ' '" + model).exit_code == 0);
+}
+
+TEST_CASE("generate: tokens do without a tokenizer", "[cli][generate]") {
+    const TemporaryFolder folder;
+    const auto bare = folder / "bare";
+    fs::create_directory(bare);
+    for (const char* name : {"config.json", "generation_config.json", "model.safetensors"})
+        fs::copy(goldens_dir() / "decoder_text" / name, bare / name);
+    std::ifstream file(goldens_dir() / "decoder_text" / "expected.json");
+    const auto entry = nlohmann::json::parse(file)["prompts"][0];
+    const auto ids = entry["ids"].get<std::vector<std::int32_t>>();
+    std::string list;
+    for (const std::int32_t id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
+    const std::string command = "generate -q -n 48 --device cpu --model " + bare.string() + " ";
+    CHECK(run(command + "--prompt-tokens 274,270").out == list + "\n");
+    CHECK(run(command + "--prompt-tokens 274,270 --prompt-tokens 274,270").out == list + "\n" + list + "\n");
+    CHECK(run(command + "--prompt-tokens 274,270 --beams 1").out == list + "\n");
+    CHECK(run(command + "--prompt-tokens 274,270 --beams 2").out.find(',') != std::string::npos);
+    const Outcome events = run(command + "--json --prompt-tokens 274,270");
+    const auto last = nlohmann::json::parse(events.out.substr(events.out.rfind("\n{") + 1));
+    CHECK(last["tokens"] == ids);
+    CHECK_FALSE(last.contains("text"));
+    refuses(command + "Hello", "tokenizer");
+    refuses(command + "--prompt-tokens 5 --stop x", "tokenizer");
+    refuses("chat -q --device cpu Hello --model " + bare.string(), "tokenizer");
+    std::ofstream(bare / "tokenizer.json") << "{";
+    refuses(command + "--prompt-tokens 5", "tokenizer.json");
 }
 
 TEST_CASE("chat: turns from arguments and from lines", "[cli][chat]") {
@@ -415,9 +490,31 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
     refuses("translate -d cpu -m " + folder("speech/whisper_texts") + " x", "vkformer transcribe");
     refuses("generate -d cpu -m " + folder("encoder_decoders/t5_d22_relu") + " x", "vkformer translate");
     refuses("generate -d cpu -m " + folder("vision/clip") + " x", "vkformer classify and embed");
+    const std::string file = folder("gguf_decoders/qwen2.gguf");
+    for (const std::string command : {"translate -d cpu", "forward -d cpu -i /dev/null -o /dev/null"}) {
+        refuses(command + " -m " + file, "models of this type are for vkformer generate and chat");
+        refuses(command + " -m " + file,
+                "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
+    }
+    refuses("rerank -d cpu -m " + folder("encoders/bert_h20") + " a b", "\"architectures\" name no");
     const Outcome vit = run("embed -d cpu -m " + folder("vision/vit") + " x");
     CHECK(vit.exit_code == 2);
-    CHECK(vit.err.find("are for vkformer classify\n") != vit.err.npos);
+    CHECK(vit.err.ends_with("are for vkformer classify\n"));
+}
+
+TEST_CASE("the command line adds to the library's messages how its user asks for what helps", "[cli][errors]") {
+    const TemporaryFolder folder;
+    std::filesystem::copy(goldens_dir() / "decoder_text", folder.path(), std::filesystem::copy_options::recursive);
+    const auto say = [&](const char* fields) { std::ofstream(folder / "generation_config.json") << fields; };
+    const std::string generate = "generate -q -d cpu -m " + folder.path().string() + " Hello ";
+    say(R"({"eos_token_id": 0, "do_sample": true, "typical_p": 0.9})");
+    refuses(generate, "(--temperature, --top-k, --top-p, --min-p)");
+    say(R"({"eos_token_id": 0, "do_sample": true, "num_beams": 2})");
+    refuses(generate, "(--beams N)");
+    say(R"({"eos_token_id": 0, "max_length": 2})");
+    refuses("generate -q -d cpu -m " + folder.path().string() + " --prompt-tokens 20,21,22 ", "(-n, --max-tokens)");
+    refuses("translate -d no-such-device x", "(see: vkformer info)");
+    refuses("embed -d cpu -m " + folder.path().string() + " x", "for vkformer generate and chat");
 }
 
 TEST_CASE("without a Vulkan loader the program says so and the CPU still works", "[cli][errors]") {
@@ -433,7 +530,7 @@ TEST_CASE("without a Vulkan loader the program says so and the CPU still works",
     };
     const Outcome automatic = run_without("translate 'March 4, 2021'");
     CHECK(automatic.exit_code == 2);
-    CHECK_THAT(automatic.err, ContainsSubstring("vkformer: error: "));
+    CHECK_THAT(automatic.err, ContainsSubstring("vkformer: error: ") && ContainsSubstring("(--device cpu)"));
     CHECK(automatic.out.empty());
     const Outcome on_cpu = run_without("translate --device cpu 'March 4, 2021'");
     CHECK(on_cpu.exit_code == 0);

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/run_program.hpp"
+#include "core/block_format.hpp"
 #include "formats/gguf.hpp"
 #include "formats/safetensors.hpp"
+#include "support/gguf_bytes.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace vkformer;
@@ -33,7 +35,7 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
     CHECK_THAT(text.out, ContainsSubstring("GGUF version 3, alignment 32"));
     CHECK_THAT(text.out, ContainsSubstring(R"(["one", "", "zwölf"])"));
     CHECK_THAT(text.out, ContainsSubstring("Q5_0"));
-    CHECK_THAT(text.out, ContainsSubstring("all      11 tensors, 2112 elements"));
+    CHECK_THAT(text.out, ContainsSubstring("all      13 tensors, 2496 elements"));
     CHECK_THAT(run("inspect " + quoted(kGoldens / "gguf/llama.gguf")).out, ContainsSubstring(", … ("));
 
     const Outcome split = run("inspect --json " + quoted(kGoldens / "gguf/split-00002-of-00003.gguf"));
@@ -72,9 +74,14 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     CHECK((config.contains("dtype") ? config["dtype"] : config["torch_dtype"]) == "float16");
     CHECK(fs::exists(folder / "half/generation_config.json"));
 
-    // A file of all kinds of tensors cannot be rewritten: Q5_0 is not read. One part of it can.
     const fs::path types = kGoldens / "gguf/types.gguf";
-    refuses("convert --dtype q8_0 " + quoted(types) + " " + quoted(folder / "x.gguf"), "of the type Q5_0");
+    GgufBytes unread;
+    unread.tensors = {gguf_tensor("w", {32}, 39, 0)};
+    unread.data = std::string(17, '\1');
+    std::ofstream(folder / "mxfp4.gguf", std::ios::binary) << unread.file();
+    refuses("convert --dtype q8_0 " + quoted(folder / "mxfp4.gguf") + " " + quoted(folder / "x.gguf"),
+            "of the type MXFP4, which vkformer does not read; llama.cpp makes a file that it reads: llama-quantize "
+            "--allow-requantize FILE NEW.gguf Q8_0");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
     const fs::path split = kGoldens / "gguf/split-00001-of-00003.gguf";
     CHECK(run("convert --dtype f16 " + quoted(split) + " " + quoted(folder / "joined.gguf")).exit_code == 0);
@@ -91,6 +98,36 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     refuses("convert --dtype f16 /nonexistent " + quoted(folder / "y"), "/nonexistent");
     refuses("convert --dtype f16 " + quoted(types) + " " + quoted(types), "the same");
     refuses("convert " + quoted(types) + " " + quoted(folder / "y.gguf"), "--dtype");
+}
+
+TEST_CASE("convert reads and writes every block format", "[cli][gguf][quantized]") {
+    const TemporaryFolder folder;
+    const std::string mixed = GENERATE("q4_k_m", "q5_k_m", "iq4_xs", "q2_k", "q3_k_m");
+    CAPTURE(mixed);
+    const fs::path source = kGoldens / "gguf_mixtures" / (mixed + ".gguf");
+    const auto values_of = [](const fs::path& path, const char* name) {
+        const auto file = formats::Gguf::open(path);
+        REQUIRE(file);
+        const auto tensor = file->weights().get(name);
+        REQUIRE(tensor);
+        std::vector<float> values(tensor->shape.element_count());
+        REQUIRE(convert(tensor->dtype, tensor->bytes, 0, std::span(values)));
+        return values;
+    };
+    const fs::path floats = folder / "f32.gguf";
+    CHECK(run("convert --quiet --dtype f32 " + quoted(source) + " " + quoted(floats)).exit_code == 0);
+    CHECK(values_of(floats, "blk.1.ffn_down.weight") == values_of(source, "blk.1.ffn_down.weight"));
+    for (const DType dtype : kBlockFormats) {
+        CAPTURE(to_string(dtype));
+        const std::string name(to_string(dtype));
+        const fs::path there = folder.path() / (name + ".gguf"), back = folder / "back.gguf";
+        CHECK(run("convert --quiet --dtype " + name + " " + quoted(source) + " " + quoted(there)).exit_code == 0);
+        const auto file = formats::Gguf::open(there);
+        REQUIRE(file);
+        CHECK(file->weights().get("blk.1.ffn_down.weight")->dtype == dtype);  // rows of 256
+        CHECK(run("convert --quiet --dtype f32 " + quoted(there) + " " + quoted(back)).exit_code == 0);
+        CHECK(values_of(back, "blk.1.ffn_down.weight") == values_of(there, "blk.1.ffn_down.weight"));
+    }
 }
 
 #endif

@@ -110,7 +110,7 @@ TEST_CASE("embed and rerank say what is wrong", "[cli][embed][errors]") {
     refuses(embed("-o /nonexistent/x.npy x"), "/nonexistent/x.npy");
     refuses("rerank -d cpu -m " + folder_of("embedder") + " q d", "no classification head");
     refuses("rerank -d cpu -m " + folder_of("cross_encoder_labels") + " q d", "--in-order");
-    refuses(rerank("--pairs"), "line 1 has no tab", "no tab here\n");
+    refuses(rerank("--pairs"), "line 1: there is no tab", "no tab here\n");
 }
 
 #endif

@@ -136,9 +136,18 @@ TEST_CASE("sound files that are none are refused with a reason", "[cli][speech][
 TEST_CASE("a WAV file that ends early is heard as far as it goes", "[cli][speech]") {
     const TemporaryFolder folder;
     const std::string good = wav(clip(), 8000);
-    CHECK(transcribe(write(folder, good.substr(0, good.size() - 501)).string()).exit_code == 0);
+    const Outcome cut = transcribe(write(folder, good.substr(0, good.size() - 501)).string());
+    CHECK(cut.exit_code == 0);
+    const std::string promised = std::to_string(2 * clip().size());
+    CHECK_THAT(cut.err, ContainsSubstring("ends early: its header promises " + promised + " bytes of sound, it has " +
+                                          std::to_string(2 * clip().size() - 501)));
     const Outcome claims = transcribe(write(folder, wav(clip(), 8000, 1, 0xF0000000u)).string());
     CHECK(claims.out == "The cat sat on the mat.\n");
+    CHECK_THAT(claims.err, ContainsSubstring("promises 4026531840 bytes of sound, it has " + promised));
+    // What programs write into pipes, and what is whole.
+    for (const std::uint32_t bytes : {0xFFFFFFFFu, 0u})
+        CHECK_THAT(transcribe(write(folder, wav(clip(), 8000, 1, bytes)).string()).err,
+                   !ContainsSubstring("ends early"));
 }
 
 TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech][errors]") {
@@ -151,7 +160,7 @@ TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech
     const Outcome text_model =
         run("transcribe -d cpu -m " + (goldens_dir() / "encoder_decoders/bart_d21_h3_h7").string() + " " + file);
     CHECK(text_model.exit_code == 2);
-    CHECK_THAT(text_model.err, ContainsSubstring("supported: whisper"));
+    CHECK_THAT(text_model.err, ContainsSubstring("supported: speech models (whisper)"));
     const Outcome help = run("transcribe --help");
     CHECK(help.exit_code == 0);
     CHECK_THAT(help.out, ContainsSubstring("--language"));

@@ -59,28 +59,44 @@ TEST_CASE("quantize errs no more than llama.cpp does", "[core][quantized]") {
 
 TEST_CASE("the error of a format is that of its bits", "[core][quantized]") {
     // A step of s = range / levels errs by s / √12 (uniform). Normal values: the largest of 32 is about 2.1 standard deviations,
-    // of 16 about 1.8; so 2.1 / 127 / √12 = 0.0048 for q8_0, 2 · 2.1 / 15.5 / √12 = 0.078 for q4_0 and q4_k, half of that for
-    // q5_k, 2 · 1.8 / 63 / √12 = 0.016 for q6_k. The bounds leave 20 %.
+    // of 16 about 1.8; so 2.1 / 127 / √12 = 0.0048 for q8_0, 2 · 2.1 / 15.5 / √12 = 0.078 for formats of 4 bits, half of that for
+    // those of 5, 2 · 1.8 / 63 / √12 = 0.016 for q6_k, with 7 steps 0.148 for q3_k, with 3 steps 0.35 for q2_k, which the fit makes
+    // smaller. The bounds leave 20 %.
     const auto [format, bound] = GENERATE(table<DType, double>({{DType::q8_0, 0.0058},
                                                                 {DType::q4_0, 0.094},
                                                                 {DType::q4_k, 0.094},
                                                                 {DType::q5_k, 0.047},
-                                                                {DType::q6_k, 0.019}}));
+                                                                {DType::q6_k, 0.019},
+                                                                {DType::q4_1, 0.094},
+                                                                {DType::q5_0, 0.047},
+                                                                {DType::q5_1, 0.047},
+                                                                {DType::iq4_nl, 0.094},
+                                                                {DType::iq4_xs, 0.094},
+                                                                {DType::q2_k, 0.35},
+                                                                {DType::q3_k, 0.178}}));
     CAPTURE(to_string(format));
     const double error = round_trip_error(format, normal_values(256 * 64));
+    CAPTURE(error);
     CHECK(error < bound);
     CHECK(error > bound / 2);
 }
 
 TEST_CASE("no element is off by more than a step", "[core][quantized]") {
-    // uniform in ±1: a step is 1 / 127, 1 / 8, 2 / 15, 2 / 31 and 1 / 32 of the range; half of it is what rounding takes, the rest
+    // uniform in ±1: a step is 1 / 127, 1 / 8, 2 / 15, … of the range (of iq4_nl and iq4_xs the longest one); half of it is what rounding takes, the rest
     // what rounding the scales moves the ends of the range, and values that the last level cuts off (+1 in q4_0: a whole step,
     // and what the fit has made the scale smaller)
     const auto [format, step] = GENERATE(table<DType, float>({{DType::q8_0, 1.0f / 127},
                                                               {DType::q4_0, 1.1f / 8},
                                                               {DType::q4_k, 2.0f / 15},
                                                               {DType::q5_k, 2.0f / 31},
-                                                              {DType::q6_k, 1.0f / 32}}));
+                                                              {DType::q6_k, 1.0f / 32},
+                                                              {DType::q4_1, 2.0f / 15},
+                                                              {DType::q5_0, 1.1f / 16},
+                                                              {DType::q5_1, 2.0f / 31},
+                                                              {DType::iq4_nl, 24.0f / 127},
+                                                              {DType::iq4_xs, 24.0f / 127},
+                                                              {DType::q2_k, 2.0f / 3},
+                                                              {DType::q3_k, 1.1f / 4}}));
     CAPTURE(to_string(format));
     std::mt19937 random(2);
     std::uniform_real_distribution<float> distribution(-1, 1);

@@ -12,8 +12,6 @@
 namespace vkformer::tests {
 namespace {
 
-constexpr DType kFormats[] = {DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
-
 TensorData floats_of(const std::shared_ptr<std::vector<float>>& values) {
     return {
         .dtype = DType::f32, .shape = {values->size()}, .bytes = std::as_bytes(std::span(*values)), .owner = values};
@@ -43,7 +41,7 @@ TEST_CASE("halves and bfloats that are not finite are found", "[core]") {
 }
 
 TEST_CASE("blocks with a scale that is not finite are found", "[core]") {
-    for (const DType format : kFormats) {
+    for (const DType format : kBlockFormats) {
         CAPTURE(to_string(format));
         const auto values = std::make_shared<std::vector<float>>(1024);
         for (std::size_t i = 0; i < values->size(); ++i) (*values)[i] = std::sin(static_cast<float>(i));

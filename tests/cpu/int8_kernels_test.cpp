@@ -73,8 +73,9 @@ Weight filled_weight(DType format, std::size_t rows, std::size_t in, std::byte f
     weight.bytes.assign(bytes_of(format, rows * in), fill);
     const std::uint16_t one = float_to_half(1);
     for (std::size_t at = 0; at < weight.bytes.size(); at += block_bytes(format)) {
-        std::memcpy(&weight.bytes[at + (format == DType::q6_k ? 208 : 0)], &one, sizeof one);
-        if (format == DType::q4_k || format == DType::q5_k) std::memcpy(&weight.bytes[at + 2], &one, sizeof one);
+        const BlockScales scales = block_scales(format);
+        std::memcpy(&weight.bytes[at + scales.d], &one, sizeof one);
+        if (scales.m) std::memcpy(&weight.bytes[at + *scales.m], &one, sizeof one);
     }
     make_numbers(weight);
     return weight;
@@ -258,7 +259,7 @@ TEST_CASE("products of the CPU backend say whether they round activations", "[cp
     const std::vector<float> numbers = random_numbers(70 * 512, 6);
     const auto run = [&](graph::Backend& on) {
         const auto program = must(on.compile(graph::make_plan(c.graph), on.make_store(), on.make_store()));
-        CHECK(program->variant(0) == (&on == backend.get() && rounds ? "int8" : ""));
+        CHECK(program->rounding(0) == (&on == backend.get() && rounds ? graph::Rounding::int8 : graph::Rounding::none));
         must(program->write(x, numbers));
         must(program->submit());
         std::vector<float> result(70 * 300);

@@ -51,6 +51,15 @@ std::vector<float> random_numbers(std::size_t count, std::uint32_t seed) {
     return numbers;
 }
 
+const std::vector<DType>& packed_formats() {
+    static const std::vector<DType> all = [] {
+        std::vector<DType> formats = {DType::f16, DType::bf16};
+        for (const DType format : kBlockFormats) formats.push_back(format);
+        return formats;
+    }();
+    return all;
+}
+
 /// Those that the processor gets, and those of processors without wide vectors.
 std::vector<const PackedKernels*> kernels_of(DType format) {
     return {cpu::packed_kernels(format), cpu::plain_packed_kernels(format)};
@@ -64,8 +73,7 @@ bool is_same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::
 }  // namespace
 
 TEST_CASE("packed rows hold the numbers of their file", "[cpu][packed]") {
-    const DType format =
-        GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
+    const DType format = GENERATE(from_range(packed_formats()));
     CAPTURE(to_string(format));
     // Seven blocks of 32: a pair of them has no partner. Three of 256.
     const std::size_t kIn = block_elements(format) > 32 ? 768 : 224, kRows = 3;
@@ -114,21 +122,12 @@ TEST_CASE("every half is the number that it stands for", "[cpu][packed]") {
 }
 
 TEST_CASE("dot products with packed rows agree with double precision", "[cpu][packed]") {
-    const auto [format, in] = GENERATE(table<DType, std::size_t>({{DType::f16, 1},
-                                                                  {DType::f16, 15},
-                                                                  {DType::f16, 65},
-                                                                  {DType::f16, 576},
-                                                                  {DType::bf16, 17},
-                                                                  {DType::bf16, 576},
-                                                                  {DType::q8_0, 32},
-                                                                  {DType::q8_0, 1536},
-                                                                  {DType::q4_0, 32},
-                                                                  {DType::q4_0, 96},
-                                                                  {DType::q4_0, 1536},
-                                                                  {DType::q4_k, 256},
-                                                                  {DType::q4_k, 1536},
-                                                                  {DType::q5_k, 512},
-                                                                  {DType::q6_k, 768}}));
+    const auto [format, in] = GENERATE(table<DType, std::size_t>(
+        {{DType::f16, 1},      {DType::f16, 15},   {DType::f16, 65},    {DType::f16, 576},   {DType::bf16, 17},
+         {DType::bf16, 576},   {DType::q8_0, 32},  {DType::q8_0, 1536}, {DType::q4_0, 32},   {DType::q4_0, 96},
+         {DType::q4_0, 1536},  {DType::q4_k, 256}, {DType::q4_k, 1536}, {DType::q5_k, 512},  {DType::q6_k, 768},
+         {DType::q4_1, 32},    {DType::q4_1, 96},  {DType::q5_0, 576},  {DType::q5_1, 1536}, {DType::iq4_nl, 576},
+         {DType::iq4_xs, 768}, {DType::q2_k, 512}, {DType::q3_k, 1536}}));
     CAPTURE(to_string(format), in);
     constexpr std::size_t kRows = 5;
     const TensorData data = filed(random_numbers(kRows * in, 3), {kRows, in}, format);
@@ -154,8 +153,7 @@ TEST_CASE("dot products with packed rows agree with double precision", "[cpu][pa
 }
 
 TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
-    const DType format =
-        GENERATE(DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
+    const DType format = GENERATE(from_range(packed_formats()));
     const std::size_t rows = GENERATE(1, 2, 3, 5, 33);  // dot products up to two or four rows, then panels
     const bool is_deep = GENERATE(false, true);         // more than the elements of a panel
     const auto products = GENERATE(cpu::QuantizedProducts::floats, cpu::QuantizedProducts::int8);
@@ -183,7 +181,7 @@ TEST_CASE("packed weights give what their numbers give", "[cpu][packed]") {
         must(program->write(tokens, std::vector<std::int32_t>{61, 0, 62}));
         must(program->submit());
         for (std::size_t i = 0; i < program->plan().graph.nodes().size(); ++i)
-            if (program->variant(i) == "int8") bound = kInt8Bound;
+            if (program->rounding(i) == graph::Rounding::int8) bound = kInt8Bound;
         for (const graph::Value value : {y, z}) {
             std::vector<float> values(g.shape(value).element_count());
             must(program->read(value, std::span(values)));

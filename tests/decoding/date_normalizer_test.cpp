@@ -37,7 +37,8 @@ std::vector<Line> eval_lines(std::size_t stride) {
 
 struct Normalizer {
     models::Seq2Seq model = load_marian_folder(kFolder);
-    models::GenerationConfig generation = must(models::load_generation_config(kFolder, model.limits().target_len));
+    models::GenerationConfig generation =
+        must(models::load_generation_config(kFolder, model.limits().target_len, model.limits().target_vocab));
     std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kFolder));
 
     std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts,

@@ -34,13 +34,14 @@ struct Entry {
     bool is_padded_on_the_right = true;
 };
 
-inline Entry read_entry(const json& entry, const json& folder_config, std::uint64_t max_positions) {
+inline Entry read_entry(const json& entry, const json& folder_config, std::uint64_t max_positions,
+                        std::uint64_t vocab) {
     Entry result;
     json config = folder_config;
     config.update(entry["options"]);
     result.generation =
         must(models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")),
-                                             models::GenerationSource::generation_config, max_positions));
+                                             models::GenerationSource::generation_config, max_positions, vocab));
     result.tokens = entry["input_ids"].get<std::vector<std::vector<std::int32_t>>>();
     result.sequences = entry["sequences"].get<std::vector<std::vector<std::int32_t>>>();
     result.masks = entry["attention_mask"].get<std::vector<std::vector<std::uint8_t>>>();

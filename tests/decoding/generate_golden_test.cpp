@@ -34,7 +34,8 @@ TEST_CASE("generation gives the tokens of Hugging Face's generate", "[decoding][
     const json folder_config = read_json(folder / "generation_config.json");
     const std::vector<json> entries = entries_for(backend, name, 12);
     for (std::size_t i = 0; i < entries.size(); ++i) {
-        const Entry entry = read_entry(entries[i], folder_config, model.limits().target_len);
+        const Entry entry =
+            read_entry(entries[i], folder_config, model.limits().target_len, model.limits().target_vocab);
         CAPTURE(i, entries[i]["options"].dump());
         const auto sources = sources_of(entry);
         // The whole batch at once; one by one; three at a time, so that rows are left over.
@@ -56,7 +57,8 @@ TEST_CASE("generation in float16 gives the same tokens where they are robust", "
     const models::Seq2Seq model = load_marian(name);
     const json folder_config = read_json(folder / "generation_config.json");
     for (const json& entry_json : entries_for(backend, name, 24)) {
-        const Entry entry = read_entry(entry_json, folder_config, model.limits().target_len);
+        const Entry entry =
+            read_entry(entry_json, folder_config, model.limits().target_len, model.limits().target_vocab);
         if (entry.robust_to < 0.01) continue;
         CAPTURE(entry_json["options"].dump());
         auto session = must(decoding::Session::create(
@@ -72,7 +74,7 @@ TEST_CASE("masked sources and shorter ones are the same to a generation", "[deco
     const auto folder = goldens_dir() / "marian" / "swish_d64_h4_opus";
     const Entry entry =
         read_entry(read_json(folder / "generate.json").back(), read_json(folder / "generation_config.json"),
-                   model.limits().target_len);
+                   model.limits().target_len, model.limits().target_vocab);
     auto session = must(decoding::Session::create(backend, model, {.generation = entry.generation, .batch = 3}));
     std::vector<decoding::Source> masked;
     for (std::size_t b = 0; b < entry.tokens.size(); ++b)
@@ -103,7 +105,7 @@ TEST_CASE("a session refuses what the model cannot do", "[decoding][errors]") {
     bad.decoder_start = 53;
     refused(bad, 1, "decoder_start_token_id");
     bad = good;
-    bad.banned = {99};
+    bad.rules.banned = {99};
     refused(bad, 1, "bad_words_ids");
 
     auto session = must(decoding::Session::create(backend, model, {.generation = good}));

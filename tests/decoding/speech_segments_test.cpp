@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "decoding/speech_session.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
@@ -88,7 +88,7 @@ TEST_CASE("a speech session says what does not fit", "[decoding][speech][errors]
     CHECK(message(session.likeliest(Tokens{})).find("no choices") != std::string::npos);
     CHECK(must(session.write_down({.given = {5, 1}, .max_length = 9}))[0].tokens.size() <= 7);
 
-    options.rules.banned_first = {100'000};
+    options.rules.generation.rules.banned_first = {100'000};
     CHECK(message(decoding::SpeechSession::create(backend, *loaded.model, options)).find("begin_suppress_tokens") !=
           std::string::npos);
     const auto reads = must(models::load_encoder_decoder(goldens_dir() / "encoder_decoders/t5_d22_relu"));

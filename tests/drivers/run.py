@@ -45,20 +45,20 @@ GPUS = {
 # The rows of the cost tables: title, case, and the shaders, of which the first that a report has is shown: that is what runs where
 # nothing was measured.
 PRODUCTS = [
-    ("GEMM, f32", "linear 512 rows, 4096 → 4096", ("linear_quads_f32", "linear_f32")),
-    ("GEMM, f16", "linear 512 rows, 4096 → 4096", ("linear_quads_f16", "linear_f16")),
-    ("GEMM, f32, epilogue", "linear 512 rows, 4096 → 4096, bias, GELU, residual", ("linear_quads_f32", "linear_f32")),
-    ("GEMM, q8_0", "linear 512 rows, q8_0", ("linear_quantized_f16",)),
-    ("GEMM, q4_0", "linear 512 rows, q4_0", ("linear_quantized_f16",)),
-    ("1 row, f32", "linear 1 row, 4096 → 4096", ("linear_row_quads_f32", "linear_row_f32")),
-    ("1 row, f16", "linear 1 row, 4096 → 4096", ("linear_row_quads_f16", "linear_row_f16")),
-    ("8 rows, f16", "linear 8 rows, 4096 → 4096", ("linear_row_quads_f16", "linear_row_f16")),
+    ("GEMM, f32", "linear 512 rows, 4096 → 4096", ("linear_tile_vec4_f32", "linear_tile_f32")),
+    ("GEMM, f16", "linear 512 rows, 4096 → 4096", ("linear_tile_vec4_f16", "linear_tile_f16")),
+    ("GEMM, f32, epilogue", "linear 512 rows, 4096 → 4096, bias, GELU, residual", ("linear_tile_vec4_f32", "linear_tile_f32")),
+    ("GEMM, q8_0", "linear 512 rows, q8_0", ("linear_quantized_tile_f16",)),
+    ("GEMM, q4_0", "linear 512 rows, q4_0", ("linear_quantized_tile_f16",)),
+    ("1 row, f32", "linear 1 row, 4096 → 4096", ("linear_row_vec4_f32", "linear_row_f32")),
+    ("1 row, f16", "linear 1 row, 4096 → 4096", ("linear_row_vec4_f16", "linear_row_f16")),
+    ("8 rows, f16", "linear 8 rows, 4096 → 4096", ("linear_row_vec4_f16", "linear_row_f16")),
     ("1 row, q8_0", "linear 1 row, q8_0", ("linear_quantized_row_f16",)),
     ("1 row, q4_0", "linear 1 row, q4_0", ("linear_quantized_row_f16",)),
-    ("attention, head size 64, f16", "attention 512 queries, head size 64, causal", ("attention_quads_f16", "attention_f16")),
-    ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", ("attention_quads_f16", "attention_f16")),
-    ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", ("decode_attention_quads_f16", "decode_attention_f16")),
-    ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", ("decode_attention_quads_f16", "decode_attention_f16")),
+    ("attention, head size 64, f16", "attention 512 queries, head size 64, causal", ("attention_tile_vec4_f16", "attention_tile_f16")),
+    ("attention, head size 128, f16", "attention 512 queries, head size 128, causal", ("attention_tile_vec4_f16", "attention_tile_f16")),
+    ("decode attention, 64, f16", "decode attention 4096 keys, head size 64", ("decode_attention_split_vec4_f16", "decode_attention_split_f16")),
+    ("decode attention, 128, f16", "decode attention 4096 keys, head size 128", ("decode_attention_split_vec4_f16", "decode_attention_split_f16")),
 ]
 
 
@@ -66,8 +66,27 @@ def library_folder(folder):
     return next((folder / "usr/lib").glob("*-linux-gnu"))
 
 
+def debian_mirror():
+    """Where apt has Debian from on this machine, by its configuration, as in scripts/setup.sh; on a derivative none is found."""
+    def targets(fields, *options):
+        command = ["apt-get", "indextargets", *options, "--format", " ".join(f"$({field})" for field in fields)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return [line.split() for line in found.splitlines()]
+
+    found = [target[-1] for target in targets(["CREATED_BY", "ORIGIN", "LABEL", "REPO_URI"])
+             if target[:-1] == ["Packages", "Debian", "Debian"]]
+    if not found:  # before the first `apt-get update`: by the name of the release
+        release = re.search(r"^VERSION_CODENAME=(\S+)", pathlib.Path("/etc/os-release").read_text(), re.M)
+        found = [target[-1] for target in
+                 targets(["CREATED_BY", "RELEASE", "COMPONENT", "REPO_URI"], "--no-release-info")
+                 if release and target[:-1] == ["Packages", release[1], "main"]]
+    return found[0] if found else None
+
+
 def make(folder, mirror):
     """Debian sid in a folder, with Mesa's drivers and the shims."""
+    if not mirror:
+        sys.exit("apt's configuration names no Debian mirror; name one with --mirror")
     subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
     packages = ["mesa-vulkan-drivers", "mesa-drm-shim", "libvulkan1", "libstdc++6"]
     subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *packages], check=True)
@@ -337,7 +356,7 @@ def complaints(reports):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--make", type=pathlib.Path, metavar="FOLDER", help="make the folder with Mesa and the shims, as root")
-    parser.add_argument("--mirror", default="http://deb.debian.org/debian", help="where --make gets Debian from")
+    parser.add_argument("--mirror", help="where --make gets Debian from; absent: where apt has it from")
     parser.add_argument("--folder", type=pathlib.Path, help="a Debian sid with mesa-vulkan-drivers and mesa-drm-shim")
     parser.add_argument("--vkformer", type=pathlib.Path, default="build/dev/vkformer", help="the program")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results, one JSON file per GPU")
@@ -349,7 +368,7 @@ def main():
     options = parser.parse_args()
 
     if options.make:
-        return make(options.make, options.mirror)
+        return make(options.make, options.mirror or debian_mirror())
     if not options.out:
         parser.error("--out is required")
     if options.folder:

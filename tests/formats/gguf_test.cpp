@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/block_format.hpp"
 #include "core/dtype.hpp"
 #include "support/catch.h"
 #include "support/gguf_bytes.hpp"
@@ -69,7 +70,7 @@ GgufBytes small_file() {
         gguf_value("a.nested", array, gguf_array(array, 2, gguf_array(u8, 1, "x") + gguf_string_array({"y"}))),
     };
     file.tensors = {gguf_tensor("w", {32, 2}, 8, 64), gguf_tensor("bias", {3}, 0, 0),
-                    gguf_tensor("other", {32}, 6, 32)};
+                    gguf_tensor("other", {32}, 39, 32)};
     file.data = std::string(64, '\1') + std::string(68, '\2');
     return file;
 }
@@ -94,6 +95,18 @@ std::string refused_tensor(const std::string& tensor) {
     GgufBytes file = small_file();
     file.tensors.push_back(tensor);
     return refused(file.file());
+}
+
+std::string upper_case(std::string_view text) {
+    std::string result(text);
+    for (char& letter : result)
+        if (letter >= 'a' && letter <= 'z') letter = static_cast<char>(letter - 'a' + 'A');
+    return result;
+}
+
+std::uint32_t must_be(const std::optional<std::uint32_t>& number) {
+    REQUIRE(number);
+    return *number;
 }
 
 template <class T>
@@ -182,18 +195,20 @@ TEST_CASE("gguf: tensors are row-major views into the file", "[formats][gguf]") 
     CHECK(w->bytes[0] == std::byte{2});
     CHECK(w->bytes[67] == std::byte{2});
     CHECK(file->weights().get("bias").value().bytes.size() == 12);
-    // Q5_0: listed, and refused by name
-    CHECK(ggml_type_name(file->tensors()[2].type) == "Q5_0");
-    CHECK(file->tensors()[2].bytes.size() == 22);
+    // MXFP4: listed, and refused by name
+    CHECK(ggml_type_name(file->tensors()[2].type) == "MXFP4");
+    CHECK(file->tensors()[2].bytes.size() == 17);
     CHECK(file->weights().has("other"));
     CHECK(file->weights().find("other") == nullptr);
     const auto other = file->weights().get("other");
     REQUIRE_FALSE(other);
     CHECK(other.error().code == ErrorCode::UnsupportedDtype);
-    CHECK_THAT(other.error().message, ContainsSubstring("\"other\" is of the type Q5_0"));
+    CHECK_THAT(other.error().message, ContainsSubstring("\"other\" is of the type MXFP4"));
     CHECK(file->weights().get("output").error().code == ErrorCode::MissingTensor);
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k,
-                              DType::q6_k, DType::i8, DType::i16, DType::i32, DType::i64, DType::f64}) {
+    std::vector<DType> dtypes = {DType::f32, DType::f16, DType::bf16, DType::i8,
+                                 DType::i16, DType::i32, DType::i64,  DType::f64};
+    for (const DType format : kBlockFormats) dtypes.push_back(format);
+    for (const DType dtype : dtypes) {
         CAPTURE(to_string(dtype));
         REQUIRE(ggml_type_of(dtype));
         CHECK(dtype_of_ggml_type(*ggml_type_of(dtype)) == dtype);
@@ -226,6 +241,40 @@ TEST_CASE("gguf: every truncation is an error", "[formats][gguf]") {
         CHECK(parsed.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(parsed.error().message, ContainsSubstring("x.gguf: "));
     }
+}
+
+TEST_CASE("gguf: tensors of every block format are whole or refused", "[formats][gguf]") {
+    const DType format = GENERATE(from_range(kBlockFormats));
+    CAPTURE(to_string(format));
+    const std::uint32_t type = must_be(ggml_type_of(format));
+    CHECK(ggml_type_name(type) == upper_case(to_string(format)));
+    const std::size_t elements = block_elements(format), bytes = 6 * block_bytes(format);
+    GgufBytes file;
+    file.tensors = {gguf_tensor("w", {2 * elements, 3}, type, 0)};
+    file.data = std::string(bytes, '\3');
+    const std::string whole = file.file();
+    const auto parsed = parse(whole);
+    REQUIRE(parsed);
+    const TensorData w = parsed->weights().get("w").value();
+    CHECK(w.dtype == format);
+    CHECK(w.shape == Shape{3, 2 * elements});
+    REQUIRE(w.bytes.size() == bytes);
+    std::vector<float> values(6 * elements);
+    CHECK(convert(w.dtype, w.bytes, 0, std::span(values)));
+    for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(parse(whole.substr(0, size)));
+
+    const auto refused_as = [&](const std::string& tensor) {
+        GgufBytes changed = file;
+        changed.tensors = {tensor};
+        return refused(changed.file());
+    };
+    CHECK_THAT(refused_as(gguf_tensor("w", {elements - 1}, type, 0)), ContainsSubstring("no whole number of blocks"));
+    CHECK_THAT(refused_as(gguf_tensor("w", {elements / 2, 2}, type, 0)),
+               ContainsSubstring("of " + std::to_string(elements) + " elements in every row"));
+    CHECK_THAT(refused_as(gguf_tensor("w", {}, type, 0)), ContainsSubstring("no whole number of blocks"));
+    CHECK_THAT(refused_as(gguf_tensor("w", {elements, 7}, type, 0)), ContainsSubstring("reach beyond"));
+    CHECK_THAT(refused_as(gguf_tensor("w", {elements, 6}, type, 32)), ContainsSubstring("reach beyond"));
+    CHECK_THAT(refused_as(gguf_tensor("w", {std::uint64_t{1} << 62, 4}, type, 0)), ContainsSubstring("overflows"));
 }
 
 TEST_CASE("gguf: lies about the file are named", "[formats][gguf]") {
@@ -409,8 +458,7 @@ TEST_CASE("gguf: files of the gguf package", "[formats][gguf]") {
     CHECK(file->strings("test.texts").value() == std::vector<std::string_view>{"one", "", "zwölf"});
     CHECK(file->integers("test.ints").value() == std::vector{1, -2, 3});
     CHECK(file->floats("test.floats").value() == std::vector{0.5f, -1.5f});
-    CHECK(file->tensors().size() == 11);
-    CHECK(file->weights().get("Q5_0").error().code == ErrorCode::UnsupportedDtype);
+    CHECK(file->tensors().size() == 13);
     const auto error_of = [&](const char* name, double bound) {
         CAPTURE(name);
         const TensorData* data = file->weights().find(name);
@@ -430,6 +478,9 @@ TEST_CASE("gguf: files of the gguf package", "[formats][gguf]") {
         error_of(name, 0);
     error_of("Q8_0", 65.0 / 127 * 0.51);  // half a step of the largest block, the scale rounded to half
     error_of("Q4_0", 65.0 / 8 * 1.01);    // a whole step at the end that has no level of its own
+    error_of("Q5_0", 65.0 / 16 * 1.01);
+    error_of("Q4_1", 46.5 / 15 * 0.52);  // the range of the largest block
+    error_of("Q5_1", 46.5 / 31 * 0.52);
 
     const auto split = Gguf::open(folder / "split-00002-of-00003.gguf");
     REQUIRE(split);

@@ -111,8 +111,9 @@ TEST_CASE("gguf writer: tensors are converted as they are written", "[formats][g
     const TensorData source = floats({5, 512}, 1);
     const std::vector<float> expected = values_of(source);
     std::vector<OutputTensor> tensors;
-    for (const DType dtype : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k,
-                              DType::q5_k, DType::q6_k})
+    std::vector<DType> dtypes = {DType::f64, DType::f32, DType::f16, DType::bf16};
+    for (const DType format : kBlockFormats) dtypes.push_back(format);
+    for (const DType dtype : dtypes)
         tensors.push_back({.name = std::string(to_string(dtype)), .dtype = dtype, .source = source});
     std::uint64_t last = 0, all = 0;
     REQUIRE(write_gguf(folder / "x.gguf", {}, tensors, [&](std::uint64_t done, std::uint64_t total) {

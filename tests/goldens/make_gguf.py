@@ -49,7 +49,7 @@ def write_types():
     values = ramp(3, 64)
     for kind in (np.float32, np.float16, np.float64, np.int8, np.int16, np.int32, np.int64):
         writer.add_tensor(np.dtype(kind).name, values.astype(kind))
-    for kind in ("BF16", "Q8_0", "Q4_0", "Q5_0"):
+    for kind in ("BF16", "Q8_0", "Q4_0", "Q5_0", "Q4_1", "Q5_1"):
         kind = gguf.GGMLQuantizationType[kind]
         writer.add_tensor(kind.name, gguf.quants.quantize(values, kind), raw_dtype=kind)
     finish(writer)

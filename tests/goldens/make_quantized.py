@@ -4,7 +4,8 @@
     python3 tests/goldens/make_quantized.py [--llama-quantize COMMAND] [--out DIR]
 
 A GGUF file with one layer's worth of float32 tensors is written, quantised to each format, and the bytes of one tensor are taken
-from the result. `dequantized` is computed here, in float64, from ggml's description of the layouts, independently of the C++ code.
+from the result. `dequantized` is what the gguf package makes of them.
+Made with llama.cpp 0.7.0 and gguf 0.19.0 of Debian sid.
 """
 
 import argparse
@@ -14,14 +15,16 @@ import struct
 import subprocess
 import tempfile
 
+import gguf
 import numpy as np
 from safetensors.numpy import save_file
 
 ROWS, WIDTH = 2, 512
 TENSOR = "blk.0.ffn_down.weight"
-FILE_TYPES = {"q8_0": "Q8_0", "q4_0": "Q4_0", "q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K"}
-GGML_TYPES = {"q4_0": 2, "q8_0": 8, "q4_k": 12, "q5_k": 13, "q6_k": 14}
-BLOCKS = {"q8_0": (32, 34), "q4_0": (32, 18), "q4_k": (256, 144), "q5_k": (256, 176), "q6_k": (256, 210)}
+FILE_TYPES = {
+    "q8_0": "Q8_0", "q4_0": "Q4_0", "q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K", "q4_1": "Q4_1", "q5_0": "Q5_0",
+    "q5_1": "Q5_1", "iq4_nl": "IQ4_NL", "iq4_xs": "IQ4_XS", "q2_k": "Q2_K", "q3_k": "Q3_K_S",
+}
 
 
 def text(value):
@@ -101,46 +104,6 @@ def read_gguf_tensor(path, wanted):
     return found[0], reader.data[start + found[1] :]
 
 
-def halves(block, at):
-    return block[:, at : at + 2].copy().view(np.float16).astype(np.float64)
-
-
-def nibbles(packed):
-    """[blocks, n] bytes -> lower nibbles, upper nibbles"""
-    return packed & 15, packed >> 4
-
-
-def six_bits(packed):
-    """[blocks, 12] -> the eight scales and the eight minima"""
-    a, b, c = packed[:, 0:4], packed[:, 4:8], packed[:, 8:12]
-    scales = np.concatenate([a & 63, (c & 15) | (a >> 6) << 4], axis=1)
-    minima = np.concatenate([b & 63, c >> 4 | (b >> 6) << 4], axis=1)
-    return scales.astype(np.float64), minima.astype(np.float64)
-
-
-def dequantize(kind, block):
-    """[blocks, bytes] -> [blocks, elements], float64"""
-    count = len(block)
-    if kind == "q8_0":
-        return halves(block, 0) * block[:, 2:].view(np.int8)
-    if kind == "q4_0":
-        return halves(block, 0) * (np.concatenate(nibbles(block[:, 2:]), axis=1).astype(np.float64) - 8)
-    if kind in ("q4_k", "q5_k"):
-        packed = block[:, -128:].reshape(count, 4, 32)
-        q = np.stack(nibbles(packed), axis=2).reshape(count, 8, 32).astype(np.float64)
-        if kind == "q5_k":
-            q += 16 * (block[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[None, :, None] & 1)
-        scales, minima = six_bits(block[:, 4:16])
-        return (
-            halves(block, 0)[:, :, None] * scales[:, :, None] * q - halves(block, 2)[:, :, None] * minima[:, :, None]
-        ).reshape(count, 256)
-    lower = np.stack(nibbles(block[:, :128].reshape(count, 2, 64)), axis=2).reshape(count, 2, 4, 32)
-    upper = block[:, 128:192].reshape(count, 2, 1, 32) >> (2 * np.arange(4, dtype=np.uint8))[None, None, :, None] & 3
-    q = (lower | upper << 4).reshape(count, 16, 16).astype(np.float64) - 32
-    scales = block[:, 192:208].copy().view(np.int8).astype(np.float64)
-    return (halves(block, 208)[:, :, None] * scales[:, :, None] * q).reshape(count, 256)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--llama-quantize", default="llama-quantize", help="the command, with its leading arguments")
@@ -173,10 +136,11 @@ def main():
             command = shlex.split(arguments.llama_quantize) + ["--pure", source, target, file_type, "1"]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             found, data = read_gguf_tensor(target, TENSOR)
-            assert found == GGML_TYPES[kind], found
-            elements, size = BLOCKS[kind]
-            blocks = np.frombuffer(data, np.uint8, ROWS * WIDTH // elements * size).reshape(-1, size)
-            dequantized = dequantize(kind, blocks).astype(np.float32).reshape(ROWS, WIDTH)
+            type = gguf.GGMLQuantizationType[kind.upper()]
+            assert found == type, found
+            elements, size = gguf.GGML_QUANT_SIZES[type]
+            blocks = np.frombuffer(data, np.uint8, ROWS * WIDTH // elements * size).reshape(ROWS, -1)
+            dequantized = gguf.quants.dequantize(blocks, type)
             error = np.linalg.norm(dequantized - values) / np.linalg.norm(values)
             print(f"{kind}: {blocks.size} bytes, relative error {error:.5f}")
             save_file(

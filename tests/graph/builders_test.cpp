@@ -55,6 +55,8 @@ TEST_CASE("builders infer shapes and dtypes", "[builders]") {
     CHECK(g.dtype(top.indices) == i32);
     check(penalize(g, in(f32, {3, 11}), {.repetition = 2, .counts = in(i32, {3, 11}), .bias = in(f32, {11})}), f32,
           {3, 11});
+    const graph::SequenceBias phrases[] = {{.tokens = {10}, .bias = 1}, {.tokens = {3, 4}, .bias = -1}};
+    check(bias_sequences(g, in(f32, {3, 11}), in(i32, {3}), phrases, in(i32, {3, 7})), f32, {3, 11});
     check(mask_timestamps(g, in(f32, {3, 11}), in(i32, {3}), in(i32, {3}), in(i32, {3, 7}), {.first = 6, .eos = 5}),
           f32, {3, 11});
     check(mask_logits(g, in(f32, {3, 11}), in(i32, {3}), {.banned = {10}, .forced_last = 0, .last_start = 4}), f32,
@@ -373,6 +375,28 @@ TEST_CASE("soft caps are positive numbers", "[builders]") {
                   "attention: soft_cap is nan, expected a positive number, or 0 for none");
     CHECK_REFUSED(in, decode_attention(in.graph, query, key, key, {}, 1, 8, -2), kInvalid,
                   "decode_attention: soft_cap is -2.000000, expected a positive number, or 0 for none");
+}
+
+TEST_CASE("bias_sequences refuses what does not fit", "[builders]") {
+    Inputs in;
+    const Value x = in(f32, {3, 7}), starts = in(i32, {3}), sequences = in(i32, {3, 9});
+    using Phrases = std::vector<graph::SequenceBias>;
+    const auto refused = [&](const Phrases& phrases, Value rows, ErrorCode code, const std::string& message) {
+        CHECK_REFUSED(in, bias_sequences(in.graph, x, starts, phrases, rows), code, message);
+    };
+    const Phrases good = {{.tokens = {1, 2}, .bias = 1}, {.tokens = {6}, .bias = 2}};
+    must(bias_sequences(in.graph, x, starts, good, sequences));
+    refused({}, sequences, kInvalid, "bias_sequences: there are no phrases");
+    refused({{.tokens = {}, .bias = 1}}, sequences, kInvalid, "bias_sequences: a phrase has no tokens");
+    refused({{.tokens = {7, 1}, .bias = 1}}, sequences, kInvalid, "bias_sequences: phrase token is 7, expected 0 to 6");
+    refused({{.tokens = {1, -1}, .bias = 1}}, sequences, kInvalid,
+            "bias_sequences: phrase token is -1, expected 0 to 6");
+    refused({{.tokens = {1}, .bias = std::numeric_limits<float>::quiet_NaN()}}, sequences, kInvalid,
+            "bias_sequences: a bias is not a number");
+    refused(good, {}, kInvalid, "bias_sequences: sequences is absent");
+    refused(good, in(i32, {2, 9}), kShape, "bias_sequences: sequences has shape [2, 9], expected [3, 9] (rows of x)");
+    CHECK_REFUSED(in, bias_sequences(in.graph, x, in(i32, {2}), good, sequences), kShape,
+                  "bias_sequences: starts has shape [2], expected [3] (rows of x)");
 }
 
 TEST_CASE("two lists of banned tokens are two weights, one list is one", "[builders]") {

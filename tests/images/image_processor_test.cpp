@@ -84,6 +84,25 @@ TEST_CASE("processors that would do something else are refused by name", "[image
     refused("vit", "do_center_crop", true);
     refused("clip", "do_resize", "yes", ErrorCode::CorruptFile);
     refused("clip", "rescale_factor", "x", ErrorCode::CorruptFile);
+    refused("clip", "rescale_factor", 0, ErrorCode::CorruptFile);
+    refused("clip", "rescale_factor", -1, ErrorCode::CorruptFile);
+    refused("clip", "rescale_factor", 1e300, ErrorCode::CorruptFile);
+    for (const double deviation : {0.0, 1e-300, -0.5, 1e30}) refused("clip", "image_std", {0.5, deviation, 0.5});
+    for (const double mean : {1e308, -1e9}) refused("clip", "image_mean", {mean, 0, 0});
+}
+
+TEST_CASE("a processor's error shows what it found, and no pixel becomes absurd by two numbers that are none alone",
+          "[images][errors]") {
+    json config = config_json("clip");
+    config["image_std"] = {0, 0, 0};
+    auto result = processor(config);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("\"image_std\" is [0,0,0], supported: numbers from 0.001"));
+    config["image_std"] = {0.002, 0.5, 0.5};
+    config["image_mean"] = {-900, 0, 0};
+    result = processor(config);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("\"image_std\" is [0.002,0.5,0.5]"));
 }
 
 TEST_CASE("the size of what comes out is known where it does not depend on the picture", "[images]") {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 

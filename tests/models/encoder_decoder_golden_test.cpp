@@ -3,8 +3,8 @@
 #include <cstdlib>
 
 #include "decoding/generate_case.hpp"
-#include "models/load.hpp"
 #include "models/model_case.hpp"
+#include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 
@@ -88,10 +88,32 @@ TEST_CASE("a least length and runs that come once are those of Hugging Face", "[
     const bool is_cpu = backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH");
     for (const std::size_t i : {1, 3, 8, 0, 2, 4, 5, 6, 7, 9}) {
         if (!is_cpu && i != 1 && i != 3 && i != 8) continue;  // as above: one greedy entry, two with beams
-        const Entry entry = read_entry(entries[i], folder_config, model->limits().target_len);
+        const Entry entry =
+            read_entry(entries[i], folder_config, model->limits().target_len, model->limits().target_vocab);
         CAPTURE(i, entries[i]["options"].dump());
         auto session = must(
             decoding::Session::create(backend, *model, {.generation = entry.generation, .batch = i == 3 ? 1u : 3u}));
+        check(entry, must(session.generate(sources_of(entry))), true);
+    }
+}
+
+TEST_CASE("tokens and words that are forbidden or preferred are those of Hugging Face",
+          "[models][encoder_decoder][golden][token_rules]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("bart_d21_h3_h7", "t5_d22_relu");
+    CAPTURE(backend.name(), name);
+    const auto model = must(models::load_encoder_decoder(kFolder / name));
+    const json folder_config = read_json(kFolder / name / "generation_config.json");
+    const json entries = read_json(kFolder / name / "token_rules.json");
+    REQUIRE(entries.size() == 12);
+    const bool is_cpu = backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH");
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+        if (!is_cpu && i % 6 < 4) continue;  // those of all rules together and of phrases, greedy and with beams
+        const auto limits = model->limits();
+        const Entry entry = read_entry(entries[i], folder_config, limits.target_len, limits.target_vocab);
+        CAPTURE(i, entries[i]["options"].dump());
+        auto session = must(
+            decoding::Session::create(backend, *model, {.generation = entry.generation, .batch = i % 2 ? 1u : 3u}));
         check(entry, must(session.generate(sources_of(entry))), true);
     }
 }
@@ -105,7 +127,8 @@ TEST_CASE("generations of encoder-decoders are those of Hugging Face", "[models]
     const json entries = read_json(kFolder / name / "generate.json");
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (!is_for(backend, i, name.size())) continue;
-        const Entry entry = read_entry(entries[i], folder_config, model->limits().target_len);
+        const Entry entry =
+            read_entry(entries[i], folder_config, model->limits().target_len, model->limits().target_vocab);
         CAPTURE(i, entries[i]["options"].dump());
         const auto sources = sources_of(entry);
         const std::uint32_t batch = i % 2 ? 2 : static_cast<std::uint32_t>(sources.size());

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "models/encoder_loading.hpp"
+#include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"

@@ -6,7 +6,7 @@
 
 #include "formats/gguf_writer.hpp"
 #include "models/encoder_loading.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
@@ -139,8 +139,7 @@ TEST_CASE("weights of an encoder are found with and without the prefix, and chec
 
 TEST_CASE("encoders in GGUF files that are not done are refused by name", "[models][encoder][gguf][errors]") {
     const auto original = goldens_dir() / "gguf_encoders/bert.gguf";
-    CHECK(must(models::is_encoder(original)));
-    CHECK_FALSE(must(models::is_decoder(original)));
+    CHECK(models::kind_of(must(models::open_model(original))) == models::ModelKind::encoder);
     const formats::Gguf file = must(formats::Gguf::open(original));
     std::vector<formats::OutputTensor> tensors;
     for (const formats::GgufTensor& tensor : file.tensors())
@@ -177,7 +176,7 @@ TEST_CASE("a graph of an encoder refuses what the model does not take", "[models
     const auto tensors = must(bert.add_encoder(graph, {.len = 2}));
     check_refused(bert.add_classifier(graph, tensors.hidden), ErrorCode::UnsupportedConfig, "no classification head");
     check_refused(models::load_encoder(goldens_dir() / "marian/relu_d30_h5_h3"), ErrorCode::UnsupportedConfig,
-                  "supported: bert, roberta");
+                  "supported: encoders of texts (bert, roberta");
     CHECK(must(models::load_encoder(goldens_dir() / "encoders/roberta_h21")).config().max_positions == 22);
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <fstream>
 
+#include "cpu/backend.hpp"
+#include "formats/gguf.hpp"
+#include "formats/gguf_writer.hpp"
 #include "models/decoder_case.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/gguf_export.hpp"
 #include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
@@ -33,6 +37,31 @@ TEST_CASE("a decoder in a GGUF file is the one of the Hugging Face folder", "[mo
     const PiecewiseRun run = run_in_pieces(model, backend, golden, DType::f32, {len});
     const std::vector<double> expected = golden.doubles("logits");
     CHECK(relative_error(std::span<const double>(run.logits), std::span<const double>(expected)) < kModelBound);
+}
+
+// What llama-quantize makes of a model whose rows of 32 are no multiple of 256 (tests/goldens/make_gguf_mixtures.py): blocks of 32 beside
+// those of 256.
+TEST_CASE("a decoder of several block formats gives what its numbers give",
+          "[models][decoder][gguf][quantized][golden]") {
+    const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
+    graph::Backend* const tested = GENERATE(from_range(test_backends()));
+    graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
+    const std::string name = GENERATE("q4_k_m", "q5_k_m", "iq4_xs", "q2_k", "q3_k_m");
+    CAPTURE(backend.name(), name);
+    const std::filesystem::path path = goldens_dir() / "gguf_mixtures" / (name + ".gguf");
+    const TemporaryFolder folder;
+    const auto floats = must(models::requantized(must(formats::Gguf::open(path)), DType::f32));
+    must(formats::write_gguf(folder / "f32.gguf", floats.metadata, floats.tensors));
+    const models::Decoder model = must(models::load_decoder(path));
+    const models::Decoder in_floats = must(models::load_decoder(folder / "f32.gguf"));
+
+    const std::vector<std::int32_t> ids = {7, 0, 47, 12, 12, 3, 30, 21, 5, 44, 1, 9, 16, 2};
+    const auto oracle = cpu::make_cpu_backend<double>();
+    const auto run = [&](const models::Decoder& decoder, graph::Backend& on) {
+        return run_in_pieces(decoder, on, ids, 1, DType::f32, {12, 1, 1}).logits;  // a prompt, then two tokens
+    };
+    const std::vector<double> expected = run(in_floats, *oracle);
+    CHECK(relative_error<double, double>(run(model, backend), expected) < kModelBound);
 }
 
 TEST_CASE("a GGUF file whose decoder cannot be run is refused by name", "[models][decoder][gguf][errors]") {

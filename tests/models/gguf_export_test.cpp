@@ -11,7 +11,14 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/safetensors.hpp"
+#include "formats/weights.hpp"
+#include "models/open_model.hpp"
+#include "models/run_in_pieces.hpp"
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
 #include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/gguf_tokenizer.hpp"
 #include "text/tokenizer.hpp"
@@ -20,6 +27,7 @@ using namespace vkformer;
 using namespace vkformer::models;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
+using vkformer::tests::must;
 using vkformer::tests::TemporaryFolder;
 
 namespace {
@@ -108,6 +116,28 @@ std::string refused(json config) {
     REQUIRE_FALSE(contents);
     CHECK(contents.error().code == ErrorCode::UnsupportedConfig);
     return contents.error().message;
+}
+
+/// A folder of tests/goldens with a tokenizer of a few pieces, which every vocabulary has room for.
+void copy_model(const std::string& name, const std::filesystem::path& to) {
+    std::filesystem::copy(vkformer::tests::goldens_dir() / name, to);
+    const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+    const json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"\u2581", 3}, {"a", 4}, {"\u2581a", 5}};
+    const json end = {{"id", 2},         {"content", "</s>"}, {"special", true},    {"single_word", false},
+                      {"lstrip", false}, {"rstrip", false},   {"normalized", false}};
+    write_json(to / "tokenizer.json", {{"version", "1.0"},
+                                       {"added_tokens", json::array({end})},
+                                       {"normalizer", replace},
+                                       {"pre_tokenizer", nullptr},
+                                       {"post_processor", nullptr},
+                                       {"decoder", nullptr},
+                                       {"model",
+                                        {{"type", "BPE"},
+                                         {"unk_token", "<unk>"},
+                                         {"fuse_unk", true},
+                                         {"byte_fallback", true},
+                                         {"vocab", vocabulary},
+                                         {"merges", json::array({"\u2581 a"})}}}});
 }
 
 }  // namespace
@@ -199,7 +229,12 @@ TEST_CASE("what GGUF tensors are stored as", "[models][gguf]") {
     CHECK(q4("token_embd.weight") == DType::q4_0);
     CHECK(q4("output.weight") == DType::q8_0);  // q6_k needs rows of 256
     const auto [q4k, q4k_notes] = dtypes(DType::q4_k);
-    CHECK(q4k("blk.0.attn_q.weight") == DType::q8_0);
+    CHECK(q4k("blk.0.attn_q.weight") == DType::q5_0);
+    CHECK(dtypes(DType::q5_k).first("blk.0.attn_q.weight") == DType::q5_1);
+    CHECK(dtypes(DType::q6_k).first("blk.0.attn_q.weight") == DType::q8_0);
+    CHECK(dtypes(DType::iq4_xs).first("blk.0.attn_q.weight") == DType::iq4_nl);
+    CHECK(dtypes(DType::q2_k).first("blk.0.attn_q.weight") == DType::q4_0);
+    CHECK(dtypes(DType::q5_1).first("blk.0.attn_q.weight") == DType::q5_1);
 }
 
 TEST_CASE("a GGUF file at another dtype keeps its metadata", "[models][gguf]") {
@@ -233,6 +268,86 @@ TEST_CASE("Llama 3's scaling becomes factors", "[models][gguf]") {
     // 2 π · 10⁶^(1/8) = 35.3, between 64/4 and 64: smooth = (64/35.33 − 1)/3, 1/((1 − smooth)/8 + smooth)
     CHECK(factors[1] == Approx(2.7652).epsilon(1e-4));
     CHECK(factors[7] == 8);
+}
+
+TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][decoder][gguf][golden]") {
+    graph::Backend& backend = *GENERATE(from_range(vkformer::tests::test_backends()));
+    const std::string name =
+        GENERATE("decoders/llama_gqa_odd", "decoders/llama3_scaled_bf16", "decoders/mistral_window", "decoders/qwen2",
+                 "decoders/qwen3", "decoders/smollm3", "decoders/gemma", "decoders/gemma2", "decoders/gemma3_scaled",
+                 "decoders/phi3", "decoders/phi3_longrope", "decoders/gpt2", "transformers_5/llama_own_head",
+                 "transformers_5/phi3_partial", "transformers_5/llama_linear_beside");
+    CAPTURE(backend.name(), name);
+    const TemporaryFolder folder;
+    copy_model(name, folder.path() / "model");
+    const auto contents = must(exported_to_gguf(folder.path() / "model", DType::f32));
+    must(formats::write_gguf(folder / "model.gguf", contents.metadata, contents.tensors));
+    const Decoder model = must(load_decoder(folder / "model.gguf"));
+    const vkformer::tests::Golden golden(name + "/golden.safetensors");
+    const auto len = static_cast<std::uint32_t>(golden.shape("input_ids")[1]);
+    const auto run = vkformer::tests::run_in_pieces(model, backend, golden, DType::f32, {len});
+    const std::vector<double> expected = golden.doubles("logits");
+    CHECK(vkformer::tests::relative_error(std::span<const double>(run.logits), std::span<const double>(expected)) <
+          vkformer::tests::kModelBound);
+    CHECK(model.config().max_positions == must(load_decoder(folder.path() / "model")).config().max_positions);
+}
+
+TEST_CASE("Gemma 3's language model is exported without its vision tower", "[models][decoder][gguf]") {
+    const TemporaryFolder folder;
+    const auto text = folder.path() / "text", whole = folder.path() / "whole";
+    copy_model("decoders/gemma3_scaled", text);
+    copy_model("decoders/gemma3_scaled", whole);
+    write_json(
+        whole / "config.json",
+        {{"model_type", "gemma3"}, {"text_config", read(text / "config.json")}, {"vision_config", json::object()}});
+    std::vector<formats::NamedTensor> tensors = {tensor("vision_tower.post_layernorm.weight", {4})};
+    const auto weights = must(formats::open_weights(text));
+    for (const auto& [name, data] : weights.tensors()) tensors.push_back({"language_model." + std::string(name), data});
+    must(formats::write_safetensors(whole / "model.safetensors", tensors));
+    const auto alone = must(exported_to_gguf(text, DType::f32)), part = must(exported_to_gguf(whole, DType::f32));
+    CHECK(alone.notes.empty());
+    REQUIRE(part.notes.size() == 1);
+    CHECK_THAT(part.notes[0], ContainsSubstring("the vision tower is left out"));
+    REQUIRE(part.tensors.size() == alone.tensors.size());
+    for (std::size_t i = 0; i < part.tensors.size(); ++i) {
+        CHECK(part.tensors[i].name == alone.tensors[i].name);
+        CHECK(values_of(part.tensors[i].source) == values_of(alone.tensors[i].source));
+    }
+}
+
+TEST_CASE("what llama.cpp computes otherwise than the folder is refused by name", "[models][decoder][gguf][errors]") {
+    const auto refused_with = [](const std::string& name, const std::string& field, const json& value) {
+        const TemporaryFolder folder;
+        copy_model(name, folder.path() / "model");
+        json config = read(folder.path() / "model/config.json");
+        if (!field.empty()) config[field] = value;
+        write_json(folder.path() / "model/config.json", config);
+        const auto contents = exported_to_gguf(folder.path() / "model", DType::f32);
+        REQUIRE_FALSE(contents);
+        CHECK(contents.error().code == ErrorCode::UnsupportedConfig);
+        return contents.error().message;
+    };
+    const auto check = [&](const std::string& name, const std::string& words, const std::string& field = "",
+                           const json& value = {}) {
+        CAPTURE(name, words);
+        CHECK_THAT(refused_with(name, field, value), ContainsSubstring(words));
+    };
+    check("decoders/gemma2_no_caps", "\"query_pre_attn_scalar\" is 22");
+    check("decoders/gemma2_no_caps", "\"attn_logit_softcapping\" is missing", "query_pre_attn_scalar", 16);
+    check("decoders/gemma3", "\"query_pre_attn_scalar\" is 20");
+    std::vector<std::string> kinds(6, "sliding_attention");
+    kinds.front() = "full_attention";
+    check("decoders/gemma3_scaled", "\"layer_types\"", "layer_types", kinds);
+    check("decoders/llama_biased_linear", "\"hidden_act\" is \"gelu\"");
+    check("decoders/gpt2_inner_relu", "\"activation_function\" is \"relu\"");
+    check("decoders/gpt2", "\"scale_attn_weights\" is false", "scale_attn_weights", false);
+    check("decoders/gemma", "\"hidden_act\" is \"gelu\"", "hidden_act", "gelu");
+    check("decoders/smollm3", "\"no_rope_layers\"", "no_rope_layers", {0, 1, 1, 0, 1});
+    check("decoders/qwen2_tied_window_bf16", "\"layer_types\"");
+    check("decoders/llama_yarn", "\"rope_type\" is \"yarn\"");
+    check("transformers_5/gemma_exact_gelu", "\"hidden_act\" is \"gelu\"");
+    check("decoders/qwen3_tied_biased", "_proj.bias\" has no place in a GGUF file of the architecture qwen3");
+    check("decoders/phi3", "\"rope_type\" is \"linear\"", "rope_scaling", {{"rope_type", "linear"}, {"factor", 2.0}});
 }
 
 TEST_CASE("what has no place in a GGUF file is refused by name", "[models][gguf]") {

@@ -6,8 +6,8 @@
 
 #include "formats/safetensors.hpp"
 #include "models/generation_config.hpp"
-#include "models/load.hpp"
 #include "models/marian_case.hpp"
+#include "models/open_model.hpp"
 
 using namespace vkformer;
 using namespace vkformer::tests;
@@ -159,7 +159,7 @@ namespace {
 Result<models::GenerationConfig> parse_generation(
     const json& config, models::GenerationSource source = models::GenerationSource::generation_config) {
     return models::parse_generation_config(must(formats::Config::parse(config.dump(), "generation_config.json")),
-                                           source, 64);
+                                           source, 64, 50);
 }
 
 const json kMinimal = {{"decoder_start_token_id", 3}, {"eos_token_id", 0}, {"pad_token_id", 3}};
@@ -172,7 +172,9 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                        {"max_length", 32},
                        {"length_penalty", 0.6},
                        {"early_stopping", "never"},
-                       {"bad_words_ids", {{3}, {0}}},
+                       {"bad_words_ids", {{3}, {4, 5}, {0}, {6, 7, 8}}},
+                       {"begin_suppress_tokens", {9}},
+                       {"stop_strings", "x"},
                        {"forced_bos_token_id", 7},
                        {"forced_eos_token_id", {0}},
                        {"renormalize_logits", true},
@@ -182,7 +184,9 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                        {"min_length", 8},
                        {"no_repeat_ngram_size", 3},
                        {"do_sample", false},
-                       {"suppress_tokens", json::array()}});
+                       {"suppress_tokens", {12}},
+                       {"force_words_ids", json::array()}});
+    config["sequence_bias"] = json::parse("[[[10], -2.5], [[4, 5], 1], [[10], -1.5]]");  // the last of a phrase holds
     const auto generation = must(parse_generation(config));
     const models::GenerationConfig expected = {.decoder_start = 3,
                                                .eos = 0,
@@ -191,9 +195,13 @@ TEST_CASE("a generation config is read as generate() reads it", "[models][genera
                                                .max_steps = 31,
                                                .length_penalty = 0.6,
                                                .early_stopping = graph::EarlyStopping::never,
-                                               .banned = {3},  // a ban of eos is dropped
-                                               .forced_first = 7,
-                                               .forced_last = 0,
+                                               .rules = {.banned = {12, 3},  // a ban of eos is dropped
+                                                         .banned_words = {{4, 5}, {6, 7, 8}},
+                                                         .banned_first = {9},
+                                                         .biases = {{{10}, -1.5f}, {{4, 5}, 1}},
+                                                         .forced_first = 7,
+                                                         .forced_last = 0},
+                                               .stop_strings = {"x"},
                                                .min_steps = 7,  // the start token counts
                                                .no_repeat_ngram = 3,
                                                .renormalize = true};
@@ -211,7 +219,7 @@ TEST_CASE("lengths of generation", "[models][generation_config]") {
     CHECK(must(parse_generation(config)).max_steps == 5);
     const auto few_positions =
         models::parse_generation_config(must(formats::Config::parse(kMinimal.dump(), "generation_config.json")),
-                                        models::GenerationSource::generation_config, 9);
+                                        models::GenerationSource::generation_config, 9, 50);
     CHECK(must(few_positions).max_steps == 8);
 
     CHECK(must(parse_generation(config)).min_steps == 0);
@@ -242,13 +250,23 @@ TEST_CASE("what would change the generation and is not done is refused by name",
                                                                          {"guidance_scale", "1.5"},
                                                                          {"penalty_alpha", "0.6"},
                                                                          {"remove_invalid_values", "true"},
-                                                                         {"bad_words_ids", "[[4, 5]]"},
+                                                                         {"bad_words_ids", "[[4, 50]]"},
+                                                                         {"bad_words_ids", "[[]]"},
+                                                                         {"bad_words_ids", "[[-1]]"},
                                                                          {"eos_token_id", "[0, 1]"},
                                                                          {"forced_eos_token_id", "[0, 1]"},
-                                                                         {"suppress_tokens", "[1]"},
-                                                                         {"sequence_bias", "[[[1], 2.0]]"},
+                                                                         {"suppress_tokens", "[-1]"},
+                                                                         {"begin_suppress_tokens", "[50]"},
+                                                                         {"eos_token_id", "999999"},
+                                                                         {"eos_token_id", "-1"},
+                                                                         {"pad_token_id", "50"},
+                                                                         {"decoder_start_token_id", "50"},
+                                                                         {"forced_bos_token_id", "50"},
+                                                                         {"sequence_bias", "[[[1, 50], 2.0]]"},
+                                                                         {"sequence_bias", "[[[50], 2.0]]"},
+                                                                         {"sequence_bias", "[[[], 2.0]]"},
                                                                          {"early_stopping", R"("sometimes")"},
-                                                                         {"stop_strings", R"(["x"])"},
+                                                                         {"stop_strings", R"(["x", ""])"},
                                                                          {"a_field_of_the_future", "1"}}));
     CAPTURE(name, value);
     json config = kMinimal;

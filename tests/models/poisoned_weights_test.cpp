@@ -7,9 +7,11 @@
 #include <optional>
 
 #include "formats/gguf.hpp"
+#include "formats/gguf_writer.hpp"
 #include "formats/safetensors.hpp"
 #include "models/encoder_loading.hpp"
-#include "models/load.hpp"
+#include "models/gguf_export.hpp"
+#include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "models/vision_loading.hpp"
 #include "support/goldens.hpp"
@@ -37,7 +39,7 @@ std::optional<Error> load_speech(const fs::path& path) { return error_of(models:
 std::optional<Error> load_sentences(const fs::path& path) { return error_of(models::load_sentence_model(path)); }
 std::optional<Error> load_vision(const fs::path& path) {
     const bool is_clip = path.filename().string().starts_with("clip");
-    return is_clip ? error_of(models::load_clip(path)) : error_of(models::load_vision_classifier(path));
+    return is_clip ? error_of(models::load_clip(path)) : error_of(models::load_vision_encoder(path));
 }
 
 std::vector<std::byte> read_file(const fs::path& path) {
@@ -142,6 +144,18 @@ TEST_CASE("every tensor that a graph reads is refused with a value that is no nu
         const fs::path weights = fs::is_directory(model) ? model / "model.safetensors" : model;
         CHECK(unread_in(model, weights, load) == std::vector<std::string>{});
     }
+}
+
+TEST_CASE("every tensor in blocks is refused with a scale that is no number", "[models][gguf][errors]") {
+    const DType dtype = GENERATE(DType::q8_0, DType::q4_0);
+    const TemporaryFolder folder;
+    const auto source = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / "llama3_scaled_bf16.gguf"));
+    const auto contents = must(models::requantized(source, dtype));
+    const fs::path model = folder.path() / "blocks.gguf";
+    must(formats::write_gguf(model, contents.metadata, contents.tensors));
+    const auto written = must(formats::Gguf::open(model));
+    REQUIRE(must(written.weights().get("blk.0.attn_q.weight")).dtype == dtype);
+    CHECK(unread_in(model, model, &load_decoder) == std::vector<std::string>{});
 }
 
 TEST_CASE("a layer behind the pooling is refused with a value that is no number", "[models][sentence][errors]") {

@@ -7,8 +7,8 @@
 #include "cpu/backend.hpp"
 #include "decoding/generate_case.hpp"
 #include "decoding/steps.hpp"
-#include "models/load.hpp"
 #include "models/model_case.hpp"
+#include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "validation/validate.hpp"
@@ -75,7 +75,8 @@ TEST_CASE("a recurrent model generates what generate() does", "[models][recurren
     const json entries = read_json(folder_of(name) / "generate.json");
     REQUIRE(entries.size() >= 5);
     for (std::size_t i = 0; i < entries.size(); ++i) {
-        const Entry entry = read_entry(entries[i], folder_config, model->limits().target_len);
+        const Entry entry =
+            read_entry(entries[i], folder_config, model->limits().target_len, model->limits().target_vocab);
         CAPTURE(i, entries[i]["options"].dump());
         const auto sources = sources_of(entry);
         const std::uint32_t batches[] = {static_cast<std::uint32_t>(sources.size()), 1, 4};

@@ -16,11 +16,11 @@ struct PiecewiseRun {
     std::vector<double> logits, hidden;  // [batch, len, …]
 };
 
-inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend, const Golden& golden,
-                                  DType dtype, const std::vector<std::uint32_t>& pieces) {
-    const Shape shape = golden.shape("input_ids");
-    const auto batch = static_cast<std::uint32_t>(shape[0]), len = static_cast<std::uint32_t>(shape[1]);
-    const std::vector<std::int32_t> ids = golden.ints("input_ids");
+/// `ids` are [batch, len].
+inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend,
+                                  const std::vector<std::int32_t>& ids, std::uint32_t batch, DType dtype,
+                                  const std::vector<std::uint32_t>& pieces) {
+    const auto len = static_cast<std::uint32_t>(ids.size()) / batch;
     const std::size_t vocab = model.config().vocab_size, width = model.config().hidden_size;
     PiecewiseRun run = {.logits = std::vector<double>(batch * len * vocab),
                         .hidden = std::vector<double>(batch * len * width)};
@@ -57,6 +57,12 @@ inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& 
     }
     REQUIRE(done == len);
     return run;
+}
+
+inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend, const Golden& golden,
+                                  DType dtype, const std::vector<std::uint32_t>& pieces) {
+    return run_in_pieces(model, backend, golden.ints("input_ids"),
+                         static_cast<std::uint32_t>(golden.shape("input_ids")[0]), dtype, pieces);
 }
 
 }  // namespace vkformer::tests

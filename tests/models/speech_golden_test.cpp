@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Whisper against Hugging Face: the forward passes of tests/goldens/speech.
 #include "audio/mel.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "models/seq2seq_loading.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
@@ -42,11 +42,12 @@ void check_golden(graph::Program& program, graph::Value tensor, const Golden& go
 TEST_CASE("Whisper's forward passes are those of Hugging Face", "[models][speech][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name =
-        GENERATE("whisper_d30_h3_h5", "whisper_d20_untied", "whisper_english", "whisper_texts", "whisper_times_423");
+        GENERATE("speech/whisper_d30_h3_h5", "speech/whisper_d20_untied", "speech/whisper_english",
+                 "speech/whisper_texts", "speech/whisper_times_423", "transformers_5/whisper_own_head");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
-    const auto loaded = must(models::load_speech_model(goldens_dir() / "speech" / name));
-    const Golden golden("speech/" + name + "/golden.safetensors");
+    const auto loaded = must(models::load_speech_model(goldens_dir() / name));
+    const Golden golden(name + "/golden.safetensors");
     const Shape heard = golden.shape("input_features"), target = golden.shape("decoder_input_ids");
     CHECK(loaded.mel_bins == heard[2]);
     CHECK(loaded.model->limits().source_len == heard[1] / 2);

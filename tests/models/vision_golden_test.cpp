@@ -4,7 +4,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "models/vision_loading.hpp"
+#include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/goldens.hpp"
@@ -75,7 +75,7 @@ TEST_CASE("vision encoders give Hugging Face's last hidden states and logits", "
     const DType dtype = GENERATE(DType::f32, DType::f16);
     for (const std::string name : {"vit_h20", "vit_labels", "vit_many_labels", "deit_teacher", "deit_labels"}) {
         CAPTURE(backend.name(), name, to_string(dtype));
-        const auto encoder = must(models::load_vision_classifier(folder_of(name)));
+        const auto encoder = must(models::load_vision_encoder(folder_of(name)));
         const Golden golden = golden_of(name);
         Pass pass;
         const auto tensors = add_images(pass, encoder, golden, dtype);
@@ -94,7 +94,7 @@ TEST_CASE("vision encoders give the attention of their patches", "[models][visio
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     for (const std::string name : {"vit_labels", "deit_teacher"}) {
         CAPTURE(backend.name(), name);
-        const auto encoder = must(models::load_vision_classifier(folder_of(name)));
+        const auto encoder = must(models::load_vision_encoder(folder_of(name)));
         const Golden golden = golden_of(name);
         Pass pass;
         const auto tensors = add_images(pass, encoder, golden, DType::f32, true);

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "models/vision_loading.hpp"
+#include "models/open_model.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
@@ -108,6 +108,10 @@ TEST_CASE("weights of a vision model are found with and without the prefix, and 
     formats::TensorMap fewer = tensors("clip_gelu");
     fewer.erase("logit_scale");
     check_refused(load_clip(config_json("clip_gelu"), fewer), ErrorCode::MissingTensor, "logit_scale");
+    const auto logarithm = std::make_shared<std::vector<float>>(1, 1000.0f);
+    fewer["logit_scale"] = {
+        .dtype = DType::f32, .shape = {}, .bytes = std::as_bytes(std::span(*logarithm)), .owner = logarithm};
+    check_refused(load_clip(config_json("clip_gelu"), fewer), ErrorCode::CorruptFile, "logit_scale is 1000");
     json narrow = config_json("clip_gelu");
     narrow["projection_dim"] = 15;
     check_refused(load_clip(narrow, tensors("clip_gelu")), ErrorCode::ShapeMismatch, "visual_projection.weight");
@@ -155,7 +159,9 @@ TEST_CASE("old CLIP configs may say each tower twice", "[models][vision][clip]")
 
 TEST_CASE("folders of other models are refused", "[models][vision][errors]") {
     const auto bert = goldens_dir() / "encoders/bert_h20";
-    check_refused(models::load_vision_classifier(bert), ErrorCode::UnsupportedConfig, "supported: vit, deit");
-    check_refused(models::load_clip(bert), ErrorCode::UnsupportedConfig, "supported: clip");
+    check_refused(models::load_vision_encoder(bert), ErrorCode::UnsupportedConfig,
+                  "supported: vision models (vit, deit");
+    check_refused(models::load_clip(bert), ErrorCode::UnsupportedConfig,
+                  "supported: CLIP models (clip); this one is an encoder of texts");
     check_refused(models::load_clip(goldens_dir() / "nowhere"), ErrorCode::FileNotFound, "nowhere");
 }

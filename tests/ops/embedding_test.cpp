@@ -38,7 +38,7 @@ TEST_CASE("embedding gives the dtype that is asked for", "[op][embedding]") {
 // The shader has 64 invocations of 16 elements.
 TEST_CASE("embedding dequantises the rows that are asked for", "[op][embedding][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k);
+    const DType format = GENERATE(DType::bf16, from_range(kBlockFormats));
     const DType result = GENERATE(DType::f32, DType::f16);
     const std::uint64_t dim = width_of(format, GENERATE(1u, 5u));
     CAPTURE(backend.name(), to_string(format), to_string(result), dim);
@@ -52,7 +52,7 @@ TEST_CASE("embedding dequantises the rows that are asked for", "[op][embedding][
 
 TEST_CASE("one quantised table serves embedding and linear", "[op][embedding][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k);
+    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k, DType::q6_k);
     CAPTURE(backend.name(), to_string(format));
     OpCase c;
     const graph::Value table = random_weight(c, format, 37, width_of(format, 2));

@@ -16,7 +16,7 @@ auto activations() {
                             Activation::silu, Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
 }
 
-// A workgroup handles 512 elements of a row; that of gated_activation_vectors.comp 512 words, 32 at a time.
+// A workgroup handles 512 elements of a row; that of cpu_devices/gated_activation/vectors.comp 512 words, 32 at a time.
 TEST_CASE("gated_activation of two tensors agrees with double precision", "[op][gated_activation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);

@@ -30,20 +30,18 @@ Value add_normed(OpCase& c, Value x, const NormedCase& s) {
         is_weight_only(s.format) ? random_weight(c, s.format, s.out, s.in) : c.floats("weight", s.dtype, {s.out, s.in});
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
     const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.gated ? s.out / 2 : s.out}));
-    c.graph.add_node(graph::Linear{.x = x,
-                                   .norm_gain = gain,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .y = y,
-                                   .activation = s.activation,
-                                   .gated = s.gated,
-                                   .normed = true,
-                                   .norm_eps = s.eps,
-                                   .norm_gain_offset = s.gain_offset});
+    c.graph.add_node(graph::Linear{
+        .x = x,
+        .weight = weight,
+        .y = y,
+        .prologue = {.kind = graph::Prologue::Kind::rms_norm, .gain = gain, .eps = s.eps, .gain_offset = s.gain_offset},
+        .epilogue = {.bias = bias,
+                     .activation = s.activation,
+                     .end = s.gated ? graph::Epilogue::End::gate : graph::Epilogue::End::none}});
     return y;
 }
 
-// The sizes are those of linear_test.cpp; linear_row.comp has no room for the squares of 7 and 8 rows, linear_row_quads.comp for those of 4
+// The sizes are those of linear_test.cpp; linear/row.comp has no room for the squares of 7 and 8 rows, linear/row_vec4.comp for those of 4
 // to 8, which then are normed before.
 TEST_CASE("a product of a norm agrees with double precision", "[op][linear][normed]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -106,6 +104,8 @@ TEST_CASE("a product of a norm takes quantised weights", "[op][linear][normed][q
             {DType::q8_0, DType::f16, 2, 5, 20, true},
             {DType::q4_k, DType::f32, 2, 2, 18, false},
             {DType::q6_k, DType::f32, 2, 1, 10, true},
+            {DType::q5_0, DType::f32, 1, 18, 50, true},
+            {DType::iq4_nl, DType::f32, 3, 2, 34, false},
             {DType::bf16, DType::f32, 1, 3, 20, false},
         }));
     CAPTURE(backend.name(), to_string(format), to_string(dtype), rows, blocks, out, gated);

@@ -34,17 +34,13 @@ void add_linear(OpCase& c, const LinearCase& s) {
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
     const Value residual = s.residual ? c.floats("residual", s.result, {s.rows, s.out}) : Value{};
     const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.gated ? s.out / 2 : s.out}));
-    c.graph.add_node(graph::Linear{.x = x,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .residual = residual,
-                                   .y = y,
-                                   .activation = s.activation,
-                                   .gated = s.gated});
+    auto epilogue = graph::Epilogue{.bias = bias, .activation = s.activation}.plus(residual);
+    if (s.gated) epilogue.end = graph::Epilogue::End::gate;
+    c.graph.add_node(graph::Linear{.x = x, .weight = weight, .y = y, .epilogue = epilogue});
 }
 
-// linear_quantized.comp has tiles of 64 × 64; linear_quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
-// time; linear_quantized_direct.comp, only on CPU-type devices, 8 rows and 32 columns; linear_quantized_depth.comp there, for q8_0 and
+// linear/quantized_tile.comp has tiles of 64 × 64; linear/quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
+// time; cpu_devices/linear/quantized_columns.comp, only on CPU-type devices, 8 rows and 32 columns; cpu_devices/linear/quantized_depth.comp there, for q8_0 and
 // q4_0 and up to 4 rows, 16 columns and two blocks at a time.
 // Most of the time here is that of SwiftShader's compiler: shapes and formats are not multiplied with each other.
 TEST_CASE("linear with quantised weights agrees with double precision", "[op][linear][quantized]") {
@@ -58,6 +54,22 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q4_k, 3, 3, 67},
         {DType::q5_k, 3, 3, 67},
         {DType::q6_k, 3, 3, 67},
+        {DType::q4_1, 3, 3, 67},
+        {DType::q5_0, 3, 3, 67},
+        {DType::q5_1, 3, 3, 67},
+        {DType::iq4_nl, 3, 3, 67},
+        {DType::iq4_xs, 3, 3, 67},
+        {DType::q2_k, 3, 3, 67},
+        {DType::q3_k, 3, 3, 67},
+        {DType::q4_1, 9, 3, 35},
+        {DType::q5_0, 17, 3, 35},
+        {DType::q5_1, 65, 1, 65},
+        {DType::iq4_nl, 9, 5, 64},
+        {DType::iq4_xs, 17, 1, 33},
+        {DType::q2_k, 9, 2, 31},
+        {DType::q3_k, 9, 1, 33},
+        {DType::q5_0, 1, 1, 1},
+        {DType::iq4_nl, 1, 18, 37},
         {DType::q4_0, 1, 1, 1},
         {DType::q6_k, 8, 2, 31},
         {DType::q8_0, 9, 5, 64},
@@ -74,6 +86,8 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::f16, 9, 7, 31},
         {DType::q8_0, 1, 129, 70},
         {DType::q4_0, 20, 33, 70},
+        {DType::q5_0, 1, 129, 7},
+        {DType::q5_1, 20, 33, 7},
     }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;
@@ -87,7 +101,9 @@ TEST_CASE("linear with quantised weights takes float16 activations", "[op][linea
                                                                                      {DType::q4_0, 3, DType::f32},
                                                                                      {DType::bf16, 9, DType::f16},
                                                                                      {DType::q8_0, 17, DType::f16},
-                                                                                     {DType::q6_k, 9, DType::f32}}));
+                                                                                     {DType::q6_k, 9, DType::f32},
+                                                                                     {DType::q5_0, 3, DType::f16},
+                                                                                     {DType::iq4_nl, 9, DType::f32}}));
     CAPTURE(backend.name(), to_string(format), to_string(result), rows);
     OpCase c;
     add_linear(c, {.format = format,
@@ -134,6 +150,8 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
             {DType::q4_0, 40, 2, 66, DType::f16, DType::f16},
             {DType::q4_k, 20, 1, 140, DType::f16, DType::f32},
             {DType::f16, 33, 2, 70, DType::f32, DType::f32},
+            {DType::q5_1, 2, 3, 70, DType::f32, DType::f32},
+            {DType::q5_0, 33, 2, 70, DType::f32, DType::f32},
             {DType::q8_0, 2, 9, 22, DType::f32, DType::f32},  // the depth in parts
             {DType::q4_0, 20, 7, 30, DType::f32, DType::f32},
             {DType::q4_0, 20, 5, 22, DType::f16, DType::f32},
@@ -161,8 +179,11 @@ void put_half(std::vector<std::byte>& blocks, std::size_t offset, std::uint16_t 
 
 TEST_CASE("a scale that is not finite stays visible in its column", "[op][linear][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const auto [format, half] = GENERATE(table<DType, std::uint16_t>(
-        {{DType::q8_0, 0x7C00}, {DType::q5_k, 0x7C00}, {DType::q6_k, 0x7E00}}));  // infinity, NaN
+    const auto [format, half] = GENERATE(table<DType, std::uint16_t>({{DType::q8_0, 0x7C00},
+                                                                      {DType::q5_k, 0x7C00},
+                                                                      {DType::q6_k, 0x7E00},
+                                                                      {DType::q5_0, 0x7C00},
+                                                                      {DType::q3_k, 0x7E00}}));  // infinity, NaN
     CAPTURE(backend.name(), to_string(format));
     constexpr std::uint64_t kRows = 2, kOut = 5, kPoisoned = 3;
     const std::uint64_t in = width_of(format, 2);
@@ -170,8 +191,7 @@ TEST_CASE("a scale that is not finite stays visible in its column", "[op][linear
     OpCase c;
     const TensorData data = must(quantized(owned(c.random_floats(kOut * in), {kOut, in}), format));
     auto blocks = std::make_shared<std::vector<std::byte>>(data.bytes.begin(), data.bytes.end());
-    const std::size_t scale = format == DType::q6_k ? 208 : 0;
-    put_half(*blocks, (2 * kPoisoned + 1) * block_bytes(format) + scale, half);
+    put_half(*blocks, (2 * kPoisoned + 1) * block_bytes(format) + block_scales(format).d, half);
     const Value weight = must(c.graph.weight(
         "weight", {.dtype = format, .shape = {kOut, in}, .bytes = std::span<const std::byte>(*blocks), .owner = blocks},
         format));

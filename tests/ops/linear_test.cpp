@@ -32,20 +32,16 @@ void add_linear(OpCase& c, const LinearCase& s) {
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
     const Value residual = s.residual ? c.floats("residual", s.result, {s.rows, s.out}) : Value{};
     const Value y = c.expect(c.graph.activation("linear", s.result, {s.rows, s.gated ? s.out / 2 : s.out}));
-    c.graph.add_node(graph::Linear{.x = x,
-                                   .weight = weight,
-                                   .bias = bias,
-                                   .residual = residual,
-                                   .y = y,
-                                   .activation = s.activation,
-                                   .gated = s.gated});
+    auto epilogue = graph::Epilogue{.bias = bias, .activation = s.activation}.plus(residual);
+    if (s.gated) epilogue.end = graph::Epilogue::End::gate;
+    c.graph.add_node(graph::Linear{.x = x, .weight = weight, .y = y, .epilogue = epilogue});
 }
 
-// linear.comp has tiles of 64 × 64, 16 deep; linear_row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
-// linear_direct.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; linear_depth.comp, for up to 4 rows,
-// 16 columns and 16 depths (f16: 32) at a time; linear_broadcast.comp 16 or 32 rows and 32 columns, for `in` a multiple of 8;
-// linear_quads.comp, linear_halves.comp and linear_row_quads.comp, for `in` a multiple of 4, as the first two;
-// linear_coopmat.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
+// linear/tile.comp has tiles of 64 × 64, 16 deep; linear/row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
+// cpu_devices/linear/columns.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; cpu_devices/linear/depth.comp, for up to 4 rows,
+// 16 columns and 16 depths (f16: 32) at a time; cpu_devices/linear/columns_shuffled.comp 16 or 32 rows and 32 columns, for `in` a multiple of 8;
+// linear/tile_vec4.comp, linear/tile_half.comp and linear/row_vec4.comp, for `in` a multiple of 4, as the first two;
+// linear/matrix.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
 // the depth in parts where it is long and the result narrow.
 TEST_CASE("linear agrees with double precision", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -159,8 +155,11 @@ TEST_CASE("linear computes a batch of products", "[op][linear]") {
     const Value weight = c.floats("weight", dtype, {batch, out, in});
     const Value bias = c.floats("bias", dtype, {out}), residual = c.floats("residual", result, {batch, rows, out});
     const Value y = c.expect(c.graph.activation("linear", result, {batch, rows, out}));
-    c.graph.add_node(graph::Linear{
-        .x = x, .weight = weight, .bias = bias, .residual = residual, .y = y, .activation = Activation::relu});
+    c.graph.add_node(
+        graph::Linear{.x = x,
+                      .weight = weight,
+                      .y = y,
+                      .epilogue = graph::Epilogue{.bias = bias, .activation = Activation::relu}.plus(residual)});
     c.check(backend);
 }
 
@@ -227,7 +226,7 @@ std::vector<float> positive_floats(OpCase& c, std::size_t count, float magnitude
     return values;
 }
 
-// linear_halves.comp adds up eight products in float16: long sums, products that end beyond its range or below it, and sums of one sign.
+// linear/tile_half.comp adds up eight products in float16: long sums, products that end beyond its range or below it, and sums of one sign.
 TEST_CASE("linear of float16 is right at any scale and depth", "[op][linear][halves]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     constexpr std::uint64_t kRows = 70, kIn = 4100, kOut = 9;
@@ -254,8 +253,7 @@ TEST_CASE("linear of float16 is right at any scale and depth", "[op][linear][hal
     CAPTURE(backend.name(), to_string(result));
     const Value a = c.floats("x", DType::f16, {kRows, kIn}, x), b = c.floats("weight", DType::f16, {kOut, kIn}, weight);
     const Value y = c.expect(c.graph.activation("linear", result, {kRows, kOut}));
-    c.graph.add_node(
-        graph::Linear{.x = a, .weight = b, .bias = {}, .residual = {}, .y = y, .activation = Activation::none});
+    c.graph.add_node(graph::Linear{.x = a, .weight = b, .y = y});
     c.check(backend);
 }
 
@@ -281,8 +279,7 @@ TEST_CASE("linear keeps NaN in its row, through ReLU as well", "[op][linear]") {
     const Value x = c.floats("x", DType::f32, {rows, in}, poisoned);
     const Value weight = c.floats("weight", DType::f32, {kOut, in});
     const Value y = c.expect(c.graph.activation("linear", DType::f32, {rows, kOut}));
-    c.graph.add_node(
-        graph::Linear{.x = x, .weight = weight, .bias = {}, .residual = {}, .y = y, .activation = Activation::relu});
+    c.graph.add_node(graph::Linear{.x = x, .weight = weight, .y = y, .epilogue = {.activation = Activation::relu}});
     c.check(backend);
     const std::vector<float> found = c.run(backend, y);
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::isnan(found[i]) == (i / kOut == 1));
@@ -311,16 +308,16 @@ TEST_CASE("linear rounds to the next half where shaders do it themselves", "[op]
                                                        {0x1.ff8p-15F, 0x1p-10F}};
     for (const std::uint64_t columns : {34, 33})
         for (vulkan::VulkanBackend* const backend : vulkan_backends())
-            for (const std::string variant : {"broadcast", "vectors", "direct"}) {
+            for (const std::string variant : {"cpu_columns_shuffled", "cpu_columns_vectors", "cpu_columns"}) {
                 CAPTURE(backend->name(), variant, columns);
                 graph::Graph graph;
                 const Value x = must(graph.input("x", DType::f16, {rows.size(), kIn}));
                 const Value weight = must(graph.input("weight", DType::f16, {columns, kIn}));
                 const Value y = must(linear(graph, x, weight));
                 graph.mark_output(y);
-                const auto names =
-                    vulkan::variants(graph.nodes()[0].op, {.graph = graph, .device = backend->capabilities()});
-                if (std::ranges::find(names, variant) == names.end() || !backend->capabilities().int64) continue;
+                const auto kernels =
+                    vulkan::fitting_kernels(graph.nodes()[0].op, {.graph = graph, .device = backend->capabilities()});
+                if (!vulkan::find_kernel(kernels, variant) || !backend->capabilities().int64) continue;
                 std::vector<float> a(rows.size() * kIn), w(columns * kIn), found(rows.size() * columns);
                 for (std::size_t r = 0; r < rows.size(); ++r) {
                     a[r * kIn] = rows[r].first;

@@ -69,8 +69,22 @@ struct State {
     std::map<std::string, std::size_t> calls;
     std::map<std::string, std::int64_t> live;
     std::optional<std::uint64_t> free_memory;
+    std::string hidden;
+    std::optional<std::vector<std::byte>> cache_data;
+    std::vector<std::byte> initial_cache_data;
+    bool loses_stores = false;
+    std::vector<std::string> recorded;
+    PFN_vkCmdDispatch dispatch = nullptr;
+    PFN_vkCmdPipelineBarrier pipeline_barrier = nullptr;
+    PFN_vkCreateDevice create_device = nullptr;
+    PFN_vkDestroyDevice destroy_device = nullptr;
+    PFN_vkCreatePipelineCache create_pipeline_cache = nullptr;
     PFN_vkEnumerateDeviceExtensionProperties extensions = nullptr;
     PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties = nullptr;
+    std::uint32_t claimed_binding = 0;  // bytes; 0: the driver's
+    std::uint64_t claimed_allocation = 0;
+    std::uint64_t largest_binding = 0, largest_allocation = 0;
+    PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
 };
 State* state = nullptr;
 
@@ -91,6 +105,12 @@ void count_live(const char* maker, std::int64_t change) {
     state->live[maker] += change;
 }
 
+void note_size(const VkMemoryAllocateInfo* info) {
+    const std::lock_guard lock(state->mutex);
+    state->largest_allocation = std::max<std::uint64_t>(state->largest_allocation, info->allocationSize);
+}
+void note_size(const auto&) {}
+
 bool makes_objects(const char* name) {
     return std::strncmp(name, "vkCreate", 8) == 0 || std::strcmp(name, "vkAllocateMemory") == 0;
 }
@@ -103,6 +123,7 @@ struct Fallible<VkResult(VKAPI_PTR*)(Args...)> {
     template <auto& Real, const char* const& Name, auto& Errors>
     static VKAPI_ATTR VkResult VKAPI_CALL call(Args... args) {
         if (const auto error = count_fallible(Name, Errors)) return *error;
+        (note_size(args), ...);
         const VkResult result = Real(args...);
         if (result == VK_SUCCESS && makes_objects(Name)) count_live(Name, 1);
         return result;
@@ -129,9 +150,93 @@ struct Destroying<void(VKAPI_PTR*)(VkDevice, Handle, const VkAllocationCallbacks
 #define VKFORMER_MAKER(name, made_by) const char* const maker_##name = made_by;
 VKFORMER_DESTROYING(VKFORMER_MAKER)
 
+VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                             const VkAllocationCallbacks* callbacks, VkDevice* device) {
+    const VkResult result = state->create_device(physical, info, callbacks, device);
+    if (result == VK_SUCCESS) count_live("vkCreateDevice", 1);
+    return result;
+}
+
+VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice device, const VkAllocationCallbacks* callbacks) {
+    count_live("vkCreateDevice", -1);
+    state->destroy_device(device, callbacks);
+}
+
+/// The driver gets no data: what a test makes up need not be the driver's.
+VKAPI_ATTR VkResult VKAPI_CALL create_pipeline_cache(VkDevice device, const VkPipelineCacheCreateInfo* info,
+                                                     const VkAllocationCallbacks* callbacks, VkPipelineCache* cache) {
+    const std::span data(static_cast<const std::byte*>(info->pInitialData), info->initialDataSize);
+    {
+        const std::lock_guard lock(state->mutex);
+        state->initial_cache_data.assign(data.begin(), data.end());
+    }
+    const VkPipelineCacheCreateInfo empty{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    return state->create_pipeline_cache(device, &empty, callbacks, cache);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL get_cache_data(VkDevice, VkPipelineCache, std::size_t* bytes, void* data) {
+    const std::lock_guard lock(state->mutex);
+    if (data) std::memcpy(data, state->cache_data->data(), state->cache_data->size());
+    *bytes = state->cache_data->size();
+    return VK_SUCCESS;
+}
+
+void note(const char* name) {
+    const std::lock_guard lock(state->mutex);
+    state->recorded.emplace_back(name);
+}
+
+VKAPI_ATTR void VKAPI_CALL record_dispatch(VkCommandBuffer commands, std::uint32_t x, std::uint32_t y,
+                                           std::uint32_t z) {
+    note("vkCmdDispatch");
+    if (!state->loses_stores) state->dispatch(commands, x, y, z);
+}
+
+VKAPI_ATTR void VKAPI_CALL record_barrier(VkCommandBuffer commands, VkPipelineStageFlags source,
+                                          VkPipelineStageFlags target, VkDependencyFlags flags, std::uint32_t memories,
+                                          const VkMemoryBarrier* memory, std::uint32_t buffers,
+                                          const VkBufferMemoryBarrier* buffer, std::uint32_t images,
+                                          const VkImageMemoryBarrier* image) {
+    note("vkCmdPipelineBarrier");
+    state->pipeline_barrier(commands, source, target, flags, memories, memory, buffers, buffer, images, image);
+}
+
+PFN_vkUpdateDescriptorSets real_update_descriptor_sets = nullptr;
+
+VKAPI_ATTR void VKAPI_CALL update_descriptor_sets(VkDevice device, std::uint32_t write_count,
+                                                  const VkWriteDescriptorSet* writes, std::uint32_t copy_count,
+                                                  const VkCopyDescriptorSet* copies) {
+    {
+        const std::lock_guard lock(state->mutex);
+        for (std::uint32_t i = 0; i < write_count; ++i)
+            for (std::uint32_t j = 0; writes[i].pBufferInfo && j < writes[i].descriptorCount; ++j)
+                state->largest_binding =
+                    std::max<std::uint64_t>(state->largest_binding, writes[i].pBufferInfo[j].range);
+    }
+    real_update_descriptor_sets(device, write_count, writes, copy_count, copies);
+}
+
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char* name) {
     const PFN_vkVoidFunction real = state->next_device(device, name);
-    if (!real) return nullptr;
+    if (!real || state->hidden == name) return nullptr;
+    if (std::strcmp(name, "vkDestroyDevice") == 0) {
+        state->destroy_device = reinterpret_cast<PFN_vkDestroyDevice>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&destroy_device);
+    }
+    if (std::strcmp(name, "vkCmdDispatch") == 0) {
+        state->dispatch = reinterpret_cast<PFN_vkCmdDispatch>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&record_dispatch);
+    }
+    if (std::strcmp(name, "vkCmdPipelineBarrier") == 0) {
+        state->pipeline_barrier = reinterpret_cast<PFN_vkCmdPipelineBarrier>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&record_barrier);
+    }
+    if (state->cache_data && std::strcmp(name, "vkCreatePipelineCache") == 0) {
+        state->create_pipeline_cache = reinterpret_cast<PFN_vkCreatePipelineCache>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&create_pipeline_cache);
+    }
+    if (state->cache_data && std::strcmp(name, "vkGetPipelineCacheData") == 0)
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_cache_data);
 #define VKFORMER_WRAP_FALLIBLE(function, errors)                                                 \
     if (std::strcmp(name, #function) == 0) {                                                     \
         real_##function = reinterpret_cast<PFN_##function>(real);                                \
@@ -146,6 +251,10 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
     }
     VKFORMER_FALLIBLE(VKFORMER_WRAP_FALLIBLE)
     VKFORMER_DESTROYING(VKFORMER_WRAP_DESTROYING)
+    if (std::strcmp(name, "vkUpdateDescriptorSets") == 0) {
+        real_update_descriptor_sets = reinterpret_cast<PFN_vkUpdateDescriptorSets>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&update_descriptor_sets);
+    }
     return real;
 }
 
@@ -182,11 +291,29 @@ VKAPI_ATTR void VKAPI_CALL get_memory_properties(VkPhysicalDevice device,
     }
 }
 
+VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDeviceProperties2* properties) {
+    state->properties(device, properties);
+    const std::lock_guard lock(state->mutex);
+    if (state->claimed_binding) properties->properties.limits.maxStorageBufferRange = state->claimed_binding;
+    for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext)
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES && state->claimed_allocation)
+            reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(next)->maxMemoryAllocationSize =
+                state->claimed_allocation;
+}
+
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance(VkInstance instance, const char* name) {
     const PFN_vkVoidFunction real = state->next(instance, name);
     if (real && std::strcmp(name, "vkGetDeviceProcAddr") == 0) {
         state->next_device = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&get_device);
+    }
+    if (real && std::strcmp(name, "vkCreateDevice") == 0) {
+        state->create_device = reinterpret_cast<PFN_vkCreateDevice>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&create_device);
+    }
+    if (std::strcmp(name, "vkGetPhysicalDeviceProperties2") == 0) {
+        state->properties = reinterpret_cast<PFN_vkGetPhysicalDeviceProperties2>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&get_properties);
     }
     if (!state->free_memory) return real;
     if (std::strcmp(name, "vkEnumerateDeviceExtensionProperties") == 0) {
@@ -208,11 +335,18 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     const std::lock_guard lock(state->mutex);
     state->next = next;
     state->free_memory.reset();
+    state->hidden.clear();
+    state->cache_data.reset();
+    state->loses_stores = false;
+    state->recorded.clear();
     state->fallible_calls.clear();
     state->armed_call.reset();
     state->failed.reset();
     state->calls.clear();
     state->live.clear();
+    state->claimed_binding = 0;
+    state->claimed_allocation = 0;
+    state->largest_binding = state->largest_allocation = 0;
 }
 
 Interposer::~Interposer() = default;
@@ -264,6 +398,47 @@ std::map<std::string, std::int64_t> Interposer::live() const {
 void Interposer::leave_memory(std::uint64_t bytes) {
     const std::lock_guard lock(state->mutex);
     state->free_memory = bytes;
+}
+
+void Interposer::hide(const std::string& device_function) {
+    const std::lock_guard lock(state->mutex);
+    state->hidden = device_function;
+}
+
+void Interposer::give_cache_data(std::vector<std::byte> data) {
+    const std::lock_guard lock(state->mutex);
+    state->cache_data = std::move(data);
+}
+
+std::vector<std::byte> Interposer::initial_cache_data() const {
+    const std::lock_guard lock(state->mutex);
+    return state->initial_cache_data;
+}
+
+std::vector<std::string> Interposer::recorded() const {
+    const std::lock_guard lock(state->mutex);
+    return state->recorded;
+}
+
+void Interposer::lose_stores() {
+    const std::lock_guard lock(state->mutex);
+    state->loses_stores = true;
+}
+
+void Interposer::claim_limits(std::uint32_t binding, std::uint64_t allocation) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_binding = binding;
+    state->claimed_allocation = allocation;
+}
+
+std::uint64_t Interposer::largest_binding() const {
+    const std::lock_guard lock(state->mutex);
+    return state->largest_binding;
+}
+
+std::uint64_t Interposer::largest_allocation() const {
+    const std::lock_guard lock(state->mutex);
+    return state->largest_allocation;
 }
 
 }  // namespace vkformer::tests

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-/// A vkGetInstanceProcAddr that stands between vkformer and the driver: it counts calls and live objects, and makes a chosen call fail.
+/// A vkGetInstanceProcAddr that stands between vkformer and the driver: it counts calls and live objects, makes a chosen call fail, and
+/// plays devices that there are not.
 #pragma once
 
 #include <vulkan/vulkan.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -41,6 +43,24 @@ public:
 
     /// From now on every device has VK_EXT_memory_budget, which says that so many bytes are free in every heap.
     void leave_memory(std::uint64_t bytes);
+    /// From now on devices lack the function.
+    void hide(const std::string& device_function);
+    /// From now on pipeline caches give this data, and the driver sees none of what they are made from.
+    void give_cache_data(std::vector<std::byte> data);
+    /// What the last pipeline cache was made from, with give_cache_data().
+    std::vector<std::byte> initial_cache_data() const;
+    /// vkCmdDispatch and vkCmdPipelineBarrier as they were recorded since the making.
+    std::vector<std::string> recorded() const;
+    /// From now on dispatches that are recorded do nothing: a driver that loses what shaders store.
+    void lose_stores();
+
+    /// From now on every device claims to bind (maxStorageBufferRange) and to allocate (maxMemoryAllocationSize) no more than so many bytes at
+    /// once; 0: what it does.
+    void claim_limits(std::uint32_t binding, std::uint64_t allocation);
+    /// Of storage buffers since the making, in bytes.
+    std::uint64_t largest_binding() const;
+    /// Likewise of allocations.
+    std::uint64_t largest_allocation() const;
 };
 
 }  // namespace vkformer::tests

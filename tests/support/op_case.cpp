@@ -82,24 +82,14 @@ std::vector<std::int32_t> OpCase::random_ints(std::size_t count, std::int32_t lo
 
 namespace {
 
-/// `vkformer tune --list` and --variant know it.
-bool is_in_catalogue(std::string_view op, std::string_view variant) {
-    const auto& catalogue = vulkan::variant_catalogue();
-    const auto found = catalogue.find(op);
-    return found == catalogue.end() ? variant == "plain"
-                                    : std::ranges::find(found->second, variant) != found->second.end();
-}
-
 /// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
 std::set<std::string> variant_names(graph::Backend& backend, const graph::Plan& plan) {
     const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
     if (!device) return {""};
     std::set<std::string> names;
     for (const graph::Node& node : plan.graph.nodes())
-        for (const std::string_view name : vulkan::variants(node.op, {plan.graph, device->capabilities()})) {
-            if (!name.empty()) CHECK(is_in_catalogue(graph::op_name(node.op), name));
-            names.emplace(name);
-        }
+        for (const auto* kernel : vulkan::fitting_kernels(node.op, {plan.graph, device->capabilities()}))
+            names.emplace(kernel->name);
     return names;
 }
 
@@ -109,8 +99,8 @@ Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::
     if (!device || variant.empty()) return backend.compile(std::move(plan), backend.make_store(), backend.make_store());
     vulkan::ProgramOptions options{.check_memory = true};
     for (const graph::Node& node : plan.graph.nodes()) {
-        const auto names = vulkan::variants(node.op, {plan.graph, device->capabilities()});
-        options.variants.push_back(std::ranges::find(names, variant) == names.end() ? std::string() : variant);
+        const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device->capabilities()});
+        options.variants.push_back(vulkan::find_kernel(kernels, variant) ? variant : std::string());
     }
     auto program = device->compile_program(std::move(plan), device->make_store(), device->make_store(), options);
     if (!program) return std::move(program).error();
@@ -155,7 +145,7 @@ double OpCase::bound(const graph::Program& program) {
         double worst = 0;
         graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access access) {
             if (access == graph::Access::read) return;
-            worst = std::max(worst, validation::error_bound(planned, node, value, program.variant(i)));
+            worst = std::max(worst, validation::error_bound(planned, node, value, program.rounding(i)));
         });
         sum += worst;
     }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <memory>
 
 #include "core/block_format.hpp"
@@ -11,8 +10,6 @@
 #include "support/op_case.hpp"
 
 namespace vkformer::tests {
-
-inline constexpr std::array kBlockFormats = {DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
 
 inline TensorData owned(std::vector<float> values, const Shape& shape) {
     const auto kept = std::make_shared<std::vector<float>>(std::move(values));

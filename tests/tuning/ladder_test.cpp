@@ -2,6 +2,10 @@
 #include "tuning/ladder.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <utility>
 
 #include "core/block_format.hpp"
 #include "graph/builders.hpp"
@@ -86,11 +90,12 @@ TEST_CASE("the ladder tries what is new, keeps its verdicts, and tries it never 
 
         REQUIRE(chosen.size() == plan.graph.nodes().size());
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            const auto names = vulkan::variants(plan.graph.nodes()[i].op, {plan.graph, backend->capabilities()});
-            if (names.size() == 1)
+            const auto kernels =
+                vulkan::fitting_kernels(plan.graph.nodes()[i].op, {plan.graph, backend->capabilities()});
+            if (kernels.size() == 1)
                 CHECK(chosen[i].empty());
             else
-                CHECK(std::ranges::find(names, chosen[i]) != names.end());
+                CHECK(vulkan::find_kernel(kernels, chosen[i]));
         }
     }
 }
@@ -116,8 +121,8 @@ TEST_CASE("trials end with their time, and the next ladder goes on", "[tuning][v
                 const graph::Node& node = plan.graph.nodes()[i];
                 if (!std::holds_alternative<graph::Linear>(node.op)) continue;
                 const bool is_known = verdicts.contains(tuning::case_key(plan.graph, node, false));
-                const auto names = vulkan::variants(node.op, {plan.graph, backend->capabilities()});
-                CHECK(chosen[i] == (std::ranges::count(names, found) > 0 ? found : std::string()));
+                const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, backend->capabilities()});
+                CHECK(chosen[i] == (vulkan::find_kernel(kernels, found) ? found : std::string()));
                 ++(is_known ? tried : untried);
             }
             CHECK(tried > 0);
@@ -140,16 +145,26 @@ private:
 };
 
 TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is first used", "[tuning]") {
-    const vulkan::VariantNames names = {"broadcast", "direct", "plain", "coopmat", "coopmat_small", "halves"};
+    const auto linear = [](std::string_view name) {
+        const vulkan::KernelTraits* const kernel = vulkan::find_kernel("linear", name);
+        REQUIRE(kernel);
+        return kernel;
+    };
+    const vulkan::KernelList quick = {linear("cpu_columns_shuffled"), linear("cpu_columns"), linear("tile")};
+    const vulkan::KernelList slow = {linear("matrix"), linear("matrix_small"), linear("tile_half")};
+    vulkan::KernelList all = quick;
+    all.insert(all.end(), slow.begin(), slow.end());
     vulkan::Capabilities device;
     device.type = "cpu";
-    CHECK(tuning::worth_trying(names, device) == vulkan::VariantNames{"broadcast", "direct", "plain"});
-    CHECK(tuning::worth_trying({"coopmat", "plain"}, device) == vulkan::VariantNames{"coopmat", "plain"});
+    CHECK(tuning::worth_trying(all, device) == quick);
+    CHECK(tuning::worth_trying({linear("matrix"), linear("tile")}, device) ==
+          vulkan::KernelList{linear("matrix"), linear("tile")});
     device.type = "discrete";
-    CHECK(tuning::worth_trying(names, device) == names);
+    CHECK(tuning::worth_trying(all, device) == all);
 }
 
-TEST_CASE("a case is begun only if it may be done in time, given up after that, but never the first", "[tuning][vulkan]") {
+TEST_CASE("a case is begun only if it may be done in time, given up after that, but never the first",
+          "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         CAPTURE(backend->name());
         const graph::Plan plan = some_plan();
@@ -196,7 +211,7 @@ TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]")
         must(Ladder(quick.options(folder.path())).choose(*backend, plan));
         Ladder ladder(thorough.options(folder.path(), true));
         must(ladder.choose(*backend, plan));
-        CHECK(thorough.trials >= quick.trials);  // also of the plain variants
+        CHECK(thorough.trials >= quick.trials);  // also of the references
         CHECK(ladder.file(backend->capabilities()).find(tuning::case_key(plan.graph, plan.graph.nodes()[0], true)));
         CHECK(ladder.file(backend->capabilities()).verdicts().size() == 4);
     }
@@ -205,23 +220,68 @@ TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]")
 TEST_CASE("a variant that is wrong is never chosen, however fast", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         const graph::Plan plan = some_plan();
-        for (const std::string liar : {"plain", "row", "direct"}) {
+        for (const std::string liar : {"tile", "row", "cpu_columns"}) {
             Suspicious ladder({}, [&](const Trial& trial) { return trial.variant == liar; });
             for (const std::string& variant : must(ladder.choose(*backend, plan))) CHECK(variant != liar);
         }
     }
 }
 
-TEST_CASE("a plain variant is the last resort of a device that is a CPU", "[tuning][vulkan]") {
+TEST_CASE("threads that share a ladder try each case once, and what is known waits for nobody",
+          "[tuning][vulkan][threads]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::VulkanBackend& backend = *vulkan_backends().back();
+    const graph::Plan plan = some_plan();
+    Graph small;
+    small.mark_output(
+        must(linear(small, must(small.input("x", DType::f32, {2, 8})), must(small.input("w", DType::f32, {4, 8})))));
+    const graph::Plan known = graph::make_plan(std::move(small), {.fuse = false});
+
+    Counted alone;
+    const auto expected = must(Ladder(alone.options({})).choose(backend, plan)).size();
+
+    std::promise<void> is_trying, may_go_on;
+    std::atomic<std::size_t> trials = 0;
+    bool holds = false;
+    Ladder ladder({.folder = {}, .progress = [&](const tuning::Progress& p) {
+                       if (p.trial.empty()) return;
+                       ++trials;
+                       if (!std::exchange(holds, false)) return;
+                       is_trying.set_value();
+                       may_go_on.get_future().wait();
+                   }});
+    must(ladder.choose(backend, known));
+    trials = 0;
+    holds = true;
+    const auto choose = [&](const graph::Plan& of) { return ladder.choose(backend, of); };
+    auto first = std::async(std::launch::async, choose, plan);
+    is_trying.get_future().wait();
+    auto second = std::async(std::launch::async, choose, plan);  // the same cases: waits, and tries nothing
+    auto third = std::async(std::launch::async, choose, known);
+    const bool is_free = third.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+    const bool waits = second.wait_for(std::chrono::milliseconds(50)) == std::future_status::timeout;
+    may_go_on.set_value();
+    CHECK(is_free);
+    CHECK(waits);
+    CHECK(must(third.get()).size() == known.graph.nodes().size());
+    const auto chosen = must(first.get());
+    CHECK(chosen.size() == expected);
+    CHECK(must(second.get()) == chosen);
+    CHECK(trials == alone.trials);
+}
+
+TEST_CASE("a reference is the last resort of a device that is a CPU", "[tuning][vulkan]") {
+    const std::string reference = "tile";
+    REQUIRE(vulkan::find_kernel("linear", reference)->is_reference);
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
-        if (backend->capabilities().type != "cpu") continue;
+        if (!backend->capabilities().is_cpu()) continue;
         for (const bool are_wrong : {false, true}) {
             CAPTURE(backend->name(), are_wrong);
-            Suspicious ladder({}, [&](const Trial& trial) { return are_wrong && trial.variant != "plain"; });
+            Suspicious ladder({}, [&](const Trial& trial) { return are_wrong && trial.variant != reference; });
             const auto chosen = must(ladder.choose(*backend, some_plan()));
-            CHECK((std::ranges::count(chosen, "plain") > 0) == are_wrong);
+            CHECK((std::ranges::count(chosen, reference) > 0) == are_wrong);
             for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts())
-                CHECK(std::ranges::any_of(verdict.trials, [](const Trial& t) { return t.variant == "plain"; }) ==
+                CHECK(std::ranges::any_of(verdict.trials, [&](const Trial& t) { return t.variant == reference; }) ==
                       are_wrong);
         }
     }
@@ -233,41 +293,47 @@ TEST_CASE("a device on which every variant is wrong is an error", "[tuning][vulk
         const auto chosen = ladder.choose(*backend, some_plan());
         REQUIRE_FALSE(chosen);
         CHECK(chosen.error().code == ErrorCode::Vulkan);
-        CHECK_THAT(chosen.error().message, ContainsSubstring("linear") && ContainsSubstring("plain: wrong results"));
+        CHECK_THAT(chosen.error().message, ContainsSubstring("linear") && ContainsSubstring("tile: wrong results"));
     }
 }
 
 TEST_CASE("variants can be forced by name", "[tuning][vulkan]") {
-    CHECK(vulkan::NamedVariants::create({{"linear", "plain"}}, nullptr));
-    const auto no_op = vulkan::NamedVariants::create({{"linaer", "plain"}}, nullptr);
+    CHECK(vulkan::NamedVariants::create({{"linear", "tile"}}, nullptr));
+    const auto no_op = vulkan::NamedVariants::create({{"linaer", "tile"}}, nullptr);
     REQUIRE_FALSE(no_op);
     CHECK_THAT(no_op.error().message, ContainsSubstring("linear"));
+    const auto one_kernel = vulkan::NamedVariants::create({{"add", "elements"}}, nullptr);
+    REQUIRE_FALSE(one_kernel);
+    CHECK_THAT(one_kernel.error().message, ContainsSubstring("add"));
     const auto no_variant = vulkan::NamedVariants::create({{"linear", "fastest"}}, nullptr);
     REQUIRE_FALSE(no_variant);
-    CHECK_THAT(no_variant.error().message, ContainsSubstring("plain"));
+    CHECK_THAT(no_variant.error().message, ContainsSubstring("tile"));
 
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         const graph::Plan plan = some_plan();
         const auto named = must(vulkan::NamedVariants::create({{"linear", "row"}}, nullptr));
         const auto chosen = must(named->choose(*backend, plan));
-        const auto plain = must(vulkan::PlainVariants().choose(*backend, plan));
+        const auto references = must(vulkan::ReferenceVariants().choose(*backend, plan));
         for (std::size_t i = 0; i < chosen.size(); ++i) {
-            CHECK(chosen[i] ==
-                  (graph::op_name(plan.graph.nodes()[i].op) == "linear" ? std::string("row") : std::string()));
-            CHECK(plain[i] == "plain");
+            const bool is_linear = graph::op_name(plan.graph.nodes()[i].op) == "linear";
+            CHECK(chosen[i] == (is_linear ? "row" : ""));
+            CHECK(references[i] == (is_linear ? "tile" : "elements"));
         }
     }
 }
 
-TEST_CASE("every variant of every op is in the catalogue, and every op has a plain one", "[tuning][vulkan]") {
-    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
-        const graph::Plan plan = some_plan();
-        for (const graph::Node& node : plan.graph.nodes()) {
-            const auto names = vulkan::variants(node.op, {plan.graph, backend->capabilities()});
-            CHECK(std::ranges::find(names, "plain") != names.end());
-            if (names.size() == 1) continue;
-            const auto& known = vulkan::variant_catalogue().at(graph::op_name(node.op));
-            for (const std::string_view name : names) CHECK(std::ranges::find(known, name) != known.end());
+TEST_CASE("every op has one reference, which needs nothing, and names no two kernels alike", "[tuning]") {
+    REQUIRE(vulkan::kernel_catalogue().size() == std::variant_size_v<graph::Op>);
+    for (const vulkan::OpKernels& all : vulkan::kernel_catalogue()) {
+        CAPTURE(all.op);
+        CHECK(std::ranges::count(all.kernels, true, &vulkan::KernelTraits::is_reference) == 1);
+        for (const vulkan::KernelTraits* kernel : all.kernels) {
+            CAPTURE(kernel->name);
+            CHECK(std::ranges::count(all.kernels, kernel->name, &vulkan::KernelTraits::name) == 1);
+            if (!kernel->is_reference) continue;
+            CHECK(kernel->needs == 0);
+            CHECK(kernel->device == vulkan::DeviceClass::gpu);
+            CHECK(kernel->rounding == graph::Rounding::none);
         }
     }
 }
@@ -284,7 +350,7 @@ TEST_CASE("a trial's product is cut to what can be tried in a moment", "[tuning]
     CHECK(work <= 100'000'000);
     CHECK(work > 20'000'000);
     CHECK(trial.graph.shape(op.x).back() == 512);
-    CHECK(trial.graph.shape(op.bias) == Shape{trial.graph.shape(op.weight)[0]});
+    CHECK(trial.graph.shape(op.epilogue.bias) == Shape{trial.graph.shape(op.weight)[0]});
     CHECK(trial.graph.shape(op.y) == Shape{trial.graph.shape(op.x)[0], trial.graph.shape(op.weight)[0]});
     CHECK(trial.graph.dtype(op.x) == DType::f16);
 }

@@ -3,6 +3,7 @@
 #include "tuning/ladder.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "support/catch.h"
 
@@ -49,4 +50,56 @@ TEST_CASE("of trials the fastest that is right is taken, and none where all are 
     CHECK(tuning::fastest_of(trials) == "c");
     for (Trial& trial : trials) trial.fault = "wrong results";
     CHECK(tuning::fastest_of(trials).empty());
+}
+
+TEST_CASE("a result is right up to its bound and wrong beyond it", "[tuning]") {
+    constexpr double kBound = 1e-3, kNan = std::numeric_limits<double>::quiet_NaN();
+    const std::vector<double> expected = {3, 4};  // of norm 5
+    const auto off_by = [&](double error) { return std::vector<double>{3 + 5 * error, 4}; };
+    const auto judged = [&](const std::vector<double>& found) {
+        Trial trial;
+        tuning::judge(trial, found, expected, kBound);
+        return trial;
+    };
+    for (const double share : {0.0, 0.5, 0.99}) {
+        CAPTURE(share);
+        const Trial trial = judged(off_by(share * kBound));
+        CHECK(trial.fault.empty());
+        CHECK(trial.error == Approx(share * kBound).margin(1e-12));
+        CHECK(trial.bound == kBound);
+    }
+    for (const double share : {1.01, 5.0}) {
+        CAPTURE(share);
+        const Trial trial = judged(off_by(share * kBound));
+        CHECK(trial.fault == "wrong results");
+        CHECK(trial.error == Approx(share * kBound));
+    }
+    for (const auto& found :
+         {std::vector<double>{kNan, 4}, std::vector<double>{3, std::numeric_limits<double>::infinity()}}) {
+        const Trial trial = judged(found);
+        CHECK(trial.fault == "wrong results");
+        CHECK(trial.error == -1);
+    }
+    // A single element that is far off does not hide among many that are right.
+    std::vector<double> many(100'000, 1), one_off = many;
+    one_off[7] += 9 * kBound;
+    Trial trial;
+    tuning::judge(trial, one_off, many, kBound);
+    CHECK(trial.fault == "wrong results");
+}
+
+TEST_CASE("of several results the one counts that takes most of its own bound", "[tuning]") {
+    const std::vector<double> expected = {3, 4};
+    const auto off_by = [&](double error) { return std::vector<double>{3 + 5 * error, 4}; };
+    Trial trial;
+    tuning::judge(trial, off_by(1e-3), expected, 1e-2);
+    tuning::judge(trial, off_by(5e-6), expected, 1e-5);
+    tuning::judge(trial, off_by(0), expected, 0);  // integers
+    CHECK(trial.fault.empty());
+    CHECK(trial.error == Approx(5e-6));
+    CHECK(trial.bound == 1e-5);
+    tuning::judge(trial, off_by(2e-5), expected, 1e-5);  // far less than what the first may be off by
+    CHECK(trial.fault == "wrong results");
+    tuning::judge(trial, off_by(0), expected, 1e-5);
+    CHECK(trial.fault == "wrong results");
 }

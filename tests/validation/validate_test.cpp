@@ -90,7 +90,7 @@ TEST_CASE("a broken node is named, and only that one", "[validation]") {
 
 TEST_CASE("a node that ignores an operand is named", "[validation]") {
     BrokenBackend device([](graph::Op& op, const std::string& node) {
-        if (node == "decoder.0.fc1.linear") std::get<graph::Linear>(op).bias = {};
+        if (node == "decoder.0.fc1.linear") std::get<graph::Linear>(op).epilogue.bias = {};
     });
     const auto report = validate(forward_case(), device);
     REQUIRE(report.first_divergence());
@@ -99,7 +99,7 @@ TEST_CASE("a node that ignores an operand is named", "[validation]") {
 
 TEST_CASE("NaN is a divergence where it first appears", "[validation]") {
     BrokenBackend device([](graph::Op& op, const std::string& node) {
-        if (node == "encoder.0.fc2.linear") std::get<graph::Linear>(op).activation = graph::Activation::none;
+        if (node == "encoder.0.fc2.linear") std::get<graph::Linear>(op).epilogue.activation = graph::Activation::none;
         if (node == "encoder.0.self_attn_layer_norm.layer_norm") std::get<graph::LayerNorm>(op).eps = -1e9f;
     });
     const auto report = validate(forward_case(), device);

@@ -83,7 +83,7 @@ TEST_CASE("statistics come where the driver has them, and an error where it has 
         const auto backend = must(VulkanBackend::create(index, {.cache_folder = {}}));
         CAPTURE(backend->name());
         const KernelContext context{.graph = graph, .device = backend->capabilities()};
-        const Dispatch dispatch = must(plan_dispatch(std::get<graph::Activate>(graph.nodes()[0].op), context));
+        const Dispatch dispatch = must(vulkan::plan_dispatches(graph.nodes()[0].op, context)).dispatches.front();
 
         const PipelineReport plain = must(backend->report_pipeline(dispatch));
         CHECK(plain.compile_ms > 0);

@@ -26,7 +26,7 @@ double bound_of(const graph::Program& program) {
         double worst = 0;
         graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access access) {
             if (access == graph::Access::read) return;
-            worst = std::max(worst, validation::error_bound(graph, node, value, program.variant(i)));
+            worst = std::max(worst, validation::error_bound(graph, node, value, program.rounding(i)));
         });
         sum += worst;
     }

@@ -4,21 +4,19 @@
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
-#include "vulkan/kernels/kernels.hpp"
+#include "vulkan/variants.hpp"
 
 namespace vkformer::bench {
 
 Result<std::vector<Code>> code_of(const graph::Plan& plan, const vulkan::ChosenVariants& variants,
                                   vulkan::VulkanBackend& backend) {
     std::vector<Code> all;
-    vulkan::KernelContext context = {.graph = plan.graph, .device = backend.capabilities()};
+    const vulkan::KernelContext context = {.graph = plan.graph, .device = backend.capabilities()};
     for (std::size_t i = 0; i < plan.graph.nodes().size(); ++i) {
-        context.variant = variants[i];
-        VKFORMER_TRY(const auto dispatch,
-                     std::visit([&](const auto& op) { return plan_dispatch(op, context); }, plan.graph.nodes()[i].op));
-        for (const vulkan::Dispatch* part = &dispatch; part; part = part->then.get()) {
-            VKFORMER_TRY(const auto report, backend.report_pipeline(*part));
-            Code& code = all.emplace_back(Code{.shader = part->shader, .compile_ms = report.compile_ms});
+        VKFORMER_TRY(const auto planned, vulkan::plan_dispatches(plan.graph.nodes()[i].op, context, variants[i]));
+        for (const vulkan::Dispatch& dispatch : planned.dispatches) {
+            VKFORMER_TRY(const auto report, backend.report_pipeline(dispatch));
+            Code& code = all.emplace_back(Code{.shader = dispatch.module.name(), .compile_ms = report.compile_ms});
             if (report.executables.empty()) continue;
             code.subgroup_size = report.executables.front().subgroup_size;
             code.summary = vulkan::summarise(report.executables.front());

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "bench/glsl.hpp"
 
-#include <fstream>
 #include <memory>
-#include <optional>
-#include <sstream>
+#include <string>
 
 #ifdef VKFORMER_SHADERC
 #include <shaderc/shaderc.h>
 #endif
 
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::bench {
@@ -17,11 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<std::string> text_of(const fs::path& file) {
-    std::ifstream stream(file, std::ios::binary);
-    std::ostringstream text;
-    if (!stream || !(text << stream.rdbuf())) return std::nullopt;
-    return std::move(text).str();
+Result<std::string> text_of(const fs::path& file) {
+    VKFORMER_TRY(const auto read, MappedFile::read(file));
+    const auto bytes = read->bytes();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 }  // namespace
@@ -47,7 +45,7 @@ shaderc_include_result* include(void*, const char* requested, int, const char* r
         included->name = file.string();
         included->content = std::move(*text);
     } else {
-        included->content = "there is no " + file.string();  // an empty name marks an error
+        included->content = text.error().message;  // an empty name marks an error
     }
     included->result = {included->name.data(), included->name.size(), included->content.data(),
                         included->content.size(), included};
@@ -59,14 +57,13 @@ void release(void*, shaderc_include_result* result) { delete static_cast<Include
 }  // namespace
 
 Result<std::vector<std::byte>> compile_glsl(const fs::path& file, const std::vector<std::string>& defines) {
-    const auto source = text_of(file);
-    if (!source) return Error{ErrorCode::FileNotFound, "cannot read " + file.string()};
+    VKFORMER_TRY(const std::string source, text_of(file));
     const Compiler compiler(shaderc_compiler_initialize(), shaderc_compiler_release);
     const Options options(shaderc_compile_options_initialize(), shaderc_compile_options_release);
     if (!compiler || !options) return Error{ErrorCode::OutOfHostMemory, "no memory for the shader compiler"};
     shaderc_compile_options_set_target_env(options.get(), shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
     shaderc_compile_options_set_include_callbacks(options.get(), include, release, nullptr);
-    if (source->find("#version") == std::string::npos)  // else shaderc takes it for the GLSL of 2004
+    if (source.find("#version") == std::string::npos)  // else shaderc takes it for the GLSL of 2004
         shaderc_compile_options_set_forced_version_profile(options.get(), 460, shaderc_profile_none);
     for (const std::string& define : defines) {
         const std::size_t equals = std::min(define.find('='), define.size());
@@ -74,7 +71,7 @@ Result<std::vector<std::byte>> compile_glsl(const fs::path& file, const std::vec
         shaderc_compile_options_add_macro_definition(options.get(), define.data(), equals, value.data(), value.size());
     }
     const std::string name = file.string();
-    const Compiled compiled(shaderc_compile_into_spv(compiler.get(), source->data(), source->size(),
+    const Compiled compiled(shaderc_compile_into_spv(compiler.get(), source.data(), source.size(),
                                                      shaderc_compute_shader, name.c_str(), "main", options.get()),
                             shaderc_result_release);
     if (!compiled) return Error{ErrorCode::OutOfHostMemory, "no memory for the shader compiler"};
@@ -88,7 +85,7 @@ Result<std::vector<std::byte>> compile_glsl(const fs::path& file, const std::vec
 #else
 
 Result<std::vector<std::byte>> compile_glsl(const fs::path& file, const std::vector<std::string>&) {
-    if (!text_of(file)) return Error{ErrorCode::FileNotFound, "cannot read " + file.string()};
+    VKFORMER_CHECK(text_of(file));
     return Error{ErrorCode::MissingFeature,
                  "this vkformer was built without shaderc (Debian: libshaderc-dev) and takes SPIR-V only; compile " +
                      file.string() + " with: glslangValidator -V --target-env vulkan1.2 -o shader.spv"};

@@ -21,7 +21,7 @@ td.n, th.n { text-align: right; white-space: nowrap; } tr.wrong td { background:
 svg.roofline { width: 100%; height: auto; font: 12px system-ui, sans-serif; }
 svg .grid { stroke: #e3e7eb; } svg .tick { fill: #57606a; } svg .axis { fill: #1b1f24; font-size: 13px; }
 svg .middle { text-anchor: middle; } svg .end { text-anchor: end; }
-svg .roof { stroke: #57606a; stroke-width: 1.5; } svg .roof-name { fill: #57606a; font-size: 11px; }
+svg .roof { stroke: #57606a; stroke-width: 1.5; } svg .leader { stroke: #8c959f; stroke-width: .7; } svg .roof-name { fill: #57606a; font-size: 11px; }
 svg .number { font-size: 11px; fill: #1b1f24; } svg .point circle { stroke: #fff; stroke-width: 1; }
 svg .f32 circle { fill: #2f6fb0; } svg .f16 circle { fill: #c8641b; } svg .quantised circle { fill: #2e8049; }
 @media print { body { margin: 0; max-width: none; font-size: 11px; } table { font-size: 9px; } h2 { break-after: avoid; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "bench/contract.h"
 #include "bench/limit_probes.hpp"
 #include "core/try.hpp"
-#include "interface/bench_limits.h"
 
 namespace vkformer::bench {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "bench/contract.h"
 #include "bench/limit_probes.hpp"
 #include "core/try.hpp"
-#include "interface/bench_limits.h"
 
 namespace vkformer::bench {
 namespace {

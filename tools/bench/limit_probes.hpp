@@ -23,7 +23,7 @@ struct Sizes {
 
 Sizes sizes_for(const vulkan::Capabilities& device);
 
-/// A shader of shaders/bench/manifest.json. Errors: MissingFeature (this build has no such shader, or the device cannot run it).
+/// A shader of shaders/bench/modules.json. Errors: MissingFeature (this build has no such shader, or the device cannot run it).
 Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& device);
 
 /// Nanoseconds of a dispatch, sampled until they are stable or the part is used up. It has run before: there is no warm-up.

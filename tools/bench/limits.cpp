@@ -41,7 +41,7 @@ Result<Limit> best_memory(const std::shared_ptr<Device>& device, std::string_vie
                           std::initializer_list<MemoryProbe> all, const LimitOptions& options) {
     std::vector<MemoryProbe> probes;
     std::ranges::copy_if(all, std::back_inserter(probes), [&](const MemoryProbe& probe) {
-        return !probe.apart || device->capabilities().type == "cpu";
+        return !probe.apart || device->capabilities().is_cpu();
     });
     Best best(name, "GB/s");
     Budget budget(options.seconds, probes.size());

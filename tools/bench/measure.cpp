@@ -30,12 +30,11 @@ Result<vulkan::ChosenVariants> name_variants(const graph::Graph& graph, const vu
     std::string known;
     bool found = false;
     for (const graph::Node& node : graph.nodes()) {
-        const auto names = vulkan::variants(node.op, {graph, backend.capabilities()});
-        const bool has = std::ranges::find(names, variant) != names.end();
+        const auto kernels = vulkan::fitting_kernels(node.op, {graph, backend.capabilities()});
+        const bool has = vulkan::find_kernel(kernels, variant) != nullptr;
         found = found || has;
         chosen.push_back(has ? variant : "");
-        known.clear();
-        for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
+        known = vulkan::names_of(kernels);
     }
     if (found) return chosen;
     return Error{ErrorCode::InvalidArgument,
@@ -112,7 +111,7 @@ Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOpt
 /// On a CPU, a timestamp takes longer than a short run (see vulkan::Timestamps); on a GPU, as good as nothing.
 vulkan::Timestamps timestamps_for(double run_seconds, const Target& target) {
     constexpr double kLong = 0.02;  // a hundred times what a timestamp takes
-    const bool is_cpu = target.vulkan && target.vulkan->capabilities().type == "cpu";
+    const bool is_cpu = target.vulkan && target.vulkan->capabilities().is_cpu();
     return is_cpu && run_seconds < kLong ? vulkan::Timestamps::ends : vulkan::Timestamps::nodes;
 }
 
@@ -207,8 +206,8 @@ Result<std::vector<std::string>> variants_of(const Case& c, const Target& target
     if (!target.vulkan) return all;
     VKFORMER_TRY(const CaseBuilder builder, repeated(c, 1, 1));
     for (const graph::Node& node : builder.graph.nodes())
-        for (const std::string_view name : vulkan::variants(node.op, {builder.graph, target.vulkan->capabilities()}))
-            if (std::ranges::find(all, name) == all.end()) all.emplace_back(name);
+        for (const auto* kernel : vulkan::fitting_kernels(node.op, {builder.graph, target.vulkan->capabilities()}))
+            if (std::ranges::find(all, kernel->name) == all.end()) all.emplace_back(kernel->name);
     return all;
 }
 
@@ -242,7 +241,7 @@ Result<Measurement> measure(const Case& c, const Target& target, const MeasureOp
 }
 
 std::uint64_t default_cold_bytes(const Target& target) {
-    const bool is_cpu = !target.vulkan || target.vulkan->capabilities().type == "cpu";
+    const bool is_cpu = !target.vulkan || target.vulkan->capabilities().is_cpu();
     // The largest cache of a GPU so far: 256 MiB (AMD's MI300); 512 MiB leave it no use.
     if (!is_cpu) return std::uint64_t{512} << 20;
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);

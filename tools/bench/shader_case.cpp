@@ -224,7 +224,7 @@ Result<std::uint32_t> dispatches(ShaderRunner& runner, const ShaderLaunch& launc
 
 Result<void> check_fit(const SpirvModule& module, const ShaderManifest& manifest) {
     const auto wrong = [](const std::string& what) { return Error{ErrorCode::InvalidArgument, what}; };
-    for (const auto& [set, binding, is_storage_buffer] : module.resources) {
+    for (const auto& [set, binding, is_storage_buffer, block] : module.resources) {
         if (set != 0) return wrong("the shader has a resource in set " + std::to_string(set) + "; there is set 0 only");
         if (!is_storage_buffer)
             return wrong("binding " + std::to_string(binding) + " of the shader is no storage buffer");

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -19,9 +20,17 @@ struct SpirvModule {
     struct Resource {
         std::uint32_t set, binding;
         bool is_storage_buffer;
+        std::string block = {};  ///< the type's name in the source: "Weight"; empty where the module keeps no names
+    };
+    /// A member of the block of push constants, or of a struct in it.
+    struct Member {
+        std::string name;
+        std::uint32_t offset;  ///< bytes, from the start of the block
     };
     std::vector<Resource> resources;
-    std::set<std::uint32_t> constants;  ///< ids of its specialization constants
+    std::map<std::uint32_t, std::string> constants;  ///< names of its specialization constants by id, empty as above
+    std::vector<Member> push;                        ///< the leaves, in their order
+    std::set<std::uint32_t> capabilities;            ///< as the specification numbers them
 };
 
 /// Every instruction is walked over. Errors: CorruptFile (no SPIR-V, cut off, words that are no instruction, ids above the bound,

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <fstream>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
+#include "core/output_file.hpp"
 #include "core/try.hpp"
 #include "heat_map.hpp"
 #include "vkformer/translator.hpp"
@@ -36,7 +36,9 @@ constexpr std::string_view name_of(AttentionKind kind) {
 
 Result<AttentionMaps> observe(const AttentionCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(Translator translator, Translator::load(folder, {.device = command.device.device, .batch = 1}));
+    TranslatorOptions options{.device = command.device.device, .batch = 1, .plain_shaders = command.device.plain};
+    VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
+    VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
     VKFORMER_TRY(AttentionMaps maps, translator.attention(command.text));
     if (maps.weights.empty())
@@ -116,14 +118,6 @@ std::string extension_of(const std::string& path) {
     return extension;
 }
 
-Result<void> write_json(const json& value, const std::string& path) {
-    std::ofstream file(path, std::ios::binary);
-    file << value.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
-    file.close();
-    if (file) return {};
-    return Error{ErrorCode::FileNotFound, "cannot write " + path};
-}
-
 Result<int> run(const AttentionCommand& command) {
     const std::string extension = extension_of(command.output);
     if (extension != ".png" && extension != ".svg" && extension != ".json")
@@ -140,7 +134,9 @@ Result<int> run(const AttentionCommand& command) {
     if (page.sections.empty())
         return Error{ErrorCode::InvalidArgument, "the model has no such layer or head (they are counted from 1)"};
     if (extension == ".json") {
-        VKFORMER_CHECK(write_json(as_json(observed, command), command.output));
+        const std::string document =
+            as_json(observed, command).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+        VKFORMER_CHECK(write_file(command.output, std::as_bytes(std::span(document))));
     } else {
         VKFORMER_CHECK(
             draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png, command.output));

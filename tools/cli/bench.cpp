@@ -10,6 +10,13 @@ namespace vkformer::cli {
 void add_bench(CLI::App& app, Action& action) {
     CLI::App& bench = *app.add_subcommand("bench", "Measure ops, models and shaders");
     bench.require_subcommand(1);
+    bench.footer(
+        "Each of them has a --help of its own.\n"
+        "Examples:\n"
+        "  vkformer bench ops --op linear\n"
+        "  vkformer bench model --model smollm-135m.gguf\n"
+        "  vkformer bench compare before.json after.json\n"
+        "  vkformer bench pipelines");
     add_bench_ops(bench, action);
     add_bench_model(bench, action);
     add_bench_shader(bench, action);

@@ -5,7 +5,7 @@
 #include "bench.hpp"
 #include "bench/compare.hpp"
 #include "core/try.hpp"
-#include "formats/json.hpp"
+#include "named_file.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -17,7 +17,7 @@ struct BenchCompareCommand {
 };
 
 Result<bench::Report> read_report(const std::string& path) {
-    VKFORMER_TRY(const auto json, formats::read_json(path));
+    VKFORMER_TRY(const auto json, read_json(path));
     return bench::report_from_json(json, path);
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /// vkformer bench model for decoder-only models: tokens per second of prompt and answer, and what limits them.
-#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -10,9 +9,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -23,15 +20,15 @@
 #include "api/decoder_workload.hpp"
 #include "api/open_backend.hpp"
 #include "bench/limits.hpp"
+#include "bench_memory.hpp"
 #include "bench_model.hpp"
 #include "bench_program.hpp"
 #include "core/try.hpp"
-#include "cpu/weight_bytes.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
 #include "device.hpp"
 #include "limit_options.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "vulkan/backend.hpp"
 
 namespace vkformer::cli {
@@ -56,54 +53,6 @@ double process_seconds() {
     clock_gettime(CLOCK_BOOTTIME, &now);
     return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
            start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-std::uint64_t peak_host_bytes() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-/// By tensor id, what the device holds of the weights.
-std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulkan) {
-    if (!is_vulkan) return cpu::weight_bytes(graph);
-    std::vector<std::uint64_t> bytes(graph.tensors().size());
-    for (std::size_t id = 0; id < bytes.size(); ++id) {
-        const graph::Tensor& tensor = graph.tensors()[id];
-        if (!tensor.alias_of && tensor.kind == graph::TensorKind::weight) bytes[id] = graph::storage_bytes(tensor);
-    }
-    return bytes;
-}
-
-/// What one run of the graph reads of its weights; of an embedding only the rows that are asked for.
-std::uint64_t weight_bytes_read(const graph::Graph& graph, std::span<const std::uint64_t> weights) {
-    std::set<std::uint32_t> looked_up, read;
-    for (const graph::Node& node : graph.nodes())
-        graph::for_each_operand(node.op, [&](std::string_view name, graph::Value value, graph::Access) {
-            const bool is_table = std::holds_alternative<graph::Embedding>(node.op) && name == "table";
-            (is_table ? looked_up : read).insert(graph.storage(value).id);
-        });
-    std::uint64_t bytes = 0;
-    for (const std::uint32_t id : read) bytes += weights[id];
-    return bytes;
-}
-
-std::uint64_t device_bytes(const graph::Plan& plan, std::span<const std::uint64_t> weights) {
-    std::uint64_t bytes = std::accumulate(weights.begin(), weights.end(), plan.arena_bytes);
-    for (const graph::Tensor& tensor : plan.graph.tensors())
-        if (!tensor.alias_of && tensor.kind != graph::TensorKind::activation &&
-            tensor.kind != graph::TensorKind::weight)
-            bytes += graph::storage_bytes(tensor);
-    return bytes;
-}
-
-/// Of keys and values.
-std::uint64_t cache_bytes(const graph::Graph& graph) {
-    std::uint64_t bytes = 0;
-    for (const graph::Tensor& tensor : graph.tensors())
-        if (!tensor.alias_of && tensor.kind == graph::TensorKind::state && is_real(tensor.dtype))
-            bytes += graph::storage_bytes(tensor);
-    return bytes;
 }
 
 struct DecoderCost {
@@ -206,31 +155,15 @@ Result<void> feed(graph::Program& program, std::uint32_t start) {
     return {};
 }
 
-std::string line(const char* format, auto... values) {
-    char text[256];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
-
-double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
-
-json as_json(const bench::Summary& summary) {
-    return {{"median", summary.median},
-            {"mad", summary.mad},
-            {"low", summary.interval.low},
-            {"high", summary.interval.high},
-            {"runs", summary.runs}};
-}
-
 }  // namespace
 
-Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem::path& path) {
+Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<models::Decoder>& opened) {
     BenchModelCommand command = given;
     if (command.length == 0) command.length = kDefaultPrompt;
     if (command.steps == 0) command.steps = kDefaultTokens;
     if (command.runs == 0) command.runs = kDefaultRuns;
     if (command.beams == 0) command.beams = 1;
-    VKFORMER_TRY(const models::Decoder model, models::load_decoder(path));
+    VKFORMER_TRY(const models::Decoder model, opened.load());
     const DecoderSessionOptions options = {
         .rows = command.batch,
         .context = std::min(command.length + 1 + command.steps, model.config().max_positions),
@@ -281,7 +214,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const std::filesystem:
         }
     }
     if (command.json) {
-        json report = {{"model", path.string()},
+        json report = {{"model", opened.path.string()},
                        {"device", device.description},
                        {"dtype", command.device.dtype},
                        {"weights", command.weights},

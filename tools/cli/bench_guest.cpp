@@ -241,7 +241,9 @@ void add_bench_guest(CLI::App& bench, Action& action) {
     command.add_option("--tokens", options->tokens, "Tokens to generate")
         ->check(CLI::Range(4u, 4096u))
         ->capture_default_str();
-    command.add_option("--budget-us", options->budgets, "Microseconds of device time that a slice may take")
+    command
+        .add_option("--budget-us", options->budgets, "Microseconds of device time that a slice may take; repeatable")
+        ->allow_extra_args(false)
         ->capture_default_str();
     command.add_flag("--json", options->json, "JSON on standard output");
     command.callback([options, &action] { action = [options] { return run(*options); }; });

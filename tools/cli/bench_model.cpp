@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/default_workloads.hpp"
 #include "api/open_backend.hpp"
 #include "bench.hpp"
 #include "bench_model.hpp"
@@ -13,7 +14,7 @@
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
 #include "passes.hpp"
 #include "vulkan/backend.hpp"
 
@@ -52,11 +53,12 @@ struct BenchDevices {
     std::unique_ptr<vulkan::VulkanBackend> profiler;  // the same device; null for the CPU backend
 };
 
-Result<BenchDevices> open_devices(const BenchModelCommand& command) {
+Result<BenchDevices> open_devices(const BenchModelCommand& command, const models::OpenedModel& model) {
     BenchDevices devices;
     VKFORMER_TRY(const auto open, open_options(command.device));
-    VKFORMER_TRY(devices.opened, api::open_backend(open));
-    if (command.device.device != "cpu") {
+    VKFORMER_TRY(devices.opened,
+                 api::open_backend(open, [&] { return api::default_workloads(model, command.device.dtype_value()); }));
+    if (dynamic_cast<const vulkan::VulkanBackend*>(devices.opened.backend.get())) {
         VKFORMER_TRY(auto chooser, api::make_chooser(open));
         VKFORMER_TRY(devices.profiler, vulkan::VulkanBackend::create(command.device.device,
                                                                      {.profile = true, .chooser = std::move(chooser)}));
@@ -76,13 +78,15 @@ Result<void> feed(graph::Program& program, const validation::Feeds& feeds) {
     return {};
 }
 
-/// A model that answers in one pass: an encoder of texts or of images.
-Result<int> bench_one_pass(const BenchModelCommand& command, const std::filesystem::path& path) {
+/// An encoder of texts or of images.
+template <OnePass Model>
+Result<int> bench(const BenchModelCommand& command, const models::Opened<Model>& opened) {
+    if (command.beams > 1) return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
     const std::uint32_t runs = command.runs == 0 ? kDefaultRuns : command.runs;
-    VKFORMER_TRY(const auto passes, passes_of(path, {.batch = command.batch,
-                                                     .length = command.length == 0 ? kDefaultLength : command.length,
-                                                     .dtype = command.device.dtype_value()}));
-    VKFORMER_TRY(const auto devices, open_devices(command));
+    VKFORMER_TRY(const auto passes, passes_of(opened, {.batch = command.batch,
+                                                       .length = command.length == 0 ? kDefaultLength : command.length,
+                                                       .dtype = command.device.dtype_value()}));
+    VKFORMER_TRY(const auto devices, open_devices(command, opened));
     json programs = json::array();
     for (const Pass& pass : passes) {
         VKFORMER_TRY(const auto cost,
@@ -103,7 +107,7 @@ Result<int> bench_one_pass(const BenchModelCommand& command, const std::filesyst
         }
     }
     if (command.json)
-        VKFORMER_CHECK(print(json{{"model", path.string()},
+        VKFORMER_CHECK(print(json{{"model", opened.path.string()},
                                   {"device", devices.opened.description},
                                   {"dtype", command.device.dtype},
                                   {"batch", command.batch},
@@ -114,13 +118,15 @@ Result<int> bench_one_pass(const BenchModelCommand& command, const std::filesyst
     return kOk;
 }
 
-Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::filesystem::path& folder) {
+Result<int> bench(const BenchModelCommand& given,
+                  const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened) {
     BenchModelCommand command = given;
     if (command.length == 0) command.length = kDefaultLength;
     if (command.steps == 0) command.steps = kDefaultSteps;
     if (command.runs == 0) command.runs = kDefaultRuns;
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
-    VKFORMER_TRY(auto generation, models::load_generation_config(folder, model->limits().target_len));
+    VKFORMER_TRY(const auto model, opened.load());
+    VKFORMER_TRY(auto generation,
+                 models::load_generation_config(opened.path, model->limits().target_len, model->limits().target_vocab));
     if (command.beams > 0) generation.beams = command.beams;
     const auto limits = model->limits();
     if (command.length > limits.source_len || command.steps > limits.target_len)
@@ -134,7 +140,7 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
                                          .dtype = command.device.dtype_value()};
     generation.max_steps = command.steps;
 
-    VKFORMER_TRY(const auto devices, open_devices(command));
+    VKFORMER_TRY(const auto devices, open_devices(command, opened));
     VKFORMER_TRY(const auto encoder, decoding::encoder_graph(*model, layout));
     VKFORMER_TRY(const auto step, decoding::step_graph(*model, layout, generation));
     json programs = json::array();
@@ -154,7 +160,7 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
         }
     }
     if (command.json)
-        VKFORMER_CHECK(print(json{{"model", folder.string()},
+        VKFORMER_CHECK(print(json{{"model", opened.path.string()},
                                   {"device", devices.opened.description},
                                   {"dtype", command.device.dtype},
                                   {"batch", layout.batch},
@@ -168,14 +174,17 @@ Result<int> bench_encoder_decoder(const BenchModelCommand& given, const std::fil
     return kOk;
 }
 
+Result<int> bench(const BenchModelCommand& command, const models::Opened<models::Decoder>& opened) {
+    return bench_decoder(command, opened);
+}
+Result<int> bench(const BenchModelCommand& command, const models::Opened<models::SpeechModel>& opened) {
+    return bench_speech(command, opened);
+}
+
 Result<int> run(const BenchModelCommand& command) {
     VKFORMER_TRY(const auto path, command.model.find());
-    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
-    if (has_one_pass && command.beams > 1)
-        return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
-    if (has_one_pass) return bench_one_pass(command, path);
-    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-    return is_decoder ? bench_decoder(command, path) : bench_encoder_decoder(command, path);
+    VKFORMER_TRY(const auto model, models::open_model(path));
+    return std::visit([&](const auto& opened) { return bench(command, opened); }, model);
 }
 
 }  // namespace
@@ -189,9 +198,13 @@ void add_bench_model(CLI::App& bench, Action& action) {
     command
         .add_option("-b,--beams", options->beams, "Beams (default: what the folder of an encoder–decoder says, else 1)")
         ->check(CLI::Range(1u, graph::kMaxBeams));
-    command.add_option("--length", options->length, "Tokens of the source or the prompt (default: 32 or 256)")
+    command
+        .add_option("--length", options->length,
+                    "Tokens of the source or the prompt (default: 32 or 256); none of a model that hears")
         ->check(CLI::Range(1u, 1u << 20));
-    command.add_option("--steps", options->steps, "Decode steps (default: 16; 32 of a decoder-only model)")
+    command
+        .add_option("--steps", options->steps,
+                    "Decode steps (default: 16; 32 of a decoder-only model; 64 of one that hears)")
         ->check(CLI::Range(1u, 1u << 16));
     command.add_option("--runs", options->runs, "Measured repetitions (default: 15, or 5)")
         ->check(CLI::Range(1u, 10000u));
@@ -199,7 +212,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
         ->check(CLI::IsMember({"model", "dtype"}))
         ->capture_default_str();
     options->cache.add(command);
-    command.add_flag("--nodes", options->nodes, "Of a decoder-only model: the times of its nodes too");
+    command.add_flag("--nodes", options->nodes,
+                     "Of a decoder-only model and one that hears: the times of the nodes too");
     command.add_option("--top", options->top, "Nodes to list")->capture_default_str();
     command.add_flag("--json", options->json, "Print everything as JSON");
     options->device.add_device(command);
@@ -211,7 +225,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
         "Examples:\n"
         "  vkformer bench model\n"
         "  vkformer bench model --device llvmpipe --batch 32 --beams 4 --json\n"
-        "  vkformer bench model --model smollm-135m.gguf --beams 4");
+        "  vkformer bench model --model smollm-135m.gguf --beams 4\n"
+        "  vkformer bench model --model whisper-small --batch 4 --nodes");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 

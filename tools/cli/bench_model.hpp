@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "cli.hpp"
+#include "models/open_model.hpp"
 
 namespace vkformer::cli {
 
@@ -19,6 +19,9 @@ struct BenchModelCommand {
 };
 
 /// The same for a decoder-only model.
-Result<int> bench_decoder(const BenchModelCommand& command, const std::filesystem::path& path);
+Result<int> bench_decoder(const BenchModelCommand& command, const models::Opened<models::Decoder>& opened);
+
+/// The same for a model that hears.
+Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<models::SpeechModel>& opened);
 
 }  // namespace vkformer::cli

@@ -90,9 +90,14 @@ void add_bench_ops(CLI::App& bench, Action& action) {
     auto options = std::make_shared<BenchOpsCommand>();
     CLI::App& command = *bench.add_subcommand("ops", "Single ops: right? how fast? how far from the device's limits?");
     options->device.add_device(command);
-    command.add_option("--op", options->choice.ops, "Ops (default: all; see --list)");
-    command.add_option("--shape", options->choice.shapes, "Shapes, as --list names their numbers: 1x576x49152");
-    command.add_option("--dtype", options->choice.dtypes, "Storage of the operands (default: each op's first)");
+    command.add_option("--op", options->choice.ops, "An op (default: all; see --list); repeatable")
+        ->allow_extra_args(false);
+    command
+        .add_option("--shape", options->choice.shapes, "A shape, as --list names its numbers: 1x576x49152; repeatable")
+        ->allow_extra_args(false);
+    command
+        .add_option("--dtype", options->choice.dtypes, "Storage of the operands (default: each op's first); repeatable")
+        ->allow_extra_args(false);
     command
         .add_flag("--all-variants", options->all_variants, "Every variant that can run the shape, one after the other")
         ->excludes("--plain")

@@ -13,11 +13,11 @@
 #include "bench/code.hpp"
 #include "bench_pipelines.hpp"
 #include "core/try.hpp"
+#include "cpu_devices/lib/lanes.h"
 #include "graph/plan.hpp"
-#include "interface/wide.h"
 #include "pipeline_cases.hpp"
+#include "shader_table.hpp"
 #include "vulkan/backend.hpp"
-#include "vulkan/shader_table.h"
 #include "vulkan/variants.hpp"
 
 namespace vkformer::cli {
@@ -53,19 +53,19 @@ public:
         graph::Graph graph;
         VKFORMER_CHECK(which.build(graph, dtype));
         const graph::Plan plan = graph::make_plan(std::move(graph));
-        vulkan::KernelContext context = {.graph = plan.graph, .device = device};
+        const vulkan::KernelContext context = {.graph = plan.graph, .device = device};
         for (const graph::Node& node : plan.graph.nodes()) {
-            auto names = vulkan::variants(node.op, context);
-            if (take == Take::first_variants) names.resize(1);
-            for (const std::string_view name : names) {
-                context.variant = name;
-                VKFORMER_TRY(const auto dispatch,
-                             std::visit([&](const auto& op) { return plan_dispatch(op, context); }, node.op));
-                for (const vulkan::Dispatch* part = &dispatch; part; part = part->then.get()) {
-                    if (!seen_.emplace(part->shader, part->constants).second) continue;
-                    list_.push_back({.dispatch = *part,
+            auto kernels = vulkan::fitting_kernels(node.op, context);
+            if (take == Take::first_variants) kernels.resize(1);
+            for (const vulkan::KernelTraits* kernel : kernels) {
+                VKFORMER_TRY(const auto planned, vulkan::plan_dispatches(node.op, context, *kernel));
+                for (const Dispatch& dispatch : planned.dispatches) {
+                    auto constants = dispatch.constants;
+                    std::ranges::sort(constants);
+                    if (!seen_.emplace(dispatch.module, std::move(constants)).second) continue;
+                    list_.push_back({.dispatch = dispatch,
                                      .op = std::string(graph::op_name(node.op)),
-                                     .variant = std::string(name),
+                                     .variant = std::string(kernel->name),
                                      .case_label = which.label,
                                      .dtype = std::string(to_string(dtype)),
                                      .is_default = take == Take::first_variants,
@@ -79,7 +79,7 @@ public:
 
 private:
     std::vector<Wanted> list_;
-    std::set<std::pair<std::string, std::vector<std::uint32_t>>> seen_;
+    std::set<std::pair<vulkan::Module, std::vector<Dispatch::Constant>>> seen_;
 };
 
 /// Devices of the other kind and with less, so that every variant the device can run is met: where there are cooperative matrices,
@@ -91,7 +91,7 @@ std::vector<Capabilities> views_of(const Capabilities& device) {
             views.push_back(device);
             views.back().type = type;
             views.back().storage16 = storage16;
-            if (views.back().type == "cpu") views.back().subgroup_size = shaders::kBroadcastLanes;
+            if (views.back().is_cpu()) views.back().subgroup_size = shaders::kCpuLanes;
         }
     }
     if (device.cooperative_matrix) {
@@ -140,15 +140,16 @@ json as_json(const PipelineExecutable& executable) {
 
 json as_json(const Compiled& compiled) {
     const Wanted& wanted = *compiled.wanted;
-    json out = {{"shader", wanted.dispatch.shader},
+    json out = {{"shader", wanted.dispatch.module.name()},
                 {"op", wanted.op},
                 {"variant", wanted.variant},
                 {"default", wanted.is_default},
                 {"offered", wanted.is_offered},
                 {"case", wanted.case_label},
                 {"dtype", wanted.dtype},
-                {"constants", wanted.dispatch.constants},
+                {"constants", json::object()},
                 {"groups", wanted.dispatch.groups}};
+    for (const auto& [id, value] : wanted.dispatch.constants) out["constants"][std::to_string(id)] = value;
     if (!compiled.report) {
         out["error"] = {{"code", to_string(compiled.report.error().code)},
                         {"message", compiled.report.error().message}};
@@ -178,14 +179,14 @@ std::string line(const std::vector<std::string>& cells) {
 std::string as_text(const Compiled& compiled) {
     const Wanted& wanted = *compiled.wanted;
     std::string out;
-    if (!compiled.report) return "  " + wanted.dispatch.shader + ": " + compiled.report.error().message + "\n";
+    if (!compiled.report) return "  " + wanted.dispatch.module.name() + ": " + compiled.report.error().message + "\n";
     char ms[32];
     std::snprintf(ms, sizeof(ms), "%.1f", compiled.report->compile_ms);
     const auto& executables = compiled.report->executables;
-    if (executables.empty()) return line({wanted.dispatch.shader, ms});
+    if (executables.empty()) return line({wanted.dispatch.module.name(), ms});
     for (const PipelineExecutable& executable : executables) {
         const PipelineSummary s = vulkan::summarise(executable);
-        out += line({wanted.dispatch.shader, ms, cell(s.registers), cell(s.scalar_registers), cell(s.spills),
+        out += line({wanted.dispatch.module.name(), ms, cell(s.registers), cell(s.scalar_registers), cell(s.spills),
                      cell(s.shared_bytes), cell(s.waves), cell(s.instructions), cell(s.code_bytes), cell(s.cycles),
                      cell(s.throughput_cycles)});
     }
@@ -211,12 +212,18 @@ std::string as_text(const std::vector<Compiled>& list) {
 
 /// The shaders that the device can run and no case has led to: pipeline_cases() lacks one.
 std::vector<std::string> without_case(const WantedList& wanted, const Capabilities& device) {
-    std::set<std::string_view> reached;
-    for (const Wanted& w : wanted.list()) reached.insert(w.dispatch.shader);
+    std::set<std::string> reached;
+    for (const Wanted& w : wanted.list()) reached.insert(w.dispatch.module.name());
+    // No node of a graph runs these two.
+    const auto source_of = [](const vulkan::ShaderFamily& family) {
+        return family.find(vulkan::Storage::single)->source;
+    };
+    const std::set<std::string_view> outside_graphs = {source_of(vulkan::modules::image_to_tensor),
+                                                       source_of(vulkan::modules::strided_copy)};
     std::vector<std::string> names;
     for (const vulkan::ShaderBinary& binary : vulkan::shader_table())
-        if (vulkan::can_run(device, binary) && !reached.contains(binary.name) &&
-            !vulkan::is_image_shader(binary.name) && binary.name != vulkan::kStridedCopyShader)
+        if (vulkan::can_run(device, binary) && !reached.contains(std::string(binary.name)) &&
+            !outside_graphs.contains(binary.source))
             names.emplace_back(binary.name);
     return names;
 }
@@ -235,7 +242,7 @@ Result<int> run(const BenchPipelinesCommand& command) {
     VKFORMER_TRY(const auto wanted, wanted_on(device, command.all));
     std::vector<Compiled> compiled;
     for (const Wanted& w : wanted.list())
-        if (w.dispatch.shader.find(command.only) != std::string::npos)
+        if (w.dispatch.module.name().find(command.only) != std::string::npos)
             compiled.push_back({&w, backend->report_pipeline(w.dispatch)});
     const bool failed = std::ranges::any_of(compiled, [](const Compiled& c) { return !c.report; });
 

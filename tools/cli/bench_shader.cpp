@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer bench shader: somebody's own shader, checked and timed like the built-in ones.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <nlohmann/json.hpp>
 
@@ -11,8 +9,9 @@
 #include "bench/in_child.hpp"
 #include "bench/shader_case.hpp"
 #include "bench_target.hpp"
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
-#include "formats/json.hpp"
+#include "named_file.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -26,18 +25,10 @@ struct BenchShaderCommand {
     double timeout = 120;
 };
 
-Result<std::vector<std::byte>> read_bytes(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    if (!file) return Error{ErrorCode::FileNotFound, "cannot read " + path};
-    const auto bytes = std::as_bytes(std::span(text));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
-}
-
 Result<bench::SpirvModule> load(const BenchShaderCommand& command, const bench::ShaderManifest& manifest) {
     if (fs::path(command.shader).extension() == ".spv") {
-        VKFORMER_TRY(const auto bytes, read_bytes(command.shader));
-        return bench::read_spirv(bytes, manifest.entry_point, command.shader);
+        VKFORMER_TRY(const auto file, MappedFile::read(command.shader));
+        return bench::read_spirv(file->bytes(), manifest.entry_point, command.shader);
     }
     VKFORMER_TRY(const auto bytes, bench::compile_glsl(command.shader, manifest.defines));
     return bench::read_spirv(bytes, manifest.entry_point, command.shader);
@@ -63,7 +54,7 @@ Result<int> measure(const BenchShaderCommand& command, const bench::SpirvModule&
 Result<int> run(const BenchShaderCommand& command) {
     if (command.device.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "bench shader: the CPU backend runs no shaders"};
-    VKFORMER_TRY(const auto json, formats::read_json(command.manifest));
+    VKFORMER_TRY(const auto json, read_json(command.manifest));
     VKFORMER_TRY(const auto manifest, bench::parse_shader_manifest(json, command.manifest));
     VKFORMER_TRY(const auto module, load(command, manifest));
     VKFORMER_CHECK(bench::check_fit(module, manifest));

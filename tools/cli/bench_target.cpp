@@ -3,13 +3,13 @@
 
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "api/open_backend.hpp"
 #include "bench.hpp"
 #include "bench/html.hpp"
+#include "core/output_file.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
 #include "limit_options.hpp"
@@ -22,14 +22,6 @@ std::string utc_now() {
     char text[32];
     std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
     return text;
-}
-
-Result<void> write_file(const std::string& path, const std::string& text) {
-    std::ofstream file(path, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) return Error{ErrorCode::FileNotFound, "cannot write " + path};
-    return {};
 }
 
 }  // namespace
@@ -96,7 +88,10 @@ Result<bench::Report> begin_report(const bench::Target& target, const MeasureFla
 
 Result<int> end_report(bench::Report& report, const MeasureFlags& flags) {
     report.after = bench::read_environment();
-    if (!flags.html.empty()) VKFORMER_CHECK(write_file(flags.html, bench::as_html(report)));
+    if (!flags.html.empty()) {
+        const std::string page = bench::as_html(report);
+        VKFORMER_CHECK(write_file(flags.html, std::as_bytes(std::span(page))));
+    }
     VKFORMER_CHECK(print(flags.json
                              ? as_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
                              : as_text(report)));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// vkformer classify: images in, the likeliest labels out: those of a classifier, or texts that CLIP compares them with.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "core/try.hpp"
 #include "encoder_options.hpp"
+#include "models/open_model.hpp"
 #include "pictures.hpp"
 #include "vectors.hpp"
 #include "vkformer/vision.hpp"
@@ -34,7 +36,7 @@ std::string as_text(const std::string& path, std::span<const Verdict> verdicts) 
     for (const Verdict& verdict : verdicts) {
         char number[32];
         std::snprintf(number, sizeof number, "  %8.4f %%  ", 100 * static_cast<double>(verdict.probability));
-        text += number + verdict.label + "\n";
+        text += number + on_one_line(verdict.label) + "\n";
     }
     return text;
 }
@@ -117,8 +119,10 @@ Result<int> run_clip(const ClassifyCommand& command, const std::filesystem::path
 Result<int> run(const ClassifyCommand& command) {
     VisionOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
-    VKFORMER_TRY(const std::string type, model_type(folder));
-    return type == "clip" ? run_clip(command, folder, options) : run_classifier(command, folder, options);
+    constexpr std::array kKinds = {models::ModelKind::vision, models::ModelKind::clip};
+    VKFORMER_TRY(const auto opened, models::open_model(folder, kKinds));
+    return models::kind_of(opened) == models::ModelKind::clip ? run_clip(command, folder, options)
+                                                              : run_classifier(command, folder, options);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "cli.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -12,13 +13,45 @@
 
 #include <unistd.h>
 
+#include "text/unicode.hpp"
+#include "vulkan/pipelines.hpp"
+
 namespace vkformer::cli {
+
+namespace {
+
+/// "cpu" and "auto" in small letters, other names as they are.
+std::string reserved_name(std::string device) {
+    std::string lower = device;
+    std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    return lower == "cpu" || lower == "auto" ? lower : device;
+}
+
+/// Where nothing can be kept, every run compiles and measures anew, which looks like slowness.
+void warn_of_cache_folder() {
+    const auto warn = [](const std::string& what) {
+        std::fprintf(stderr, "vkformer: nothing is kept for the next run, which will measure anew: %s\n",
+                     printable(what).c_str());
+    };
+    const std::filesystem::path folder = vulkan::default_cache_folder();
+    if (folder.empty()) return warn("neither XDG_CACHE_HOME (an absolute path) nor HOME is set");
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());
+    if (error) warn("cannot write to " + folder.string() + ": " + error.message());
+}
+
+}  // namespace
 
 void DeviceOptions::add_device(CLI::App& command) {
     command
         .add_option("-d,--device", device,
                     "Device: index, UUID or part of the name as `vkformer info` shows them, cpu, or auto")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->transform(reserved_name);
+    command.parse_complete_callback([this] {
+        if (!quiet && device != "cpu") warn_of_cache_folder();
+    });
     command.add_flag("-q,--quiet", quiet, "Do not say on standard error which device is used");
     command.add_flag(
         "--plain", plain,
@@ -35,7 +68,7 @@ Result<std::map<std::string, std::string>> DeviceOptions::variants_by_op() const
         const std::size_t equals = text.find('=');
         if (equals == text.npos || equals == 0 || equals + 1 == text.size())
             return Error{ErrorCode::InvalidArgument,
-                         "--variant takes OP=NAME, as in linear=plain, not \"" + text + "\""};
+                         "--variant takes OP=NAME, as in linear=tile, not \"" + text + "\""};
         by_op[text.substr(0, equals)] = text.substr(equals + 1);
     }
     return by_op;
@@ -76,8 +109,50 @@ Result<std::filesystem::path> ModelOption::find() const {
                  "the shipped model is not at " + places.front().string() + "; say --model FOLDER"};
 }
 
+namespace {
+
+std::string hex(const char* format, unsigned number) {
+    char text[16];
+    std::snprintf(text, sizeof text, format, number);
+    return text;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+    std::string shown;
+    while (!text.empty()) {
+        const std::size_t length = std::min(text::sequence_length(text[0]), text.size());
+        const std::string_view spelled = text.substr(0, length);
+        if (!text::is_utf8(spelled)) {
+            shown += hex("\\x%02x", static_cast<unsigned char>(text[0]));
+            text.remove_prefix(1);
+            continue;
+        }
+        const char32_t code = text::first_character(spelled).code;
+        const bool is_control = code < 0x20 || (code >= 0x7F && code < 0xA0);
+        if (is_control && code != '\n' && code != '\t')
+            shown += hex("\\u%04x", static_cast<unsigned>(code));  // as in JSON, which stays JSON
+        else
+            shown += spelled;
+        text.remove_prefix(length);
+    }
+    return shown;
+}
+
+void print_error(const std::string& message) {
+    constexpr std::size_t kMostBytes = 4000;
+    std::string_view kept = std::string_view(message).substr(0, kMostBytes);
+    if (message.size() > kMostBytes) kept.remove_suffix(text::incomplete_end(kept));
+    std::string shown = printable(kept);
+    if (message.size() > kMostBytes) shown += "… (" + std::to_string(message.size()) + " bytes in all)";
+    std::fprintf(stderr, "vkformer: error: %s\n", shown.c_str());
+}
+
 Result<void> print(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return {};
+    const std::string shown = stdout_is_terminal() ? printable(text) : std::string();
+    const std::string& written = stdout_is_terminal() ? shown : text;
+    if (std::fwrite(written.data(), 1, written.size(), stdout) == written.size() && std::fflush(stdout) == 0) return {};
     return Error{ErrorCode::InvalidArgument, std::string("cannot write to standard output: ") + std::strerror(errno)};
 }
 
@@ -100,5 +175,6 @@ std::string command_line() {
 
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 bool stdin_is_terminal() { return isatty(STDIN_FILENO) == 1; }
+bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 
 }  // namespace vkformer::cli

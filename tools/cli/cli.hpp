@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -74,8 +75,15 @@ void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
 
-/// Writes `text` to standard output. Errors: InvalidArgument (a closed pipe, a full disk).
+/// Writes `text` to standard output: as it is into a pipe or a file, printable on a terminal, for what a model or a file says may
+/// hold commands to terminals. Errors: InvalidArgument (a closed pipe, a full disk).
 Result<void> print(const std::string& text);
+
+/// "vkformer: error: …" on standard error, printable, as far as it is not too long to be read.
+void print_error(const std::string& message);
+
+/// `text` with \u001b in place of control characters but line feeds and tabs, and \xff in place of bytes that are no UTF-8.
+std::string printable(std::string_view text);
 
 /// One line on standard error that the next call overwrites; an empty text ends it. Nothing where that is no terminal.
 void show_progress(const std::string& text);
@@ -85,5 +93,6 @@ std::string command_line();
 
 bool stderr_is_terminal();
 bool stdin_is_terminal();
+bool stdout_is_terminal();
 
 }  // namespace vkformer::cli

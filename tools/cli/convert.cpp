@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer convert: a model at another dtype or in another format.
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -10,6 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
+#include "core/block_format.hpp"
+#include "core/mapped_file.hpp"
+#include "core/output_file.hpp"
 #include "core/try.hpp"
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
@@ -30,11 +32,15 @@ struct ConvertCommand {
     bool quiet = false;
 };
 
-constexpr DType kDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q8_0,
-                             DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k};
+std::vector<DType> dtypes() {
+    std::vector<DType> all = {DType::f32, DType::f16, DType::bf16};
+    for (const DType format : kBlockFormats) all.push_back(format);
+    return all;
+}
 
 DType dtype_of(const std::string& name) {
-    return *std::ranges::find(kDTypes, std::string_view(name), [](DType dtype) { return to_string(dtype); });
+    const std::vector<DType> all = dtypes();
+    return *std::ranges::find(all, std::string_view(name), [](DType dtype) { return to_string(dtype); });
 }
 
 formats::WriteProgress progress(const std::string& destination) {
@@ -89,10 +95,8 @@ Result<void> write_config(const fs::path& source, const fs::path& destination, D
     VKFORMER_TRY(nlohmann::json config, formats::read_json(source));
     const char* name = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
     config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name;
-    std::ofstream file(destination, std::ios::binary);
-    file << config.dump(2) << '\n';
-    if (!file.flush()) return cannot_write(destination, std::make_error_code(std::errc::io_error));
-    return {};
+    const std::string text = config.dump(2) + "\n";
+    return write_file(destination, std::as_bytes(std::span(text)));
 }
 
 Result<void> copy_other_files(const fs::path& source, const fs::path& destination, DType dtype) {
@@ -102,8 +106,9 @@ Result<void> copy_other_files(const fs::path& source, const fs::path& destinatio
         const fs::path to = destination / entry.path().filename();
         if (entry.path().filename() == "config.json") {
             VKFORMER_CHECK(write_config(entry.path(), to, dtype));
-        } else if (!fs::copy_file(entry.path(), to, fs::copy_options::overwrite_existing, error)) {
-            return cannot_write(to, error);
+        } else {
+            VKFORMER_TRY(const auto file, MappedFile::open(entry.path()));
+            VKFORMER_CHECK(write_file(to, file->bytes()));
         }
     }
     return {};
@@ -169,7 +174,7 @@ void add_convert(CLI::App& app, Action& action) {
                      "A .gguf file, a .safetensors file, or (from a folder) a folder; written when it is complete")
         ->required();
     std::vector<std::string> names;
-    for (const DType dtype : kDTypes) names.emplace_back(to_string(dtype));
+    for (const DType dtype : dtypes()) names.emplace_back(to_string(dtype));
     command->add_option("--dtype", options->dtype, "What matrices are stored as; vectors and norms in GGUF stay f32")
         ->check(CLI::IsMember(names))
         ->required();

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// vkformer embed: texts in, vectors out, many at a time.
+#include <array>
 #include <cstdio>
+#include <limits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
 #include "encoder_options.hpp"
-#include "line_reader.hpp"
+#include "inputs.hpp"
+#include "models/open_model.hpp"
 #include "pictures.hpp"
 #include "vectors.hpp"
 #include "vkformer/vision.hpp"
@@ -18,6 +21,7 @@ namespace {
 struct EmbedCommand {
     EncoderCommand encoder;
     std::vector<std::string> texts, images;
+    BadInputs bad;
     std::string input, output;
     std::string pooling, prompt, prompt_name;
     CLI::Option* prompt_option = nullptr;
@@ -33,86 +37,85 @@ std::string as_json(const std::string& text, const Embedding& embedding) {
 }
 
 /// Embeds texts as they come and prints them, or keeps them for the file.
-class Run {
+template <class Embed, class Check>
+class Texts {
 public:
-    Run(const EmbedCommand& command, Embedder& embedder) : command_(command), embedder_(embedder) {}
+    Texts(EmbedCommand& command, std::size_t dimension, Embed embed, Check check)
+        : command_(command), dimension_(dimension), embed_(std::move(embed)), check_(std::move(check)) {}
 
-    Result<void> add(const std::vector<std::string>& texts) {
-        auto embeddings = embedder_.embed(texts, show_done("texts", done_, texts.size()));
-        if (!embeddings) {
-            Error error = std::move(embeddings).error();
-            if (done_ > 0) error.message += " (texts are counted from line " + std::to_string(done_ + 1) + ")";
-            return error;
+    Result<void> run() {
+        VKFORMER_TRY(Inputs inputs, Inputs::open("text", command_.texts, command_.input));
+        command_.bad.begin(inputs);
+        while (!command_.bad.has_ended()) {
+            VKFORMER_TRY(auto some, inputs.next());
+            if (some.empty()) break;
+            VKFORMER_CHECK(add(std::move(some)));
         }
-        done_ += texts.size();
+        return {};
+    }
+
+    const std::vector<float>& values() const noexcept { return values_; }
+    const CutReport& cut() const noexcept { return cut_; }
+
+private:
+    Result<void> add(std::vector<Input<std::string>> inputs) {
+        const auto progress = show_done("texts", inputs.front().number - 1, inputs.size());
+        const auto embed = [&](const std::vector<std::string>& texts) { return embed_(texts, progress); };
+        VKFORMER_TRY(const auto embeddings, command_.bad.results(inputs, embed, check_));
         std::string out;
-        for (std::size_t i = 0; i < texts.size(); ++i) {
-            const Embedding& embedding = (*embeddings)[i];
-            cut_.add(embedding.cut);
-            if (!command_.output.empty())
-                values_.insert(values_.end(), embedding.values.begin(), embedding.values.end());
-            else
-                out += (command_.json ? as_json(texts[i], embedding) : as_text(embedding.values)) + "\n";
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const auto& embedding = embeddings[i];
+            if (embedding) cut_.add(embedding->cut);
+            if (!command_.output.empty()) {
+                // A row that is visibly none, so that the others keep their numbers.
+                const std::vector<float> none(embedding ? 0 : dimension_, std::numeric_limits<float>::quiet_NaN());
+                const std::vector<float>& row = embedding ? embedding->values : none;
+                values_.insert(values_.end(), row.begin(), row.end());
+            } else if (command_.json) {
+                out += (embedding ? as_json(inputs[i].value, *embedding) : command_.bad.as_json(inputs[i])) + "\n";
+            } else {
+                out += (embedding ? as_text(embedding->values) : "") + "\n";
+            }
         }
         return print(out);
     }
 
-    Result<void> finish() const {
-        cut_.show("text", embedder_.max_length());
-        if (command_.output.empty()) return {};
-        return write_npy(command_.output, embedder_.dimension(), values_);
-    }
-
-private:
-    const EmbedCommand& command_;
-    Embedder& embedder_;
+    EmbedCommand& command_;
+    std::size_t dimension_;
+    Embed embed_;
+    Check check_;
     std::vector<float> values_;
-    std::size_t done_ = 0;
     CutReport cut_;
 };
 
+/// The file, if one was asked for and nothing ended the work; then what was wrong with the texts, if anything.
+Result<int> finish(const EmbedCommand& command, std::size_t dimension, const std::vector<float>& values) {
+    if (!command.output.empty() && !command.bad.has_ended())
+        VKFORMER_CHECK(write_npy(command.output, dimension, values));
+    return command.bad.finish();
+}
+
 // ---- CLIP -----------------------------------------------------------------------------------------------------------
 
-/// The texts of the command line or, where there are neither texts nor images, the lines of the input.
-Result<std::vector<std::string>> read_texts(const EmbedCommand& command) {
-    std::vector<std::string> texts = command.texts;
-    if (!texts.empty() || (command.input.empty() && !command.images.empty())) return texts;
-    VKFORMER_TRY(LineReader reader, LineReader::open(command.input));
-    for (auto lines = reader.next(); !lines.empty(); lines = reader.next())
-        texts.insert(texts.end(), lines.begin(), lines.end());
-    return texts;
-}
-
-/// What is printed or written: a line or a row for each image, then for each text.
-struct ClipOutput {
-    std::string lines;
-    std::vector<float> values;
-
-    void add(const std::vector<float>& vector, const std::string& line) {
-        values.insert(values.end(), vector.begin(), vector.end());
-        lines += line + "\n";
-    }
-};
-
-Result<ClipOutput> embed_with(ClipEncoder& encoder, const EmbedCommand& command) {
+/// A line or a row for each image.
+Result<std::vector<float>> embed_images(ClipEncoder& encoder, const EmbedCommand& command) {
     VKFORMER_TRY(const auto images, load_images(command.images));
-    VKFORMER_TRY(const auto texts, read_texts(command));
     VKFORMER_TRY(const auto vectors, encoder.embed_images(images, show_done("images", 0, images.size())));
-    VKFORMER_TRY(const auto embeddings, encoder.embed_texts(texts, show_done("texts", 0, texts.size())));
-    ClipOutput out;
-    CutReport cut;
-    for (std::size_t i = 0; i < vectors.size(); ++i)
-        out.add(vectors[i], command.json ? to_line({{"image", command.images[i]}, {"embedding", vectors[i]}})
-                                         : as_text(vectors[i]));
-    for (std::size_t i = 0; i < embeddings.size(); ++i) {
-        out.add(embeddings[i].values, command.json ? as_json(texts[i], embeddings[i]) : as_text(embeddings[i].values));
-        cut.add(embeddings[i].cut);
+    std::vector<float> values;
+    std::string out;
+    for (std::size_t i = 0; i < vectors.size(); ++i) {
+        if (!command.output.empty())
+            values.insert(values.end(), vectors[i].begin(), vectors[i].end());
+        else
+            out += (command.json ? to_line({{"image", command.images[i]}, {"embedding", vectors[i]}})
+                                 : as_text(vectors[i])) +
+                   "\n";
     }
-    cut.show("text", encoder.max_length());
-    return out;
+    VKFORMER_CHECK(print(out));
+    return values;
 }
 
-Result<int> run_clip(const EmbedCommand& command, const std::filesystem::path& folder, ClipOptions options) {
+Result<int> run_clip(EmbedCommand& command, const std::filesystem::path& folder, ClipOptions options) {
     if (!command.pooling.empty() || command.prompt_option->count() > 0 || !command.prompt_name.empty())
         return Error{ErrorCode::InvalidArgument, "CLIP models have no poolings and no prompts to choose from"};
     if (command.normalize_option->count() > 0) options.normalize = command.normalize;
@@ -120,26 +123,32 @@ Result<int> run_clip(const EmbedCommand& command, const std::filesystem::path& f
     if (!command.encoder.device.quiet)
         std::fprintf(stderr, "vkformer: device: %s\nvkformer: %zu numbers; at most %zu tokens\n",
                      encoder.device().c_str(), encoder.dimension(), encoder.max_length());
-    VKFORMER_TRY(const ClipOutput out, embed_with(encoder, command));
-    if (!command.output.empty()) {
-        VKFORMER_CHECK(write_npy(command.output, encoder.dimension(), out.values));
-    } else {
-        VKFORMER_CHECK(print(out.lines));
-    }
-    return kOk;
+    VKFORMER_TRY(auto values, embed_images(encoder, command));
+    // Where images are named, standard input is asked for by name only.
+    if (!command.images.empty() && command.texts.empty() && command.input.empty())
+        return finish(command, encoder.dimension(), values);
+    Texts texts(
+        command, encoder.dimension(),
+        [&](const std::vector<std::string>& some, const auto& progress) { return encoder.embed_texts(some, progress); },
+        [&](const std::string& text) { return encoder.check_text(text); });
+    VKFORMER_CHECK(texts.run());
+    texts.cut().show("text", encoder.max_length());
+    values.insert(values.end(), texts.values().begin(), texts.values().end());
+    return finish(command, encoder.dimension(), values);
 }
 
-Result<int> run(const EmbedCommand& command) {
+Result<int> run(EmbedCommand command) {
     EmbedderOptions options;
     VKFORMER_TRY(const auto folder, command.encoder.apply(options));
-    VKFORMER_TRY(const std::string type, model_type(folder));
-    if (type == "clip") {
+    constexpr std::array kKinds = {models::ModelKind::encoder, models::ModelKind::clip};
+    VKFORMER_TRY(const auto opened, models::open_model(folder, kKinds));
+    if (models::kind_of(opened) == models::ModelKind::clip) {
         ClipOptions clip;
         static_cast<EncoderOptions&>(clip) = options;
         return run_clip(command, folder, std::move(clip));
     }
     if (!command.images.empty())
-        return Error{ErrorCode::InvalidArgument, "images need a CLIP model; this one is \"" + type + "\""};
+        return Error{ErrorCode::InvalidArgument, "images need a CLIP model; this one is an encoder of texts"};
     options.pooling = command.pooling;
     options.prompt_name = command.prompt_name;
     if (command.prompt_option->count() > 0) options.prompt = command.prompt;
@@ -149,15 +158,13 @@ Result<int> run(const EmbedCommand& command) {
         std::fprintf(stderr, "vkformer: device: %s\nvkformer: pooling: %s; %zu numbers; at most %zu tokens\n",
                      embedder.device().c_str(), embedder.pooling().c_str(), embedder.dimension(),
                      embedder.max_length());
-    Run texts(command, embedder);
-    if (!command.texts.empty()) {
-        VKFORMER_CHECK(texts.add(command.texts));
-    } else {
-        VKFORMER_TRY(LineReader reader, LineReader::open(command.input));
-        for (auto lines = reader.next(); !lines.empty(); lines = reader.next()) VKFORMER_CHECK(texts.add(lines));
-    }
-    VKFORMER_CHECK(texts.finish());
-    return kOk;
+    Texts texts(
+        command, embedder.dimension(),
+        [&](const std::vector<std::string>& some, const auto& progress) { return embedder.embed(some, progress); },
+        [&](const std::string& text) { return embedder.check(text); });
+    VKFORMER_CHECK(texts.run());
+    texts.cut().show("text", embedder.max_length());
+    return finish(command, embedder.dimension(), texts.values());
 }
 
 }  // namespace
@@ -167,9 +174,9 @@ void add_embed(CLI::App& app, Action& action) {
     CLI::App& command = *app.add_subcommand("embed", "Turn texts, the lines of a file, or images into vectors");
     auto* const texts = command.add_option("text", options->texts, "Texts, one vector each; none: lines of the input");
     options->encoder.add(command);
-    command
-        .add_option("--image", options->images,
-                    "A PNG or JPEG file, for CLIP models; several: again, or one after the other")
+    command.add_option("--image", options->images,
+                       "A PNG or JPEG file, for CLIP models; several: again")
+        ->allow_extra_args(false)  // what follows is a text
         ->type_name("FILE");
     command.add_option("-i,--input", options->input, "A file with a text on each line (default: standard input)")
         ->excludes(texts);
@@ -182,6 +189,7 @@ void add_embed(CLI::App& app, Action& action) {
         "--prompt", options->prompt, "Put before every text, as in \"query: \" (default: the model's, if any)");
     command.add_option("--prompt-name", options->prompt_name, "The model folder's prompt of that name, as in query")
         ->excludes(options->prompt_option);
+    options->bad.add(command);
     command.add_flag("--json", options->json, "One JSON object per line: text, tokens, embedding, cut")
         ->excludes("--output");
     command.footer(

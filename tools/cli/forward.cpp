@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// vkformer forward: one forward pass from a file to a file, for scripts.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <vector>
 
+#include "api/default_workloads.hpp"
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
 #include "formats/safetensors.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
+#include "named_file.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -103,8 +106,9 @@ Result<formats::NamedTensor> read_output(graph::Program& program, std::string na
 
 Result<int> run(const ForwardCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto file, formats::Safetensors::open(command.input));
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(folder));
+    VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{models::ModelKind::encoder_decoder}));
+    VKFORMER_TRY(const auto model, std::get<models::Opened<std::unique_ptr<models::EncoderDecoder>>>(opened).load());
+    VKFORMER_TRY(const auto file, read_safetensors(command.input));
     const auto limits = model->limits();
     VKFORMER_TRY(const auto source, tokens(file, "input_ids", limits.source_vocab, limits.source_len));
     VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
@@ -119,7 +123,9 @@ Result<int> run(const ForwardCommand& command) {
             return Error{ErrorCode::InvalidArgument,
                          "the input has a tensor " + std::string(name) + ", which the model does not take"};
 
-    VKFORMER_TRY(const auto backend, open_backend(command.device));
+    VKFORMER_TRY(const auto backend, open_backend(command.device, [&] {
+                     return api::default_workloads(opened, command.device.dtype_value());
+                 }));
     VKFORMER_TRY(auto f,
                  model->forward({.batch = source.batch,
                                  .source_len = source.len,

@@ -2,8 +2,6 @@
 /// vkformer generate: prompts continued, the text printed as it comes.
 #include <charconv>
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -12,6 +10,7 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "generator.hpp"
+#include "line_reader.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -47,6 +46,13 @@ Result<std::vector<std::int32_t>> parse_tokens(const std::string& list) {
     return tokens;
 }
 
+/// As --prompt-tokens takes them.
+std::string list_of(const std::vector<std::int32_t>& tokens) {
+    std::string list;
+    for (const std::int32_t token : tokens) list += (list.empty() ? "" : ",") + std::to_string(token);
+    return list;
+}
+
 struct Prompts {
     std::vector<std::vector<std::int32_t>> tokens;
     std::vector<std::string> texts;  ///< as given; empty for those given as ids
@@ -61,8 +67,10 @@ Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& co
         prompts.texts.emplace_back();
     }
     std::vector<std::string> texts = command.prompts;
-    if (texts.empty() && prompts.tokens.empty())
-        texts.emplace_back(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    if (texts.empty() && prompts.tokens.empty()) {
+        VKFORMER_TRY(auto text, read_standard_input());
+        texts.push_back(std::move(text));
+    }
     for (std::string& text : texts) {
         VKFORMER_TRY(auto tokens, generator.tokenize(text));
         prompts.tokens.push_back(std::move(tokens));
@@ -71,21 +79,22 @@ Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& co
     return prompts;
 }
 
-/// What was held back until the end is text without a token.
-json as_json(std::size_t index, std::string_view text, std::int32_t token) {
-    json event = {{"event", token < 0 ? "text" : "token"}, {"prompt", index}, {"text", text}};
+/// What was held back until the end is text without a token; there is no text without a tokenizer.
+json as_json(const Generator& generator, std::size_t index, std::string_view text, std::int32_t token) {
+    json event = {{"event", token < 0 ? "text" : "token"}, {"prompt", index}};
+    if (generator.has_tokenizer()) event["text"] = text;
     if (token >= 0) event["token"] = token;
     return event;
 }
 
-json as_json(std::size_t index, const Generation& generation) {
+json as_json(const Generator& generator, std::size_t index, const Generation& generation) {
     json end = {{"event", "end"},
                 {"prompt", index},
                 {"finish", to_string(generation.finish)},
-                {"text", generation.text},
                 {"tokens", generation.tokens},
                 {"prompt_tokens", generation.prompt_tokens},
                 {"reused_tokens", generation.reused_tokens}};
+    if (generator.has_tokenizer()) end["text"] = generation.text;
     if (generation.score) end["score"] = *generation.score;
     return end;
 }
@@ -96,12 +105,14 @@ Result<int> run(const GenerateCommand& command) {
     const bool streams = prompts.tokens.size() == 1;
     if (command.echo && streams && !command.json) VKFORMER_CHECK(print(prompts.texts[0]));
     std::optional<Error> broken;  // standard output, say a closed pipe
+    std::size_t printed_tokens = 0;
     const auto on_text = [&](std::size_t index, std::string_view text, std::int32_t token) {
         Result<void> printed = {};
         if (command.json)
-            printed = print(dump(as_json(index, text, token)));
+            printed = print(dump(as_json(generator, index, text, token)));
         else if (streams)
-            printed = print(std::string(text));
+            printed = print(generator.has_tokenizer() ? std::string(text)
+                                                      : (printed_tokens++ ? "," : "") + std::to_string(token));
         if (!printed) broken = printed.error();
         return !broken;
     };
@@ -110,10 +121,12 @@ Result<int> run(const GenerateCommand& command) {
     if (broken) return *broken;
     for (std::size_t i = 0; i < generations.size(); ++i) {
         if (command.json) {
-            VKFORMER_CHECK(print(dump(as_json(i, generations[i]))));
+            VKFORMER_CHECK(print(dump(as_json(generator, i, generations[i]))));
         } else {
             const std::string echoed = command.echo ? prompts.texts[i] : "";
-            VKFORMER_CHECK(print((streams ? "" : echoed + generations[i].text) + "\n"));
+            const std::string& text = generator.has_tokenizer() ? generations[i].text : list_of(generations[i].tokens);
+            const bool is_printed = streams && (generator.has_tokenizer() || printed_tokens > 0);
+            VKFORMER_CHECK(print((is_printed ? "" : echoed + text) + "\n"));
         }
     }
     if (!command.generator.device.quiet) show_timings(generator, generations);
@@ -126,7 +139,9 @@ void add_generate(CLI::App& app, Action& action) {
     auto options = std::make_shared<GenerateCommand>();
     CLI::App& command = *app.add_subcommand("generate", "Continue prompts with a language model");
     command.add_option("prompt", options->prompts, "Prompts; none: all of standard input is one");
-    command.add_option("--prompt-tokens", options->tokens, "A prompt as token ids: 1,15043,3186; repeatable")
+    command
+        .add_option("--prompt-tokens", options->tokens,
+                    "A prompt as token ids: 1,15043,3186; repeatable. A model without tokenizer answers in such")
         ->take_all()
         ->allow_extra_args(false);
     options->generator.add(command);

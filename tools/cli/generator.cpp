@@ -14,7 +14,7 @@ void GeneratorCommand::add(CLI::App& command) {
         ->required();
     command
         .add_option("-n,--max-tokens", max_tokens,
-                    "Tokens to generate at most; 0: until the model ends or the context is full")
+                    "Tokens to generate at most; 0: what the model says, else until it ends or the context is full")
         ->capture_default_str();
     command.add_option("--min-tokens", min_tokens,
                        "Tokens to generate before the model may end (default: what the model says, else 0)");
@@ -60,6 +60,7 @@ void GeneratorCommand::add(CLI::App& command) {
         ->allow_extra_args(false)
         ->group(group);
     command.add_option("--seed", seed, "Of the draws: the same seed, the same text")
+        ->check(CLI::NonNegativeNumber)
         ->capture_default_str()
         ->group(group);
     const std::string beam_group = "Beam search (default: what the model says, else none)";
@@ -80,7 +81,10 @@ void GeneratorCommand::add(CLI::App& command) {
                     "can be (never)")
         ->check(CLI::IsMember({"always", "heuristic", "never"}))
         ->group(beam_group);
-    command.add_option("--stop", stop, "A text that ends the generation; may be given several times")
+    command
+        .add_option("--stop", stop,
+                    "A text that ends the generation; may be given several times (default: what the model says)")
+        ->check([](const std::string& text) { return text.empty() ? "an empty text ends nothing" : ""; })
         ->take_all()
         ->allow_extra_args(false);
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");

@@ -11,6 +11,7 @@
 #include <cairo.h>
 #include <pango/pangocairo.h>
 
+#include "core/output_file.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -231,12 +232,22 @@ Size page_size(const HeatMapPage& page, const std::vector<SectionLayout>& sectio
     return {std::ceil(size.width), std::ceil(size.height)};
 }
 
+/// What cairo calls with the file's bytes.
+cairo_status_t append(void* picture, const unsigned char* data, unsigned int size) {
+    const auto bytes = std::as_bytes(std::span(data, size));
+    auto& all = *static_cast<std::vector<std::byte>*>(picture);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    return CAIRO_STATUS_SUCCESS;
+}
+
 }  // namespace
 
 Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const std::filesystem::path& path) {
     const auto failed = [&](cairo_status_t status) {
-        return Error{ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + cairo_status_to_string(status)};
+        return Error{ErrorCode::InvalidArgument,
+                     "cannot draw " + path.string() + ": " + cairo_status_to_string(status)};
     };
+    std::vector<std::byte> picture;
     const Surface scratch(cairo_recording_surface_create(CAIRO_CONTENT_COLOR, nullptr));
     const Canvas ruler(scratch.get());
     std::vector<SectionLayout> sections;
@@ -244,13 +255,13 @@ Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const
     const Size size = page_size(page, sections, ruler);
 
     if (format == PictureFormat::svg) {
-        const Surface surface(cairo_svg_surface_create(path.c_str(), size.width, size.height));
+        const Surface surface(cairo_svg_surface_create_for_stream(append, &picture, size.width, size.height));
         Canvas canvas(surface.get());
         draw_page(page, sections, size, canvas);
         cairo_surface_finish(surface.get());
         if (const auto status = cairo_surface_status(surface.get()); status != CAIRO_STATUS_SUCCESS)
             return failed(status);
-        return {};
+        return write_file(path, picture);
     }
     if (std::max(size.width, size.height) * kPngScale > kMaxPixels)
         return Error{ErrorCode::InvalidArgument, "the picture would be larger than " +
@@ -261,9 +272,9 @@ Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const
     Canvas canvas(surface.get(), kPngScale);
     draw_page(page, sections, size, canvas);
     if (canvas.status() != CAIRO_STATUS_SUCCESS) return failed(canvas.status());
-    const auto status = cairo_surface_write_to_png(surface.get(), path.c_str());
+    const auto status = cairo_surface_write_to_png_stream(surface.get(), append, &picture);
     if (status != CAIRO_STATUS_SUCCESS) return failed(status);
-    return {};
+    return write_file(path, picture);
 }
 
 }  // namespace vkformer::cli

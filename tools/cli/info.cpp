@@ -8,8 +8,11 @@
 #include <vulkan/vulkan.h>
 #include <nlohmann/json.hpp>
 
+#include "api/default_workloads.hpp"
+#include "api/open_backend.hpp"
 #include "cli.hpp"
 #include "core/try.hpp"
+#include "hints.hpp"
 #include "model_plans.hpp"
 #include "tuning/verdicts.hpp"
 #include "vulkan/backend.hpp"
@@ -39,9 +42,9 @@ Result<Variants> variants_on(const Capabilities& device, const std::vector<graph
     for (const graph::Plan& plan : plans) {
         const vulkan::KernelContext context = {.graph = plan.graph, .device = device};
         for (const graph::Node& node : plan.graph.nodes()) {
-            VKFORMER_TRY(const auto dispatch,
-                         std::visit([&](const auto& op) { return vulkan::plan_dispatch(op, context); }, node.op));
-            variants[std::string(graph::op_name(node.op))].insert(dispatch.shader);
+            VKFORMER_TRY(const auto planned, vulkan::plan_dispatches(node.op, context));
+            for (const vulkan::Dispatch& dispatch : planned.dispatches)
+                variants[std::string(graph::op_name(node.op))].insert(dispatch.module.name());
         }
     }
     return variants;
@@ -167,15 +170,20 @@ std::string as_text(const json& device) {
 }
 
 /// Without a model the devices are still worth a look, unless one was asked for.
-Result<Plans> open_model(const ModelOption& option, json& report) {
+Result<std::optional<models::OpenedModel>> open_model(const ModelOption& option, json& report) {
     const auto path = option.find();
-    if (!path && option.folder.empty()) return Plans();
+    if (!path && option.folder.empty()) return std::optional<models::OpenedModel>();
     if (!path) return path.error();
+    VKFORMER_TRY(auto model, models::open_model(*path));
+    report["model"] = path->string();
+    return std::optional(std::move(model));
+}
+
+Result<Plans> plans_by_dtype(const models::OpenedModel& model) {
     Plans plans;
     for (const DType dtype : {DType::f32, DType::f16}) {
-        VKFORMER_TRY(plans[dtype], plans_of(*path, {.length = 16, .steps = 16, .dtype = dtype, .every_program = true}));
+        VKFORMER_TRY(plans[dtype], plans_of(model, {.length = 16, .steps = 16, .dtype = dtype, .every_program = true}));
     }
-    report["model"] = path->string();
     return plans;
 }
 
@@ -199,9 +207,76 @@ void add_variants(json& device, const Capabilities& capabilities, const Plans& p
     }
 }
 
+/// What was measured of the model on a Vulkan device that is a CPU and on the CPU backend, if it was.
+Result<std::optional<tuning::BackendTimes>> measured_times(const models::OpenedModel& model, DType dtype,
+                                                           const Capabilities& device) {
+    VKFORMER_TRY(const auto workloads, api::default_workloads(model, dtype));
+    return tuning::known_times(workloads, tuning::VerdictFile(vulkan::default_cache_folder(), device));
+}
+
+std::string why(api::AutoChoice choice, const vulkan::DeviceInfo& best,
+                const std::optional<tuning::BackendTimes>& times) {
+    const std::string device = "device " + std::to_string(best.index);
+    if (choice == api::AutoChoice::unmeasured)
+        return "not measured yet: the first command that runs the model measures the CPU backend and " + device +
+               ", which run on the same processor, and takes the faster one";
+    if (!times) return "it is a GPU, the first of its kind (" + best.capabilities.type + ")";
+    char text[128];
+    std::snprintf(text, sizeof text, "measured %.2f ms on the CPU backend, %.2f ms on %s", times->cpu_us / 1e3,
+                  times->vulkan_us / 1e3, device.c_str());
+    return text;
+}
+
+/// What "auto" takes for the model with activations of this dtype: "takes" (an index, "cpu", null where it is not known yet), "why", and
+/// what was measured.
+Result<json> auto_choice(const vulkan::DeviceInfo& best, const models::OpenedModel& model, DType dtype) {
+    std::optional<tuning::BackendTimes> times;
+    VKFORMER_TRY(const auto choice, api::choose_auto(best.capabilities, [&] {
+                     auto measured = measured_times(model, dtype, best.capabilities);
+                     if (measured) times = *measured;
+                     return measured;
+                 }));
+    json answer = {{"takes", nullptr}, {"why", why(choice, best, times)}};
+    if (choice == api::AutoChoice::cpu) answer["takes"] = "cpu";
+    if (choice == api::AutoChoice::vulkan) answer["takes"] = best.index;
+    if (times) answer["cpu_us"] = times->cpu_us, answer["vulkan_us"] = times->vulkan_us;
+    return answer;
+}
+
+/// The best Vulkan device ("device"), and by dtype what is taken for the model. A model that cannot be loaded in one is an error there
+/// already.
+Result<json> auto_choices(const std::vector<vulkan::DeviceInfo>& devices,
+                          const std::optional<models::OpenedModel>& model) {
+    VKFORMER_TRY(const std::uint32_t best, vulkan::choose_device(devices, "auto"));
+    json choices = {{"device", best}};
+    if (!model) return choices;
+    for (const DType dtype : {DType::f32, DType::f16}) {
+        VKFORMER_TRY(choices[std::string(to_string(dtype))], auto_choice(devices[best], *model, dtype));
+    }
+    return choices;
+}
+
+std::string auto_text(const json& choices) {
+    const std::string device = choices["device"].dump();
+    std::string out = "--device auto\n";
+    for (const char* const dtype : {"f32", "f16"}) {
+        if (!choices.contains(dtype)) continue;
+        const json& taken = choices[dtype]["takes"];
+        const std::string name = taken.is_null() ? "cpu or " + device : taken.is_string() ? "cpu" : taken.dump();
+        out += "   takes " + name + " for this model with --dtype " + dtype + ": " +
+               choices[dtype]["why"].get<std::string>() + "\n";
+    }
+    return out + "   takes " + device +
+           " for what looks at Vulkan: validate, tune, bench but bench model, --plain, --variant\n";
+}
+
 Result<int> run(const InfoCommand& command) {
     json report = {{"version", VKFORMER_VERSION}, {"devices", json::array()}};
-    VKFORMER_TRY(const auto plans, open_model(command.model, report));
+    VKFORMER_TRY(const auto model, open_model(command.model, report));
+    Plans plans;
+    if (model) {
+        VKFORMER_TRY(plans, plans_by_dtype(*model));
+    }
     const auto devices = vulkan::list_devices();
     if (!devices) report["vulkan_error"] = devices.error().message;
     for (const auto& info : devices ? *devices : std::vector<vulkan::DeviceInfo>()) {
@@ -211,7 +286,7 @@ Result<int> run(const InfoCommand& command) {
         report["devices"].push_back(std::move(device));
     }
     if (devices) {
-        if (const auto chosen = vulkan::choose_device(*devices, "auto")) report["auto"] = *chosen;
+        if (auto choices = auto_choices(*devices, model)) report["auto"] = *std::move(choices);
     }
     if (command.json) {
         VKFORMER_CHECK(print(report.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
@@ -220,11 +295,11 @@ Result<int> run(const InfoCommand& command) {
     std::string out;
     for (const json& device : report["devices"]) out += as_text(device) + "\n";
     out += "cpu  CPU (float)\n   the same graphs in plain C++ and BLAS; --device cpu\n\n";
-    if (report.contains("auto")) out += "--device auto takes " + report["auto"].dump() + ".\n";
+    if (report.contains("auto")) out += auto_text(report["auto"]);
     if (report.contains("model"))
-        out += "Shaders are those for the model " + report["model"].get<std::string>() + ".\n";
+        out += "Shaders and times are those for the model " + report["model"].get<std::string>() + ".\n";
     VKFORMER_CHECK(print(out));
-    if (!devices) std::fprintf(stderr, "vkformer: no Vulkan: %s\n", devices.error().message.c_str());
+    if (!devices) std::fprintf(stderr, "vkformer: no Vulkan: %s\n", told(devices.error()).c_str());
     return kOk;
 }
 

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "formats/gguf.hpp"
@@ -17,6 +18,7 @@
 #include "formats/safetensors.hpp"
 #include "formats/weights.hpp"
 #include "listing.hpp"
+#include "named_file.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -60,8 +62,7 @@ std::string type_of(const GgufValue& value) {
                                          : std::string(to_string(value.type));
 }
 
-Result<Listing> list_gguf(const std::string& path) {
-    VKFORMER_TRY(const auto file, Gguf::open(path));
+Listing list_of(const Gguf& file) {
     Listing listing;
     listing.title =
         "GGUF version " + std::to_string(file.version()) + ", alignment " + std::to_string(file.alignment());
@@ -79,8 +80,7 @@ void append_tensors(const formats::TensorMap& tensors, Listing& listing) {
         listing.tensors.push_back({name, std::string(to_string(data.dtype)), data.shape, data.bytes.size()});
 }
 
-Result<Listing> list_safetensors(const std::string& path) {
-    VKFORMER_TRY(const auto file, formats::Safetensors::open(path));
+Listing list_of(const formats::Safetensors& file) {
     Listing listing{.title = "safetensors"};
     for (const auto& [key, text] : file.metadata()) listing.values.push_back({key, "string", text});
     append_tensors(file.tensors(), listing);
@@ -101,11 +101,29 @@ Result<Listing> list_folder(const std::filesystem::path& folder) {
     return listing;
 }
 
+/// A pipe, whose name says nothing: a GGUF file by how it begins, or a .safetensors file.
+Result<Listing> list_stream(const std::string& path) {
+    VKFORMER_TRY(const auto input, MappedFile::read(path));
+    const auto bytes = input->bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (text.starts_with("GGUF")) {
+        VKFORMER_TRY(const auto file, Gguf::parse(bytes, input, path));
+        return list_of(file);
+    }
+    VKFORMER_TRY(const auto file, formats::Safetensors::parse(bytes, input, path));
+    return list_of(file);
+}
+
 Result<Listing> list(const std::string& path) {
     std::error_code ignored;
     if (std::filesystem::is_directory(path, ignored)) return list_folder(path);
-    if (path.ends_with(".safetensors")) return list_safetensors(path);
-    return list_gguf(path);
+    if (is_stream(path)) return list_stream(path);
+    if (path.ends_with(".safetensors")) {
+        VKFORMER_TRY(const auto file, formats::Safetensors::open(path));
+        return list_of(file);
+    }
+    VKFORMER_TRY(const auto file, Gguf::open(path));
+    return list_of(file);
 }
 
 Result<int> run(const InspectCommand& command) {

@@ -5,6 +5,9 @@
 #include <cstdio>
 #include <map>
 
+#include "cli.hpp"
+#include "vectors.hpp"
+
 namespace vkformer::cli {
 namespace {
 
@@ -64,25 +67,27 @@ std::string line(const std::string& name, const Total& total) {
            std::to_string(total.elements) + " elements, " + megabytes(total.bytes) + "\n";
 }
 
-template <class List, class Member>
-std::size_t widest(const List& list, Member member) {
+template <class List>
+std::size_t widest(const List& list, std::string List::value_type::*member) {
     std::size_t width = 0;
-    for (const auto& each : list) width = std::max(width, (each.*member).size());
+    for (const auto& each : list) width = std::max(width, on_one_line(each.*member).size());
     return width;
 }
 
 }  // namespace
 
 std::string as_text(const Listing& listing, const std::string& path, std::size_t max_elements) {
-    std::string text = path + ": " + listing.title + "\n\nmetadata: " + std::to_string(listing.values.size()) + "\n";
+    std::string text =
+        printable(path) + ": " + listing.title + "\n\nmetadata: " + std::to_string(listing.values.size()) + "\n";
     const std::size_t key_width = widest(listing.values, &Listing::Value::key);
     for (const auto& [key, type, value] : listing.values)
-        text += "  " + padded(key, key_width) + "  " + padded(type, 8) + "  " + shown(value, max_elements) + "\n";
+        text += "  " + padded(on_one_line(key), key_width) + "  " + padded(type, 8) + "  " +
+                printable(shown(value, max_elements)) + "\n";
     text += "\ntensors: " + std::to_string(listing.tensors.size()) + "\n";
     const std::size_t name_width = widest(listing.tensors, &Listing::Tensor::name);
     for (const auto& [name, type, shape, bytes] : listing.tensors)
-        text += "  " + padded(name, name_width) + "  " + padded(type, 8) + "  " + padded(to_string(shape), 20) + "  " +
-                std::to_string(bytes) + "\n";
+        text += "  " + padded(on_one_line(name), name_width) + "  " + padded(type, 8) + "  " +
+                padded(to_string(shape), 20) + "  " + std::to_string(bytes) + "\n";
     Total all;
     const auto by_type = totals(listing, all);
     text += "\ntotal\n";

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: MIT
 /// vkformer: transformers on any Vulkan GPU, from the command line.
-#include <cstdio>
 #include <exception>
 
+#include <signal.h>
+
 #include "cli.hpp"
+#include "core/output_file.hpp"
+#include "hints.hpp"
+#include "program.hpp"
 
 namespace {
 
 int fail(const std::string& message) {
-    std::fprintf(stderr, "vkformer: error: %s\n", message.c_str());
+    vkformer::cli::print_error(message);
     return vkformer::cli::kBadInput;
+}
+
+/// An interrupted program leaves no half of a file.
+void end_by(int signal_number) {
+    vkformer::remove_unfinished_files();
+    ::raise(signal_number);  // whose action is the default one again: whoever waits sees what ended the program
+}
+
+void handle_signals() {
+    struct sigaction ending {};
+    ending.sa_handler = end_by;
+    ending.sa_flags = SA_RESETHAND;
+    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
+        struct sigaction before {};
+        const bool is_ignored = ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
+        if (!is_ignored) ::sigaction(number, &ending, nullptr);  // nohup, and the shell's background
+    }
+    ::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size is an error of write()
 }
 
 int run(int argc, char** argv) {
     using namespace vkformer;
-    CLI::App app("Transformer forward passes on any Vulkan GPU, checked against the CPU.", "vkformer");
-    app.set_version_flag("--version", "vkformer " VKFORMER_VERSION);
-    app.footer(
-        "Examples:\n"
-        "  vkformer info\n"
-        "  vkformer translate \"Donnerstag, den 4. März 2021\"\n"
-        "  vkformer validate --device cpu\n"
-        "Exit codes: 0 success, 1 validate found a divergence, 2 wrong usage or bad input.");
+    CLI::App app;
     cli::Action action;
-    cli::add_info(app, action);
-    cli::add_translate(app, action);
-    cli::add_transcribe(app, action);
-    cli::add_embed(app, action);
-    cli::add_rerank(app, action);
-    cli::add_classify(app, action);
-    cli::add_forward(app, action);
-    cli::add_validate(app, action);
-    cli::add_attention(app, action);
-    cli::add_generate(app, action);
-    cli::add_chat(app, action);
-    cli::add_tune(app, action);
-    cli::add_bench(app, action);
-    cli::add_inspect(app, action);
-    cli::add_convert(app, action);
+    cli::describe_program(app, action);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -49,7 +50,7 @@ int run(int argc, char** argv) {
     }
     if (!action) return fail("a command is required; see vkformer --help");
     auto result = action();
-    if (!result) return fail(result.error().message);
+    if (!result) return fail(cli::told(result.error()));
     return *result;
 }
 
@@ -57,6 +58,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     try {
+        handle_signals();
         return run(argc, argv);
     } catch (const std::bad_alloc&) {
         return fail("out of memory");

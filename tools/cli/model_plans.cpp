@@ -10,8 +10,7 @@
 #include "decoding/speech_steps.hpp"
 #include "decoding/steps.hpp"
 #include "models/generation_config.hpp"
-#include "models/load.hpp"
-#include "models/model_type.hpp"
+#include "models/open_model.hpp"
 #include "passes.hpp"
 
 namespace vkformer::cli {
@@ -100,50 +99,60 @@ Result<Plans> speech_plans_of(const models::EncoderDecoder& model, const PlanOpt
     return plans;
 }
 
-}  // namespace
+PlanOptions as_search(PlanOptions options) {
+    options.beams = kBeams;
+    return options;
+}
 
-Result<Plans> plans_of(const std::filesystem::path& path, const PlanOptions& options) {
-    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
-    if (has_one_pass && options.beams > 1)
-        return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
-    PlanOptions search = options;
-    search.beams = kBeams;
-    if (has_one_pass) {
-        VKFORMER_TRY(auto passes, passes_of(path, {.batch = options.batch,
-                                                   .length = options.length,
-                                                   .dtype = options.dtype,
-                                                   .with_attention_weights = options.every_program}));
-        Plans plans;
-        for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph)));
-        return plans;
+template <OnePass Model>
+Result<Plans> plans_of(const models::Opened<Model>& opened, const PlanOptions& options) {
+    if (options.beams > 1) return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
+    VKFORMER_TRY(auto passes, passes_of(opened, {.batch = options.batch,
+                                                 .length = options.length,
+                                                 .dtype = options.dtype,
+                                                 .with_attention_weights = options.every_program}));
+    Plans plans;
+    for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph)));
+    return plans;
+}
+
+Result<Plans> plans_of(const models::Opened<models::Decoder>& opened, const PlanOptions& options) {
+    VKFORMER_TRY(const auto model, opened.load());
+    VKFORMER_TRY(auto plans, plans_of(model, options));
+    if (options.every_program) {
+        VKFORMER_TRY(auto more, plans_of(model, as_search(options)));
+        append(plans, std::move(more));
     }
-    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-    if (is_decoder) {
-        VKFORMER_TRY(const auto model, models::load_decoder(path));
-        VKFORMER_TRY(auto plans, plans_of(model, options));
-        if (options.every_program) {
-            VKFORMER_TRY(auto more, plans_of(model, search));
-            append(plans, std::move(more));
-        }
-        return plans;
-    }
-    VKFORMER_TRY(const bool hears, models::is_speech_model(path));
-    if (hears && options.beams > 1)
+    return plans;
+}
+
+Result<Plans> plans_of(const models::Opened<models::SpeechModel>& opened, const PlanOptions& options) {
+    if (options.beams > 1)
         return Error{ErrorCode::InvalidArgument, "a model that hears is decoded without beams: leave out --beams"};
-    if (hears) {
-        VKFORMER_TRY(const auto speech, models::load_speech_model(path));
-        return speech_plans_of(*speech.model, options);
-    }
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
+    VKFORMER_TRY(const auto speech, opened.load());
+    return speech_plans_of(*speech.model, options);
+}
+
+Result<Plans> plans_of(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened,
+                       const PlanOptions& options) {
+    VKFORMER_TRY(const auto model, opened.load());
+    const auto limits = model->limits();
+    VKFORMER_TRY(const auto generation,
+                 models::load_generation_config(opened.path, limits.target_len, limits.target_vocab));
     VKFORMER_TRY(auto plans, plans_of(*model, generation, options));
     if (options.every_program) {
-        VKFORMER_TRY(auto more, plans_of(*model, generation, search));
+        VKFORMER_TRY(auto more, plans_of(*model, generation, as_search(options)));
         append(plans, std::move(more));
         VKFORMER_TRY(auto passes, forward_plans_of(*model, options));
         append(plans, std::move(passes));
     }
     return plans;
+}
+
+}  // namespace
+
+Result<Plans> plans_of(const models::OpenedModel& model, const PlanOptions& options) {
+    return std::visit([&](const auto& opened) { return plans_of(opened, options); }, model);
 }
 
 }  // namespace vkformer::cli

@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <vector>
 
 #include "core/dtype.hpp"
 #include "graph/plan.hpp"
-#include "models/decoder.hpp"
+#include "models/open_model.hpp"
 
 namespace vkformer::cli {
 
@@ -25,6 +24,6 @@ struct PlanOptions {
 
 /// What a generation of an encoder–decoder, of a language model or of one that hears runs, or the one pass of an encoder.
 /// Errors: those of loading; InvalidArgument: beams for a model that has no beam search.
-Result<std::vector<graph::Plan>> plans_of(const std::filesystem::path& path, const PlanOptions& options);
+Result<std::vector<graph::Plan>> plans_of(const models::OpenedModel& model, const PlanOptions& options);
 
 }  // namespace vkformer::cli

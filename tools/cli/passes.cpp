@@ -2,15 +2,13 @@
 #include "passes.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include "core/try.hpp"
 #include "decoding/encoder_session.hpp"
 #include "decoding/image_session.hpp"
-#include "models/encoder_loading.hpp"
 #include "models/sentence.hpp"
-#include "models/vision_loading.hpp"
-#include "vectors.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -73,8 +71,10 @@ Result<std::vector<Pass>> image_passes(const models::VisionEncoder& encoder, con
     return passes;
 }
 
-Result<std::vector<Pass>> clip_passes(const std::filesystem::path& folder, const PassOptions& options) {
-    VKFORMER_TRY(const models::Clip clip, models::load_clip(folder));
+}  // namespace
+
+Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, const PassOptions& options) {
+    VKFORMER_TRY(const models::Clip clip, model.load());
     VKFORMER_TRY(auto passes, image_passes(clip.vision, options));
     const decoding::EncoderHead head = [&](graph::Graph& graph, const models::EncoderTensors& tensors) {
         return clip.add_text_embedding(graph, tensors);
@@ -84,13 +84,16 @@ Result<std::vector<Pass>> clip_passes(const std::filesystem::path& folder, const
     return passes;
 }
 
-Result<std::vector<Pass>> text_passes(const std::filesystem::path& path, const PassOptions& options) {
-    VKFORMER_TRY(const models::SentenceModel sentence, models::load_sentence_model(path));
-    VKFORMER_TRY(const models::Encoder encoder, models::load_encoder(sentence.encoder_folder));
+Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model, const PassOptions& options) {
+    VKFORMER_TRY(const models::Encoder encoder, model.load());
+    std::optional<models::SentenceModel> sentence;
+    if (encoder.config().labels == 0) {
+        VKFORMER_TRY(sentence, models::load_sentence_model(model.path));
+    }
     const decoding::EncoderHead head = [&](graph::Graph& graph,
                                            const models::EncoderTensors& tensors) -> Result<graph::Value> {
-        if (encoder.config().labels > 0) return encoder.add_classifier(graph, tensors.hidden);
-        return models::add_sentence(graph, sentence, tensors);
+        if (!sentence) return encoder.add_classifier(graph, tensors.hidden);
+        return models::add_sentence(graph, *sentence, tensors);
     };
     VKFORMER_TRY(Pass pass, text_pass(encoder, head, options));
     std::vector<Pass> passes;
@@ -98,21 +101,8 @@ Result<std::vector<Pass>> text_passes(const std::filesystem::path& path, const P
     return passes;
 }
 
-}  // namespace
-
-Result<bool> is_one_pass(const std::filesystem::path& path) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path / "modules.json", ignored)) return true;
-    VKFORMER_TRY(const bool is_text, models::is_encoder(path));
-    if (is_text || formats::is_file(path)) return is_text;
-    return models::is_vision_encoder(path);
-}
-
-Result<std::vector<Pass>> passes_of(const std::filesystem::path& path, const PassOptions& options) {
-    VKFORMER_TRY(const std::string type, model_type(path));
-    if (type == "clip") return clip_passes(path, options);
-    if (type != "vit" && type != "deit") return text_passes(path, options);
-    VKFORMER_TRY(const auto encoder, models::load_vision_encoder(path));
+Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options) {
+    VKFORMER_TRY(const auto encoder, model.load());
     return image_passes(encoder, options);
 }
 

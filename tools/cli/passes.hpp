@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/dtype.hpp"
 #include "graph/graph.hpp"
+#include "models/open_model.hpp"
 #include "validation/validate.hpp"
 
 namespace vkformer::cli {
@@ -30,11 +30,15 @@ struct PassOptions {
     bool with_attention_weights = false;  ///< the path that keeps them too, where there is one
 };
 
-/// Whether the model is of that kind. Errors: FileNotFound, CorruptFile.
-Result<bool> is_one_pass(const std::filesystem::path& path);
+// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP both towers. Errors: those of loading.
+Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model, const PassOptions& options);
+Result<std::vector<Pass>> passes_of(const models::Opened<models::VisionEncoder>& model, const PassOptions& options);
+Result<std::vector<Pass>> passes_of(const models::Opened<models::Clip>& model, const PassOptions& options);
 
-/// The encoder with what follows it: pooling and stages, or the head of a classifier; of CLIP both towers. Errors: those of
-/// loading.
-Result<std::vector<Pass>> passes_of(const std::filesystem::path& path, const PassOptions& options);
+/// A model that passes_of takes.
+template <class Model>
+concept OnePass = requires(const models::Opened<Model>& model, const PassOptions& options) {
+    passes_of(model, options);
+};
 
 }  // namespace vkformer::cli

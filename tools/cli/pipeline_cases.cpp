@@ -362,7 +362,9 @@ Result<void> build_greedy(Graph& graph, DType dtype) {
     const Value logits = o.keep(mask_logits(graph, o.singles({4, kVocab}), starts, {.banned = {0, 1}}));
     const Value timed = o.keep(mask_timestamps(graph, logits, starts, o.ints({4}), o.ints({4, 448}),
                                                {.first = kVocab / 2, .eos = kVocab / 2 - 9}));
-    const Value next = o.keep(arg_max(graph, timed));
+    const graph::SequenceBias phrases[] = {{.tokens = {7}, .bias = 1}, {.tokens = {8, 9, 7}, .bias = -1}};
+    const Value biased = o.keep(bias_sequences(graph, timed, starts, phrases, o.ints({4, 448})));
+    const Value next = o.keep(arg_max(graph, biased));
     o.keep(greedy_step(graph, next,
                        {.tokens = o.int_state({4, 1}),
                         .starts = starts,

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
 #include "encoder_options.hpp"
-#include "line_reader.hpp"
+#include "inputs.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -18,41 +19,35 @@ struct RerankCommand {
     EncoderCommand encoder;
     std::string query;
     std::vector<std::string> documents;
+    BadInputs bad;
     std::string input;
     std::uint32_t top = 0;
     bool in_order = false, pairs = false, json = false;
 };
 
-Result<std::vector<std::string>> read_all(const std::string& path) {
-    VKFORMER_TRY(LineReader reader, LineReader::open(path));
-    std::vector<std::string> all;
-    for (auto lines = reader.next(); !lines.empty(); lines = reader.next())
-        all.insert(all.end(), std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
-    return all;
-}
-
 /// "query<tab>document"
-Result<TextPair> split_pair(const std::string& line, std::size_t number) {
+void split(Input<TextPair>& pair) {
+    const std::string line = std::move(pair.value.second);
     const std::size_t tab = line.find('\t');
     if (tab == line.npos)
-        return Error{ErrorCode::InvalidArgument, "line " + std::to_string(number) + " has no tab between two texts"};
-    return TextPair{line.substr(0, tab), line.substr(tab + 1)};
+        pair.error = "there is no tab between two texts";
+    else
+        pair.value = {line.substr(0, tab), line.substr(tab + 1)};
 }
 
-Result<std::vector<TextPair>> read_pairs(const RerankCommand& command) {
-    std::vector<TextPair> pairs;
-    std::vector<std::string> documents = command.documents;
-    if (documents.empty()) {
-        VKFORMER_TRY(documents, read_all(command.input));
-    }
-    for (std::string& document : documents) {
-        TextPair pair{command.query, std::move(document)};
-        if (command.pairs) {
-            VKFORMER_TRY(pair, split_pair(pair.second, pairs.size() + 1));
+/// All of them: the best may be the last.
+Result<std::vector<Input<TextPair>>> read_pairs(RerankCommand& command) {
+    VKFORMER_TRY(Inputs inputs, Inputs::open("document", command.documents, command.input));
+    command.bad.begin(inputs);
+    std::vector<Input<TextPair>> pairs;
+    for (;;) {
+        VKFORMER_TRY(auto some, inputs.next());
+        if (some.empty()) return pairs;
+        for (auto& [text, number, error] : some) {
+            pairs.push_back({{command.query, std::move(text)}, number, std::move(error)});
+            if (command.pairs && pairs.back().error.empty()) split(pairs.back());
         }
-        pairs.push_back(std::move(pair));
     }
-    return pairs;
 }
 
 std::string scores_text(const std::vector<float>& scores) {
@@ -75,17 +70,25 @@ std::string as_json(const TextPair& pair, const PairScore& score, std::size_t in
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Which results are printed, in which order: by the score, equal ones as they came; NaN last.
-std::vector<std::size_t> printed(const RerankCommand& command, const std::vector<PairScore>& scores) {
+/// Which results are printed, in which order: by the score, equal ones as they came; NaN last, and those without one not at all.
+std::vector<std::size_t> printed(const RerankCommand& command, const std::vector<std::optional<PairScore>>& scores) {
     std::vector<std::size_t> order(scores.size());
     std::iota(order.begin(), order.end(), 0);
-    if (!command.in_order)
+    if (!command.in_order) {
+        std::erase_if(order, [&](std::size_t i) { return !scores[i]; });
         std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-            const float left = scores[a].scores[0], right = scores[b].scores[0];
+            const float left = scores[a]->scores[0], right = scores[b]->scores[0];
             return left > right || (left == left && right != right);
         });
+    }
     if (command.top > 0 && order.size() > command.top) order.resize(command.top);
     return order;
+}
+
+std::string line_of(const RerankCommand& command, const Input<TextPair>& pair, const std::optional<PairScore>& score) {
+    if (command.json) return score ? as_json(pair.value, *score, pair.number - 1) : command.bad.as_json(pair);
+    if (!score) return "";
+    return scores_text(score->scores) + (command.pairs ? "" : "\t" + pair.value.second);
 }
 
 Result<int> run(RerankCommand command) {
@@ -97,18 +100,22 @@ Result<int> run(RerankCommand command) {
     if (!command.in_order && model.labels() != 1)
         return Error{ErrorCode::InvalidArgument, "the model gives " + std::to_string(model.labels()) +
                                                      " scores for each pair, which have no order; say --in-order"};
-    VKFORMER_TRY(const auto pairs, read_pairs(command));
-    VKFORMER_TRY(const auto scores, model.score(pairs, show_done("pairs", 0, pairs.size())));
+    VKFORMER_TRY(auto pairs, read_pairs(command));
+    const auto run = [&](const std::vector<TextPair>& some) {
+        return model.score(some, show_done("pairs", 0, some.size()));
+    };
+    VKFORMER_TRY(const auto scores,
+                 command.bad.results(pairs, run, [&](const TextPair& pair) { return model.check(pair); }));
+    // What is best among some of them is no answer.
+    if (command.bad.has_ended() && !command.in_order) return command.bad.finish();
     CutReport cut;
-    for (const PairScore& score : scores) cut.add(score.cut);
+    for (const auto& score : scores)
+        if (score) cut.add(score->cut);
     cut.show("pair", model.max_length());
     std::string out;
-    for (const std::size_t i : printed(command, scores))
-        out += (command.json ? as_json(pairs[i], scores[i], i)
-                             : scores_text(scores[i].scores) + (command.pairs ? "" : "\t" + pairs[i].second)) +
-               "\n";
+    for (const std::size_t i : printed(command, scores)) out += line_of(command, pairs[i], scores[i]) + "\n";
     VKFORMER_CHECK(print(out));
-    return kOk;
+    return command.bad.finish();
 }
 
 }  // namespace
@@ -127,6 +134,7 @@ void add_rerank(CLI::App& app, Action& action) {
         .add_flag("--pairs", options->pairs,
                   "No query: each line of the input is a text, a tab and another; prints scores in that order")
         ->excludes(query);
+    options->bad.add(command);
     command.add_flag("--json", options->json, "One JSON object per line: index, query, document, score, cut");
     command.footer(
         "Prints score and document, the best first. The model is a cross-encoder: a folder whose architecture is\n"

@@ -5,11 +5,14 @@
 #include <sndfile.h>
 
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 
+#include "cli.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -23,6 +26,21 @@ using File = std::unique_ptr<SNDFILE, int (*)(SNDFILE*)>;
 
 Error corrupt(const std::filesystem::path& path, const std::string& what) {
     return Error{ErrorCode::CorruptFile, path.string() + ": " + what};
+}
+
+/// Says where a WAV file ends before its samples do, as one that was not copied to its end. libsndfile tells it in its log alone:
+/// "data : 2000 (should be 1000)". The largest number of all is what programs write that could not know it, into a pipe.
+void show_shortness(const std::filesystem::path& path, SNDFILE* file) {
+    constexpr unsigned long long kUnknown = 0xFFFF'FFFF;
+    char log[4096] = {};
+    sf_command(file, SFC_GET_LOG_INFO, log, sizeof log);
+    const std::string_view text = log;
+    const std::size_t line = text.rfind("\ndata : ");
+    unsigned long long claimed = 0, present = 0;
+    if (line == text.npos || std::sscanf(log + line, " data : %llu (should be %llu)", &claimed, &present) != 2) return;
+    if (claimed <= present || claimed == kUnknown) return;
+    std::fprintf(stderr, "vkformer: %s ends early: its header promises %llu bytes of sound, it has %llu\n",
+                 printable(path.string()).c_str(), claimed, present);
 }
 
 /// All frames, the channels averaged.
@@ -80,6 +98,7 @@ Result<std::vector<float>> read_sound_file(const std::filesystem::path& path, st
     const double ratio = static_cast<double>(sample_rate) / info.samplerate;
     if (src_is_valid_ratio(ratio) == 0)
         return corrupt(path, "a rate of " + std::to_string(info.samplerate) + " Hz cannot be converted");
+    show_shortness(path, file.get());
     VKFORMER_TRY(std::vector<float> samples, read_mono(path, file.get(), info));
     if (static_cast<std::uint32_t>(info.samplerate) == sample_rate) return samples;
     return resample(path, samples, ratio);

@@ -164,7 +164,8 @@ void add_rules(CLI::App& command, TranscribeCommand& options) {
     command.add_option("--no-speech-threshold", options.no_speech_threshold,
                        "Unlikely text is none where silence is more probable (default: what the model folder says, "
                        "else 0.6; inf: never)");
-    command.add_option("--seed", options.seed, "Of what is drawn at temperatures above 0 (default: 0)");
+    command.add_option("--seed", options.seed, "Of what is drawn at temperatures above 0 (default: 0)")
+        ->check(CLI::NonNegativeNumber);
 }
 
 }  // namespace

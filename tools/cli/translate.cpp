@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// vkformer translate: texts in, texts out, many at a time.
 #include <cstdio>
-#include <iostream>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -9,19 +8,19 @@
 #include "cli.hpp"
 #include "core/try.hpp"
 #include "graph/builders.hpp"
+#include "inputs.hpp"
 #include "vkformer/translator.hpp"
 
 namespace vkformer::cli {
 namespace {
 
-/// Lines that are read before the first is translated: bounds memory, and lets long input flow.
-constexpr std::size_t kChunkLines = 2048;
 constexpr std::size_t kProgressLines = 100;
 
 struct TranslateCommand {
     DeviceOptions device;
     ModelOption model;
     std::vector<std::string> texts;
+    BadInputs bad;
     std::string from, to;
     std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
     bool json = false;
@@ -33,30 +32,33 @@ std::string as_json(const std::string& source, const Translation& translation) {
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// Translates the lines and prints one line for each.
-Result<void> translate(Translator& translator, const TranslateCommand& command, const std::vector<std::string>& lines,
-                       std::size_t lines_before) {
-    const bool shows_progress = stderr_is_terminal() && lines_before + lines.size() > kProgressLines;
+/// Translates the inputs and prints one line for each.
+Result<void> translate(Translator& translator, TranslateCommand& command, std::vector<Input<std::string>> inputs) {
+    const std::size_t before = inputs.front().number - 1;
+    const bool shows_progress = stderr_is_terminal() && before + inputs.size() > kProgressLines;
     Translator::Progress progress;
     if (shows_progress)
         progress = [&](std::size_t done, std::size_t) {
-            std::fprintf(stderr, "\rvkformer: %zu lines translated", lines_before + done);
+            std::fprintf(stderr, "\rvkformer: %zu lines translated", before + done);
         };
-    auto translations = translator.translate(lines, progress);
+    const auto run = [&](const std::vector<std::string>& texts) { return translator.translate(texts, progress); };
+    auto translations =
+        command.bad.results(inputs, run, [&](const std::string& text) { return translator.check(text); });
     if (shows_progress) std::fputc('\n', stderr);
-    if (!translations) {
-        Error error = std::move(translations).error();
-        if (lines_before > 0)
-            error.message += " (texts are counted from line " + std::to_string(lines_before + 1) + ")";
-        return error;
-    }
+    if (!translations) return std::move(translations).error();
     std::string out;
-    for (std::size_t i = 0; i < lines.size(); ++i)
-        out += (command.json ? as_json(lines[i], (*translations)[i]) : (*translations)[i].text) + "\n";
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto& translation = (*translations)[i];
+        if (command.json)
+            out += translation ? as_json(inputs[i].value, *translation) : command.bad.as_json(inputs[i]);
+        else if (translation)
+            out += translation->text;
+        out += "\n";
+    }
     return print(out);
 }
 
-Result<int> run(const TranslateCommand& command) {
+Result<int> run(TranslateCommand command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     TranslatorOptions options{.device = command.device.device,
                               .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
@@ -70,24 +72,14 @@ Result<int> run(const TranslateCommand& command) {
     if (!command.device.quiet) options.on_progress = show_progress;
     VKFORMER_TRY(Translator translator, Translator::load(folder, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", translator.device().c_str());
-    if (!command.texts.empty()) {
-        VKFORMER_CHECK(translate(translator, command, command.texts, 0));
-        return kOk;
+    VKFORMER_TRY(Inputs inputs, Inputs::open("text", command.texts, ""));
+    command.bad.begin(inputs);
+    while (!command.bad.has_ended()) {
+        VKFORMER_TRY(auto some, inputs.next());
+        if (some.empty()) break;
+        VKFORMER_CHECK(translate(translator, command, std::move(some)));
     }
-    const std::size_t chunk_lines = stdin_is_terminal() ? 1 : kChunkLines;  // a person wants an answer to each line
-    std::size_t lines_before = 0;
-    for (bool at_end = false; !at_end;) {
-        std::vector<std::string> lines;
-        std::string line;
-        while (lines.size() < chunk_lines && !(at_end = !std::getline(std::cin, line))) {
-            if (line.ends_with('\r')) line.pop_back();
-            lines.push_back(line);
-        }
-        if (lines.empty()) break;
-        VKFORMER_CHECK(translate(translator, command, lines, lines_before));
-        lines_before += lines.size();
-    }
-    return kOk;
+    return command.bad.finish();
 }
 
 }  // namespace
@@ -107,6 +99,7 @@ void add_translate(CLI::App& app, Action& action) {
         .add_option("--max-length", options->max_length,
                     "Tokens to generate at most (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
+    options->bad.add(command);
     command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score");
     options->device.add_device(command);
     options->device.add_dtype(command);

@@ -34,21 +34,20 @@ struct TuneCommand {
     }
 };
 
-std::string joined(const vulkan::VariantNames& names) {
-    std::string text;
-    for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-    return text;
-}
-
 Result<int> list(bool as_json) {
     if (as_json) {
         json object = json::object();
-        for (const auto& [op, names] : vulkan::variant_catalogue()) object[std::string(op)] = names;
+        for (const auto& [op, kernels] : vulkan::kernel_catalogue()) {
+            if (kernels.size() < 2) continue;
+            json& names = object[std::string(op)] = json::array();
+            for (const vulkan::KernelTraits* kernel : kernels) names.push_back(kernel->name);
+        }
         VKFORMER_CHECK(print(object.dump(2) + "\n"));
         return kOk;
     }
     std::string out;
-    for (const auto& [op, names] : vulkan::variant_catalogue()) out += std::string(op) + ": " + joined(names) + "\n";
+    for (const auto& [op, kernels] : vulkan::kernel_catalogue())
+        if (kernels.size() > 1) out += std::string(op) + ": " + vulkan::names_of(kernels) + "\n";
     VKFORMER_CHECK(print(out));
     return kOk;
 }
@@ -85,7 +84,8 @@ Result<int> run(const TuneCommand& command) {
     if (command.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto plans, plans_of(folder, command.plans()));
+    VKFORMER_TRY(const auto model, models::open_model(folder));
+    VKFORMER_TRY(const auto plans, plans_of(model, command.plans()));
 
     const auto ladder = std::make_shared<tuning::Ladder>(
         tuning::LadderOptions{.folder = vulkan::default_cache_folder(),

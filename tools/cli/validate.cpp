@@ -13,10 +13,12 @@
 #include "cpu/backend.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
+#include "decoding/speech_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
 #include "models/generation_config.hpp"
-#include "models/load.hpp"
+#include "models/open_model.hpp"
+#include "models/speech_config.hpp"
 #include "passes.hpp"
 #include "validation/validate.hpp"
 
@@ -83,10 +85,21 @@ std::vector<std::int32_t> source_lengths(std::uint32_t len) {
     return {static_cast<std::int32_t>(len), static_cast<std::int32_t>(std::max(1u, len - len / 3))};
 }
 
+/// Tokens, or what a model hears.
+void feed_source(Case& c, const models::EncoderDecoder::Limits& limits, std::uint32_t batch, std::uint32_t len,
+                 Random& random) {
+    const std::size_t positions = std::size_t{batch} * len;
+    if (limits.source_features > 0) {
+        c.feeds["input_features"] = random.normal(positions * limits.source_features);
+    } else {
+        c.feeds["input_ids"] = random.integers(positions, limits.source_vocab);
+    }
+}
+
 Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len, DType dtype, bool keeps_weights,
                           Random& random) {
     const auto limits = model.limits();
-    const bool masked = keeps_weights && limits.takes_any_mask;
+    const bool masked = keeps_weights && limits.takes_any_mask && limits.source_features == 0;
     VKFORMER_TRY(auto f,
                  model.forward({.batch = kBatch,
                                 .source_len = len,
@@ -95,7 +108,7 @@ Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len
                                 .source_mask = masked ? models::SourceMask::additive : models::SourceMask::lengths,
                                 .attention_weights = keeps_weights}));
     Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
-    c.feeds["input_ids"] = random.integers(std::size_t{kBatch} * len, limits.source_vocab);
+    feed_source(c, limits, kBatch, len, random);
     c.feeds["decoder_input_ids"] = random.integers(std::size_t{kBatch} * len, limits.target_vocab);
     if (masked) {
         c.feeds["source_mask"] = random.mask(kBatch, len);
@@ -108,7 +121,7 @@ Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len
 Result<Case> encoder_case(const models::EncoderDecoder& model, const models::DecodeLayout& layout, Random& random) {
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     Case c = {.name = "encoder of a generation", .graph = std::move(encoder.graph)};
-    c.feeds["input_ids"] = random.integers(std::size_t{layout.batch} * layout.source_len, model.limits().source_vocab);
+    feed_source(c, model.limits(), layout.batch, layout.source_len, random);
     c.feeds["source_lengths"] = source_lengths(layout.source_len);
     return c;
 }
@@ -181,6 +194,49 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
     return cases;
 }
 
+/// The step of a model that hears, in the middle of what it writes down, under all rules of its folder.
+Result<Case> speech_step_case(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                              const models::SpeechConfig& speech, Random& random) {
+    decoding::SpeechRules rules = {.generation = speech.generation, .timestamps = {}};
+    rules.generation.max_steps = layout.max_steps;
+    if (speech.first_timestamp >= 0)
+        rules.timestamps = {
+            .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
+    VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
+    Case c = {.name = "greedy step", .graph = std::move(step.graph)};
+    const auto position = static_cast<std::int32_t>(layout.max_steps / 2);
+    const std::size_t rows = layout.rows(), tokens = rows * layout.max_steps;
+    const std::uint64_t vocab = model.limits().target_vocab;
+    feed_caches(c, random);
+    c.feeds["tokens"] = random.integers(rows, vocab);
+    c.feeds["starts"] = std::vector<std::int32_t>(rows, position);
+    c.feeds["sequences"] = random.integers(tokens, vocab);
+    c.feeds["given"] = std::vector<std::int32_t>(tokens, -1);
+    c.feeds["begins"] = std::vector<std::int32_t>(rows, position / 2);
+    c.feeds["source_lengths"] = source_lengths(layout.source_len);
+    return c;
+}
+
+/// Of a model that hears: windows of random features, in place of the spectrogram's.
+Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::SpeechConfig& speech,
+                                   std::uint32_t length, DType dtype, std::uint32_t seed) {
+    Random random(seed);
+    const auto limits = model.limits();
+    const auto len =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
+    const models::DecodeLayout layout = {.batch = kBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+    std::vector<Case> cases;
+    for (const bool keeps_weights : {false, true}) {
+        VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
+        cases.push_back(std::move(c));
+    }
+    VKFORMER_TRY(Case encoder, encoder_case(model, layout, random));
+    cases.push_back(std::move(encoder));
+    VKFORMER_TRY(Case step, speech_step_case(model, layout, speech, random));
+    cases.push_back(std::move(step));
+    return cases;
+}
+
 /// A beam search of one prompt, some steps behind its end.
 Result<Case> beam_case(const models::Decoder& model, decoding::DecoderSessionOptions options, Random& random) {
     constexpr std::uint32_t kBeams = 3;
@@ -234,31 +290,47 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
     return cases;
 }
 
-Result<std::vector<Case>> one_pass_cases(const std::filesystem::path& path, const ValidateCommand& command) {
-    VKFORMER_TRY(auto passes, passes_of(path, {.batch = kBatch,
-                                               .length = command.length,
-                                               .dtype = command.device.dtype_value(),
-                                               .seed = command.seed,
-                                               .full_texts = false,
-                                               .with_attention_weights = true}));
+template <OnePass Model>
+Result<std::vector<Case>> cases_of(const models::Opened<Model>& model, const ValidateCommand& command) {
+    VKFORMER_TRY(auto passes, passes_of(model, {.batch = kBatch,
+                                                .length = command.length,
+                                                .dtype = command.device.dtype_value(),
+                                                .seed = command.seed,
+                                                .full_texts = false,
+                                                .with_attention_weights = true}));
     std::vector<Case> cases;
     for (Pass& pass : passes)
         cases.push_back({.name = pass.name, .graph = std::move(pass.graph), .feeds = std::move(pass.feeds)});
     return cases;
 }
 
-Result<std::vector<Case>> cases_of(const std::filesystem::path& path, const ValidateCommand& command) {
-    const DType dtype = command.device.dtype_value();
-    VKFORMER_TRY(const bool has_one_pass, is_one_pass(path));
-    if (has_one_pass) return one_pass_cases(path, command);
-    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-    if (is_decoder) {
-        VKFORMER_TRY(const auto model, models::load_decoder(path));
-        return cases_of(model, command.length, dtype, command.cache.format(), command.seed);
-    }
-    VKFORMER_TRY(const auto model, models::load_encoder_decoder(path));
-    VKFORMER_TRY(const auto generation, models::load_generation_config(path, model->limits().target_len));
-    return cases_of(*model, generation, command.length, dtype, command.seed);
+/// With the rules of times, where the folder has them.
+Result<models::SpeechConfig> any_speech_config(const std::filesystem::path& folder,
+                                               const models::EncoderDecoder& model) {
+    const auto limits = model.limits();
+    auto timed = models::load_speech_config(folder, limits.target_len, limits.target_vocab, {.timestamps = true});
+    if (timed) return timed;
+    return models::load_speech_config(folder, limits.target_len, limits.target_vocab, {.timestamps = false});
+}
+
+Result<std::vector<Case>> cases_of(const models::Opened<models::Decoder>& opened, const ValidateCommand& command) {
+    VKFORMER_TRY(const auto model, opened.load());
+    return cases_of(model, command.length, command.device.dtype_value(), command.cache.format(), command.seed);
+}
+
+Result<std::vector<Case>> cases_of(const models::Opened<models::SpeechModel>& opened, const ValidateCommand& command) {
+    VKFORMER_TRY(const auto speech, opened.load());
+    VKFORMER_TRY(const auto config, any_speech_config(opened.path, *speech.model));
+    return cases_of(*speech.model, config, command.length, command.device.dtype_value(), command.seed);
+}
+
+Result<std::vector<Case>> cases_of(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened,
+                                   const ValidateCommand& command) {
+    VKFORMER_TRY(const auto model, opened.load());
+    const auto limits = model->limits();
+    VKFORMER_TRY(const auto generation,
+                 models::load_generation_config(opened.path, limits.target_len, limits.target_vocab));
+    return cases_of(*model, generation, command.length, command.device.dtype_value(), command.seed);
 }
 
 /// JSON has no NaN and no infinity.
@@ -320,7 +392,8 @@ std::string as_text(const Report& report, std::size_t worst) {
 
 Result<int> run(const ValidateCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto cases, cases_of(folder, command));
+    VKFORMER_TRY(const auto model, models::open_model(folder));
+    VKFORMER_TRY(const auto cases, std::visit([&](const auto& opened) { return cases_of(opened, command); }, model));
     VKFORMER_TRY(const auto device, open_backend(command.device));
     const auto oracle = cpu::make_cpu_backend<double>();
 

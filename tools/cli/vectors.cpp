@@ -4,13 +4,12 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <fstream>
 
 #include <nlohmann/json.hpp>
 
+#include "cli.hpp"
+#include "core/output_file.hpp"
 #include "core/try.hpp"
-#include "formats/config.hpp"
-#include "formats/gguf.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -34,6 +33,11 @@ std::string to_line(const nlohmann::json& object) {
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string on_one_line(const std::string& name) {
+    const std::string quoted = nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    return printable(std::string_view(quoted).substr(1, quoted.size() - 2));
+}
+
 // A header of a multiple of 64 bytes, then little-endian numbers.
 Result<void> write_npy(const std::string& path, std::size_t width, const std::vector<float>& values) {
     static_assert(std::endian::native == std::endian::little);
@@ -45,22 +49,11 @@ Result<void> write_npy(const std::string& path, std::size_t width, const std::ve
     std::string start("\x93NUMPY\x01\x00", kStart - 2);
     start += static_cast<char>(header.size() & 0xFF);
     start += static_cast<char>(header.size() >> 8);
-    std::ofstream file(path, std::ios::binary);
-    file << start << header;
-    file.write(reinterpret_cast<const char*>(values.data()),
-               static_cast<std::streamsize>(values.size() * sizeof(float)));
-    file.close();
-    if (!file) return Error{ErrorCode::InvalidArgument, "cannot write " + path};
-    return {};
-}
-
-Result<std::string> model_type(const std::filesystem::path& folder) {
-    if (formats::is_file(folder)) {
-        VKFORMER_TRY(const auto file, formats::Gguf::open(folder));
-        return file.string("general.architecture");
-    }
-    VKFORMER_TRY(const auto config, formats::Config::open_if_present(folder / "config.json"));
-    return config.string("model_type", "");
+    VKFORMER_TRY(auto file, OutputFile::create(path));
+    start += header;
+    VKFORMER_CHECK(file.write(std::as_bytes(std::span(start))));
+    VKFORMER_CHECK(file.write(std::as_bytes(std::span(values))));
+    return file.commit();
 }
 
 }  // namespace vkformer::cli

@@ -2,7 +2,6 @@
 /// How `embed` and `classify` write what they found.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,12 +17,10 @@ std::string as_text(const std::vector<float>& values);
 /// JSON on one line; what is no UTF-8 is replaced.
 std::string to_line(const nlohmann::json& object);
 
+/// A name out of a file, such as a label, without line feeds and other control characters: they are escaped, as in JSON.
+std::string on_one_line(const std::string& name);
+
 /// NumPy's format, version 1.0: float32 [rows, width]. Errors: InvalidArgument (the file cannot be written).
 Result<void> write_npy(const std::string& path, std::size_t width, const std::vector<float>& values);
-
-/// `model_type` of a folder's config.json, or general.architecture of a GGUF file; empty where there is no such file, as in some
-/// folders of sentence-transformers.
-/// Errors: CorruptFile.
-Result<std::string> model_type(const std::filesystem::path& folder);
 
 }  // namespace vkformer::cli

@@ -83,7 +83,7 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
     }
     switch (options.variants) {
     case VKF_VARIANTS_DEFAULT: return result;
-    case VKF_VARIANTS_PLAIN: result.chooser = std::make_shared<vulkan::PlainVariants>(); return result;
+    case VKF_VARIANTS_PLAIN: result.chooser = std::make_shared<vulkan::ReferenceVariants>(); return result;
     case VKF_VARIANTS_MEASURED: {
         if (!can_submit)
             return Error{ErrorCode::MissingFeature,

@@ -51,6 +51,14 @@ Result<std::string> name_of(const char* name) {
     return std::string(name);
 }
 
+/// Of an input or an output, which no other has.
+Result<std::string> free_name(const vkf_graph& graph, const char* name) {
+    VKFORMER_TRY(std::string given, name_of(name));
+    if (graph.tensors.values.contains(given))
+        return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + given};
+    return given;
+}
+
 /// Adds to the graph what `build`, a function that gives a Result<Value>, makes.
 vkf_result add(vkf_graph* graph, vkf_value* result, auto&& build) {
     if (!graph || !result) return c::invalid("graph and result are required");
@@ -84,7 +92,7 @@ Result<Value> attention(vkf_graph& g, Value query, Value key, Value value, const
     if (scale == 0 && g.graph.shape(query).rank() > 0)
         scale = 1 / std::sqrt(static_cast<float>(g.graph.shape(query).back()));
     if (!options.weights_output) return graph::attention(g.graph, query, key, value, mask, scale, options.soft_cap);
-    VKFORMER_TRY(const std::string name, name_of(options.weights_output));
+    VKFORMER_TRY(const std::string name, free_name(g, options.weights_output));
     VKFORMER_TRY(const Value scores, graph::attention_scores(g.graph, query, key, scale, options.soft_cap));
     VKFORMER_TRY(const Value weights, graph::masked_softmax(g.graph, scores, mask));
     VKFORMER_TRY(const Value result, graph::weighted_sum(g.graph, weights, value));
@@ -131,11 +139,9 @@ void vkf_graph_destroy(vkf_graph* graph) { delete graph; }
 vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank, const uint64_t* shape,
                            vkf_value* value) {
     return add(graph, value, [&]() -> Result<Value> {
-        VKFORMER_TRY(const std::string given, name_of(name));
+        VKFORMER_TRY(const std::string given, free_name(*graph, name));
         VKFORMER_TRY(const DType type, c::dtype_of(dtype));
         VKFORMER_TRY(const Shape sizes, shape_of(rank, shape));
-        if (graph->tensors.values.contains(given))
-            return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + given};
         VKFORMER_TRY(const Value made, graph->graph.input(given, type, sizes));
         graph->tensors.add(given, made);
         return made;
@@ -164,13 +170,11 @@ vkf_result vkf_graph_weight(vkf_graph* graph, const char* name, vkf_dtype dtype,
 vkf_result vkf_graph_output(vkf_graph* graph, vkf_value value, const char* name) {
     vkf_value same = 0;
     return add(graph, &same, [&]() -> Result<Value> {
-        VKFORMER_TRY(const std::string given, name_of(name));
+        VKFORMER_TRY(const std::string given, free_name(*graph, name));
         VKFORMER_TRY(const Value tensor, value_of(*graph, value));
         const graph::Graph& g = graph->graph;
         if (g.tensor(g.storage(tensor)).kind != graph::TensorKind::activation)
             return Error{ErrorCode::InvalidArgument, given + ": only what an op computes can be an output"};
-        if (graph->tensors.values.contains(given))
-            return Error{ErrorCode::InvalidArgument, "the graph already has a tensor named " + given};
         graph->graph.mark_output(tensor);
         graph->tensors.add(given, tensor);
         return tensor;

@@ -7,12 +7,16 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "api/c/common.hpp"
+#include "decoding/sequence_script.hpp"
 #include "guest/sliced_session.hpp"
 #include "images/image_processor.hpp"
+#include "models/decoder.hpp"
 #include "models/encoder.hpp"
+#include "models/encoder_decoder.hpp"
 #include "models/vision.hpp"
 #include "text/tokenizer.hpp"
 #include "vulkan/backend.hpp"
@@ -60,14 +64,18 @@ namespace vkformer::c {
 /// What a vkf_model stands for; its sessions keep it alive.
 struct Model {
     std::shared_ptr<vulkan::VulkanBackend> backend;
-    // One of the four.
-    std::optional<models::Decoder> decoder;
-    std::unique_ptr<models::EncoderDecoder> encoder_decoder;
-    std::optional<models::Encoder> encoder;
-    std::optional<models::VisionEncoder> vision;
-    bool can_generate() const noexcept { return decoder || encoder_decoder; }
+    std::variant<std::unique_ptr<models::EncoderDecoder>, models::Decoder, models::Encoder, models::VisionEncoder>
+        model;
+    // nullptr where it is another.
+    const models::Decoder* decoder() const noexcept { return std::get_if<models::Decoder>(&model); }
+    const models::EncoderDecoder* encoder_decoder() const noexcept {
+        const auto* const found = std::get_if<std::unique_ptr<models::EncoderDecoder>>(&model);
+        return found ? found->get() : nullptr;
+    }
+    const models::VisionEncoder* vision() const noexcept { return std::get_if<models::VisionEncoder>(&model); }
 
-    models::GenerationConfig generation;  ///< of a decoder, how it searches
+    models::GenerationConfig generation;  ///< of a decoder, how it searches and which tokens it may choose
+    float repetition_penalty = 1;         ///< of a decoder
     Result<std::uint32_t> beams = 1u;     ///< that the files ask for; an error where they ask for what is not done
     std::vector<std::int32_t> end_tokens;
     Result<std::unique_ptr<text::Tokenizer>> tokenizer = Error{};        // its error is told when text is asked for

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
 #include "core/try.hpp"
-#include "models/encoder_loading.hpp"
-#include "models/load.hpp"
-#include "models/vision_loading.hpp"
+#include "models/open_model.hpp"
 
 using namespace vkformer;
 
@@ -28,45 +27,47 @@ void take(Model& model, models::DecoderDefaults defaults) {
     model.beams = std::move(defaults.beams);
     model.generation.length_penalty = static_cast<double>(defaults.length_penalty);
     model.generation.early_stopping = defaults.early_stopping;
+    model.generation.rules = std::move(defaults.rules);
+    model.generation.stop_strings = std::move(defaults.stop_strings);
+    model.generation.no_repeat_ngram = defaults.no_repeat_ngram;
+    model.generation.min_steps = defaults.min_new_tokens;
+    model.repetition_penalty = defaults.repetition_penalty;
 }
 
-Result<void> load_decoder(Model& model, const std::filesystem::path& path) {
-    VKFORMER_TRY(model.decoder, models::load_decoder(path));
-    auto text = api::load_decoder_text(path);
-    if (text) {
-        model.tokenizer = std::move(text->tokenizer);
-        take(model, std::move(text->defaults));
-    } else if (text.error().code == ErrorCode::FileNotFound) {  // tokens will do without a tokenizer
-        model.tokenizer = text.error();
-        VKFORMER_TRY(auto defaults, models::load_decoder_defaults(path));
-        take(model, std::move(defaults));
-    } else {
-        return text.error();
-    }
+/// Encoders and decoders do without a tokenizer as long as nobody asks for text; a broken one is told.
+Result<void> load_tokenizer(Model& model, const std::filesystem::path& path) {
+    auto tokenizer = text::load_tokenizer(path);
+    if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
+    model.tokenizer = std::move(tokenizer);
     return {};
 }
 
-Result<void> load_encoder_decoder(Model& model, const std::filesystem::path& path) {
-    VKFORMER_TRY(model.encoder_decoder, models::load_encoder_decoder(path));
-    VKFORMER_TRY(model.generation, models::load_generation_config(path, model.encoder_decoder->limits().target_len));
+Result<void> load(Model& model, const models::Opened<models::Decoder>& opened) {
+    VKFORMER_TRY(auto loaded, opened.load());
+    VKFORMER_TRY(auto text, api::load_decoder_text(opened, loaded.config().vocab_size));
+    model.model = std::move(loaded);
+    model.tokenizer = std::move(text.tokenizer);
+    take(model, std::move(text.defaults));
+    return {};
+}
+
+Result<void> load(Model& model, const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened) {
+    VKFORMER_TRY(auto loaded, opened.load());
+    const auto limits = loaded->limits();
+    VKFORMER_TRY(model.generation, models::load_generation_config(opened.path, limits.target_len, limits.target_vocab));
     model.beams = model.generation.beams;
     if (model.generation.eos >= 0) model.end_tokens = {model.generation.eos};
-    auto tokenizer = text::load_tokenizer(path);
-    if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
-    model.tokenizer = std::move(tokenizer);
-    return {};
+    model.model = std::move(loaded);
+    return load_tokenizer(model, opened.path);
 }
 
-Result<void> load_encoder(Model& model, const std::filesystem::path& path) {
-    VKFORMER_TRY(model.encoder, models::load_encoder(path));
-    auto tokenizer = text::load_tokenizer(path);
-    if (!tokenizer && tokenizer.error().code != ErrorCode::FileNotFound) return tokenizer.error();
-    model.tokenizer = std::move(tokenizer);
-    return {};
+Result<void> load(Model& model, const models::Opened<models::Encoder>& opened) {
+    VKFORMER_TRY(model.model, opened.load());
+    return load_tokenizer(model, opened.files);
 }
 
-Result<void> load_vision(Model& model, const std::filesystem::path& path) {
-    VKFORMER_TRY(model.vision, models::load_vision_encoder(path));
+Result<void> take_vision(Model& model, models::VisionEncoder encoder, const std::filesystem::path& path) {
+    model.model = std::move(encoder);
     model.tokenizer = Error{ErrorCode::InvalidArgument, "a vision model sees images: it has no tokenizer here"};
     const auto processor = images::ImageProcessor::open(path);
     if (!processor && processor.error().code != ErrorCode::FileNotFound) return processor.error();
@@ -74,43 +75,59 @@ Result<void> load_vision(Model& model, const std::filesystem::path& path) {
     return {};
 }
 
-Result<void> load(Model& model, const std::filesystem::path& path) {
-    VKFORMER_TRY(const bool is_decoder, models::is_decoder(path));
-    if (is_decoder) return load_decoder(model, path);
-    VKFORMER_TRY(const bool is_encoder, models::is_encoder(path));
-    if (is_encoder) return load_encoder(model, path);
-    VKFORMER_TRY(const bool is_vision, models::is_vision_encoder(path));
-    if (is_vision) return load_vision(model, path);
-    return load_encoder_decoder(model, path);
+Result<void> load(Model& model, const models::Opened<models::VisionEncoder>& opened) {
+    VKFORMER_TRY(auto encoder, opened.load());
+    return take_vision(model, std::move(encoder), opened.path);
+}
+
+Result<void> load(Model& model, const models::Opened<models::Clip>& opened) {
+    VKFORMER_TRY(auto clip, opened.load());
+    return take_vision(model, std::move(clip.vision), opened.path);
+}
+
+/// No function here takes sound.
+constexpr std::array kKinds = {models::ModelKind::decoder, models::ModelKind::encoder_decoder,
+                               models::ModelKind::encoder, models::ModelKind::vision, models::ModelKind::clip};
+Result<void> load(Model&, const models::Opened<models::SpeechModel>&) {
+    return Error{ErrorCode::UnsupportedConfig, "expected " + models::list_types(kKinds)};
+}
+
+void describe(const models::Decoder& decoder, vkf_model_properties& answer) {
+    answer.kind = VKF_MODEL_DECODER;
+    answer.vocab_size = decoder.config().vocab_size;
+    answer.max_len = decoder.config().max_positions;
+}
+
+void describe(const models::Encoder& encoder, vkf_model_properties& answer) {
+    answer.kind = VKF_MODEL_ENCODER;
+    answer.vocab_size = encoder.config().vocab_size;
+    answer.max_len = encoder.config().max_positions;
+}
+
+void describe(const models::VisionEncoder& encoder, vkf_model_properties& answer) {
+    const models::VisionConfig& config = encoder.config();
+    answer.kind = VKF_MODEL_VISION;
+    answer.labels = config.labels;
+    answer.image_height = config.image_height;
+    answer.image_width = config.image_width;
+    answer.patch_rows = config.patch_rows();
+    answer.patch_columns = config.patch_columns();
+    answer.special_tokens = config.special_tokens;
+}
+
+void describe(const std::unique_ptr<models::EncoderDecoder>& model, vkf_model_properties& answer) {
+    const auto limits = model->limits();
+    answer.kind = VKF_MODEL_ENCODER_DECODER;
+    answer.vocab_size = saturated(limits.target_vocab);
+    answer.source_vocab = saturated(limits.source_vocab);
+    answer.max_len = saturated(limits.target_len);
+    answer.max_source_len = saturated(limits.source_len);
 }
 
 vkf_model_properties properties_of(const Model& model) {
     vkf_model_properties answer = VKF_MODEL_PROPERTIES_INIT;
-    if (model.decoder) {
-        answer.vocab_size = model.decoder->config().vocab_size;
-        answer.max_len = model.decoder->config().max_positions;
-    } else if (model.encoder) {
-        answer.kind = VKF_MODEL_ENCODER;
-        answer.vocab_size = model.encoder->config().vocab_size;
-        answer.max_len = model.encoder->config().max_positions;
-    } else if (model.vision) {
-        answer.kind = VKF_MODEL_VISION;
-        const models::VisionConfig& config = model.vision->config();
-        answer.labels = config.labels;
-        answer.image_height = config.image_height;
-        answer.image_width = config.image_width;
-        answer.patch_rows = config.patch_rows();
-        answer.patch_columns = config.patch_columns();
-        answer.special_tokens = config.special_tokens;
-    } else {
-        const auto limits = model.encoder_decoder->limits();
-        answer.kind = VKF_MODEL_ENCODER_DECODER;
-        answer.vocab_size = saturated(limits.target_vocab);
-        answer.source_vocab = saturated(limits.source_vocab);
-        answer.max_len = saturated(limits.target_len);
-        answer.max_source_len = saturated(limits.source_len);
-        answer.start_token = model.generation.decoder_start;
-    }
+    std::visit([&](const auto& one) { describe(one, answer); }, model.model);
+    if (answer.kind == VKF_MODEL_ENCODER_DECODER) answer.start_token = model.generation.decoder_start;
     if (!model.end_tokens.empty()) answer.end_token = model.end_tokens.front();
     return answer;
 }
@@ -124,15 +141,21 @@ const char* kind_name(AttentionKind kind) {
     return "?";
 }
 
-Result<graph::Graph> encoder_decoder_pass(const models::EncoderDecoder& model, const vkf_pass_info& info, DType dtype,
-                                          NamedTensors& tensors) {
+Result<void> check_target(const vkf_pass_info& info) {
+    if (info.target_len > 0) return {};
+    return Error{ErrorCode::InvalidArgument, "vkf_pass_info::target_len must be at least 1"};
+}
+
+Result<graph::Graph> pass_of(const std::unique_ptr<models::EncoderDecoder>& model, const vkf_pass_info& info,
+                             DType dtype, NamedTensors& tensors) {
+    VKFORMER_CHECK(check_target(info));
     if (info.source_len == 0)
         return Error{ErrorCode::InvalidArgument, "vkf_pass_info::source_len must be at least 1 for this model"};
-    VKFORMER_TRY(auto forward, model.forward({.source_len = info.source_len,
-                                              .target_len = info.target_len,
-                                              .dtype = dtype,
-                                              .source_mask = models::SourceMask::lengths,
-                                              .attention_weights = info.attention_weights != VK_FALSE}));
+    VKFORMER_TRY(auto forward, model->forward({.source_len = info.source_len,
+                                               .target_len = info.target_len,
+                                               .dtype = dtype,
+                                               .source_mask = models::SourceMask::lengths,
+                                               .attention_weights = info.attention_weights != VK_FALSE}));
     tensors.add("source", forward.source_tokens);
     tensors.add("source_lengths", forward.source_lengths);
     tensors.add("target", forward.target_tokens);
@@ -142,18 +165,22 @@ Result<graph::Graph> encoder_decoder_pass(const models::EncoderDecoder& model, c
     return std::move(forward.graph);
 }
 
-Result<graph::Graph> decoder_pass(const models::Decoder& model, const vkf_pass_info& info, DType dtype,
-                                  NamedTensors& tensors) {
+Result<graph::Graph> pass_of(const models::Decoder& model, const vkf_pass_info& info, DType dtype,
+                             NamedTensors& tensors) {
+    VKFORMER_CHECK(check_target(info));
     if (info.attention_weights != VK_FALSE)
         return Error{ErrorCode::UnsupportedConfig, "the attention weights of decoder-only models cannot be read yet"};
     graph::Graph graph;
     VKFORMER_TRY(const auto tokens, graph.input("tokens", DType::i32, {1, info.target_len}));
     VKFORMER_TRY(const auto starts, graph.input("starts", DType::i32, {1}));
+    // The pass is over the whole sequence, so its length says which positions a model with two kinds of them takes.
+    const bool is_long = info.target_len > model.config().max_positions;
     VKFORMER_TRY(const auto pass, model.add_pass(graph,
                                                  {.len = info.target_len,
                                                   .capacity = info.target_len,
                                                   .dtype = dtype,
-                                                  .weights = models::WeightFormat::as_filed},
+                                                  .weights = models::WeightFormat::as_filed,
+                                                  .extended = is_long && model.config().extended_positions > 0},
                                                  tokens, starts, models::Logits::all));
     graph.mark_output(pass.logits);
     tensors.add("tokens", tokens);
@@ -162,8 +189,9 @@ Result<graph::Graph> decoder_pass(const models::Decoder& model, const vkf_pass_i
     return graph;
 }
 
-Result<graph::Graph> encoder_pass(const models::Encoder& model, const vkf_pass_info& info, DType dtype,
-                                  NamedTensors& tensors) {
+Result<graph::Graph> pass_of(const models::Encoder& model, const vkf_pass_info& info, DType dtype,
+                             NamedTensors& tensors) {
+    VKFORMER_CHECK(check_target(info));
     if (info.attention_weights != VK_FALSE)
         return Error{ErrorCode::UnsupportedConfig, "the attention weights of text encoders cannot be read yet"};
     graph::Graph graph;
@@ -175,8 +203,8 @@ Result<graph::Graph> encoder_pass(const models::Encoder& model, const vkf_pass_i
     return graph;
 }
 
-Result<graph::Graph> vision_pass(const models::VisionEncoder& model, const vkf_pass_info& info, DType dtype,
-                                 NamedTensors& tensors) {
+Result<graph::Graph> pass_of(const models::VisionEncoder& model, const vkf_pass_info& info, DType dtype,
+                             NamedTensors& tensors) {
     graph::Graph graph;
     VKFORMER_TRY(const auto pass,
                  model.add_encoder(graph, {.dtype = dtype, .attention_weights = info.attention_weights != VK_FALSE}));
@@ -196,14 +224,6 @@ Result<graph::Graph> vision_pass(const models::VisionEncoder& model, const vkf_p
         tensors.add("weights/vision/" + std::to_string(layer), pass.attention[layer]);
     }
     return graph;
-}
-
-Result<graph::Graph> pass_of(const Model& model, const vkf_pass_info& info, DType dtype, NamedTensors& tensors) {
-    if (model.vision) return vision_pass(*model.vision, info, dtype, tensors);
-    if (info.target_len == 0) return Error{ErrorCode::InvalidArgument, "vkf_pass_info::target_len must be at least 1"};
-    if (model.decoder) return decoder_pass(*model.decoder, info, dtype, tensors);
-    if (model.encoder) return encoder_pass(*model.encoder, info, dtype, tensors);
-    return encoder_decoder_pass(*model.encoder_decoder, info, dtype, tensors);
 }
 
 }  // namespace
@@ -237,7 +257,8 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
     return c::guarded([&]() -> Result<void> {
         auto made = std::make_shared<Model>();
         made->backend = device->backend;
-        VKFORMER_CHECK(load(*made, path));
+        VKFORMER_TRY(const auto opened, models::open_model(path, kKinds));
+        VKFORMER_CHECK(std::visit([&](const auto& one) { return load(*made, one); }, opened));
         *model = new vkf_model{std::move(made)};
         return {};
     });
@@ -254,7 +275,7 @@ vkf_result vkf_model_query(const vkf_model* model, vkf_model_properties* propert
 vkf_result vkf_model_label(const vkf_model* model, uint32_t label, size_t* bytes, char* name) {
     if (!model) return c::invalid("model is required");
     return c::guarded([&] {
-        const auto& vision = model->model->vision;
+        const auto* const vision = model->model->vision();
         const std::uint32_t labels = vision ? vision->config().labels : 0;
         if (label >= labels)
             return c::fail(
@@ -268,7 +289,7 @@ vkf_result vkf_model_label(const vkf_model* model, uint32_t label, size_t* bytes
 
 vkf_result vkf_model_image_normalization(const vkf_model* model, float mean[3], float deviation[3]) {
     if (!model || !mean || !deviation) return c::invalid("model, mean and deviation are required");
-    if (!model->model->vision) return c::invalid("the model sees no images");
+    if (!model->model->vision()) return c::invalid("the model sees no images");
     const auto& known = model->model->normalization;
     for (std::size_t i = 0; i < 3; ++i) {
         mean[i] = known ? known->mean[i] : 0;
@@ -310,7 +331,8 @@ vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf
         VKFORMER_TRY(const DType dtype, c::dtype_of(given.dtype));
         Model& m = *model->model;
         NamedTensors tensors;
-        VKFORMER_TRY(auto graph, pass_of(m, given, dtype, tensors));
+        VKFORMER_TRY(auto graph,
+                     std::visit([&](const auto& one) { return pass_of(one, given, dtype, tensors); }, m.model));
         auto weights = m.weights(dtype, models::WeightFormat::as_filed);
         VKFORMER_TRY(auto made,
                      c::compile(m.backend, std::move(graph), std::move(tensors), options, std::move(weights)));

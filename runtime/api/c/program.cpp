@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <set>
+
 #include "api/c/handles.hpp"
 #include "core/try.hpp"
 
@@ -17,42 +19,59 @@ std::uint64_t bytes_of(const graph::Graph& graph, Value value) {
     return graph.shape(value).element_count() * element_bytes(graph.dtype(value));
 }
 
-/// The graph's own name of what the caller binds.
-Result<std::string> bound_tensor(const char* name, const graph::Graph& graph, const c::NamedTensors& tensors) {
-    const auto found = tensors.values.find(name ? std::string_view(name) : std::string_view());
-    if (found == tensors.values.end())
-        return Error{ErrorCode::InvalidArgument,
-                     std::string("no input or output is called \"") + (name ? name : "") + "\""};
-    return graph.tensor(graph.storage(found->second)).name;
+/// What the caller binds memory to, each but once.
+class Bound {
+public:
+    explicit Bound(const c::NamedTensors& tensors) : tensors_(tensors) {}
+
+    Result<Value> take(const char* tensor) {
+        const std::string name = tensor ? tensor : "";
+        const auto found = tensors_.values.find(name);
+        if (found == tensors_.values.end())
+            return Error{ErrorCode::InvalidArgument, "no input or output is called \"" + name + "\""};
+        if (!taken_.insert(name).second)
+            return Error{ErrorCode::InvalidArgument, "\"" + name + "\" is bound twice; give it one buffer or image"};
+        return found->second;
+    }
+
+private:
+    const c::NamedTensors& tensors_;
+    std::set<std::string> taken_;
+};
+
+/// Elements between neighbours along each dimension of a tensor without gaps.
+std::vector<std::uint64_t> row_major_strides(const Shape& shape) {
+    std::vector<std::uint64_t> strides(shape.rank(), 1);
+    for (std::size_t i = shape.rank(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+    return strides;
 }
 
-/// The caller's buffers, with gaps and without.
-Result<void> bind_buffers(const vkf_program_options& options, const graph::Graph& graph, const c::NamedTensors& tensors,
+/// The caller's buffers, with gaps and without. Outputs that are views of one tensor share its memory, which can be in one buffer: the
+/// others' are copied to.
+Result<void> bind_buffers(const vkf_program_options& options, const graph::Graph& graph, Bound& bound,
                           vulkan::ProgramOptions& target) {
     if (options.buffer_count > 0 && !options.buffers)
         return Error{ErrorCode::InvalidArgument, "vkf_program_options::buffers is null, but buffer_count is not 0"};
     for (const vkf_buffer_binding& binding : std::span(options.buffers, options.buffer_count)) {
-        VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
+        VKFORMER_TRY(const Value value, bound.take(binding.tensor));
+        const Shape& shape = graph.shape(value);
         const vulkan::Slice slice{binding.buffer, binding.offset, binding.size, nullptr};
         if (binding.strides) {
-            const std::size_t rank = graph.shape(tensors.values.find(binding.tensor)->second).rank();
-            target.strided.insert_or_assign(
-                std::move(name), vulkan::ProgramOptions::Strided{slice, {binding.strides, binding.strides + rank}});
-        } else {
-            target.bindings.insert_or_assign(std::move(name), slice);
+            target.strided.push_back({value, slice, {binding.strides, binding.strides + shape.rank()}});
+        } else if (!target.bindings.emplace(graph.tensor(graph.storage(value)).name, slice).second) {
+            target.strided.push_back({value, slice, row_major_strides(shape)});
         }
     }
     return {};
 }
 
 Result<std::map<std::string, vulkan::ImageSource>> images_of(const vkf_program_options& options,
-                                                             const graph::Graph& graph,
-                                                             const c::NamedTensors& tensors) {
+                                                             const graph::Graph& graph, Bound& bound) {
     std::map<std::string, vulkan::ImageSource> images;
     if (options.image_count > 0 && !options.images)
         return Error{ErrorCode::InvalidArgument, "vkf_program_options::images is null, but image_count is not 0"};
     for (const vkf_image_binding& binding : std::span(options.images, options.image_count)) {
-        VKFORMER_TRY(std::string name, bound_tensor(binding.tensor, graph, tensors));
+        VKFORMER_TRY(const Value value, bound.take(binding.tensor));
         vulkan::ImageSource image{.view = binding.view,
                                   .layout = binding.layout,
                                   .mean = {},
@@ -60,7 +79,7 @@ Result<std::map<std::string, vulkan::ImageSource>> images_of(const vkf_program_o
                                   .storage_format = binding.storage_format};
         std::ranges::copy(binding.mean, image.mean.begin());
         std::ranges::copy(binding.deviation, image.deviation.begin());
-        images.emplace(std::move(name), image);
+        images.emplace(graph.tensor(graph.storage(value)).name, image);
     }
     return images;
 }
@@ -114,18 +133,19 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBacke
                                              NamedTensors tensors, const vkf_program_options* options,
                                              std::shared_ptr<vulkan::VulkanStore> weights) {
     VKFORMER_TRY(const auto given, read_struct(options, kDefaultOptions, "vkf_program_options"));
-    VKFORMER_TRY(auto images, images_of(given, graph, tensors));
-    vulkan::ProgramOptions bound;
-    VKFORMER_CHECK(bind_buffers(given, graph, tensors, bound));
+    Bound bound(tensors);
+    vulkan::ProgramOptions memory;
+    VKFORMER_CHECK(bind_buffers(given, graph, bound, memory));
+    VKFORMER_TRY(memory.images, images_of(given, graph, bound));
     const graph::Plan plan = graph::make_plan(std::move(graph));
     const auto states = std::make_shared<vulkan::VulkanStore>(backend->device());
     const graph::Plan* const plans[] = {&plan};
     VKFORMER_TRY(const auto needs, vulkan::memory_needs(*backend->device(), plans, *weights, *states));
     VKFORMER_CHECK(backend->device()->allocator().check(needs.total(), "the program"));
     VKFORMER_TRY(auto chosen, backend->default_options(plan));
-    chosen.bindings = std::move(bound.bindings);
-    chosen.strided = std::move(bound.strided);
-    chosen.images = std::move(images);
+    chosen.bindings = std::move(memory.bindings);
+    chosen.strided = std::move(memory.strided);
+    chosen.images = std::move(memory.images);
     auto made = std::make_unique<vkf_program>();
     VKFORMER_TRY(made->program, backend->compile_program(plan, std::move(weights), states, chosen));
     made->backend = std::move(backend);

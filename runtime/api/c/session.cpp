@@ -116,38 +116,104 @@ Result<decoding::BeamRules> beams_of(const c::Model& model, const vkf_session_in
                                                  ", expected a value of vkf_early_stopping"};
 }
 
-Result<guest::SlicedOptions> options_of(const c::Model& model, const vkf_session_info& info) {
-    if (!model.can_generate())
+/// What a session is made of, as often as it is made.
+struct Recipe {
+    decoding::SequenceOptions options;
+    decoding::Penalties penalties;        // a decoder's
+    models::GenerationConfig generation;  // an encoder–decoder's
+    std::uint64_t seed = 0;
+};
+
+std::uint32_t rule_of(std::uint32_t asked, std::uint32_t in_files) {
+    return asked == 0 ? in_files : asked == VKF_NO_RULE ? 0 : asked;
+}
+
+void drop_bias(models::TokenRules& rules, std::int32_t token) {
+    std::erase_if(rules.biases, [token](const auto& phrase) { return phrase.tokens == std::vector{token}; });
+}
+
+Result<void> take_rules(const c::Model& model, const vkf_session_info& info, Recipe& recipe) {
+    constexpr float kMostPenalty = 1e3f;
+    const auto outside = [](const char* member, const std::string& expected) {
+        return Error{ErrorCode::InvalidArgument, std::string("vkf_session_info::") + member + " must be " + expected};
+    };
+    if (info.bias_count > 0 && !info.biases) return outside("biases", "given where bias_count is not 0");
+    const std::span<const vkf_token_bias> biases(info.biases, info.bias_count);
+    recipe.generation = model.generation;
+    models::GenerationConfig& g = recipe.generation;
+    g.no_repeat_ngram = rule_of(info.no_repeat_ngram, g.no_repeat_ngram);
+    g.min_steps = rule_of(info.min_tokens, g.min_steps);
+    const bool is_repetition = info.repetition_penalty == 0 ||
+                               (info.repetition_penalty >= 1 / kMostPenalty && info.repetition_penalty <= kMostPenalty);
+    if (!is_repetition) return outside("repetition_penalty", "0 or from 0.001 to 1000");
+    if (!(std::abs(info.presence_penalty) <= kMostPenalty)) return outside("presence_penalty", "from −1000 to 1000");
+    if (!(std::abs(info.frequency_penalty) <= kMostPenalty)) return outside("frequency_penalty", "from −1000 to 1000");
+    if (!model.decoder()) {
+        const bool has_none = (info.repetition_penalty == 0 || info.repetition_penalty == 1) &&
+                              info.presence_penalty == 0 && info.frequency_penalty == 0;
+        if (!has_none)
+            return outside("repetition_penalty and its like", "left alone: they are for decoder-only models");
+        for (const vkf_token_bias& bias : biases) {
+            drop_bias(g.rules, bias.token);
+            g.rules.biases.push_back({.tokens = {bias.token}, .bias = bias.bias});
+        }
+        return {};
+    }
+    decoding::Penalties& penalties = recipe.penalties;
+    penalties = {.repetition = info.repetition_penalty == 0 ? model.repetition_penalty : info.repetition_penalty,
+                 .presence = info.presence_penalty,
+                 .frequency = info.frequency_penalty,
+                 .no_repeat_ngram = g.no_repeat_ngram,
+                 .min_tokens = g.min_steps,
+                 .ends = model.end_tokens,
+                 .rules = g.rules};
+    for (const vkf_token_bias& bias : biases) {
+        drop_bias(penalties.rules, bias.token);
+        penalties.bias[bias.token] = bias.bias;
+    }
+    return {};
+}
+
+Result<Recipe> recipe_of(const c::Model& model, const vkf_session_info& info) {
+    if (!model.decoder() && !model.encoder_decoder())
         return Error{ErrorCode::UnsupportedConfig,
                      "a session generates text, which encoders do not; vkf_model_pass runs this model"};
     VKFORMER_TRY(const DType dtype, c::dtype_of(info.dtype));
-    guest::SlicedOptions options{.context = info.context, .dtype = dtype, .seed = info.seed};
+    if (!model.generation.stop_strings.empty())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "generation_config.json has \"stop_strings\", but a session hands out tokens and ends at no text; "
+                     "take them out of the file"};
+    Recipe recipe = {.seed = info.seed};
+    decoding::SequenceOptions& options = recipe.options;
+    options.context = info.context;
+    options.dtype = dtype;
     if (info.source_capacity > 0) options.source_capacity = info.source_capacity;
     if (info.chunk > 0) options.chunk = info.chunk;
     options.weights = info.weights_as_filed ? models::WeightFormat::as_filed : models::WeightFormat::as_computed;
     if (info.cache_q8_0) {
-        if (!model.decoder)
+        if (!model.decoder())
             return Error{ErrorCode::InvalidArgument,
                          "vkf_session_info::cache_q8_0 is for decoder-only models, not for encoder-decoders"};
         options.cache = models::CacheFormat::q8_0;
     }
     options.sample = {.temperature = info.temperature, .top_k = info.top_k, .top_p = info.top_p, .min_p = info.min_p};
     VKFORMER_TRY(options.beams, beams_of(model, info));
-    return options;
+    VKFORMER_CHECK(take_rules(model, info, recipe));
+    return recipe;
 }
 
-guest::SlicedModel sliced(const c::Model& model) {
-    return {.decoder = model.decoder ? &*model.decoder : nullptr,
-            .encoder_decoder = model.encoder_decoder.get(),
-            .generation = model.generation,
-            .end_tokens = model.end_tokens};
+Result<std::unique_ptr<decoding::SequenceScript>> script_of(const c::Model& model, const Recipe& recipe) {
+    if (const auto* const decoder = model.decoder())
+        return decoding::make_sequence_script(*decoder, recipe.penalties, model.end_tokens, recipe.options);
+    return decoding::make_sequence_script(*model.encoder_decoder(), recipe.generation, recipe.options);
 }
 
 }  // namespace
 
 struct vkf_session {
     std::shared_ptr<c::Model> model;
-    guest::SlicedOptions options;
+    Recipe recipe;
+    std::uint64_t first_ticket = 1;
     std::unique_ptr<SlicedSession> sliced;  // null: evicted
     std::unique_ptr<Stepper> stepper;       // null without a queue. Waits for its steps before `sliced` goes
 
@@ -168,6 +234,7 @@ struct vkf_session {
 
     std::vector<std::int32_t> tokens() const;
     Result<void> make(vkf_progress_function progress, void* user);
+    Result<void> begin(std::vector<std::int32_t> read, std::uint32_t limit, std::uint32_t answered = 0);
     Result<void> retire_done();
 };
 
@@ -176,7 +243,7 @@ std::vector<std::int32_t> vkf_session::tokens() const {
     std::vector<std::int32_t> all = earlier;
     if (!sliced) return all;
     const auto now = sliced->tokens();
-    if (model->decoder)
+    if (model->decoder())
         all.insert(all.end(), now.begin(), now.end());
     else if (now.size() >= all.size())
         all.assign(now.begin(), now.end());
@@ -203,10 +270,20 @@ Result<void> vkf_session::make(vkf_progress_function progress, void* user) {
     }
     SlicedSession::Progress tell;
     if (progress) tell = [progress, user](std::uint32_t done, std::uint32_t total) { progress(user, done, total); };
-    VKFORMER_TRY(sliced, SlicedSession::create(backend, ::sliced(*model),
-                                               model->weights(options.dtype, options.weights), options, tell));
+    VKFORMER_TRY(auto script, script_of(*model, recipe));
+    VKFORMER_TRY(sliced, SlicedSession::create(backend, std::move(script),
+                                               model->weights(recipe.options.dtype, recipe.options.weights),
+                                               first_ticket, tell));
     stepper = std::move(made_stepper);
     return {};
+}
+
+Result<void> vkf_session::begin(std::vector<std::int32_t> read, std::uint32_t limit, std::uint32_t answered) {
+    return sliced->begin({.prompt = std::move(read),
+                          .max_tokens = limit,
+                          .stop_tokens = model->end_tokens,
+                          .seed = recipe.seed,
+                          .answered = answered});
 }
 
 Result<void> vkf_session::retire_done() {
@@ -267,11 +344,13 @@ vkf_result vkf_session_query_memory(vkf_model* model, const vkf_session_info* in
     return c::guarded([&]() -> vkf_result {
         const auto given = c::read_struct(info, kDefaultInfo, "vkf_session_info");
         if (!given) return c::fail(given.error());
-        const auto options = options_of(*model->model, *given);
-        if (!options) return c::fail(options.error());
         c::Model& m = *model->model;
-        const auto weights = m.weights(options->dtype, options->weights);
-        const auto needs = SlicedSession::memory_needs(*m.backend, sliced(m), *weights, *options);
+        const auto recipe = recipe_of(m, *given);
+        if (!recipe) return c::fail(recipe.error());
+        const auto script = script_of(m, *recipe);
+        if (!script) return c::fail(script.error());
+        const auto weights = m.weights(recipe->options.dtype, recipe->options.weights);
+        const auto needs = SlicedSession::memory_needs(*m.backend, **script, *weights);
         if (!needs) return c::fail(needs.error());
         vkf_session_memory answer = VKF_SESSION_MEMORY_INIT;
         answer.weights = needs->weights;
@@ -289,7 +368,7 @@ vkf_result vkf_session_create(vkf_model* model, const vkf_session_info* info, vk
         VKFORMER_TRY(const auto given, c::read_struct(info, kDefaultInfo, "vkf_session_info"));
         auto made = std::make_unique<vkf_session>();
         made->model = model->model;
-        VKFORMER_TRY(made->options, options_of(*model->model, given));
+        VKFORMER_TRY(made->recipe, recipe_of(*model->model, given));
         VKFORMER_CHECK(made->make(progress, progress_user));
         *session = made.release();
         return {};
@@ -303,7 +382,7 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
     return c::guarded([&]() -> Result<void> {
         if (!session->sliced) return evicted();
         VKFORMER_CHECK(session->retire_done());
-        VKFORMER_CHECK(session->sliced->begin({tokens, count}, max_tokens));
+        VKFORMER_CHECK(session->begin({tokens, tokens + count}, max_tokens));
         session->prompt.assign(tokens, tokens + count);
         session->earlier.clear();
         session->score = 0;
@@ -404,14 +483,13 @@ vkf_result vkf_session_text(const vkf_session* session, size_t* bytes, char* tex
 vkf_result vkf_session_cancel(vkf_session* session) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> Result<void> {
-        if (!session->sliced) return {};
         Result<void> result;
         if (session->stepper) {
             if (auto done = session->stepper->wait(UINT64_MAX); !done) result = done.error();
             if (result) result = session->retire_done();
             session->stepper->forget();
         }
-        session->sliced->cancel();
+        if (session->sliced) session->sliced->cancel();
         session->state_when_evicted = SlicedState::idle;
         return result;
     });
@@ -430,7 +508,7 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
         if (session->earlier.empty()) session->score = session->sliced->score();
         session->earlier = session->tokens();
         session->state_when_evicted = session->sliced->state();
-        session->options.first_ticket = session->sliced->last_ticket() + 1;
+        session->first_ticket = session->sliced->last_ticket() + 1;
         session->stepper.reset();
         session->sliced.reset();
         if (freed) *freed = before - allocator.used();
@@ -446,10 +524,10 @@ vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progre
         const bool goes_on = session->state_when_evicted == SlicedState::prompt ||
                              session->state_when_evicted == SlicedState::generating;
         if (!goes_on) return {};
-        if (!session->model->decoder) return session->sliced->begin(session->prompt, session->max_tokens);
+        if (!session->model->decoder()) return session->begin(session->prompt, session->max_tokens);
         std::vector<std::int32_t> read = session->prompt;
         read.insert(read.end(), session->earlier.begin(), session->earlier.end());
         const auto done = static_cast<std::uint32_t>(session->earlier.size());
-        return session->sliced->begin(read, session->max_tokens > 0 ? session->max_tokens - done : 0, done);
+        return session->begin(std::move(read), session->max_tokens > 0 ? session->max_tokens - done : 0, done);
     });
 }

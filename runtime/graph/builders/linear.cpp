@@ -49,7 +49,7 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optio
                                                             std::string(to_string(graph.dtype(x))));
 
     VKFORMER_TRY(const Value y, graph.activation(Linear::kName, dtype, rows.with_back(out)));
-    graph.add_node(Linear{.x = x, .weight = weight, .bias = bias, .y = y});
+    graph.add_node(Linear{.x = x, .weight = weight, .y = y, .epilogue = {.bias = bias}});
     return y;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
+#include "graph/builders/constant.hpp"
 
 namespace vkformer::graph {
 namespace {
@@ -33,25 +34,10 @@ Result<void> check_begins(const OperandCheck& check, Value begins, std::uint64_t
     return check.shape("begins", begins, {rows}, "rows of x");
 }
 
-/// Weights are shared by name between graphs, so the name must tell one list from another: FNV-1a of the tokens.
-std::string list_name(std::span<const std::int32_t> banned) {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const std::byte byte : std::as_bytes(banned)) {
-        hash ^= static_cast<std::uint8_t>(byte);
-        hash *= 0x100000001b3u;
-    }
-    char text[17];
-    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-    return "mask_logits.banned." + std::to_string(banned.size()) + "." + text;
-}
-
 /// The tokens as a weight; absent where there are none.
 Result<Value> list_of(Graph& graph, const std::vector<std::int32_t>& list) {
     if (list.empty()) return Value{};
-    const auto tokens = std::make_shared<std::vector<std::int32_t>>(list);
-    TensorData data{
-        .dtype = DType::i32, .shape = {tokens->size()}, .bytes = std::as_bytes(std::span(*tokens)), .owner = tokens};
-    return graph.weight(list_name(*tokens), std::move(data), DType::i32);
+    return constant(graph, "mask_logits.banned", {list.size()}, list);
 }
 
 /// i32 [sources, len], a divisor of `rows` rows.
@@ -63,6 +49,16 @@ Result<void> check_source(const OperandCheck& check, const Graph& graph, Value s
     return check.error(ErrorCode::ShapeMismatch, "source has shape " + to_string(shape) +
                                                      ", expected a divisor of the " + std::to_string(rows) +
                                                      " rows of x as its rows");
+}
+
+Result<void> check_phrases(const OperandCheck& check, std::span<const SequenceBias> phrases, std::uint64_t vocab) {
+    if (phrases.empty()) return check.error(ErrorCode::InvalidArgument, "there are no phrases");
+    for (const SequenceBias& phrase : phrases) {
+        if (phrase.tokens.empty()) return check.error(ErrorCode::InvalidArgument, "a phrase has no tokens");
+        for (const std::int32_t token : phrase.tokens) VKFORMER_CHECK(check_token(check, "phrase", token, vocab));
+        if (std::isnan(phrase.bias)) return check.error(ErrorCode::InvalidArgument, "a bias is not a number");
+    }
+    return {};
 }
 
 Result<void> check_penalties(const OperandCheck& check, const PenalizeOptions& options) {
@@ -219,6 +215,51 @@ Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options) {
                             .repetition = options.repetition,
                             .presence = options.presence,
                             .frequency = options.frequency});
+    return y;
+}
+
+Result<Value> bias_sequences(Graph& graph, Value x, Value starts, std::span<const SequenceBias> phrases,
+                             Value sequences) {
+    const OperandCheck check(graph, BiasSequences::kName);
+    VKFORMER_CHECK(check_logits(check, x));
+    const Shape shape = graph.shape(x);
+    VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
+    VKFORMER_CHECK(check.shape("starts", starts, {shape[0]}, "rows of x"));
+    VKFORMER_CHECK(check_phrases(check, phrases, shape[1]));
+    const bool looks_back = std::ranges::any_of(phrases, [](const auto& phrase) { return phrase.tokens.size() > 1; });
+    if (looks_back) VKFORMER_CHECK(check_sequences(check, graph, sequences, shape[0]));
+
+    std::vector<SequenceBias> sorted(phrases.begin(), phrases.end());
+    std::ranges::stable_sort(sorted, {}, [](const SequenceBias& phrase) {
+        return std::pair(phrase.tokens.back(), phrase.tokens.size() > 1);
+    });
+    std::vector<std::int32_t> words(sorted.size() * kPhraseWords), tokens;
+    std::vector<float> biases;
+    for (std::size_t k = 0; k < sorted.size(); ++k) {
+        const auto before = std::span(sorted[k].tokens).first(sorted[k].tokens.size() - 1);
+        std::int32_t* const phrase = &words[k * kPhraseWords];
+        phrase[kPhraseLast] = sorted[k].tokens.back();
+        phrase[kPhraseBegin] = static_cast<std::int32_t>(tokens.size());
+        phrase[kPhraseLen] = static_cast<std::int32_t>(before.size());
+        tokens.insert(tokens.end(), before.begin(), before.end());
+        biases.push_back(sorted[k].bias);
+    }
+    const Shape words_shape = {sorted.size(), kPhraseWords}, biases_shape = {sorted.size()};
+    VKFORMER_TRY(const Value list, constant(graph, "bias_sequences.phrases", words_shape, std::move(words)));
+    VKFORMER_TRY(const Value added, constant(graph, "bias_sequences.biases", biases_shape, std::move(biases)));
+    Value before;
+    if (looks_back) {
+        const Shape tokens_shape = {tokens.size()};
+        VKFORMER_TRY(before, constant(graph, "bias_sequences.tokens", tokens_shape, std::move(tokens)));
+    }
+    VKFORMER_TRY(const Value y, graph.activation(BiasSequences::kName, DType::f32, shape));
+    graph.add_node(BiasSequences{.x = x,
+                                 .starts = starts,
+                                 .sequences = looks_back ? sequences : Value{},
+                                 .phrases = list,
+                                 .tokens = before,
+                                 .biases = added,
+                                 .y = y});
     return y;
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "interface/activate.h"
+#include "activate/contract.h"
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::ActivatePush) == 4);
 static_assert(static_cast<std::uint32_t>(graph::Activation::none) == shaders::kActivationNone);
@@ -15,19 +16,27 @@ static_assert(static_cast<std::uint32_t>(graph::Activation::tanh) == shaders::kA
 static_assert(static_cast<std::uint32_t>(graph::Activation::sigmoid) == shaders::kActivationSigmoid);
 static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_quick) == shaders::kActivationGeluQuick);
 
-Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Activate& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const std::uint64_t count = context.graph.shape(op.x).element_count();
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kActivateElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("activate", context.graph.dtype(op.x), context.device),
-        .bindings = {op.x, op.y},
-        .constants = {kWorkgroup, static_cast<std::uint32_t>(op.activation)},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::activate, storage_for(context.graph.dtype(op.x), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kActivateX, op.x)
+        .bind(shaders::kActivateY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kActivateActivation, static_cast<std::uint32_t>(op.activation));
     dispatch.push.set(shaders::ActivatePush{.count = static_cast<std::uint32_t>(count)});
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Activate>> kernels(const graph::Activate&) {
+    static constexpr Kernel<graph::Activate> kKernels[] = {
+        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

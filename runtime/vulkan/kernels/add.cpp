@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: MIT
-#include "interface/add.h"
+#include "add/contract.h"
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::AddPush) == 4);
 
-Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Add& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const std::uint64_t count = context.graph.shape(op.y).element_count();
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kAddElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("add", context.graph.dtype(op.y), context.device),
-        .bindings = {op.a, op.b, op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::add, storage_for(context.graph.dtype(op.y), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kAddA, op.a)
+        .bind(shaders::kAddB, op.b)
+        .bind(shaders::kAddY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::AddPush{.count = static_cast<std::uint32_t>(count)});
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Add>> kernels(const graph::Add&) {
+    static constexpr Kernel<graph::Add> kKernels[] = {
+        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

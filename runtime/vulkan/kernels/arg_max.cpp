@@ -1,27 +1,32 @@
 // SPDX-License-Identifier: MIT
-#include "interface/arg_max.h"
+#include "arg_max/contract.h"
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::ArgMaxPush) == 8);
 
-Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::ArgMax& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = "arg_max",
-        .bindings = {op.x, op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::arg_max}, .groups = groups};
+    dispatch.bind(shaders::kArgMaxX, op.x).bind(shaders::kArgMaxY, op.y).set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::ArgMaxPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::ArgMax>> kernels(const graph::ArgMax&) {
+    static constexpr Kernel<graph::ArgMax> kKernels[] = {
+        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "interface/attention_scores.h"
+#include "attention_scores/contract.h"
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::AttentionScoresPush) == 32);
 
-Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::AttentionScores& op, const KernelContext& context) {
     const Shape& query = context.graph.shape(op.query);
     const Shape& key = context.graph.shape(op.key);
     VKFORMER_TRY(const auto groups,
@@ -16,11 +17,13 @@ Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelCon
                                  ceil_div(key[1], shaders::kAttentionScoresTile),
                              context.device));
     Dispatch dispatch{
-        .shader = variant_for("attention_scores", context.graph.dtype(op.query), context.device),
-        .bindings = {op.query, op.key, op.scores},
-        .constants = {shaders::kAttentionScoresWorkgroup, op.soft_cap == 0 ? 0u : 1u},
-        .groups = groups,
-    };
+        .module = {&modules::attention_scores, storage_for(context.graph.dtype(op.query), context.device)},
+        .groups = groups};
+    dispatch.bind(shaders::kAttentionScoresQuery, op.query)
+        .bind(shaders::kAttentionScoresKey, op.key)
+        .bind(shaders::kAttentionScoresScores, op.scores)
+        .set(shaders::kWorkgroupConstant, shaders::kAttentionScoresWorkgroup)
+        .set(shaders::kAttentionScoresHasSoftCap, op.soft_cap == 0 ? 0u : 1u);
     dispatch.push.set(shaders::AttentionScoresPush{
         .batch = static_cast<std::uint32_t>(query[0]),
         .query_len = static_cast<std::uint32_t>(query[1]),
@@ -31,7 +34,15 @@ Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelCon
         .scale = op.scale,
         .soft_cap = op.soft_cap,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::AttentionScores>> kernels(const graph::AttentionScores&) {
+    static constexpr Kernel<graph::AttentionScores> kKernels[] = {
+        {.traits = {.name = "tile", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "interface/beam_step.h"
+#include "beam_step/contract.h"
 
 #include <algorithm>
 
@@ -7,6 +7,7 @@
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::BeamStepPush) == 28);
 static_assert(shaders::kBeamStepMaxBeams == graph::kMaxBeams);
@@ -14,7 +15,7 @@ static_assert(static_cast<std::uint32_t>(graph::EarlyStopping::heuristic) == sha
 static_assert(static_cast<std::uint32_t>(graph::EarlyStopping::always) == shaders::kBeamStepAlways);
 static_assert(static_cast<std::uint32_t>(graph::EarlyStopping::never) == shaders::kBeamStepNever);
 
-Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::BeamStep& op, const KernelContext& context) {
     const Shape& candidates = context.graph.shape(op.candidate_scores);  // [rows, k]
     const auto batch = static_cast<std::uint32_t>(candidates[0] / op.beams);
     // Sequences at a time: as many as have room for their lists in the shared memory of every device.
@@ -23,13 +24,24 @@ Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& c
         static_cast<std::uint32_t>(context.graph.shape(op.state)[0]) - batch - 1;  // 2, and one per further end
     const std::uint32_t beam_bytes = shaders::kBeamStepBeamBytes + shaders::kBeamStepContinuationBytes * kept;
     const std::uint32_t workgroup = std::min({batch, 32u, kListBytes / (beam_bytes * std::uint32_t{op.beams})});
-    Dispatch dispatch{
-        .shader = "beam_step",
-        .bindings = {op.candidate_scores, op.candidate_tokens, op.tokens, op.starts, op.parents, op.running_scores,
-                     op.token_history, op.parent_history, op.final_scores, op.final_steps, op.final_rows,
-                     op.final_tokens, op.state},
-        .constants = {workgroup, workgroup, op.beams, kept},
-    };
+    Dispatch dispatch{.module = {&modules::beam_step}};
+    dispatch.bind(shaders::kBeamStepCandidateScores, op.candidate_scores)
+        .bind(shaders::kBeamStepCandidateTokens, op.candidate_tokens)
+        .bind(shaders::kBeamStepTokens, op.tokens)
+        .bind(shaders::kBeamStepStarts, op.starts)
+        .bind(shaders::kBeamStepParents, op.parents)
+        .bind(shaders::kBeamStepRunningScores, op.running_scores)
+        .bind(shaders::kBeamStepTokenHistory, op.token_history)
+        .bind(shaders::kBeamStepParentHistory, op.parent_history)
+        .bind(shaders::kBeamStepFinalScores, op.final_scores)
+        .bind(shaders::kBeamStepFinalSteps, op.final_steps)
+        .bind(shaders::kBeamStepFinalRows, op.final_rows)
+        .bind(shaders::kBeamStepFinalTokens, op.final_tokens)
+        .bind(shaders::kBeamStepState, op.state)
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kBeamStepSequences, workgroup)
+        .set(shaders::kBeamStepBeams, op.beams)
+        .set(shaders::kBeamStepKept, kept);
     dispatch.push.set(shaders::BeamStepPush{
         .batch = batch,
         .beams = op.beams,
@@ -39,7 +51,15 @@ Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& c
         .length_penalty = op.length_penalty,
         .early_stopping = static_cast<std::uint32_t>(op.early_stopping),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::BeamStep>> kernels(const graph::BeamStep&) {
+    static constexpr Kernel<graph::BeamStep> kKernels[] = {
+        {.traits = {.name = "sequences", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 
+#include "cache_reorder/contract.h"
 #include "core/try.hpp"
 #include "graph/builders.hpp"
-#include "interface/cache_reorder.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::CacheReorderPush) == 20);
 static_assert(shaders::kCacheReorderMaxBeams == graph::kMaxBeams);
 
-Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     // Per group; the part that moves, which is not known here, may be short. A CPU's driver takes about a microsecond for each.
-    const std::uint64_t most_workgroups = context.device.type == "cpu" ? 8 : 64;
+    const std::uint64_t most_workgroups = context.device.is_cpu() ? 8 : 64;
     const Shape& cache = context.graph.shape(op.cache);
     const bool is_q8 = context.graph.dtype(op.cache) == DType::q8_0;
     // Of a cache in blocks, words: four integers, or the scales of two blocks.
@@ -25,11 +26,16 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
     const std::uint64_t beam_groups = cache[0] / op.beams;
     VKFORMER_TRY(const auto groups, folded_grid(beam_groups * workgroups, context.device));
     Dispatch dispatch{
-        .shader = copy_variant_for("cache_reorder", context.graph.dtype(op.cache), context.device),
-        .bindings = {op.parents, or_else(op.begins, op.parents), op.lengths, op.cache},
-        .constants = {kWorkgroup, op.beams, is_q8 ? 2u : 1u, op.begins ? 1u : 0u},
-        .groups = groups,
-    };
+        .module = {&modules::cache_reorder, copy_storage_for(context.graph.dtype(op.cache), context.device)},
+        .groups = groups};
+    dispatch.bind(shaders::kCacheReorderParents, op.parents)
+        .bind(shaders::kCacheReorderBegins, or_else(op.begins, op.parents))
+        .bind(shaders::kCacheReorderLengths, op.lengths)
+        .bind(shaders::kCacheReorderCache, op.cache)
+        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kCacheReorderBeams, op.beams)
+        .set(shaders::kCacheReorderPlanes, is_q8 ? 2 : 1)
+        .set(shaders::kCacheReorderHasBegins, !!op.begins);
     dispatch.push.set(shaders::CacheReorderPush{
         .groups = static_cast<std::uint32_t>(beam_groups),
         .workgroups_per_group = static_cast<std::uint32_t>(workgroups),
@@ -37,7 +43,15 @@ Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContex
         .width = static_cast<std::uint32_t>(width),
         .scale_width = static_cast<std::uint32_t>(scale_width),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::CacheReorder>> kernels(const graph::CacheReorder&) {
+    static constexpr Kernel<graph::CacheReorder> kKernels[] = {
+        {.traits = {.name = "rows", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,29 +1,38 @@
 // SPDX-License-Identifier: MIT
-#include "interface/concat.h"
+#include "concat/contract.h"
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::ConcatPush) == 12);
 
-Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Concat& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const std::uint64_t count = context.graph.shape(op.y).element_count();
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kConcatElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("concat", context.graph.dtype(op.y), context.device),
-        .bindings = {op.a, op.b, op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::concat, storage_for(context.graph.dtype(op.y), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kConcatA, op.a)
+        .bind(shaders::kConcatB, op.b)
+        .bind(shaders::kConcatY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::ConcatPush{
         .count = static_cast<std::uint32_t>(count),
         .a_width = static_cast<std::uint32_t>(context.graph.shape(op.a).back()),
         .b_width = static_cast<std::uint32_t>(context.graph.shape(op.b).back()),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Concat>> kernels(const graph::Concat&) {
+    static constexpr Kernel<graph::Concat> kKernels[] = {
+        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

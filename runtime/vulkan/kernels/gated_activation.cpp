@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "interface/gated_activation.h"
+#include "vulkan/kernels/gated_activation.hpp"
 
 #include "core/try.hpp"
-#include "interface/wide.h"
-#include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
-namespace {
 
-/// Two tensors are one long row of each; one tensor has as many rows as it has.
-shaders::GatedActivationPush layout_of(const graph::GatedActivation& op, const graph::Graph& graph) {
+static_assert(sizeof(shaders::GatedActivationPush) == 16);
+
+shaders::GatedActivationPush gated_activation_layout(const graph::GatedActivation& op, const graph::Graph& graph) {
     const Shape& y = graph.shape(op.y);
     if (op.up) {
         const auto count = static_cast<std::uint32_t>(y.element_count());
@@ -19,51 +17,53 @@ shaders::GatedActivationPush layout_of(const graph::GatedActivation& op, const g
     return {.rows = static_cast<std::uint32_t>(y.row_count()), .width = width, .stride = 2 * width, .up_offset = width};
 }
 
-std::string_view shader_of(std::string_view variant, const Capabilities& device) {
-    if (variant == "plain") return "gated_activation";
-    if (variant == "vectors") return "gated_activation_vectors";
-    return has_wide_loads(device) ? "gated_activation_quads_wide" : "gated_activation_quads";
+Result<Dispatch> dispatch_gated_activation(const graph::GatedActivation& op, Module module, std::uint64_t chunk,
+                                           std::uint32_t workgroup, const KernelContext& context) {
+    const auto layout = gated_activation_layout(op, context.graph);
+    VKFORMER_TRY(const auto groups, folded_grid(layout.rows * ceil_div(layout.width, chunk), context.device));
+    Dispatch dispatch{.module = module, .groups = groups};
+    dispatch.bind(shaders::kGatedActivationGate, op.gate)
+        .bind(shaders::kGatedActivationUp, or_else(op.up, op.gate))
+        .bind(shaders::kGatedActivationY, op.y)
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kGatedActivationActivation, static_cast<std::uint32_t>(op.activation));
+    dispatch.push.set(layout);
+    return dispatch;
+}
+
+Result<DispatchPlan> plan_gated_activation(const graph::GatedActivation& op, const ShaderFamily& family,
+                                           const KernelContext& context) {
+    constexpr std::uint32_t kWorkgroup = 128;
+    constexpr std::uint64_t kChunk = kWorkgroup * shaders::kGatedActivationElementsPerInvocation;
+    const Module module{&family, storage_for(context.graph.dtype(op.gate), context.device)};
+    VKFORMER_TRY(Dispatch dispatch, dispatch_gated_activation(op, module, kChunk, kWorkgroup, context));
+    return DispatchPlan(std::move(dispatch));
+}
+
+namespace {
+
+bool fits_vec4(const graph::GatedActivation& op, const KernelContext& context) {
+    return gated_activation_layout(op, context.graph).width % 4 == 0;
 }
 
 }  // namespace
 
-static_assert(sizeof(shaders::GatedActivationPush) == shaders::kGatedActivationGateAddress);
-
-/// quads: four neighbours at a time, where rows are multiples of 4; vectors: on devices that are CPUs.
-VariantNames variants(const graph::GatedActivation& op, const KernelContext& context) {
-    const Capabilities& device = context.device;
-    const std::uint32_t width = layout_of(op, context.graph).width;
-    const std::uint32_t word_elements = context.graph.dtype(op.gate) == DType::f16 ? 2 : 1;
-    VariantNames names;
-    if (width % 4 == 0) names.push_back("quads");
-    if (has_broadcast_lanes(device) && device.buffer_addresses && (word_elements == 1 || device.storage16) &&
-        width % (word_elements * shaders::kGatedActivationStepWords) == 0)
-        names.push_back("vectors");
-    names.push_back("plain");
-    return names;
-}
-
-Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelContext& context) {
-    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const bool by_vectors = variant == "vectors";
-    const std::uint32_t workgroup = by_vectors ? shaders::kBroadcastLanes : 128;
-    const auto layout = layout_of(op, context.graph);
-    const std::uint64_t word_elements = context.graph.dtype(op.gate) == DType::f16 ? 2 : 1;
-    const std::uint64_t chunk = by_vectors ? shaders::kGatedActivationChunkWords * word_elements
-                                           : workgroup * shaders::kGatedActivationElementsPerInvocation;
-    const std::uint64_t chunks = ceil_div(layout.width, chunk);
-    VKFORMER_TRY(const auto groups, folded_grid(layout.rows * chunks, context.device));
-    Dispatch dispatch{
-        .shader = variant_for(shader_of(variant, context.device), context.graph.dtype(op.gate), context.device),
-        .bindings = {op.gate, or_else(op.up, op.gate), op.y},
-        .constants = {workgroup, static_cast<std::uint32_t>(op.activation)},
-        .groups = groups,
+std::span<const Kernel<graph::GatedActivation>> kernels(const graph::GatedActivation&) {
+    using Op = graph::GatedActivation;
+    static constexpr Kernel<Op> kKernels[] = {
+        {.traits = {.name = "vec4"},
+         .fits = fits_vec4,
+         .plan =
+             [](const Op& op, const KernelContext& context) {
+                 return plan_gated_activation(op, modules::gated_activation_vec4, context);
+             }},
+        {.traits = {.name = "elements", .is_reference = true},
+         .plan =
+             [](const Op& op, const KernelContext& context) {
+                 return plan_gated_activation(op, modules::gated_activation_elements, context);
+             }},
     };
-    dispatch.push.set(layout);
-    if (by_vectors)
-        dispatch.addressed = {{op.gate, shaders::kGatedActivationGateAddress},
-                              {or_else(op.up, op.gate), shaders::kGatedActivationUpAddress}};
-    return dispatch;
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

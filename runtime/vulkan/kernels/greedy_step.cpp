@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
-#include "interface/greedy_step.h"
 #include "core/try.hpp"
+#include "greedy_step/contract.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::GreedyStepPush) == 24);
 
-Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::GreedyStep& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 64;
     const Shape& history = context.graph.shape(op.history);  // [capacity, rows]
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(history[1], kWorkgroup), context.device));
-    Dispatch dispatch{
-        .shader = "greedy_step",
-        .bindings = {op.next, or_else(op.given, op.next), or_else(op.log_probs, op.next), op.tokens, op.starts,
-                     op.finished, op.history, or_else(op.scores, op.history)},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::greedy_step}, .groups = groups};
+    dispatch.bind(shaders::kGreedyStepNext, op.next)
+        .bind(shaders::kGreedyStepGiven, or_else(op.given, op.next))
+        .bind(shaders::kGreedyStepLogProbs, or_else(op.log_probs, op.next))
+        .bind(shaders::kGreedyStepTokens, op.tokens)
+        .bind(shaders::kGreedyStepStarts, op.starts)
+        .bind(shaders::kGreedyStepFinished, op.finished)
+        .bind(shaders::kGreedyStepHistory, op.history)
+        .bind(shaders::kGreedyStepScores, or_else(op.scores, op.history))
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::GreedyStepPush{
         .rows = static_cast<std::uint32_t>(history[1]),
         .capacity = static_cast<std::uint32_t>(history[0]),
@@ -26,7 +30,15 @@ Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext&
         .positions = op.given ? static_cast<std::uint32_t>(context.graph.shape(op.given)[1]) : 0,
         .vocab = op.log_probs ? static_cast<std::uint32_t>(context.graph.shape(op.log_probs)[1]) : 0,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::GreedyStep>> kernels(const graph::GreedyStep&) {
+    static constexpr Kernel<graph::GreedyStep> kKernels[] = {
+        {.traits = {.name = "rows", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,41 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/kernels/kernel.hpp"
 
-#include <algorithm>
-
-#include "interface/wide.h"
-#include "vulkan/kernels/kernels.hpp"
-
 namespace vkformer::vulkan {
 
-std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
-    std::string name(shader);
-    if (dtype == DType::f16) return name + (device.storage16 ? "_f16" : "_f16_words");
-    return name + "_f32";
-}
-
-std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
-    return dtype == DType::f16 ? variant_for(shader, dtype, device) : std::string(shader) + "_b32";
-}
-
-bool has_wide_loads(const Capabilities& device) { return device.type == "cpu" && device.int64 && device.storage16; }
-
-std::string wide_variant_for(std::string_view shader, DType dtype, const Capabilities& device) {
-    if (has_wide_loads(device)) return variant_for(std::string(shader) + "_wide", dtype, device);
-    return std::string(shader) + (dtype == DType::f16 ? "_f16_words" : "_f32");
-}
-
-bool has_broadcast_lanes(const Capabilities& device) {
-    return has_wide_loads(device) && device.subgroup_shuffle && device.subgroup_size == shaders::kBroadcastLanes;
-}
-
-Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted) {
-    if (wanted.empty()) return names.front();
-    if (const auto found = std::ranges::find(names, wanted); found != names.end()) return *found;
-    std::string known;
-    for (const std::string_view name : names) known += (known.empty() ? "" : ", ") + std::string(name);
-    return Error{ErrorCode::InvalidArgument, std::string(op) + " has no variant \"" + std::string(wanted) +
-                                                 "\" for these shapes on this device; it has: " + known};
+std::uint32_t provided_by(const Capabilities& device) noexcept {
+    using enum ShaderRequirement;
+    const auto bit = [](bool has, ShaderRequirement requirement) { return has ? bit_of(requirement) : 0; };
+    return bit(device.storage16, storage16) | bit(device.float16, float16) | bit(device.integer_dot, int_dot) |
+           bit(device.subgroup_arithmetic, subgroup) | bit(device.cooperative_matrix, coopmat) |
+           bit(device.cooperative_matrix2, coopmat2) | bit(device.int64, int64) |
+           bit(device.subgroup_shuffle, shuffle) | bit(device.buffer_addresses, addresses);
 }
 
 Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device) {

@@ -1,98 +1,95 @@
 // SPDX-License-Identifier: MIT
-/// What a kernel tells the recorder: which shader, with which constants, on which tensors, how many workgroups.
-/// A kernel decides; it computes nothing and calls no Vulkan function.
+/// A kernel is a value: what it is called, where it runs, what it takes, how it rounds, and the plan of its dispatches. It computes nothing
+/// and calls no Vulkan function. Whoever wants a list of kernels reads the arrays of kernels.hpp; nothing compares their names.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstring>
-#include <memory>
-#include <string>
+#include <cstdint>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "graph/graph.hpp"
+#include "graph/rounding.hpp"
+#include "shader_table.hpp"
 #include "vkformer/result.hpp"
 #include "vulkan/capabilities.hpp"
+#include "vulkan/kernels/dispatch.hpp"
 
 namespace vkformer::vulkan {
+
+/// The devices that a kernel is written for.
+enum class DeviceClass : std::uint8_t {
+    gpu,  ///< all devices: what is written for GPUs is right on the others, too
+    cpu,  ///< Vulkan devices that are CPUs, and no others
+};
+
+using graph::Rounding;
+
+/// Which rows of a larger weight the op at hand has as its weight or table. A kernel decides as it would for the whole, so that pieces give
+/// the very bits that one piece gives.
+struct Piece {
+    std::uint64_t first_row = 0;
+    std::uint64_t whole_rows = 0;  ///< 0: the weight is whole
+};
 
 struct KernelContext {
     const graph::Graph& graph;
     const Capabilities& device;
-    std::string_view variant{};  ///< which of variants(op, context) to plan; empty: the first
+    Piece piece{};
 };
 
-/// Up to 128 bytes (what every Vulkan device has) of push constants.
-class PushConstants {
-public:
-    template <class T>
-    void set(const T& values) {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 128 && sizeof(T) % 4 == 0);
-        std::memcpy(bytes_.data(), &values, sizeof(T));
-        size_ = sizeof(T);
-    }
-    /// Behind what was set, or in place of an earlier one. `offset`: a multiple of 8, at most 120.
-    void set_address(std::size_t offset, std::uint64_t address) noexcept {
-        std::memcpy(bytes_.data() + offset, &address, sizeof address);
-        size_ = std::max(size_, offset + sizeof address);
-    }
-    std::span<const std::byte> bytes() const noexcept { return {bytes_.data(), size_}; }
-
-private:
-    std::array<std::byte, 128> bytes_{};
-    std::size_t size_ = 0;
-};
-
-/// Stands in Dispatch::bindings and ::addressed for memory of the program that holds nothing between nodes.
-inline constexpr graph::Value kScratch{0xFFFFFFF0u};
-
-/// Stands there for a word of the program that counts the tiles that workgroups have taken (shaders: lib/tiles.glsl).
-inline constexpr graph::Value kTaken{0xFFFFFFF1u};
-
-/// Workgroups that take `tiles` tiles: as many as threads could be there to run them.
-constexpr std::array<std::uint32_t, 3> taking_workgroups(std::uint64_t tiles) noexcept {
-    constexpr std::uint64_t kMostThreads = 64;
-    return {static_cast<std::uint32_t>(std::min(tiles, kMostThreads)), 1, 1};
+/// Bits of what a kernel needs: needs(ShaderRequirement::float16, …).
+template <class... Requirements>
+constexpr std::uint32_t needs(Requirements... requirements) noexcept {
+    return (bit_of(requirements) | ... | 0u);
 }
+/// The bits that a device has.
+std::uint32_t provided_by(const Capabilities& device) noexcept;
 
-struct Dispatch {
-    std::string shader;  ///< a name of shaders/manifest.json
-    std::vector<graph::Value>
-        bindings{};  ///< tensor at binding i of set 0; an absent operand is given as another tensor
-    std::vector<std::uint32_t> constants{};  ///< specialization constant i
-    PushConstants push{};
-    /// What the shader reads by its address, which is written to `push` at that byte. Only with Capabilities::buffer_addresses.
-    struct Addressed {
-        graph::Value tensor;
-        std::size_t push_offset;
-    };
-    std::vector<Addressed> addressed{};
-    std::array<std::uint32_t, 3> groups{1, 1, 1};
-    std::uint64_t scratch_bytes = 0;         ///< of kScratch
-    std::shared_ptr<const Dispatch> then{};  ///< of the same node, behind a barrier
+/// What an op's lists, verdict files and reports know of a kernel.
+struct KernelTraits {
+    std::string_view name;  ///< stable: verdict files and --variant use it
+    DeviceClass device = DeviceClass::gpu;
+    Rounding rounding = Rounding::none;
+    std::uint32_t needs = 0;  ///< bits of ShaderRequirement, beyond what its operands' dtypes need
+    /// Runs with every shape on every device: what the others are measured against. Every op has exactly one.
+    bool is_reference = false;
+    /// Elements of a row above which compilers for CPUs take many seconds, since its loops are unrolled: devices that are CPUs take it
+    /// for shorter rows only. 0: no limit. The rows that it is about: kernels/cpu_devices/limits.hpp.
+    std::uint32_t cpu_limit = 0;
+    /// Done in hardware that CPUs have not: right there, and slow.
+    bool is_emulated_on_cpus = false;
 };
 
-/// The manifest's name of the variant of `shader` for tensors stored as `dtype`: "layer_norm_f16" or, where the device has
-/// no 16-bit storage, "layer_norm_f16_words".
-std::string variant_for(std::string_view shader, DType dtype, const Capabilities& device);
-/// Of a shader that only copies: `shader`_b32 for every dtype of 32 bits.
-std::string copy_variant_for(std::string_view shader, DType dtype, const Capabilities& device);
+template <class Op>
+struct Kernel {
+    KernelTraits traits;
+    /// Whether it takes the operands' shapes and dtypes on the device; absent: it takes all.
+    bool (*fits)(const Op& op, const KernelContext& context) = nullptr;
+    Result<DispatchPlan> (*plan)(const Op& op, const KernelContext& context);
+};
 
-/// Whether the shaders with loads of 64 bits run there, and are worth it: a CPU.
-bool has_wide_loads(const Capabilities& device);
-/// variant_for a shader of CPUs that has a flavour with wide loads: "linear_direct_wide_f16", or else "linear_direct_f16_words".
-std::string wide_variant_for(std::string_view shader, DType dtype, const Capabilities& device);
-/// Whether those run there that spread such loads over the lanes: their subgroups have kBroadcastLanes.
-bool has_broadcast_lanes(const Capabilities& device);
+/// How float tensors of a dtype are stored for shaders: as halves, or two halves in a word where the device has no 16-bit storage.
+inline Storage storage_for(DType dtype, const Capabilities& device) noexcept {
+    if (dtype != DType::f16) return Storage::f32;
+    return device.storage16 ? Storage::f16 : Storage::f16_words;
+}
+/// The same of a shader that only copies: any 32 bits.
+inline Storage copy_storage_for(DType dtype, const Capabilities& device) noexcept {
+    return dtype == DType::f16 ? storage_for(dtype, device) : Storage::b32;
+}
+/// The form of `storage` whose results are float32.
+constexpr Storage with_float_results(Storage storage) noexcept {
+    if (storage == Storage::f16) return Storage::f16_to_f32;
+    return storage == Storage::f16_words ? Storage::f16_words_to_f32 : storage;
+}
 
 /// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
 inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
 
 /// How many pieces of `size` cover `count`.
 constexpr std::uint64_t ceil_div(std::uint64_t count, std::uint64_t size) noexcept { return (count + size - 1) / size; }
+constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) noexcept {
+    return ceil_div(size, multiple) * multiple;
+}
 
 /// A grid of at least `count` workgroups folded into x and y (shaders: lib/grid.glsl).
 /// Errors: MissingFeature where the device does not allow as many.

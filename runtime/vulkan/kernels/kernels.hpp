@@ -1,74 +1,50 @@
 // SPDX-License-Identifier: MIT
-/// One function per op, each in a file of its own: shapes and capabilities → shader variant, constants, dispatch size.
-/// Errors: MissingFeature where the device cannot run the op, with what it lacks.
-///
-/// An op with several algorithms lists those that can run it with its shapes on the device: `variants(op, context)`. The
-/// first is what runs where nothing was measured, and needs no optional feature; every op has one that is called "plain". The
-/// names are stable: verdicts, --variant and reports use them.
+/// The kernels of every op, an array for each, made in a file or folder of the op's name. What runs where nothing was measured is the
+/// first that fits; those of kernels/cpu_devices/, for Vulkan devices that are CPUs, come before them there.
 #pragma once
+
+#include <span>
 
 #include "vulkan/kernels/kernel.hpp"
 
 namespace vkformer::vulkan {
 
-using VariantNames = std::vector<std::string_view>;
-
-template <class Op>
-VariantNames variants(const Op&, const KernelContext&) {
-    return {"plain"};
-}
-VariantNames variants(const graph::Linear& op, const KernelContext& context);
-VariantNames variants(const graph::Attention& op, const KernelContext& context);
-VariantNames variants(const graph::LayerNorm& op, const KernelContext& context);
-VariantNames variants(const graph::RmsNorm& op, const KernelContext& context);
-VariantNames variants(const graph::MaskedSoftmax& op, const KernelContext& context);
-VariantNames variants(const graph::LogSoftmax& op, const KernelContext& context);
-VariantNames variants(const graph::Rope& op, const KernelContext& context);
-VariantNames variants(const graph::GatedActivation& op, const KernelContext& context);
-VariantNames variants(const graph::DecodeAttention& op, const KernelContext& context);
-
-/// `wanted`, or the first of `names` where that is empty. Errors: InvalidArgument (not one of them), with those that there are.
-Result<std::string_view> pick_variant(std::string_view op, const VariantNames& names, std::string_view wanted);
-template <class Op>
-Result<std::string_view> chosen_variant(const Op& op, const KernelContext& context) {
-    return pick_variant(Op::kName, variants(op, context), context.variant);
-}
-
-Result<Dispatch> plan_dispatch(const graph::Embedding& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::PositionalEmbedding& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Linear& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Activate& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::RelativeBias& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::SoftCap& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Add& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Concat& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Patchify& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::RmsNorm& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::GatedActivation& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::AttentionScores& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::AdditiveScores& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::MaskedSoftmax& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::LocalSoftmax& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::WeightedSum& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Attention& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::DecodeAttention& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::RecurrentCell& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::CacheAppend& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::SplitQkv& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::CacheReorder& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Pool& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::LogSoftmax& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::ArgMax& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::TopK& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::MaskTimestamps& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::CountTokens& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::Penalize& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::GreedyStep& op, const KernelContext& context);
-Result<Dispatch> plan_dispatch(const graph::BeamStep& op, const KernelContext& context);
+std::span<const Kernel<graph::Embedding>> kernels(const graph::Embedding&);
+std::span<const Kernel<graph::PositionalEmbedding>> kernels(const graph::PositionalEmbedding&);
+std::span<const Kernel<graph::Patchify>> kernels(const graph::Patchify&);
+std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&);
+std::span<const Kernel<graph::Activate>> kernels(const graph::Activate&);
+std::span<const Kernel<graph::SoftCap>> kernels(const graph::SoftCap&);
+std::span<const Kernel<graph::Add>> kernels(const graph::Add&);
+std::span<const Kernel<graph::Concat>> kernels(const graph::Concat&);
+std::span<const Kernel<graph::LayerNorm>> kernels(const graph::LayerNorm&);
+std::span<const Kernel<graph::RmsNorm>> kernels(const graph::RmsNorm&);
+std::span<const Kernel<graph::Rope>> kernels(const graph::Rope&);
+std::span<const Kernel<graph::GatedActivation>> kernels(const graph::GatedActivation&);
+std::span<const Kernel<graph::RelativeBias>> kernels(const graph::RelativeBias&);
+std::span<const Kernel<graph::AttentionScores>> kernels(const graph::AttentionScores&);
+std::span<const Kernel<graph::AdditiveScores>> kernels(const graph::AdditiveScores&);
+std::span<const Kernel<graph::MaskedSoftmax>> kernels(const graph::MaskedSoftmax&);
+std::span<const Kernel<graph::LocalSoftmax>> kernels(const graph::LocalSoftmax&);
+std::span<const Kernel<graph::WeightedSum>> kernels(const graph::WeightedSum&);
+std::span<const Kernel<graph::Attention>> kernels(const graph::Attention&);
+std::span<const Kernel<graph::DecodeAttention>> kernels(const graph::DecodeAttention&);
+std::span<const Kernel<graph::RecurrentLayer>> kernels(const graph::RecurrentLayer&);
+std::span<const Kernel<graph::RecurrentCell>> kernels(const graph::RecurrentCell&);
+std::span<const Kernel<graph::CacheAppend>> kernels(const graph::CacheAppend&);
+std::span<const Kernel<graph::SplitQkv>> kernels(const graph::SplitQkv&);
+std::span<const Kernel<graph::CacheReorder>> kernels(const graph::CacheReorder&);
+std::span<const Kernel<graph::Pool>> kernels(const graph::Pool&);
+std::span<const Kernel<graph::LogSoftmax>> kernels(const graph::LogSoftmax&);
+std::span<const Kernel<graph::ArgMax>> kernels(const graph::ArgMax&);
+std::span<const Kernel<graph::TopK>> kernels(const graph::TopK&);
+std::span<const Kernel<graph::Sample>> kernels(const graph::Sample&);
+std::span<const Kernel<graph::MaskLogits>> kernels(const graph::MaskLogits&);
+std::span<const Kernel<graph::MaskTimestamps>> kernels(const graph::MaskTimestamps&);
+std::span<const Kernel<graph::CountTokens>> kernels(const graph::CountTokens&);
+std::span<const Kernel<graph::Penalize>> kernels(const graph::Penalize&);
+std::span<const Kernel<graph::BiasSequences>> kernels(const graph::BiasSequences&);
+std::span<const Kernel<graph::GreedyStep>> kernels(const graph::GreedyStep&);
+std::span<const Kernel<graph::BeamStep>> kernels(const graph::BeamStep&);
 
 }  // namespace vkformer::vulkan

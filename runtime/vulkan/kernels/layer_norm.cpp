@@ -1,33 +1,40 @@
 // SPDX-License-Identifier: MIT
-#include "interface/layer_norm.h"
+#include "vulkan/kernels/layer_norm.hpp"
+
 #include "core/try.hpp"
-#include "vulkan/kernels/rows.hpp"
+#include "layer_norm/contract.h"
 
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::LayerNormPush) == 12);
 
-VariantNames variants(const graph::LayerNorm& op, const KernelContext& context) {
-    return row_variants(context.graph.shape(op.x).back(), context.device);
-}
-
-Result<Dispatch> plan_dispatch(const graph::LayerNorm& op, const KernelContext& context) {
+Result<Dispatch> plan_layer_norm_rows(const graph::LayerNorm& op, const RowForm& form, Module module,
+                                      const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.x);
-    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const RowTiling tiling = row_tiling(variant, shape.back());
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = norm_shader("layer_norm", variant, shape, context.graph.dtype(op.x), context.device),
-        .bindings = {op.x, or_else(op.residual, op.x), op.gain, or_else(op.bias, op.gain), or_else(op.sum, op.y), op.y},
-        .constants = {tiling.workgroup, op.residual ? 1u : 0u, op.bias ? 1u : 0u, op.sum ? 1u : 0u, tiling.kept},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = module, .groups = groups};
+    dispatch.bind(shaders::kLayerNormX, op.x)
+        .bind(shaders::kLayerNormResidual, or_else(op.residual, op.x))
+        .bind(shaders::kLayerNormGain, op.gain)
+        .bind(shaders::kLayerNormBias, or_else(op.bias, op.gain))
+        .bind(shaders::kLayerNormSum, or_else(op.sum, op.y))
+        .bind(shaders::kLayerNormY, op.y)
+        .set(shaders::kWorkgroupConstant, form.workgroup)
+        .set(shaders::kLayerNormHasResidual, !!op.residual)
+        .set(shaders::kLayerNormHasBias, !!op.bias)
+        .set(shaders::kLayerNormHasSum, !!op.sum);
+    if (form.loads == RowForm::Loads::vec4) dispatch.set(shaders::kLayerNormKept, form.kept);
     dispatch.push.set(shaders::LayerNormPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
         .eps = op.eps,
     });
     return dispatch;
+}
+
+std::span<const Kernel<graph::LayerNorm>> kernels(const graph::LayerNorm&) {
+    return kRowKernels<graph::LayerNorm, &graph::LayerNorm::x, plan_layer_norm_rows, modules::layer_norm_row,
+                       modules::layer_norm_row_vec4, modules::layer_norm_row_subgroup>;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: MIT
-#include "interface/local_softmax.h"
+#include "local_softmax/contract.h"
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::LocalSoftmaxPush) == 20);
 
-Result<Dispatch> plan_dispatch(const graph::LocalSoftmax& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::LocalSoftmax& op, const KernelContext& context) {
     const Shape& scores = context.graph.shape(op.scores);
     const std::uint32_t workgroup = scores[3] <= 64 ? 32 : 128;  // as masked_softmax
     VKFORMER_TRY(const auto groups, folded_grid(scores.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("local_softmax", DType::f32, context.device),
-        .bindings = {op.scores, or_else(op.window.positions, op.scores), or_else(op.window.relative, op.scores),
-                     or_else(op.window.key_lengths, op.scores), op.weights},
-        .constants = {workgroup, op.window.relative ? 1u : 0u, op.window.key_lengths ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::local_softmax, storage_for(DType::f32, context.device)}, .groups = groups};
+    dispatch.bind(shaders::kLocalSoftmaxScores, op.scores)
+        .bind(shaders::kLocalSoftmaxPositions, or_else(op.window.positions, op.scores))
+        .bind(shaders::kLocalSoftmaxRelative, or_else(op.window.relative, op.scores))
+        .bind(shaders::kLocalSoftmaxKeyLengths, or_else(op.window.key_lengths, op.scores))
+        .bind(shaders::kLocalSoftmaxWeights, op.weights)
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kLocalSoftmaxIsRelative, !!op.window.relative)
+        .set(shaders::kLocalSoftmaxHasKeyLengths, !!op.window.key_lengths);
     dispatch.push.set(shaders::LocalSoftmaxPush{
         .batch = static_cast<std::uint32_t>(scores[0]),
         .heads = static_cast<std::uint32_t>(scores[1]),
@@ -26,7 +29,15 @@ Result<Dispatch> plan_dispatch(const graph::LocalSoftmax& op, const KernelContex
         .key_len = static_cast<std::uint32_t>(scores[3]),
         .half_width = op.window.half_width,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::LocalSoftmax>> kernels(const graph::LocalSoftmax&) {
+    static constexpr Kernel<graph::LocalSoftmax> kKernels[] = {
+        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-#include "interface/mask_logits.h"
 #include "core/try.hpp"
+#include "mask_logits/contract.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::MaskLogitsPush) == 56);
 
-Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::MaskLogits& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t chunks = ceil_div(shape.back(), shaders::kMaskLogitsChunk);
@@ -16,14 +17,16 @@ Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext&
     const std::uint64_t capacity = op.sequences ? context.graph.shape(op.sequences)[1] : 0;
     const Shape source = op.source ? context.graph.shape(op.source) : Shape{1, 0};
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count() * chunks, context.device));
-    Dispatch dispatch{
-        .shader = "mask_logits",
-        .bindings = {op.x, op.starts, or_else(op.banned, op.starts), or_else(op.late, op.starts),
-                     or_else(op.begins, op.starts), or_else(op.sequences, op.starts), or_else(op.source, op.starts),
-                     op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::mask_logits}, .groups = groups};
+    dispatch.bind(shaders::kMaskLogitsX, op.x)
+        .bind(shaders::kMaskLogitsStarts, op.starts)
+        .bind(shaders::kMaskLogitsBanned, or_else(op.banned, op.starts))
+        .bind(shaders::kMaskLogitsLate, or_else(op.late, op.starts))
+        .bind(shaders::kMaskLogitsBegins, or_else(op.begins, op.starts))
+        .bind(shaders::kMaskLogitsSequences, or_else(op.sequences, op.starts))
+        .bind(shaders::kMaskLogitsSource, or_else(op.source, op.starts))
+        .bind(shaders::kMaskLogitsY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::MaskLogitsPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -40,7 +43,15 @@ Result<Dispatch> plan_dispatch(const graph::MaskLogits& op, const KernelContext&
         .source_len = static_cast<std::uint32_t>(source[1]),
         .rows_per_source = static_cast<std::uint32_t>(shape.row_count() / source[0]),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::MaskLogits>> kernels(const graph::MaskLogits&) {
+    static constexpr Kernel<graph::MaskLogits> kKernels[] = {
+        {.traits = {.name = "chunks", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

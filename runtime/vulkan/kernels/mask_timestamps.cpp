@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
-#include "interface/mask_timestamps.h"
 #include "core/try.hpp"
+#include "mask_timestamps/contract.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::MaskTimestampsPush) == 24);
 
-Result<Dispatch> plan_dispatch(const graph::MaskTimestamps& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::MaskTimestamps& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = "mask_timestamps",
-        .bindings = {op.x, op.starts, op.begins, op.sequences, op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::mask_timestamps}, .groups = groups};
+    dispatch.bind(shaders::kMaskTimestampsX, op.x)
+        .bind(shaders::kMaskTimestampsStarts, op.starts)
+        .bind(shaders::kMaskTimestampsBegins, op.begins)
+        .bind(shaders::kMaskTimestampsSequences, op.sequences)
+        .bind(shaders::kMaskTimestampsY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::MaskTimestampsPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -25,7 +27,15 @@ Result<Dispatch> plan_dispatch(const graph::MaskTimestamps& op, const KernelCont
         .eos = static_cast<std::uint32_t>(op.eos),
         .latest_initial = op.latest_initial,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::MaskTimestamps>> kernels(const graph::MaskTimestamps&) {
+    static constexpr Kernel<graph::MaskTimestamps> kKernels[] = {
+        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-#include "interface/patchify.h"
 #include "core/try.hpp"
+#include "patchify/contract.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::PatchifyPush) == 36);
 
-Result<Dispatch> plan_dispatch(const graph::Patchify& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Patchify& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& pixels = context.graph.shape(op.pixels);
     const Shape& y = context.graph.shape(op.y);
     const auto dim = [](const Shape& shape, std::size_t i) { return static_cast<std::uint32_t>(shape[i]); };
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kPatchifyElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(y.element_count(), per_workgroup), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("patchify", context.graph.dtype(op.y), context.device),
-        .bindings = {op.pixels, op.y},
-        .constants = {kWorkgroup},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::patchify, storage_for(context.graph.dtype(op.y), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kPatchifyPixels, op.pixels)
+        .bind(shaders::kPatchifyY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup);
     dispatch.push.set(shaders::PatchifyPush{
         .count = static_cast<std::uint32_t>(y.element_count()),
         .channels = dim(pixels, 1),
@@ -31,7 +31,15 @@ Result<Dispatch> plan_dispatch(const graph::Patchify& op, const KernelContext& c
         .rows = dim(y, 1),
         .prefix = op.prefix,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Patchify>> kernels(const graph::Patchify&) {
+    static constexpr Kernel<graph::Patchify> kKernels[] = {
+        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

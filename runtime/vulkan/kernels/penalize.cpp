@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: MIT
-#include "interface/penalize.h"
 #include "core/try.hpp"
+#include "penalize/contract.h"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::PenalizePush) == 20);
 
-Result<Dispatch> plan_dispatch(const graph::Penalize& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Penalize& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kPenalizeElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(shape.element_count(), per_workgroup), context.device));
-    Dispatch dispatch{
-        .shader = "penalize",
-        .bindings = {op.x, or_else(op.counts, op.x), or_else(op.bias, op.x), op.y},
-        .constants = {kWorkgroup, op.counts ? 1u : 0u, op.bias ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::penalize}, .groups = groups};
+    dispatch.bind(shaders::kPenalizeX, op.x)
+        .bind(shaders::kPenalizeCounts, or_else(op.counts, op.x))
+        .bind(shaders::kPenalizeBias, or_else(op.bias, op.x))
+        .bind(shaders::kPenalizeY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kPenalizeHasCounts, !!op.counts)
+        .set(shaders::kPenalizeHasBias, !!op.bias);
     dispatch.push.set(shaders::PenalizePush{
         .count = static_cast<std::uint32_t>(shape.element_count()),
         .vocab = static_cast<std::uint32_t>(shape.back()),
@@ -25,7 +28,15 @@ Result<Dispatch> plan_dispatch(const graph::Penalize& op, const KernelContext& c
         .presence = op.presence,
         .frequency = op.frequency,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Penalize>> kernels(const graph::Penalize&) {
+    static constexpr Kernel<graph::Penalize> kKernels[] = {
+        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "interface/pool.h"
+#include "pool/contract.h"
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::PoolPush) == 16);
 static_assert(static_cast<std::uint32_t>(graph::Pooling::first) == shaders::kPoolFirst);
@@ -14,24 +15,34 @@ static_assert(static_cast<std::uint32_t>(graph::Pooling::root_mean) == shaders::
 static_assert(static_cast<std::uint32_t>(graph::Pooling::weighted_mean) == shaders::kPoolWeightedMean);
 static_assert(static_cast<std::uint32_t>(graph::Pooling::max) == shaders::kPoolMax);
 
-Result<Dispatch> plan_dispatch(const graph::Pool& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Pool& op, const KernelContext& context) {
     constexpr std::uint32_t kWorkgroup = 64;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t blocks = ceil_div(shape[2], kWorkgroup);
     VKFORMER_TRY(const auto groups, folded_grid(shape[0] * blocks, context.device));
-    Dispatch dispatch{
-        .shader = variant_for("pool", context.graph.dtype(op.x), context.device),
-        .bindings = {op.x, or_else(op.lengths, op.x), op.y},
-        .constants = {kWorkgroup, static_cast<std::uint32_t>(op.pooling), op.lengths ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::pool, storage_for(context.graph.dtype(op.x), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kPoolX, op.x)
+        .bind(shaders::kPoolLengths, or_else(op.lengths, op.x))
+        .bind(shaders::kPoolY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kPoolMode, static_cast<std::uint32_t>(op.pooling))
+        .set(shaders::kPoolHasLengths, !!op.lengths);
     dispatch.push.set(shaders::PoolPush{
         .batch = static_cast<std::uint32_t>(shape[0]),
         .len = static_cast<std::uint32_t>(shape[1]),
         .width = static_cast<std::uint32_t>(shape[2]),
         .blocks = static_cast<std::uint32_t>(blocks),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Pool>> kernels(const graph::Pool&) {
+    static constexpr Kernel<graph::Pool> kKernels[] = {
+        {.traits = {.name = "columns", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "interface/recurrent_layer.h"
+#include "recurrent_layer/contract.h"
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::RecurrentLayerPush) == 16);
 
-Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::RecurrentLayer& op, const KernelContext& context) {
     const Shape& gates = context.graph.shape(op.gates);
     const std::uint32_t directions = directions_of(op.direction);
     const auto hidden_dim = static_cast<std::uint32_t>(context.graph.shape(op.hidden).back() / directions);
@@ -21,14 +22,22 @@ Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelCont
                                    (op.initial_hidden ? shaders::kRecurrentLayerHasHidden : 0u) |
                                    (op.initial_cell ? shaders::kRecurrentLayerHasCell : 0u) |
                                    (op.lengths ? shaders::kRecurrentLayerHasLengths : 0u);
-    Dispatch dispatch{
-        .shader = variant_for("recurrent_layer", context.graph.dtype(op.y), context.device),
-        .bindings = {op.gates, op.weight, or_else(op.bias, op.gates), or_else(op.initial_hidden, op.gates),
-                     or_else(op.initial_cell, op.gates), or_else(op.lengths, op.gates), op.y, op.hidden,
-                     or_else(op.cell, op.hidden)},
-        .constants = {workgroup, static_cast<std::uint32_t>(op.unit), hidden_dim, rows, operands},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::recurrent_layer, storage_for(context.graph.dtype(op.y), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kRecurrentLayerGates, op.gates)
+        .bind(shaders::kRecurrentLayerWeight, op.weight)
+        .bind(shaders::kRecurrentLayerBias, or_else(op.bias, op.gates))
+        .bind(shaders::kRecurrentLayerInitialHidden, or_else(op.initial_hidden, op.gates))
+        .bind(shaders::kRecurrentLayerInitialCell, or_else(op.initial_cell, op.gates))
+        .bind(shaders::kRecurrentLayerLengths, or_else(op.lengths, op.gates))
+        .bind(shaders::kRecurrentLayerY, op.y)
+        .bind(shaders::kRecurrentLayerHidden, op.hidden)
+        .bind(shaders::kRecurrentLayerCell, or_else(op.cell, op.hidden))
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kRecurrentLayerUnit, static_cast<std::uint32_t>(op.unit))
+        .set(shaders::kRecurrentLayerHiddenDim, hidden_dim)
+        .set(shaders::kRecurrentLayerRows, rows)
+        .set(shaders::kRecurrentLayerOperands, operands);
     dispatch.push.set(shaders::RecurrentLayerPush{
         .batch = static_cast<std::uint32_t>(gates[0]),
         .len = static_cast<std::uint32_t>(gates[1]),
@@ -37,7 +46,15 @@ Result<Dispatch> plan_dispatch(const graph::RecurrentLayer& op, const KernelCont
                     : op.direction == graph::Direction::backward ? 1u
                                                                  : 2u,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::RecurrentLayer>> kernels(const graph::RecurrentLayer&) {
+    static constexpr Kernel<graph::RecurrentLayer> kKernels[] = {
+        {.traits = {.name = "sequences", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

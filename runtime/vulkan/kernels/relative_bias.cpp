@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-#include "interface/relative_bias.h"
+#include "relative_bias/contract.h"
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+namespace {
 
 static_assert(sizeof(shaders::RelativeBiasPush) == 20);
 
-Result<Dispatch> plan_dispatch(const graph::RelativeBias& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::RelativeBias& op, const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.y);
     constexpr std::uint32_t kWorkgroup = 64;
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = "relative_bias",
-        .bindings = {op.table, or_else(op.starts, op.table), op.y},
-        .constants = {kWorkgroup, op.starts ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::relative_bias}, .groups = groups};
+    dispatch.bind(shaders::kRelativeBiasTable, op.table)
+        .bind(shaders::kRelativeBiasStarts, or_else(op.starts, op.table))
+        .bind(shaders::kRelativeBiasY, op.y)
+        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kRelativeBiasHasStarts, !!op.starts);
     dispatch.push.set(shaders::RelativeBiasPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .heads = static_cast<std::uint32_t>(shape[1]),
@@ -25,7 +26,15 @@ Result<Dispatch> plan_dispatch(const graph::RelativeBias& op, const KernelContex
         .key_len = static_cast<std::uint32_t>(shape[3]),
         .reach = static_cast<std::uint32_t>(context.graph.shape(op.table)[1] / 2),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::RelativeBias>> kernels(const graph::RelativeBias&) {
+    static constexpr Kernel<graph::RelativeBias> kKernels[] = {
+        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

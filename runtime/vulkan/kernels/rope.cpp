@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "interface/rope.h"
+#include "vulkan/kernels/rope.hpp"
 
 #include <algorithm>
 
 #include "core/try.hpp"
-#include "vulkan/kernels/kernels.hpp"
+#include "rope/contract.h"
 
 namespace vkformer::vulkan {
 namespace {
@@ -19,27 +19,21 @@ std::uint64_t heads_per_workgroup(std::uint64_t tokens, std::uint64_t heads) {
 
 static_assert(sizeof(shaders::RopePush) == 28);
 
-/// direct: Vulkan devices that are CPUs, workgroups of as many invocations as such a device has lanes.
-VariantNames variants(const graph::Rope&, const KernelContext& context) {
-    if (context.device.type == "cpu") return {"direct", "plain"};
-    return {"plain"};
-}
-
-Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& context) {
-    VKFORMER_TRY(const std::string_view variant, chosen_variant(op, context));
-    const std::uint32_t workgroup =
-        variant == "direct" ? 8 : 32;  // 32: the pairs of a head of 64; wider ones take more turns
+Result<DispatchPlan> plan_rope(const graph::Rope& op, std::uint32_t workgroup, const KernelContext& context) {
     const Shape& x = context.graph.shape(op.x);
     const Shape& table = context.graph.shape(op.table);
     const std::uint64_t tokens = x[0] * x[1];
     const std::uint64_t heads = heads_per_workgroup(tokens, x[2]);
     VKFORMER_TRY(const auto groups, folded_grid(tokens * ceil_div(x[2], heads), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("rope", context.graph.dtype(op.x), context.device),
-        .bindings = {op.x, op.table, or_else(op.starts, op.table), op.y},
-        .constants = {workgroup, op.starts ? 1u : 0u, op.pairing == graph::RopePairing::interleaved ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::rope, storage_for(context.graph.dtype(op.x), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kRopeX, op.x)
+        .bind(shaders::kRopeTable, op.table)
+        .bind(shaders::kRopeStarts, or_else(op.starts, op.table))
+        .bind(shaders::kRopeY, op.y)
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kRopeHasStarts, !!op.starts)
+        .set(shaders::kRopeInterleaved, op.pairing == graph::RopePairing::interleaved);
     dispatch.push.set(shaders::RopePush{
         .tokens = static_cast<std::uint32_t>(tokens),
         .len = static_cast<std::uint32_t>(x[1]),
@@ -49,7 +43,15 @@ Result<Dispatch> plan_dispatch(const graph::Rope& op, const KernelContext& conte
         .rotary_dim = static_cast<std::uint32_t>(table[1]),
         .positions = static_cast<std::uint32_t>(table[0]),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+/// 32 invocations: the pairs of a head of 64; wider ones take more turns.
+std::span<const Kernel<graph::Rope>> kernels(const graph::Rope&) {
+    static constexpr Kernel<graph::Rope> kKernels[] = {
+        {.traits = {.name = "pairs", .is_reference = true},
+         .plan = [](const graph::Rope& op, const KernelContext& context) { return plan_rope(op, 32, context); }}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "interface/sample.h"
+#include "sample/contract.h"
 
 #include <algorithm>
 #include <bit>
@@ -23,19 +23,16 @@ std::uint32_t workgroup_size(const Capabilities& device, std::uint64_t width) {
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(std::bit_ceil(ceil_div(width, 4)), 8, largest));
 }
 
-}  // namespace
-
 static_assert(sizeof(shaders::SamplePush) == 24);
 
-Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::Sample& op, const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.x);
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
-    Dispatch dispatch{
-        .shader = "sample",
-        .bindings = {op.x, op.random, op.y},
-        .constants = {workgroup_size(context.device, shape.back())},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::sample}, .groups = groups};
+    dispatch.bind(shaders::kSampleX, op.x)
+        .bind(shaders::kSampleRandom, op.random)
+        .bind(shaders::kSampleY, op.y)
+        .set(shaders::kWorkgroupConstant, workgroup_size(context.device, shape.back()));
     dispatch.push.set(shaders::SamplePush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -44,7 +41,15 @@ Result<Dispatch> plan_dispatch(const graph::Sample& op, const KernelContext& con
         .top_p = share_in_words(op.top_p),
         .lowest = std::log(op.min_p),
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::Sample>> kernels(const graph::Sample&) {
+    static constexpr Kernel<graph::Sample> kKernels[] = {
+        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "interface/split_qkv.h"
+#include "split_qkv/contract.h"
 
 #include <algorithm>
 
@@ -15,27 +15,32 @@ std::uint64_t placed_heads_per_workgroup(std::uint64_t tokens, std::uint64_t hea
     return std::min<std::uint64_t>(heads, tokens >= kManyTokens ? shaders::kSplitQkvMaxHeads : 1);
 }
 
-}  // namespace
-
 static_assert(sizeof(shaders::SplitQkvPush) == 44);
 
-Result<Dispatch> plan_dispatch(const graph::SplitQkv& op, const KernelContext& context) {
+Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& context) {
     // As many invocations as a CPU has lanes; elsewhere as many as a head of 64 has pairs.
-    const std::uint32_t workgroup = context.device.type == "cpu" ? 8 : 32;
+    const std::uint32_t workgroup = context.device.is_cpu() ? 8 : 32;
     const graph::Graph& graph = context.graph;
     const Shape& qkv = graph.shape(op.qkv);
     const Shape& cache = graph.shape(op.key_cache);
     const std::uint64_t tokens = qkv[0] * qkv[1];
     const std::uint64_t heads = placed_heads_per_workgroup(tokens, qkv[2]);
     VKFORMER_TRY(const auto groups, folded_grid(tokens * ceil_div(qkv[2], heads), context.device));
-    Dispatch dispatch{
-        .shader = variant_for("split_qkv", graph.dtype(op.qkv), context.device),
-        .bindings = {op.qkv, or_else(op.table, op.qkv), or_else(op.starts, op.qkv), op.query, op.key_cache,
-                     op.value_cache, or_else(op.query_gain, op.qkv), or_else(op.key_gain, op.qkv)},
-        .constants = {workgroup, op.starts ? 1u : 0u, op.table ? 1u : 0u,
-                      op.pairing == graph::RopePairing::interleaved ? 1u : 0u, op.query_gain ? 1u : 0u},
-        .groups = groups,
-    };
+    Dispatch dispatch{.module = {&modules::split_qkv, storage_for(graph.dtype(op.qkv), context.device)},
+                      .groups = groups};
+    dispatch.bind(shaders::kSplitQkvQkv, op.qkv)
+        .bind(shaders::kSplitQkvTable, or_else(op.table, op.qkv))
+        .bind(shaders::kSplitQkvStarts, or_else(op.starts, op.qkv))
+        .bind(shaders::kSplitQkvQuery, op.query)
+        .bind(shaders::kSplitQkvKeyCache, op.key_cache)
+        .bind(shaders::kSplitQkvValueCache, op.value_cache)
+        .bind(shaders::kSplitQkvQueryGain, or_else(op.query_gain, op.qkv))
+        .bind(shaders::kSplitQkvKeyGain, or_else(op.key_gain, op.qkv))
+        .set(shaders::kWorkgroupConstant, workgroup)
+        .set(shaders::kSplitQkvHasStarts, !!op.starts)
+        .set(shaders::kSplitQkvHasTable, !!op.table)
+        .set(shaders::kSplitQkvInterleaved, op.pairing == graph::RopePairing::interleaved)
+        .set(shaders::kSplitQkvHasNorms, !!op.query_gain);
     dispatch.push.set(shaders::SplitQkvPush{
         .tokens = static_cast<std::uint32_t>(tokens),
         .len = static_cast<std::uint32_t>(qkv[1]),
@@ -49,7 +54,15 @@ Result<Dispatch> plan_dispatch(const graph::SplitQkv& op, const KernelContext& c
         .eps = op.norm_eps,
         .gain_offset = op.norm_gain_offset,
     });
-    return dispatch;
+    return DispatchPlan(std::move(dispatch));
+}
+
+}  // namespace
+
+std::span<const Kernel<graph::SplitQkv>> kernels(const graph::SplitQkv&) {
+    static constexpr Kernel<graph::SplitQkv> kKernels[] = {
+        {.traits = {.name = "pairs", .is_reference = true}, .plan = plan}};
+    return kKernels;
 }
 
 }  // namespace vkformer::vulkan

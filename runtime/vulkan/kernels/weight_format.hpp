@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/// The specialization constant that says how a weight is stored (shaders/interface/weight_format.h).
+/// The specialization constant that says how a weight is stored (shaders/lib/weight_format.h).
 #pragma once
 
 #include "core/dtype.hpp"
-#include "interface/weight_format.h"
+#include "lib/weight_format.h"
 
 namespace vkformer::vulkan {
 
@@ -15,6 +15,13 @@ inline std::uint32_t weight_format(DType dtype) noexcept {
     case DType::q4_k: return shaders::kWeightQ4K;
     case DType::q5_k: return shaders::kWeightQ5K;
     case DType::q6_k: return shaders::kWeightQ6K;
+    case DType::q4_1: return shaders::kWeightQ4_1;
+    case DType::q5_0: return shaders::kWeightQ5_0;
+    case DType::q5_1: return shaders::kWeightQ5_1;
+    case DType::iq4_nl: return shaders::kWeightIq4Nl;
+    case DType::iq4_xs: return shaders::kWeightIq4Xs;
+    case DType::q2_k: return shaders::kWeightQ2K;
+    case DType::q3_k: return shaders::kWeightQ3K;
     case DType::f16: return shaders::kWeightF16;
     default: return shaders::kWeightBf16;
     }

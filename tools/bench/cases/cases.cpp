@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "bench/cases/cases.hpp"
 
+#include <algorithm>
+
+#include "core/block_format.hpp"
+
 namespace vkformer::bench {
 
 const std::vector<Family>& families() {
@@ -20,10 +24,17 @@ const std::vector<Family>& families() {
     return all;
 }
 
+std::vector<std::string_view> weight_dtypes() {
+    std::vector<std::string_view> names = {"f32", "f16", "bf16"};
+    for (const DType format : kBlockFormats) names.push_back(to_string(format));
+    return names;
+}
+
 DType dtype_of(std::string_view name) {
-    for (const DType dtype : {DType::f16, DType::bf16, DType::q8_0, DType::q4_0, DType::q4_k, DType::q5_k, DType::q6_k})
-        if (name == to_string(dtype)) return dtype;
-    return DType::f32;
+    if (name == "f16") return DType::f16;
+    if (name == "bf16") return DType::bf16;
+    const auto* const format = std::ranges::find(kBlockFormats, name, [](DType dtype) { return to_string(dtype); });
+    return format == kBlockFormats.end() ? DType::f32 : *format;
 }
 
 DType activations_of(DType stored) { return is_weight_only(stored) ? DType::f32 : stored; }

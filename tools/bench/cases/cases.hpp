@@ -16,6 +16,8 @@ void add_selection_cases(std::vector<Family>& families);
 void add_cache_cases(std::vector<Family>& families);
 void add_recurrent_cases(std::vector<Family>& families);
 
+/// What weights may be stored as.
+std::vector<std::string_view> weight_dtypes();
 /// One of a family's dtypes by its name.
 DType dtype_of(std::string_view name);
 /// What is computed in where weights or caches are stored as `stored`: f32 with those that nothing is computed in.

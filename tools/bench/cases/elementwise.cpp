@@ -213,7 +213,7 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .make = add_case});
     families.push_back({.op = "embedding",
                         .dims = "tokens x vocab x dim",
-                        .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
+                        .dtypes = weight_dtypes(),
                         .shapes = {{1, 16384, 576}, {512, 16384, 576}},
                         .gpu_shapes = {},
                         .make = embedding_case});

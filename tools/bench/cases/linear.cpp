@@ -56,7 +56,7 @@ void add_linear_cases(std::vector<Family>& families) {
     families.push_back(
         {.op = "linear",
          .dims = "rows x in x out",
-         .dtypes = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"},
+         .dtypes = weight_dtypes(),
          .shapes = {{1, 576, 576},
                     {1, 576, 1536},
                     {1, 576, 49152},

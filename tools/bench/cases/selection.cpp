@@ -84,7 +84,7 @@ Result<Case> mask_timestamps_case(const Family::Dims& shape, std::string_view dt
                     VKFORMER_TRY(const auto starts, b.ints("starts", {rows}, std::vector<std::int32_t>(rows, 90)));
                     VKFORMER_TRY(const auto begins, b.ints("begins", {rows}, std::vector<std::int32_t>(rows, 3)));
                     VKFORMER_TRY(const auto sequences, b.ints("sequences", {rows, kPositions},
-                                                              std::vector<std::int32_t>(rows * kPositions, 5)));
+                                                              std::vector<std::int32_t>(rows * kPositions, 1)));
                     VKFORMER_TRY(const auto y, graph::mask_timestamps(b.graph, x, starts, begins, sequences,
                                                                       {.first = first, .eos = first - 1}));
                     b.result(y);
@@ -108,6 +108,29 @@ Result<Case> penalize_case(const Family::Dims& shape, std::string_view dtype) {
                     b.result(y);
                     return {};
                 }};
+}
+
+Result<Case> bias_sequences_case(const Family::Dims& shape, std::string_view dtype) {
+    const double elements = static_cast<double>(shape[0] * shape[1]);
+    return Case{
+        .op = "bias_sequences",
+        .shape = to_text(shape),
+        .dtype = std::string(dtype),
+        .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
+        .build = [shape](CaseBuilder& b) -> Result<void> {
+            constexpr std::uint64_t kPositions = 1024;
+            const std::uint64_t rows = shape[0], vocab = shape[1], count = shape[2];
+            std::vector<graph::SequenceBias> phrases;  // of three tokens, of which two stand in the sequence
+            for (std::uint64_t i = 0; i < count; ++i)
+                phrases.push_back({.tokens = {1, 1, static_cast<std::int32_t>(i * vocab / count)}, .bias = 0.5f});
+            VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, vocab}));
+            VKFORMER_TRY(const auto starts, b.ints("starts", {rows}, std::vector<std::int32_t>(rows, 90)));
+            VKFORMER_TRY(const auto sequences,
+                         b.ints("sequences", {rows, kPositions}, std::vector<std::int32_t>(rows * kPositions, 1)));
+            VKFORMER_TRY(const auto y, graph::bias_sequences(b.graph, x, starts, phrases, sequences));
+            b.result(y);
+            return {};
+        }};
 }
 
 Result<Case> count_tokens_case(const Family::Dims& shape, std::string_view dtype) {
@@ -227,6 +250,12 @@ void add_selection_cases(std::vector<Family>& families) {
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {{1, 128256}},
                         .make = penalize_case});
+    families.push_back({.op = "bias_sequences",
+                        .dims = "rows x vocab x phrases",
+                        .dtypes = {"f32"},
+                        .shapes = {{1, 49152, 100}},
+                        .gpu_shapes = {{1, 128256, 10000}},
+                        .make = bias_sequences_case});
     families.push_back({.op = "count_tokens",
                         .dims = "rows x len x vocab",
                         .dtypes = {"f32"},

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+/// How the steps of a batch of sequences that begin together choose: the states to begin with, what to look at afterwards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "decoding/beam_states.hpp"
+#include "decoding/script.hpp"
+
+namespace vkformer::decoding {
+
+struct Answer {
+    std::vector<std::int32_t> tokens;  ///< what was chosen, the end token included
+    std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
+};
+
+class Choice {
+public:
+    virtual ~Choice() = default;
+    /// All rows read `token` at position `start`, and `max_steps` steps may follow.
+    virtual void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
+                       std::vector<Write>& writes) const = 0;
+    virtual std::vector<Read> reads(std::uint32_t step) const = 0;
+    /// Adds what steps `first` up to but not including `last` have chosen to the answers, one for each sequence that counts. Gives
+    /// whether nothing will be added any more; the last of `max_steps` is such a step.
+    virtual Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
+                              std::span<Answer> answers) const = 0;
+    virtual bool streams() const noexcept = 0;
+};
+
+/// The likeliest token, always.
+class GreedyChoice final : public Choice {
+public:
+    GreedyChoice(const graph::GreedyStates& states, std::uint32_t rows, std::int32_t eos)
+        : states_(states), rows_(rows), eos_(eos) {}
+    void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
+               std::vector<Write>& writes) const override;
+    std::vector<Read> reads(std::uint32_t step) const override;
+    Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
+                      std::span<Answer> answers) const override;
+    bool streams() const noexcept override { return true; }
+
+private:
+    graph::GreedyStates states_;
+    std::uint32_t rows_;
+    std::int32_t eos_;
+};
+
+/// The likeliest answer of a search, which is known at its end.
+class BeamChoice final : public Choice {
+public:
+    /// `further_ends`: tokens that end a hypothesis besides graph::BeamOptions::eos.
+    BeamChoice(const graph::BeamStates& states, const BeamLayout& layout, std::span<const std::int32_t> further_ends)
+        : states_(states), layout_(layout), further_ends_(further_ends.begin(), further_ends.end()) {}
+    void begin(std::int32_t token, std::int32_t start, std::uint32_t max_steps,
+               std::vector<Write>& writes) const override;
+    std::vector<Read> reads(std::uint32_t step) const override;
+    Result<bool> take(std::uint32_t first, std::uint32_t last, std::uint32_t max_steps, Records& records,
+                      std::span<Answer> answers) const override;
+    bool streams() const noexcept override { return false; }
+
+private:
+    graph::BeamStates states_;
+    BeamLayout layout_;
+    std::vector<std::int32_t> further_ends_;
+};
+
+}  // namespace vkformer::decoding

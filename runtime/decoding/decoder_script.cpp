@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/decoder_script.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "core/try.hpp"
+
+namespace vkformer::decoding {
+
+std::string_view to_string(FinishReason reason) noexcept {
+    switch (reason) {
+    case FinishReason::none: return "none";
+    case FinishReason::stop: return "stop";
+    case FinishReason::caller: return "caller";
+    case FinishReason::length: return "length";
+    case FinishReason::context: return "context";
+    }
+    return "unknown";
+}
+
+Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties) {
+    const graph::SampleOptions& now = options_.sample;
+    if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
+        sample.min_p == now.min_p && penalties == options_.penalties)
+        return {};
+    VKFORMER_CHECK(check_penalties(penalties, model_->config().vocab_size));
+    if (penalties.asks_sequences() != options_.penalties.asks_sequences()) {
+        chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
+        forget();
+    }
+    options_.sample = sample;
+    options_.penalties = penalties;
+    steps_.clear();
+    return {};
+}
+
+// ---- sequences ------------------------------------------------------------------------------------------------------
+
+void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token) {
+    stop();
+    timings_ = {};
+    sequences_ = std::move(sequences);
+    results_.assign(sequences_.size(), {});
+    on_token_ = std::move(on_token);
+    next_sequence_ = 0;
+    fill_rows();
+}
+
+void DecoderScript::begin(Sequence sequence) {
+    std::vector<Sequence> one;
+    one.push_back(std::move(sequence));
+    begin(std::move(one), {});
+}
+
+void DecoderScript::stop() {
+    next_sequence_ = sequences_.size();
+    handed_steps_ = done_steps_ = 0;
+    for (Row& row : rows_) row.sequence = kFree;
+}
+
+void DecoderScript::forget() {
+    for (Row& row : rows_) row.cached.clear();
+}
+
+std::uint32_t DecoderScript::prompt_read() const noexcept {
+    if (sequences_.empty()) return 0;
+    return static_cast<std::uint32_t>(std::min(rows_[0].cached.size(), sequences_[0].prompt.size()));
+}
+
+std::span<const std::int32_t> DecoderScript::tokens() const noexcept {
+    if (results_.empty()) return {};
+    return results_[0].tokens;
+}
+
+bool DecoderScript::is_done() const noexcept { return !results_.empty() && results_[0].finish != FinishReason::none; }
+
+Result<std::uint32_t> DecoderScript::room_for(std::span<const std::int32_t> prompt) const {
+    VKFORMER_CHECK(check_tokens(prompt, model_->config().vocab_size));
+    if (prompt.size() > options_.context)
+        return Error{ErrorCode::InvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
+                                                     " tokens, the context holds " + std::to_string(options_.context)};
+    return options_.context - static_cast<std::uint32_t>(prompt.size()) + 1;
+}
+
+/// Gives free rows to sequences that wait: their caches have to be filled with all but the last token of the prompts.
+void DecoderScript::fill_rows() {
+    for (Row& row : rows_) {
+        if (row.sequence != kFree || next_sequence_ == sequences_.size()) continue;
+        row.sequence = next_sequence_++;
+        const auto& prompt = sequences_[row.sequence].prompt;
+        const bool is_long = prompt.size() > model_->config().max_positions;
+        if (is_long != extended_) forget();  // then there is but one row
+        extended_ = is_long;
+        read_again(row, {prompt.begin(), prompt.end() - 1});
+        row.pending = prompt.back();
+        results_[row.sequence].reused = static_cast<std::uint32_t>(row.cached.size());
+        has_new_rows_ = true;
+    }
+}
+
+void DecoderScript::read_again(Row& row, std::vector<std::int32_t> context) {
+    row.context = std::move(context);
+    row.cached.resize(
+        static_cast<std::size_t>(std::ranges::mismatch(row.cached, row.context).in1 - row.cached.begin()));
+    row.handed_out = row.cached.size();
+}
+
+bool DecoderScript::has_unread() const noexcept {
+    return std::ranges::any_of(
+        rows_, [](const Row& row) { return row.sequence != kFree && row.handed_out < row.context.size(); });
+}
+
+/// Where the next step is the first of a sequence beyond max_positions, all keys and values are computed anew, as they are in a long
+/// sequence. The states of the step are as they were.
+void DecoderScript::cross_limit() {
+    Row& row = rows_[0];
+    if (extended_ || row.sequence == kFree || row.cached.size() < model_->config().max_positions) return;
+    extended_ = true;
+    std::vector<std::int32_t> context = std::move(row.cached);
+    row.cached.clear();
+    read_again(row, std::move(context));
+}
+
+/// No row may run past its context, and no step be handed out that every row's limit makes useless.
+std::size_t DecoderScript::useful_steps() const noexcept {
+    std::size_t useful = 0;
+    for (const Row& row : rows_) {
+        if (row.sequence == kFree) continue;
+        const std::uint32_t most = extended_ ? options_.context : model_->config().max_positions;
+        std::size_t left = std::min(options_.context, most) - row.context.size();
+        const std::uint32_t limit = sequences_[row.sequence].max_tokens;
+        if (limit > 0) left = std::min<std::size_t>(left, limit - results_[row.sequence].tokens.size());
+        useful = std::max(useful, left);
+    }
+    const std::size_t ahead = handed_steps_ - done_steps_;
+    return useful - std::min(useful, ahead);
+}
+
+// ---- jobs -----------------------------------------------------------------------------------------------------------
+
+Result<DecoderScript::Step*> DecoderScript::step() {
+    std::unique_ptr<Step>& known = steps_[extended_];
+    if (known) return known.get();
+    auto made = std::make_unique<Step>();
+    VKFORMER_TRY(made->graph, step_graph(*model_, options_, extended_));
+    made->plan = graph::make_plan(std::move(made->graph.graph));
+    made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(rows_.size(), 0)});
+    if (made->graph.rules.bias)
+        made->constants.push_back(biases_of(options_.penalties, made->graph.rules, model_->config().vocab_size));
+    known = std::move(made);
+    return known.get();
+}
+
+Result<std::vector<Part*>> DecoderScript::parts() {
+    VKFORMER_TRY(std::vector<Part*> parts, chunks_.parts(options_, false));
+    VKFORMER_TRY(Step* const last, step());
+    parts.push_back(last);
+    return parts;
+}
+
+Result<Job> DecoderScript::next_chunk() {
+    std::vector<std::size_t> begun;
+    std::vector<std::span<const std::int32_t>> rests(rows_.size());
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        const Row& row = rows_[r];
+        const bool reads = row.sequence != kFree && row.handed_out < row.context.size();
+        begun.push_back(reads ? row.handed_out : row.cached.size());
+        if (reads) rests[r] = std::span(row.context).subspan(row.handed_out);
+    }
+    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests));
+    for (Row& row : rows_)
+        if (row.sequence != kFree) row.handed_out = std::min(row.handed_out + job.len, row.context.size());
+    return job;
+}
+
+Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
+    if (handed_steps_ == done_steps_) {  // else rows may still end
+        fill_rows();
+        cross_limit();
+    }
+    if (has_unread()) {
+        VKFORMER_TRY(Job job, next_chunk());
+        return std::optional(std::move(job));
+    }
+    const std::size_t useful = useful_steps();
+    if (useful == 0) return std::optional<Job>();
+    VKFORMER_TRY(Step* const made, step());
+    Job job = {.part = made};
+    if (has_new_rows_) {
+        first_positions_.clear();
+        for (const Row& row : rows_)
+            first_positions_.push_back(row.sequence == kFree ? row.cached.size() : row.context.size());
+        write_states(*made, job.writes);
+        handed_steps_ = done_steps_ = 0;
+        has_new_rows_ = false;
+    }
+    job.runs = static_cast<std::uint32_t>(std::min<std::size_t>(useful, most));
+    job.first_step = handed_steps_;
+    handed_steps_ += job.runs;
+    return std::optional(std::move(job));
+}
+
+Result<Part*> DecoderScript::meanwhile(const Job& job) {
+    if (job.kind != Job::Kind::prompt) return nullptr;
+    VKFORMER_TRY(Step* const made, step());
+    return made;
+}
+
+/// Every row's token and position, and what the rules ask for: of all rows, as they are now.
+void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) const {
+    static const Sequence kNone = {.prompt = {0}};
+    std::vector<std::int32_t> tokens, starts, begins, countdown, random;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        const Row& row = rows_[r];
+        const bool is_free = row.sequence == kFree;
+        const Sequence& sequence = is_free ? kNone : sequences_[row.sequence];
+        const std::size_t begin = sequence.prompt.size() - sequence.answered;
+        const std::size_t draws = is_free ? 0 : first_positions_[r] + 1 - begin;
+        tokens.push_back(row.pending);
+        starts.push_back(static_cast<std::int32_t>(first_positions_[r]));
+        begins.push_back(static_cast<std::int32_t>(begin));
+        countdown.push_back(is_free ? 1 : to_last(sequence, row));
+        random.insert(random.end(), {static_cast<std::int32_t>(sequence.seed & 0xFFFFFFFFu),
+                                     static_cast<std::int32_t>(sequence.seed >> 32), static_cast<std::int32_t>(draws)});
+    }
+    const DecoderStepGraph& graph = step.graph;
+    writes.push_back({graph.states.tokens, std::move(tokens)});
+    writes.push_back({graph.states.starts, std::move(starts)});
+    if (graph.rules.counts) writes.push_back({graph.rules.counts, counts()});
+    if (graph.rules.begins) writes.push_back({graph.rules.begins, std::move(begins)});
+    if (graph.rules.countdown) writes.push_back({graph.rules.countdown, std::move(countdown)});
+    if (graph.random) writes.push_back({graph.random, std::move(random)});
+}
+
+/// Minus the steps before the row's last one.
+std::int32_t DecoderScript::to_last(const Sequence& sequence, const Row& row) const noexcept {
+    const std::size_t done = row.context.size() + 1 - sequence.prompt.size();
+    const std::size_t room = options_.context - sequence.prompt.size() + 1;
+    const std::size_t all = sequence.max_tokens > 0 ? std::min<std::size_t>(sequence.max_tokens, room) : room;
+    return static_cast<std::int32_t>(done) - static_cast<std::int32_t>(all) + 1;
+}
+
+/// How often each row has generated each token, and which its prompt has.
+std::vector<std::int32_t> DecoderScript::counts() const {
+    const std::size_t vocab = model_->config().vocab_size;
+    std::vector<std::int32_t> counts(rows_.size() * vocab, 0);
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        const Row& row = rows_[r];
+        if (row.sequence == kFree) continue;
+        const Sequence& sequence = sequences_[row.sequence];
+        count_prompt(sequence, std::span(counts).subspan(r * vocab, vocab));
+        for (const std::int32_t token : results_[row.sequence].tokens)
+            ++counts[r * vocab + static_cast<std::size_t>(token)];
+    }
+    return counts;
+}
+
+// ---- what came of them ----------------------------------------------------------------------------------------------
+
+std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
+    const DecoderStepGraph& graph = steps_.at(extended_)->graph;
+    std::vector<Read> reads;
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+        reads.push_back({graph.states.history, (first_positions_[r] + step) * rows_.size() + r, 1});
+    return reads;
+}
+
+void DecoderScript::took(const Job& job, double seconds, double run_seconds) {
+    if (job.kind == Job::Kind::prompt) {
+        timings_.prompt_seconds += seconds;
+        chunks_.took(job, run_seconds);
+    } else {
+        timings_.decode_seconds += run_seconds;
+        timings_.decode_steps += job.runs;
+    }
+}
+
+Result<void> DecoderScript::take(const Job& job, Records& records) {
+    if (job.kind == Job::Kind::prompt) {
+        ++timings_.prompt_chunks;
+        for (Row& row : rows_) {
+            if (row.sequence == kFree || row.cached.size() >= row.context.size()) continue;
+            const std::size_t count = std::min<std::size_t>(job.len, row.context.size() - row.cached.size());
+            const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
+            row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));
+            timings_.prompt_tokens += count;
+        }
+        return {};
+    }
+    done_steps_ += job.runs;
+    for (std::size_t r = 0; r < rows_.size(); ++r) VKFORMER_CHECK(take_row(r, job, records));
+    return {};
+}
+
+/// Hands out a row's tokens, and frees it where it ends.
+Result<void> DecoderScript::take_row(std::size_t r, const Job& job, Records& records) {
+    Row& row = rows_[r];
+    if (row.sequence == kFree) return {};
+    const Sequence& sequence = sequences_[row.sequence];
+    SequenceResult& result = results_[row.sequence];
+    for (std::uint32_t i = 0; i < job.runs && result.finish == FinishReason::none; ++i) {
+        VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
+        const std::int32_t token = chosen[0];
+        row.cached.push_back(row.pending);
+        row.context.push_back(row.pending);
+        row.handed_out = row.context.size();
+        row.pending = token;
+        result.tokens.push_back(token);
+        const bool goes_on = !on_token_ || on_token_(row.sequence, token);
+        if (std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end())
+            result.finish = FinishReason::stop;
+        else if (!goes_on)
+            result.finish = FinishReason::caller;
+        else if (sequence.max_tokens > 0 && result.tokens.size() == sequence.max_tokens)
+            result.finish = FinishReason::length;
+        else if (row.cached.size() == options_.context)
+            result.finish = FinishReason::context;
+    }
+    if (result.finish != FinishReason::none) row.sequence = kFree;
+    return {};
+}
+
+}  // namespace vkformer::decoding

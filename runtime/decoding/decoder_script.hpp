@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+/// Generation with a decoder-only model without beams: prompts in chunks, then one step, choice of the token included, again and again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "decoding/prompt_chunks.hpp"
+#include "decoding/script.hpp"
+
+namespace vkformer::decoding {
+
+enum class FinishReason : std::uint8_t {
+    none,     ///< still running
+    stop,     ///< a token of Sequence::stop_tokens
+    caller,   ///< the callback said so
+    length,   ///< Sequence::max_tokens
+    context,  ///< the session's context is full
+};
+/// "stop", …
+std::string_view to_string(FinishReason reason) noexcept;
+
+struct SequenceResult {
+    std::vector<std::int32_t> tokens;  ///< generated ones
+    FinishReason finish = FinishReason::none;
+    std::uint32_t reused = 0;  ///< tokens of the prompt that the row's caches held already
+};
+
+/// Several rows at a time, each with a sequence of its own: the next one takes the row of the first that ends. As a SequenceScript it
+/// has one row.
+class DecoderScript final : public SequenceScript {
+public:
+    /// `options` as checked_options gives them; `chunk_lens`: the lengths of prompts' parts, rising.
+    DecoderScript(const models::Decoder& model, const DecoderSessionOptions& options,
+                  std::vector<std::uint32_t> chunk_lens)
+        : model_(&model),
+          options_(options),
+          chunks_(model, std::move(chunk_lens)),
+          rows_(options.rows),
+          first_positions_(options.rows, 0) {}
+
+    /// Called with every token, in order within a sequence; false ends the sequence there.
+    using OnToken = std::function<bool(std::size_t sequence, std::int32_t token)>;
+    void begin(std::vector<Sequence> sequences, OnToken on_token);
+    const std::vector<SequenceResult>& results() const noexcept { return results_; }
+    const DecoderTimings& timings() const noexcept { return timings_; }
+    const DecoderSessionOptions& options() const noexcept { return options_; }
+    /// Errors: InvalidArgument (a bias of an unknown token).
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties);
+
+    Result<std::optional<Job>> next(std::uint32_t most) override;
+    Result<Part*> meanwhile(const Job& job) override;
+    std::vector<Read> reads(std::uint32_t step) const override;
+    Result<void> take(const Job& job, Records& records) override;
+    void took(const Job& job, double seconds, double run_seconds) override;
+
+    Result<std::vector<Part*>> parts() override;
+    std::uint32_t capacity() const noexcept override { return options_.context; }
+    std::uint32_t longest_warm_up() const noexcept override {
+        return std::min(1 + chunks_.sum_of_lens(), options_.context);
+    }
+    Result<std::uint32_t> room_for(std::span<const std::int32_t> prompt) const override;
+    void begin(Sequence sequence) override;
+    void stop() override;
+    void forget() override;
+    std::uint32_t prompt_read() const noexcept override;
+    std::span<const std::int32_t> tokens() const noexcept override;
+    bool is_done() const noexcept override;
+    bool streams() const noexcept override { return true; }
+
+private:
+    struct Step : Part {
+        DecoderStepGraph graph;
+    };
+    struct Row {
+        std::vector<std::int32_t> cached;   // tokens whose keys and values are in the caches, from position 0
+        std::vector<std::int32_t> context;  // what the caches must have before the next step; begins with `cached`
+        std::size_t sequence = kFree;
+        std::size_t handed_out = 0;  // tokens of the context that are in the caches once all jobs are done
+        std::int32_t pending = 0;    // the token that the next step reads
+    };
+    static constexpr std::size_t kFree = ~std::size_t{0};
+
+    void fill_rows();
+    void read_again(Row& row, std::vector<std::int32_t> context);
+    bool has_unread() const noexcept;
+    void cross_limit();
+    std::size_t useful_steps() const noexcept;
+    Result<Step*> step();
+    Result<Job> next_chunk();
+    void write_states(const Step& step, std::vector<Write>& writes) const;
+    std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
+    std::vector<std::int32_t> counts() const;
+    Result<void> take_row(std::size_t row, const Job& job, Records& records);
+
+    const models::Decoder* model_;
+    DecoderSessionOptions options_;
+    PromptChunks chunks_;
+    std::map<bool, std::unique_ptr<Step>> steps_;  // extended or not
+    bool extended_ = false;                        // the caches have the positions of sequences beyond max_positions
+    std::vector<Row> rows_;
+
+    std::vector<Sequence> sequences_;
+    std::vector<SequenceResult> results_;
+    OnToken on_token_;
+    std::size_t next_sequence_ = 0;
+    bool has_new_rows_ = false;                        // the device's states are not those of the rows
+    std::vector<std::size_t> first_positions_;         // of each row, in step 0
+    std::uint32_t handed_steps_ = 0, done_steps_ = 0;  // since the states were written
+    DecoderTimings timings_;
+};
+
+}  // namespace vkformer::decoding

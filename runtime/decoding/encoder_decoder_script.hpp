@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+/// Generation with an encoder–decoder model that reads: the encoder once, then steps of the decoder, greedy or with beams.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "decoding/choice.hpp"
+#include "decoding/script.hpp"
+#include "decoding/steps.hpp"
+
+namespace vkformer::decoding {
+
+/// One source sequence. The spans are read during the call only.
+struct Source {
+    std::span<const std::int32_t> tokens;
+    std::span<const std::uint8_t> visible = {};  ///< empty: all; else one per token, 0: masked
+};
+
+/// Batches of sources of one length at most. As a SequenceScript its batch is 1.
+class EncoderDecoderScript final : public SequenceScript {
+public:
+    /// Checked: see check_generation. layout.beams and layout.max_steps are the generation's.
+    EncoderDecoderScript(const models::EncoderDecoder& model, const models::DecodeLayout& layout,
+                         const models::GenerationConfig& generation)
+        : model_(&model), layout_(layout), generation_(generation) {}
+
+    /// As many sources as the batch has at most: rows that none needs repeat the last one, so that they finish when it does.
+    void begin(std::span<const Source> sources, std::uint32_t max_steps);
+    /// One for each source.
+    const std::vector<Answer>& answers() const noexcept { return answers_; }
+
+    Result<std::optional<Job>> next(std::uint32_t most) override;
+    std::vector<Read> reads(std::uint32_t step) const override { return choice_->reads(step); }
+    Result<void> take(const Job& job, Records& records) override;
+
+    Result<std::vector<Part*>> parts() override;
+    std::uint32_t capacity() const noexcept override { return layout_.max_steps; }
+    std::uint32_t longest_warm_up() const noexcept override { return 1; }
+    Result<std::uint32_t> room_for(std::span<const std::int32_t> prompt) const override;
+    void begin(Sequence sequence) override;
+    void stop() override { is_running_ = false; }
+    void forget() override { is_encoded_ = false; }
+    std::uint32_t prompt_read() const noexcept override { return is_encoded_ ? source_len_ : 0; }
+    std::span<const std::int32_t> tokens() const noexcept override;
+    bool is_done() const noexcept override { return is_done_; }
+    bool streams() const noexcept override { return choice_->streams(); }
+    float score() const noexcept override { return answers_.empty() ? 0 : answers_[0].score.value_or(0); }
+
+private:
+    struct Encoder : Part {
+        EncoderGraph graph;
+    };
+    struct Step : Part {
+        StepGraph graph;
+    };
+
+    Result<void> make_parts();
+
+    const models::EncoderDecoder* model_;
+    models::DecodeLayout layout_;
+    models::GenerationConfig generation_;
+    std::unique_ptr<Encoder> encoder_;
+    std::unique_ptr<Step> step_;
+    std::unique_ptr<Choice> choice_;  // of the step
+
+    std::vector<std::int32_t> tokens_, lengths_;  // [batch, source_len], [batch]
+    std::vector<std::int32_t> mask_;              // the bits of floats, like tokens_; empty without one
+    std::uint32_t source_len_ = 0;                // of the first source
+    bool is_running_ = false, is_done_ = false;
+    bool hands_out_steps_ = false, is_encoded_ = false;  // the encoder was handed out, is done
+    std::uint32_t handed_steps_ = 0, max_steps_ = 0;
+    std::vector<Answer> answers_;
+};
+
+/// Errors: InvalidArgument (what the generation config asks does not fit the model, or a model that hears).
+Result<void> check_generation(const models::EncoderDecoder& model, const models::GenerationConfig& generation);
+
+}  // namespace vkformer::decoding

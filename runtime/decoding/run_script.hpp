@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/// Runs a script's jobs and waits for each: what it chose decides what comes next.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "decoding/script.hpp"
+
+namespace vkformer::decoding {
+
+/// Where the programs of a session keep what they share.
+struct SessionStores {
+    explicit SessionStores(graph::Backend& backend) : weights(backend.make_store()), states(backend.make_store()) {}
+    std::shared_ptr<graph::TensorStore> weights, states;
+};
+
+/// How many steps are queued before the host looks at what they chose.
+class StepQueue {
+public:
+    static constexpr std::uint32_t kMost = 16;
+    /// Steps are queued so that a submit takes about this long: short enough for tokens to flow, long enough that the host's part
+    /// (a submit, a read) is nothing beside it.
+    static constexpr double kSubmitSeconds = 0.05;
+    enum class Growth : std::uint8_t {
+        by_time,   ///< from one on, by what the ones before took: tokens are waited for
+        doubling,  ///< from four on: a finished batch wastes half of them on average
+    };
+    explicit StepQueue(Growth growth) noexcept : growth_(growth), count_(growth == Growth::by_time ? 1 : 4) {}
+
+    std::uint32_t count() const noexcept { return count_; }
+    void took(std::uint32_t count, double seconds) noexcept;
+
+private:
+    Growth growth_;
+    std::uint32_t count_;
+};
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) noexcept;
+
+/// Until the script hands out nothing. Errors: those of the script and the backend.
+Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue);
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/script.hpp"
+
+#include <string>
+
+#include "core/try.hpp"
+
+namespace vkformer::decoding {
+
+Result<void> check_token(std::string_view name, std::int32_t token, std::uint64_t vocab) {
+    if (token >= 0 && static_cast<std::uint64_t>(token) < vocab) return {};
+    return Error{ErrorCode::InvalidArgument, std::string(name) + " is " + std::to_string(token) +
+                                                 ", but the model knows tokens 0 to " + std::to_string(vocab - 1)};
+}
+
+Result<void> check_tokens(std::span<const std::int32_t> tokens, std::uint64_t vocab) {
+    if (tokens.empty()) return Error{ErrorCode::InvalidArgument, "a sequence needs at least one token"};
+    for (const std::int32_t token : tokens) {
+        auto known = check_token("a token", token, vocab);
+        if (known) continue;
+        Error error = known.error();
+        error.message += "; is the tokenizer the model's?";
+        return error;
+    }
+    return {};
+}
+
+}  // namespace vkformer::decoding

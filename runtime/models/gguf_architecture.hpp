@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+/// The decoder architectures of GGUF files, and what a file of each says by its name alone: for reading and for writing.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "models/decoder.hpp"
+
+namespace vkformer::models {
+
+struct GgufArchitecture {
+    std::string_view name;
+    graph::RopePairing pairing;
+    bool is_gemma = false;
+    bool learned_positions = false;
+    std::uint32_t window_pattern =
+        1;  ///< layers from one without a window to the next; 1: all have the window, if there is one
+    std::uint32_t rope_pattern = 0;  ///< > 0: layers from one without rotary positions to the next
+    double rope_theta = 1e4;         ///< where no key says it
+    double window_rope_theta = 0;    ///< > 0: layers with a window turn by another theta, this one where no key says it
+    bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
+    bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
+    std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
+
+    constexpr graph::Activation activation() const {
+        return is_gemma || learned_positions ? graph::Activation::gelu_tanh : graph::Activation::silu;
+    }
+    constexpr bool has_window(std::size_t layer) const {
+        return window_pattern == 1 || (layer + 1) % window_pattern != 0;
+    }
+    constexpr bool has_rope(std::size_t layer) const {
+        return !learned_positions && (rope_pattern == 0 || (layer + 1) % rope_pattern != 0);
+    }
+    /// What the scores are multiplied with where no key says it.
+    double attention_scale(const DecoderConfig& c) const {
+        const bool is_wide = c.layers.size() == wide_scale_layers;
+        return 1 / std::sqrt(static_cast<double>(is_wide ? c.hidden_size / c.heads : c.head_dim));
+    }
+};
+
+inline constexpr GgufArchitecture kGgufLlama = {.name = "llama", .pairing = graph::RopePairing::interleaved};
+inline constexpr GgufArchitecture kGgufSmolLm3 = {
+    .name = "smollm3", .pairing = graph::RopePairing::interleaved, .rope_pattern = 4};
+inline constexpr GgufArchitecture kGgufQwen2 = {.name = "qwen2", .pairing = graph::RopePairing::halves};
+inline constexpr GgufArchitecture kGgufQwen3 = {.name = "qwen3", .pairing = graph::RopePairing::halves};
+inline constexpr GgufArchitecture kGgufPhi3 = {
+    .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
+inline constexpr GgufArchitecture kGgufGemma = {
+    .name = "gemma", .pairing = graph::RopePairing::halves, .is_gemma = true};
+inline constexpr GgufArchitecture kGgufGemma2 = {.name = "gemma2",
+                                                 .pairing = graph::RopePairing::halves,
+                                                 .is_gemma = true,
+                                                 .window_pattern = 2,
+                                                 .wide_scale_layers = 46};  // of 27 billion weights
+inline constexpr GgufArchitecture kGgufGemma3 = {.name = "gemma3",
+                                                 .pairing = graph::RopePairing::halves,
+                                                 .is_gemma = true,
+                                                 .window_pattern = 6,
+                                                 .rope_theta = 1e6,
+                                                 .window_rope_theta = 1e4,
+                                                 .wide_scale_layers = 62};  // of 27 billion weights
+inline constexpr GgufArchitecture kGgufGpt2 = {
+    .name = "gpt2", .pairing = graph::RopePairing::halves, .learned_positions = true};
+
+}  // namespace vkformer::models

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+#include "models/open_model.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/try.hpp"
+#include "formats/weights.hpp"
+#include "models/decoder_loading.hpp"
+#include "models/encoder_loading.hpp"
+#include "models/gguf_architecture.hpp"
+#include "models/recurrent_seq2seq.hpp"
+#include "models/sentence.hpp"
+#include "models/seq2seq_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+using formats::Gguf;
+using formats::Weights;
+using std::filesystem::path;
+
+/// How the models of a family are read: a folder with this model_type, and a GGUF file of this architecture. Several families may share
+/// an architecture; the first of them that names it reads the files.
+template <class Model>
+struct Family {
+    using Type = Model;
+    std::string_view model_type;
+    Result<Model> (*from_folder)(const Config&, const Weights&);
+    std::string_view architecture = {};  ///< empty: there are no such files
+    Result<Model> (*from_file)(const Gguf&) = nullptr;
+};
+
+using Seq2SeqPointer = std::unique_ptr<EncoderDecoder>;
+
+template <auto Load>
+Result<Seq2SeqPointer> seq2seq(const Config& config, const Weights& weights) {
+    VKFORMER_TRY(auto model, Load(config, weights));
+    return Seq2SeqPointer(std::make_unique<decltype(model)>(std::move(model)));
+}
+
+template <auto Load>
+Result<Decoder> decoder(const Config& config, const Weights& weights) {
+    VKFORMER_TRY(DecoderParts parts, Load(config, weights));
+    return Decoder(std::move(parts.config), std::move(parts.weights));
+}
+template <const GgufArchitecture& kArchitecture>
+Result<Decoder> decoder_file(const Gguf& file) {
+    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
+    return Decoder(std::move(parts.config), std::move(parts.weights));
+}
+
+Result<SpeechModel> speech(const Config& config, const Weights& weights) {
+    VKFORMER_TRY(Seq2Seq model, load_whisper(config, weights));
+    const std::uint32_t mel_bins = model.config().mel_bins;
+    return SpeechModel{std::make_unique<Seq2Seq>(std::move(model)), mel_bins};
+}
+
+constexpr Family<Seq2SeqPointer> kEncoderDecoders[] = {
+    {"marian", &seq2seq<load_marian>}, {"bart", &seq2seq<load_bart>},
+    {"mbart", &seq2seq<load_bart>},    {"m2m_100", &seq2seq<load_m2m100>},
+    {"t5", &seq2seq<load_t5>},         {"mt5", &seq2seq<load_t5>},
+    {"umt5", &seq2seq<load_t5>},       {"recurrent_seq2seq", &seq2seq<load_recurrent_seq2seq>},
+};
+constexpr Family<Decoder> kDecoders[] = {
+    {"llama", &decoder<load_llama>, kGgufLlama.name, &decoder_file<kGgufLlama>},
+    {"mistral", &decoder<load_llama>, kGgufLlama.name, &decoder_file<kGgufLlama>},
+    {"smollm3", &decoder<load_llama>, kGgufSmolLm3.name, &decoder_file<kGgufSmolLm3>},
+    {"qwen2", &decoder<load_qwen>, kGgufQwen2.name, &decoder_file<kGgufQwen2>},
+    {"qwen3", &decoder<load_qwen>, kGgufQwen3.name, &decoder_file<kGgufQwen3>},
+    {"gemma", &decoder<load_gemma>, kGgufGemma.name, &decoder_file<kGgufGemma>},
+    {"gemma2", &decoder<load_gemma>, kGgufGemma2.name, &decoder_file<kGgufGemma2>},
+    {"gemma3_text", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
+    {"gemma3", &decoder<load_gemma>, kGgufGemma3.name, &decoder_file<kGgufGemma3>},
+    {"phi3", &decoder<load_phi3>, kGgufPhi3.name, &decoder_file<kGgufPhi3>},
+    {"gpt2", &decoder<load_gpt2>, kGgufGpt2.name, &decoder_file<kGgufGpt2>},
+};
+constexpr Family<Encoder> kEncoders[] = {
+    {"bert", &load_bert, kGgufBert, &load_gguf_encoder},
+    {"roberta", &load_roberta, kGgufBert, &load_gguf_encoder},
+    {"xlm-roberta", &load_roberta, kGgufBert, &load_gguf_encoder},
+    {"camembert", &load_roberta},
+    {"distilbert", &load_distilbert},
+};
+constexpr Family<VisionEncoder> kVisionEncoders[] = {{"vit", &load_vit}, {"deit", &load_vit}};
+constexpr Family<Clip> kClips[] = {{"clip", &load_clip}};
+constexpr Family<SpeechModel> kSpeechModels[] = {{"whisper", &speech}};
+
+/// Calls `visit` with the families of each kind, in the order of ModelKind.
+void for_each_kind(auto&& visit) {
+    visit(std::span(kEncoderDecoders));
+    visit(std::span(kDecoders));
+    visit(std::span(kEncoders));
+    visit(std::span(kVisionEncoders));
+    visit(std::span(kClips));
+    visit(std::span(kSpeechModels));
+}
+
+template <class Model>
+std::function<Result<Model>()> loader(const path& folder, const Config& config, const Family<Model>& family) {
+    return [folder, config, &family]() -> Result<Model> {
+        VKFORMER_TRY(const Weights weights, formats::open_weights(folder));
+        return family.from_folder(config, weights);
+    };
+}
+
+template <class Model>
+std::function<Result<Model>()> loader(const path&, const Gguf& file, const Family<Model>& family) {
+    return [file, &family] { return family.from_file(file); };
+}
+
+/// The first family of that name. `files` as of Opened.
+std::optional<OpenedModel> find_family(const auto& name_of, std::string_view name, const path& given, const path& files,
+                                       const auto& head) {
+    std::optional<OpenedModel> model;
+    if (name.empty()) return model;  // what a family without GGUF files has
+    for_each_kind([&](auto families) {
+        const auto found = std::ranges::find(families, name, name_of);
+        using Model = typename std::remove_cvref_t<decltype(*found)>::Type;
+        if (!model && found != families.end()) model = Opened<Model>{given, files, head, loader(files, head, *found)};
+    });
+    return model;
+}
+
+struct KindWords {
+    std::string_view name, plural;
+    Hint hint;
+};
+constexpr std::array<KindWords, kModelKinds.size()> kWords = {{
+    {"an encoder–decoder", "encoder–decoders", Hint::encoder_decoder},
+    {"a language model", "language models", Hint::language_model},
+    {"an encoder of texts", "encoders of texts", Hint::text_encoder},
+    {"a vision model", "vision models", Hint::vision_model},
+    {"a CLIP", "CLIP models", Hint::clip_model},
+    {"a speech model", "speech models", Hint::speech_model},
+}};
+const KindWords& words_of(ModelKind kind) noexcept { return kWords[static_cast<std::size_t>(kind)]; }
+
+std::string joined(std::span<const std::string_view> names) {
+    std::string text;
+    for (const std::string_view name : names) text += (text.empty() ? "" : ", ") + std::string(name);
+    return text;
+}
+
+std::string architectures(std::span<const ModelKind> kinds) {
+    std::vector<std::string_view> names;
+    std::size_t index = 0;
+    for_each_kind([&](auto families) {
+        const bool is_asked = std::ranges::count(kinds, kModelKinds[index++]) > 0;
+        for (const auto& family : families)
+            if (is_asked && !family.architecture.empty() && std::ranges::count(names, family.architecture) == 0)
+                names.push_back(family.architecture);
+    });
+    return joined(names);
+}
+
+Result<OpenedModel> open_file(const path& path, std::span<const ModelKind> wanted) {
+    VKFORMER_TRY(const Gguf file, Gguf::open(path));
+    VKFORMER_TRY(const std::string name, file.string("general.architecture"));
+    auto model = find_family([](const auto& family) { return family.architecture; }, name, path, path, file);
+    if (!model) return file.unsupported("general.architecture", architectures(wanted));
+    const ModelKind kind = kind_of(*model);
+    if (std::ranges::count(wanted, kind) > 0) return *std::move(model);
+    return Error{.code = ErrorCode::UnsupportedConfig,
+                 .message = path.string() + ": is a GGUF file of " + std::string(words_of(kind).name) +
+                            ", supported: " + list_types(wanted),
+                 .hint = words_of(kind).hint};
+}
+
+/// The folder that config.json is in.
+Result<path> folder_of(const path& folder) {
+    std::error_code ignored;
+    const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+    if (has("config.json") || !has("modules.json")) return folder;
+    VKFORMER_TRY(const SentenceModel sentence, load_sentence_model(folder));
+    return sentence.encoder_folder;
+}
+
+Result<OpenedModel> open_folder(const path& given, std::span<const ModelKind> wanted) {
+    VKFORMER_TRY(const path folder, folder_of(given));
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::string type, config.string("model_type", "marian"));
+    auto model = find_family([](const auto& family) { return family.model_type; }, type, given, folder, config);
+    if (model && std::ranges::count(wanted, kind_of(*model)) > 0) return *std::move(model);
+    Error error = config.unsupported("model_type", list_types(wanted));
+    error.message = folder.string() + "/" + error.message;  // which begins with the file's name
+    if (model) {
+        error.message += "; this one is " + std::string(words_of(kind_of(*model)).name);
+        error.hint = words_of(kind_of(*model)).hint;
+    }
+    return error;
+}
+
+/// The model of one kind.
+template <ModelKind kKind>
+auto open_as(const path& path) -> Result<std::variant_alternative_t<static_cast<std::size_t>(kKind), OpenedModel>> {
+    VKFORMER_TRY(OpenedModel model, open_model(path, std::array{kKind}));
+    return std::get<static_cast<std::size_t>(kKind)>(std::move(model));
+}
+
+}  // namespace
+
+Result<OpenedModel> open_model(const path& path, std::span<const ModelKind> wanted) {
+    return formats::is_file(path) ? open_file(path, wanted) : open_folder(path, wanted);
+}
+
+Result<Opened<Decoder>> open_decoder(const path& path) { return open_as<ModelKind::decoder>(path); }
+
+Result<Decoder> load_decoder(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::decoder>(path));
+    return model.load();
+}
+
+Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::encoder_decoder>(path));
+    return model.load();
+}
+
+Result<Encoder> load_encoder(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::encoder>(path));
+    return model.load();
+}
+
+Result<VisionEncoder> load_vision_encoder(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::vision>(path));
+    return model.load();
+}
+
+Result<Clip> load_clip(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::clip>(path));
+    return model.load();
+}
+
+Result<SpeechModel> load_speech_model(const path& path) {
+    VKFORMER_TRY(const auto model, open_as<ModelKind::speech>(path));
+    return model.load();
+}
+
+std::vector<std::string_view> model_types(ModelKind kind) {
+    std::vector<std::string_view> types;
+    std::size_t index = 0;
+    for_each_kind([&](auto families) {
+        if (kModelKinds[index++] != kind) return;
+        for (const auto& family : families) types.push_back(family.model_type);
+    });
+    return types;
+}
+
+std::string_view kind_name(ModelKind kind) noexcept { return words_of(kind).name; }
+
+std::string list_types(std::span<const ModelKind> kinds) {
+    std::string text;
+    for (const ModelKind kind : kinds)
+        text +=
+            (text.empty() ? "" : ", ") + std::string(words_of(kind).plural) + " (" + joined(model_types(kind)) + ")";
+    return text;
+}
+
+}  // namespace vkformer::models

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+/// What the kernels of linear have in common.
+#pragma once
+
+#include "linear/contract.h"
+#include "vulkan/kernels/kernels.hpp"
+
+namespace vkformer::vulkan {
+
+/// The shapes that kernels are chosen by.
+struct Product {
+    std::uint64_t batch;                      ///< products
+    std::uint64_t rows, in_width, out_width;  ///< of each
+    DType dtype, weight;                      ///< of x, and of the weight
+    bool has_own_format;                      ///< the weight is not stored as x is: it is unpacked in registers
+    bool has_few_rows() const { return rows <= shaders::kLinearMaxRows; }
+};
+
+Product product_of(const graph::Linear& op, const graph::Graph& graph);
+
+/// What a workgroup computes of y.
+struct LinearTile {
+    std::uint64_t rows, columns;
+};
+
+/// Whether the shaders with loads of four elements (of 16 bytes, for few rows) take x and weight.
+bool takes_vec4(const Product& product, const Capabilities& device);
+
+/// `family` as x is stored, with float results where y has them.
+Module module_for(const ShaderFamily& family, const graph::Linear& op, const KernelContext& context);
+
+/// The dispatch with what all algorithms have: operands, epilogue, push constants, and `splits` workgroups for each tile. `x` stands for
+/// op.x: behind a norm it is scratch memory.
+Result<Dispatch> dispatch_linear(const graph::Linear& op, Operand x, Module module, LinearTile tile,
+                                 const KernelContext& context, std::uint64_t splits = 1);
+
+/// A kernel's plan for x, which is normed where op says so and the kernel takes norms.
+using PlanProduct = Result<DispatchPlan> (*)(const graph::Linear& op, Operand x, const KernelContext& context);
+using TakesNorm = bool (*)(const graph::Linear& op, const KernelContext& context);
+constexpr bool takes_no_norm(const graph::Linear&, const KernelContext&) { return false; }
+
+/// The RMS norm of x into scratch memory, then the product of that.
+Result<DispatchPlan> plan_behind_norm(const graph::Linear& op, PlanProduct plan, const KernelContext& context);
+
+template <PlanProduct kPlan, TakesNorm kTakesNorm = takes_no_norm>
+Result<DispatchPlan> plan_linear(const graph::Linear& op, const KernelContext& context) {
+    if (op.prologue && !kTakesNorm(op, context)) return plan_behind_norm(op, kPlan, context);
+    return kPlan(op, op.x, context);
+}
+
+// The algorithms.
+bool fits_tile_vec4(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_tile_vec4(const graph::Linear& op, Operand x, const KernelContext& context);
+Result<DispatchPlan> plan_tile_vec4_large(const graph::Linear& op, Operand x, const KernelContext& context);
+Result<DispatchPlan> plan_tile(const graph::Linear& op, Operand x, const KernelContext& context);
+bool fits_tile_int8(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_tile_int8(const graph::Linear& op, Operand x, const KernelContext& context);
+bool fits_tile_half(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_tile_half(const graph::Linear& op, Operand x, const KernelContext& context);
+
+bool fits_row_vec4(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_row_vec4(const graph::Linear& op, Operand x, const KernelContext& context);
+bool fits_row(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_row(const graph::Linear& op, Operand x, const KernelContext& context);
+bool fits_row_int8(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_row_int8(const graph::Linear& op, Operand x, const KernelContext& context);
+/// Whether the partial sums of those of few rows leave room for the squares in shared memory.
+bool row_takes_norm(const graph::Linear& op, const KernelContext& context);
+bool row_sums_take_norm(const graph::Linear& op, const KernelContext& context);
+
+bool fits_split(const graph::Linear& op, const KernelContext& context);
+Result<DispatchPlan> plan_split(const graph::Linear& op, Operand x, const KernelContext& context);
+
+}  // namespace vkformer::vulkan

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+/// Weights and states on the device, shared by programs.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/program.hpp"
+#include "vulkan/memory.hpp"
+#include "vulkan/pieces.hpp"
+
+namespace vkformer::vulkan {
+
+/// Weights or states on the device, by name.
+class VulkanStore : public graph::TensorStore {
+public:
+    struct Entry {
+        DType dtype;
+        Shape shape;
+        Slice slice;
+    };
+
+    explicit VulkanStore(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+    /// Makes sure that every tensor of `kind` in the plan, or each of its pieces, has an entry: new weights are read in place or converted and uploaded, new
+    /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
+    /// Thread-safe.
+    Result<void> add_missing(const PiecedPlan& pieced, graph::TensorKind kind, bool guards);
+    Entry entry(const std::string& name) const;
+    bool has(const std::string& name) const;
+
+private:
+    /// Makes entries for weights that the device can read where they are, and takes them out of `missing`.
+    void import_in_place(std::vector<const graph::Tensor*>& missing);
+
+    std::shared_ptr<Device> device_;  // outlives the blocks
+    mutable std::mutex mutex_;
+    std::vector<MemoryBlocks> blocks_;
+    std::vector<std::shared_ptr<const void>> owners_;  // of the host memory behind imported_
+    std::vector<HostBuffer> imported_;
+    std::map<std::string, Entry> entries_;
+};
+
+/// What a store would allocate for such a tensor: nothing where the device reads it in place.
+bool needs_memory(const Device& device, const graph::Tensor& tensor);
+
+/// Memory for tensors, by their names.
+std::vector<MemoryBlocks::Request> requests_of(std::span<const graph::Tensor* const> tensors);
+
+/// Floats as the device stores them, in whole words; a q8_0 cache as a whole.
+std::vector<std::byte> encode(DType dtype, std::span<const float> values);
+
+}  // namespace vkformer::vulkan

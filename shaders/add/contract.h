@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_ADD_H
+#define VKFORMER_SHADERS_ADD_H
+#include "lib/types.h"
+SHARED_BEGIN
+const uint kAddA = 0, kAddB = 1, kAddY = 2;
+const uint kAddElementsPerInvocation = 4;
+struct AddPush {
+    uint count;  // elements
+};
+SHARED_END
+#endif

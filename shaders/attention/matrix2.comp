@@ -1,0 +1,145 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// attention/matrix.comp's formula, operands and rounding, on drivers that say where an element of a cooperative matrix lies
+// (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
+// subgroups M of them. Tiles of keys and values pass through shared memory, both at a time; scores, weights, maxima and sums never
+// leave the matrices of their subgroup. The maximum of a row stands in all N elements of a row of a matrix, and so does the sum of its
+// weights, which is their product with a matrix of ones. What are scores become weights, operands of the next product, so N = K.
+// Values that are not finite are staged as zeros, and what they would have given replaces the result at the end.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_NV_cooperative_matrix2 : require
+#define STAGES 2
+#define Y_MEMORY workgroupcoherent
+#include "attention/matrix.glsl"
+
+// The host counts these bytes too (attention.cpp). Sizes 16 × 16 × 16, 4 subgroups, head size 64: 18 KiB of the stages and 0.75.
+const uint KEY_STAGE = 0, VALUE_STAGE = STAGE_SIZE;
+const uint TILES = TILE_KEYS / N;  // matrices of scores
+shared uvec2 seen[ROWS];    // the keys that a row sees
+shared float totals[ROWS];  // the sum of its weights, in the end
+
+// What the drivers call with elements: a row and a column of the matrix, and what stands there.
+
+float larger(const in float a, const in float b) { return max_keeping_nan(a, b); }
+float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return larger(a, b); }
+
+// −∞ − (−∞) would be NaN.
+float shift_of(float largest) { return largest == MINUS_INFINITY ? 0.0 : largest; }
+
+float exp_behind(const in uint row, const in uint column, const in float score, const in float largest) {
+    return exp(score - shift_of(largest));
+}
+
+float masked_score(const in uint row, const in uint column, const in float product, const in uint before_row,
+                   const in uint before_column) {
+    const uint r = before_row + row;
+    const uint j = first_key + before_column + column;
+    if (j < seen[r].x || j >= seen[r].y) return MINUS_INFINITY;
+    float score = p.scale * product;
+    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+    return score + additive_mask(batch, head_of(r), query_of(r), j);
+}
+
+float stored(const in uint row, const in uint column, const in float sum, const in float total, const in uint before_row,
+             const in uint before_column) {
+    const uint r = before_row + row;
+    const uint c = before_column + column;
+    if (c == 0) totals[r] = total;
+    if (first_row + r <= last_row && c < VALUE_DIM)
+        y[query_row(r) * VALUE_DIM + c] = float16_t(total == 0.0 ? 0.0 : sum / total);
+    return sum;
+}
+
+// A value that is not finite makes every result so to which it belongs, whatever the rest is. A weight of 0 is of the mask only.
+void store_not_finite() {
+    first_key = 0;
+    for (uint e = gl_LocalInvocationIndex; e < ROWS * VALUE_DIM; e += gl_WorkGroupSize.x) {
+        const uint r = e / VALUE_DIM;
+        if (first_row + r > last_row || isnan(totals[r])) continue;
+        float sum = 0.0;
+        for (uint j = seen[r].x; j < seen[r].y; ++j) {
+            const float x = float(VALUE_ELEMENT(key_row(j) * VALUE_DIM + e % VALUE_DIM));
+            if (!(abs(x) <= float(LARGEST_HALF))) sum += exp(additive_mask(batch, head_of(r), query_of(r), j)) * x;
+        }
+        if (sum != 0.0) y[query_row(r) * VALUE_DIM + e % VALUE_DIM] = float16_t(sum);
+    }
+}
+
+void main() {
+    if (!find_rows()) return;  // the whole workgroup leaves
+
+    const uint tile_row = gl_SubgroupID * M;
+    const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
+
+    STAGE(KEY_STAGE, QUERY_ELEMENT, QUERY_QUAD, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
+    for (uint r = gl_LocalInvocationIndex; r < ROWS; r += gl_WorkGroupSize.x) seen[r] = visible_keys(batch, query_of(r));
+    if (gl_LocalInvocationIndex == 0) not_finite = 0;
+    barrier();
+    coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
+    const coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> ones =
+        coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB>(float16_t(1.0));
+    SUMS sums[VALUE_STEPS];
+    SUMS total = SUMS(0.0);
+    SUMS largest = SUMS(MINUS_INFINITY);
+    [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
+    if (multiplies) {
+        [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
+            coopMatLoad(q[s], stage, KEY_STAGE + tile_row * STAGE_PITCH + s * (K / 4), STAGE_PITCH, ROW_MAJOR);
+    }
+
+    const uint end_key = visible_keys(batch, last_row / group).y;
+    for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
+        const uint keys = min(TILE_KEYS, end_key - first_key);
+        barrier();  // the stages may still be read
+        STAGE(KEY_STAGE, KEY_ELEMENT, KEY_QUAD, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
+        STAGE(VALUE_STAGE, VALUE_ELEMENT, VALUE_QUAD, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
+        barrier();
+        if (!multiplies) continue;
+
+        // scores = scale · query · keyᵀ + mask
+        SUMS scores[TILES];
+        SUMS before = largest;
+        [[unroll]] for (uint t = 0; t < TILES; ++t) {
+            scores[t] = SUMS(0.0);
+            [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> k;
+                coopMatLoad(k, stage, KEY_STAGE + t * N * STAGE_PITCH + s * (K / 4), STAGE_PITCH, COLUMN_MAJOR);
+                scores[t] = coopMatMulAdd(q[s], k, scores[t]);
+            }
+            coopMatPerElementNV(scores[t], scores[t], masked_score, tile_row, t * N);
+            coopMatPerElementNV(largest, largest, larger_element, scores[t]);
+        }
+        coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
+
+        // sums = sums · correction + weights · value, weights = exp(scores − largest)
+        SUMS correction;
+        coopMatPerElementNV(correction, before, exp_behind, largest);
+        total *= correction;
+        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= correction;
+        [[unroll]] for (uint t = 0; t < TILES; ++t) {
+            coopMatPerElementNV(scores[t], scores[t], exp_behind, largest);
+            const coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weights =
+                coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>(scores[t]);
+            total = coopMatMulAdd(weights, ones, total);
+            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
+                coopMatLoad(x, stage, VALUE_STAGE + t * K * STAGE_PITCH + v * (N / 4), STAGE_PITCH, ROW_MAJOR);
+                sums[v] = coopMatMulAdd(weights, x, sums[v]);
+            }
+        }
+    }
+
+    if (multiplies) {
+        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v)
+            coopMatPerElementNV(sums[v], sums[v], stored, total, tile_row, v * N);
+    }
+    memoryBarrierBuffer();
+    barrier();
+    if (not_finite != 0) store_not_finite();
+}

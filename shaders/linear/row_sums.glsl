@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// What the row shaders for quantised weights and linear/row_vec4.comp share: ROWS · COLUMNS sums of a workgroup, of which every
+// invocation has a part. Included behind linear/epilogue.glsl and, if at all, linear/split_depth.glsl.
+#ifndef VKFORMER_QUANTIZED_ROW_GLSL
+#define VKFORMER_QUANTIZED_ROW_GLSL
+layout(constant_id = kLinearRows) const uint ROWS = 1;
+layout(constant_id = kLinearColumns) const uint COLUMNS = 4;
+
+const uint PARTS_PITCH = kLinearSumsWorkgroup + 1;  // odd: the sums that neighbours add up then lie in different banks
+shared float parts[kLinearMaxSums][PARTS_PITCH];
+
+void put_part(uint row, uint column, float sum) { parts[row * COLUMNS + column][gl_LocalInvocationIndex] = sum; }
+
+// With a norm, behind the sums.
+void put_squares(uint row, float squares) { parts[ROWS * COLUMNS + row][gl_LocalInvocationIndex] = squares; }
+
+float row_sum(uint sum) {
+    float total = 0.0;
+    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[sum][i];
+    return total;
+}
+
+float scaled_row_sum(uint sum) {
+    const float total = row_sum(sum);
+    return HAS_NORM ? total * norm_scale(row_sum(ROWS * COLUMNS + sum / COLUMNS)) : total;
+}
+
+// Adds up the parts, in two steps of 8 each, and finishes the results.
+void finish_row_sums(uint first_column) {
+    const uint lane = gl_LocalInvocationIndex;
+    barrier();
+    const uint sums = ROWS * (HAS_NORM ? COLUMNS + 1 : COLUMNS);
+    for (uint t = lane; t < sums * 8; t += kLinearSumsWorkgroup) {
+        float total = 0.0;
+        [[unroll]] for (uint i = 0; i < kLinearSumsWorkgroup; i += 8) total += parts[t / 8][t % 8 + i];
+        parts[t / 8][t % 8] = total;  // nobody else reads this place before the barrier
+    }
+    barrier();
+    if (END == kLinearEndGate) {  // then COLUMNS is even
+        const uint sum = lane * 2;
+        if (sum < ROWS * COLUMNS)
+            FINISH_GATED(sum / COLUMNS, first_column + sum % COLUMNS, 1, scaled_row_sum(sum), scaled_row_sum(sum + 1));
+        return;
+    }
+    if (lane >= ROWS * COLUMNS) return;
+    const uint column = first_column + lane % COLUMNS;
+    if (column < p.out_width) FINISH(lane / COLUMNS, column, scaled_row_sum(lane));
+}
+#endif

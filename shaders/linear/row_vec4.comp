@@ -1,0 +1,77 @@
+#version 460
+// SPDX-License-Identifier: MIT
+// y = f(x · weightᵀ + bias) + residual, for few rows (a decode step) whose width is a multiple of what 16 bytes hold: 4 floats or
+// 8 halves. x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 8; storage as lib/storage.glsl
+// says (residual and y: linear/epilogue.glsl), sums in float32.
+// One workgroup per COLUMNS columns of y, for all rows; an invocation owns every 64th vector of 16 bytes of the depth, of all
+// columns, and has ROWS · COLUMNS partial sums in registers, which meet as linear/row_sums.glsl says. linear/split_depth.glsl
+// says what it does with a part of the depth.
+// Shared memory: 32 sums · 65 · 4 = 8320 bytes.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+#include "linear/epilogue.glsl"
+#include "linear/split_depth.glsl"
+#include "linear/row_sums.glsl"
+
+#ifdef F16
+#define VECTOR uvec4
+const uint QUADS = 2;  // of a vector
+vec4 quad_of(uvec4 v, uint quad) {
+    const uvec2 words = quad == 0 ? v.xy : v.zw;
+    return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+}
+#else
+#define VECTOR vec4
+const uint QUADS = 1;
+vec4 quad_of(vec4 v, uint quad) { return v; }
+#endif
+layout(std430, binding = kLinearX) readonly buffer X { VECTOR x[]; };
+layout(std430, binding = kLinearWeight) readonly buffer Weight { VECTOR weight[]; };
+layout(std430, binding = kLinearGain) readonly buffer Gain { VECTOR gain[]; };
+
+void main() {
+    const uint first_column = split_workgroup() * COLUMNS;
+    if (first_column >= p.out_width) return;  // the whole workgroup leaves
+    const uint width = p.in_width / (4 * QUADS);
+
+    uint weight_row[kLinearMaxColumns];  // columns past the last repeat it: their sums are not stored
+    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
+        weight_row[c] = (weight_before() + weight_row_of(first_column + c, 1)) * width;
+
+    float sum[kLinearMaxRows][kLinearMaxColumns], squares[kLinearMaxRows];
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+        squares[r] = 0.0;
+        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) sum[r][c] = 0.0;
+    }
+
+    const uvec2 part = steps_of_split(width);
+    for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += kLinearSumsWorkgroup) {
+        VECTOR w[kLinearMaxColumns];
+        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
+            if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
+            if (r >= ROWS) continue;
+            const VECTOR packed = x[(x_before() + r) * width + k];
+            vec4 value[QUADS];
+            [[unroll]] for (uint q = 0; q < QUADS; ++q) {
+                value[q] = quad_of(packed, q);
+                if (!HAS_NORM) continue;
+                squares[r] = add_product(value[q], value[q], squares[r]);
+                value[q] *= (HAS_GAIN ? quad_of(gain[k], q) : vec4(1.0)) + p.norm_gain_offset;
+            }
+            [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
+                if (c >= COLUMNS) continue;
+                [[unroll]] for (uint q = 0; q < QUADS; ++q)
+                    sum[r][c] = add_product(value[q], quad_of(w[c], q), sum[r][c]);
+            }
+        }
+    }
+
+    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
+            if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    if (HAS_NORM)
+        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
+            if (r < ROWS) put_squares(r, squares[r]);
+    finish_row_sums(first_column);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// What the C interface refuses: arguments that are missing, doubled or out of order.
+#include <string>
+
+#include "support/backends.hpp"
+#include "support/goldens.hpp"
+#include "support/vkf_frames.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// The call is refused with that code and a message that has the words.
+void refused(vkf_result result, const std::string& words, vkf_result code = VKF_ERROR_INVALID_ARGUMENT) {
+    const std::string message = vkf_error_message();
+    CHECK(result == code);
+    CHECK_THAT(message, ContainsSubstring(words));
+}
+
+/// y = x + x of four floats.
+VkfGraph sum_graph() {
+    vkf_graph* graph = nullptr;
+    succeed(vkf_graph_create(&graph));
+    VkfGraph owner(graph);
+    constexpr std::uint64_t kShape[] = {4};
+    vkf_value x = 0, y = 0;
+    succeed(vkf_graph_input(graph, "x", VKF_F32, 1, kShape, &x));
+    succeed(vkf_graph_add(graph, x, x, &y));
+    succeed(vkf_graph_output(graph, y, "y"));
+    return owner;
+}
+
+}  // namespace
+
+TEST_CASE("a graph of the C interface refuses what it cannot name or hold", "[api][c][errors]") {
+    const VkfGraph graph = sum_graph();
+    constexpr std::uint64_t kShape[VKF_MAX_RANK + 1] = {1, 1, 1, 1, 1};
+    vkf_value value = 0, y = 0;
+    for (const std::uint32_t rank : {0u, VKF_MAX_RANK + 1u})
+        refused(vkf_graph_input(graph.get(), "z", VKF_F32, rank, kShape, &value), "a shape has 1 to");
+    refused(vkf_graph_input(graph.get(), "z", VKF_F32, 1, nullptr, &value), "a shape has 1 to");
+    refused(vkf_graph_input(graph.get(), "", VKF_F32, 1, kShape, &value), "needs a name");
+    refused(vkf_graph_input(graph.get(), nullptr, VKF_F32, 1, kShape, &value), "needs a name");
+    refused(vkf_graph_input(graph.get(), "z", VKF_DTYPE_MAX_ENUM, 1, kShape, &value), "vkf_dtype",
+            VKF_ERROR_UNSUPPORTED_DTYPE);
+    refused(vkf_graph_add(graph.get(), 0, 1, &value), "vkf_value 0");
+    refused(vkf_graph_add(graph.get(), 1, 3, &value), "vkf_value 3");
+    refused(vkf_graph_activation(graph.get(), 1, VKF_ACTIVATION_MAX_ENUM, &value), "vkf_activation");
+    refused(vkf_graph_output(graph.get(), 1, "x again"), "only what an op computes");
+    succeed(vkf_graph_add(graph.get(), 1, 2, &y));
+    refused(vkf_graph_output(graph.get(), y, "y"), "already has a tensor named y");
+    refused(vkf_graph_output(graph.get(), y, "x"), "already has a tensor named x");
+    refused(vkf_graph_add(graph.get(), 1, 2, nullptr), "required");
+}
+
+TEST_CASE("a program of the C interface refuses lists that are not there and bytes that are not all",
+          "[api][c][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    vkf_program* none = nullptr;
+    vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
+    options.buffer_count = 1;
+    refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "buffers is null");
+    options = VKF_PROGRAM_OPTIONS_INIT;
+    options.image_count = 1;
+    refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "images is null");
+    CHECK(none == nullptr);
+
+    const VkfGraph graph = sum_graph();
+    vkf_program* made = nullptr;
+    succeed(vkf_program_create(device.get(), graph.get(), nullptr, &made));
+    const VkfProgram program(made);
+    refused(vkf_program_create(device.get(), graph.get(), nullptr, &none), "has become a program");
+    vkf_value value = 0;
+    refused(vkf_graph_add(graph.get(), 1, 1, &value), "has become a program");
+    const float numbers[5] = {};
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{12}, std::size_t{20}})
+        refused(vkf_program_write(program.get(), "x", numbers, bytes), "has 16 bytes", VKF_ERROR_SHAPE_MISMATCH);
+    refused(vkf_program_write(program.get(), "x", nullptr, 16), "data is required");
+
+    const VkSemaphore semaphore = VK_NULL_HANDLE;
+    const std::uint64_t number = 1;
+    vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
+    const auto submit = [&] { return vkf_program_submit(program.get(), &info, nullptr); };
+    info.wait_count = 1;
+    refused(submit(), "a count without semaphores");
+    info.wait_values = &number;
+    refused(submit(), "a count without semaphores");
+    info = VKF_SUBMIT_INFO_INIT;
+    info.signal_count = 1;
+    refused(submit(), "a count without semaphores");
+    info.signal_semaphores = &semaphore;
+    refused(submit(), "a count without semaphores");
+}
+
+TEST_CASE("an application's allocator needs both of its functions", "[api][c][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    vkf_memory_callbacks callbacks{};
+    vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
+    options.memory = &callbacks;
+    vkf_device* device = nullptr;
+    const auto create = [&] { return vkf_device_create(vulkan_device_indices().back().c_str(), &options, &device); };
+    callbacks.allocate = [](void*, const vkf_allocation_request*, vkf_allocation*) {
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    };
+    refused(create(), "allocate and free are both required");
+    callbacks = {};
+    callbacks.free = [](void*, const vkf_allocation*) {};
+    refused(create(), "allocate and free are both required");
+    CHECK(device == nullptr);
+}
+
+TEST_CASE("a session is recorded or stepped, not both, and waits no longer than it is told",
+          "[api][c][guest][session][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    HostApplication host({.device_index = index_of(index)});
+    const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                         .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    const VkSemaphoreCreateInfo create{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+    VkSemaphore semaphore = VK_NULL_HANDLE;
+    REQUIRE(host.dvk.vkCreateSemaphore(host.device, &create, nullptr, &semaphore) == VK_SUCCESS);
+    const auto signal_semaphore =
+        reinterpret_cast<PFN_vkSignalSemaphore>(host.ivk.vkGetDeviceProcAddr(host.device, "vkSignalSemaphore"));
+    {
+        const VkfDevice device = adopt(host.lend(true));
+        const VkfModel model = load_model(*device, (goldens_dir() / "decoders/llama_gqa_odd").string());
+        const VkfSession session = make_session(*model);
+        const VkCommandBuffer commands = host.make_commands();
+        vkf_slice slice = VKF_SLICE_INIT;
+        const auto record = [&] {
+            host.begin(commands);
+            const vkf_result result = vkf_session_record(session.get(), commands, 0, &slice);
+            host.end(commands);
+            return result;
+        };
+        begin(*session, {1, 2, 3}, 2);
+        succeed(record());
+        refused(vkf_session_step(session.get(), 0, nullptr, &slice), "slices are outstanding (1)");
+        succeed(vkf_session_cancel(session.get()));
+
+        begin(*session, {1, 2, 3}, 2);
+        const std::uint64_t go = 1;
+        vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
+        info.wait_count = 1;
+        info.wait_semaphores = &semaphore;
+        info.wait_values = &go;
+        succeed(vkf_session_step(session.get(), 0, &info, &slice));
+        refused(record(), "recorded or stepped");
+        CHECK(vkf_session_wait(session.get(), 0) == VKF_NOT_READY);
+        CHECK(vkf_session_wait(session.get(), 1'000'000) == VKF_TIMEOUT);
+        const VkSemaphoreSignalInfo signal{
+            .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = semaphore, .value = go};
+        REQUIRE(signal_semaphore(host.device, &signal) == VK_SUCCESS);
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+        CHECK(run_stepped(*session, 0).size() == 2);
+    }
+    host.dvk.vkDestroySemaphore(host.device, semaphore, nullptr);
+    CHECK(host.messages() == std::vector<std::string>{});
+}

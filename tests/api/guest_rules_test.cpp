@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// The rules on tokens of the C interface's sessions: a guest in slices chooses what a Generator chooses that is waited for.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "support/backends.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/temporary_folder.hpp"
+#include "support/vkf_frames.hpp"
+#include "vkformer/generator.hpp"
+
+using namespace vkformer;
+using namespace vkformer::tests;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+const Tokens kPrompt = {20, 31, 42, 53, 20, 31, 64, 75, 20, 31};
+constexpr std::uint32_t kTokens = 14;
+
+/// The golden model with another generation_config.json.
+struct Model {
+    explicit Model(const json& config) {
+        std::filesystem::copy(goldens_dir() / "decoder_text", path);
+        std::ofstream(path / "generation_config.json") << config.dump();
+    }
+    TemporaryFolder folder;
+    std::filesystem::path path = folder / "model";
+};
+
+Tokens waited_for(const Model& model, const std::string& device, const GenerateOptions& options, std::uint32_t beams) {
+    Generator generator = must(Generator::load(
+        model.path, {.device = device, .context = 64, .beam_search = {.beams = beams}, .plain_shaders = true}));
+    return must(generator.generate_tokens(std::vector<Tokens>{kPrompt}, options))[0].tokens;
+}
+
+vkf_session_info small_session(std::uint32_t beams) {
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.context = 64;
+    info.chunk = 4;
+    info.beams = beams;
+    return info;
+}
+
+}  // namespace
+
+TEST_CASE("a guest heeds the rules that the model's files have", "[api][c][guest][session][token_rules]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend(true));
+    const Model bare(json{{"eos_token_id", 299}});
+    const Tokens plain = waited_for(bare, index, {.max_tokens = kTokens}, 1);
+    REQUIRE(plain.size() == kTokens);
+    // Each rule has something to do: it forbids or lowers what would be chosen without it.
+    const json rules[] = {
+        {{"repetition_penalty", 1.7}},
+        {{"no_repeat_ngram_size", 2}, {"repetition_penalty", 1.2}},
+        {{"eos_token_id", plain[2]}, {"min_new_tokens", 9}},
+        {{"suppress_tokens", {plain[0], plain[5]}}, {"begin_suppress_tokens", {plain[1]}}},
+        {{"repetition_penalty", 1.3},
+         {"no_repeat_ngram_size", 3},
+         {"min_new_tokens", 6},
+         {"eos_token_id", {plain[1], 299}},
+         {"bad_words_ids", {{plain[3]}, {plain[6], plain[7]}}},
+         {"sequence_bias", {{{plain[4]}, 2.5}}}},
+    };
+    std::size_t changed = 0, count = 0;
+    const std::size_t stride = case_stride(index, std::size(rules));
+    for (std::size_t i = std::size(rules) - 1; i < std::size(rules); i -= stride) {  // all of them together first
+        json config = {{"eos_token_id", 299}};
+        config.update(rules[i]);
+        ++count;
+        const Model model(config);
+        const VkfModel guest = load_model(*device, model.path.string());
+        for (const std::uint32_t beams : {1u, 3u}) {
+            CAPTURE(index, config.dump(), beams);
+            const Tokens expected = waited_for(model, index, {.max_tokens = kTokens}, beams);
+            changed += beams == 1 && expected != plain ? 1 : 0;
+            const VkfSession session = make_session(*guest, small_session(beams));
+            begin(*session, kPrompt, kTokens);
+            CHECK(run_stepped(*session, 0) == expected);
+            begin(*session, kPrompt, kTokens);  // what the first sequence has counted is forgotten
+            CHECK(run_recorded(host, *session, 200) == expected);
+            if (beams > 1) continue;
+            begin(*session, kPrompt, kTokens);
+            for (int steps = 0; steps < 5; ++steps) {
+                vkf_slice slice = VKF_SLICE_INIT;
+                succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+                succeed(vkf_session_wait(session.get(), UINT64_MAX));
+            }
+            succeed(
+                vkf_session_evict(session.get(), nullptr));  // the answer so far is read again, and counts as an answer
+            succeed(vkf_session_reload(session.get(), nullptr, nullptr));
+            CHECK(run_stepped(*session, 0) == expected);
+        }
+    }
+    CHECK(changed == count);
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("a guest is given rules in place of the files'", "[api][c][guest][session][token_rules]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    const VkfDevice device = own_device(index);
+    const Model model(json{{"eos_token_id", 299}, {"repetition_penalty", 1.4}, {"no_repeat_ngram_size", 4}});
+    const VkfModel guest = load_model(*device, model.path.string());
+    const Tokens by_files = waited_for(model, index, {.max_tokens = kTokens}, 1);
+    const vkf_token_bias biases[] = {{by_files[0], -INFINITY}, {by_files[4], 1.5f}};
+    const Sampling sampling = {.temperature = 0,
+                               .repetition_penalty = 1.2f,
+                               .presence_penalty = 0.4f,
+                               .frequency_penalty = 0.3f,
+                               .no_repeat_ngram = 2,
+                               .logit_bias = {{biases[0].token, biases[0].bias}, {biases[1].token, biases[1].bias}}};
+    for (const std::uint32_t beams : {1u, 3u}) {
+        CAPTURE(beams);
+        vkf_session_info info = small_session(beams);
+        info.repetition_penalty = sampling.repetition_penalty;
+        info.presence_penalty = sampling.presence_penalty;
+        info.frequency_penalty = sampling.frequency_penalty;
+        info.no_repeat_ngram = sampling.no_repeat_ngram;
+        info.biases = biases;
+        info.bias_count = 2;
+        const Tokens expected = waited_for(model, index, {.max_tokens = kTokens, .sampling = sampling}, beams);
+        CHECK(std::ranges::count(expected, biases[0].token) == 0);
+        const VkfSession session = make_session(*guest, info);
+        begin(*session, kPrompt, kTokens);
+        CHECK(run_stepped(*session, 0) == expected);
+    }
+    // Nothing at all, against the files.
+    vkf_session_info none = small_session(1);
+    none.repetition_penalty = 1;
+    none.no_repeat_ngram = VKF_NO_RULE;
+    const VkfSession session = make_session(*guest, none);
+    begin(*session, kPrompt, kTokens);
+    const Tokens found = run_stepped(*session, 0);
+    CHECK(found == waited_for(Model(json{{"eos_token_id", 299}}), index, {.max_tokens = kTokens}, 1));
+    CHECK(found != by_files);
+}
+
+TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][session][token_rules][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const auto refusal = [&](const std::string& folder, const auto& change) {
+        const VkfModel model = load_model(*device, (goldens_dir() / folder).string());
+        vkf_session_info info = small_session(1);
+        change(info);
+        vkf_session* session = nullptr;
+        CHECK(vkf_session_create(model.get(), &info, nullptr, nullptr, &session) == VKF_ERROR_INVALID_ARGUMENT);
+        CHECK(session == nullptr);
+        return std::string(vkf_error_message());
+    };
+    CHECK_THAT(refusal("decoder_text", [](auto& info) { info.repetition_penalty = -1; }),
+               ContainsSubstring("repetition_penalty"));
+    CHECK_THAT(refusal("decoder_text", [](auto& info) { info.frequency_penalty = NAN; }),
+               ContainsSubstring("frequency_penalty"));
+    CHECK_THAT(refusal("decoder_text", [](auto& info) { info.bias_count = 1; }), ContainsSubstring("biases"));
+    const vkf_token_bias unknown = {300, 1};
+    CHECK_THAT(refusal("decoder_text", [&](auto& info) { info.biases = &unknown, info.bias_count = 1; }),
+               ContainsSubstring("token 300"));
+    CHECK_THAT(refusal("encoder_decoders/t5_d22_relu", [](auto& info) { info.presence_penalty = 1; }),
+               ContainsSubstring("for decoder-only models"));
+}

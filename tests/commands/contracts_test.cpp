@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+/// Every module of the library against its contract, shaders/OP/contract.h, and every plan of a kernel against its module.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "bench/spirv.hpp"
+#include "cli/pipeline_cases.hpp"
+#include "graph/plan.hpp"
+#include "shader_table.hpp"
+#include "support/catch.h"
+#include "support/must.hpp"
+#include "vulkan/pipelines.hpp"
+#include "vulkan/variants.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using bench::SpirvModule;
+
+std::string text_of(const std::filesystem::path& file) {
+    std::ifstream stream(file, std::ios::binary);
+    REQUIRE(stream);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    return text.str();
+}
+
+/// "row_vec4" → "RowVec4", "HAS_GAIN" → "HasGain".
+std::string camel(std::string_view snake) {
+    std::string name;
+    bool starts = true;
+    for (const char c : snake) {
+        if (c != '_') name += static_cast<char>(starts ? std::toupper(c) : std::tolower(c));
+        starts = c == '_';
+    }
+    return name;
+}
+
+/// The numbers that a shader's headers declare under the names that are theirs: contract.h of a folder `rms_norm` has kRmsNorm…, that of
+/// the wing kCpuRmsNorm…, another header, halve_rows.h, kHalveRows…; by the name behind that.
+class Contract {
+public:
+    explicit Contract(const std::string& source) { read(source); }
+
+    /// Whether one of the names that `name` begins (of bindings: "WeightVectors" is the weight) or ends with has that number; the longest
+    /// such name counts.
+    bool has_binding(const std::string& block, std::uint32_t id) const {
+        std::size_t longest = 0;
+        bool is_right = false;
+        for (const auto& [name, value] : values_)
+            if (block.starts_with(name) && name.size() >= longest) {
+                is_right = value == id || (is_right && name.size() == longest);
+                longest = name.size();
+            }
+        return is_right;
+    }
+    bool has_constant(const std::string& name, std::uint32_t id) const {
+        return std::ranges::any_of(
+            values_, [&](const auto& entry) { return entry.first.ends_with(camel(name)) && entry.second == id; });
+    }
+    bool has_offset(const std::string& member, std::uint32_t offset) const {
+        const auto [first, last] = values_.equal_range(camel(member));
+        return std::any_of(first, last, [&](const auto& entry) { return entry.second == offset; });
+    }
+
+private:
+    void read(const std::string& file) {
+        if (!seen_.insert(file).second) return;
+        const std::filesystem::path path(file);
+        const std::string text = text_of(std::filesystem::path(VKFORMER_SOURCE_DIR) / "shaders" / path);
+        static const std::regex include(R"re(#include "([^"]+)")re"), number(R"(\b(k[A-Z]\w*)\s*=\s*(\d+)\b)");
+        for (std::sregex_iterator i(text.begin(), text.end(), include), end; i != end; ++i) read((*i)[1]);
+        if (path.extension() != ".h") return;
+        const std::string folder = path.parent_path().filename().string();
+        std::string prefix = "k" + camel(path.stem() == "contract" ? folder : path.stem().string());
+        if (file.starts_with("cpu_devices/")) prefix = "kCpu" + prefix.substr(1);
+        for (std::sregex_iterator i(text.begin(), text.end(), number), end; i != end; ++i)
+            if (const std::string name = (*i)[1]; name.starts_with(prefix))
+                values_.emplace(name.substr(prefix.size()), static_cast<std::uint32_t>(std::stoul((*i)[2])));
+    }
+
+    std::set<std::string> seen_;
+    std::multimap<std::string, std::uint32_t> values_;
+};
+
+/// The module as the compiler left it, with its names: what the library holds has none.
+SpirvModule module_of(const vulkan::ShaderBinary& shader) {
+    const std::string text = text_of(std::filesystem::path(VKFORMER_SPIRV_DIR) / (std::string(shader.name) + ".spv"));
+    return must(bench::read_spirv(std::as_bytes(std::span(text)), "main", std::string(shader.name)));
+}
+
+TEST_CASE("bindings, constants and push constants of every module are where its contract says",
+          "[shaders][contracts]") {
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
+        CAPTURE(shader.name, shader.source);
+        const SpirvModule module = module_of(shader);
+        const Contract contract{std::string(shader.source)};
+        REQUIRE_FALSE(module.resources.empty());
+        for (const auto& resource : module.resources) {
+            CAPTURE(resource.block, resource.binding);
+            CHECK(resource.set == 0);
+            // an image has no block
+            if (resource.is_storage_buffer) CHECK(contract.has_binding(resource.block, resource.binding));
+        }
+        for (const auto& [id, name] : module.constants) {
+            CAPTURE(name, id);
+            if (id > 0) CHECK(contract.has_constant(name, id));  // 0: the workgroup, which has no name
+        }
+        std::uint32_t expected = 0;  // words, one behind the other, but for addresses, which have a name
+        for (const auto& [name, offset] : module.push) {
+            CAPTURE(name, offset);
+            CHECK((offset == expected || contract.has_offset(name, offset)));
+            expected = offset + 4;
+        }
+    }
+}
+
+TEST_CASE("what a module requires of a device is what it declares to the driver", "[shaders][contracts]") {
+    using enum vulkan::ShaderRequirement;
+    // SPIR-V specification 1.6, 3.31: the capabilities that stand for each
+    const std::multimap<std::uint32_t, vulkan::ShaderRequirement> requirement_of = {
+        {4433, storage16}, {9, float16},     {6019, int_dot}, {63, subgroup}, {6022, coopmat},  {5430, coopmat2},
+        {5431, coopmat2},  {5432, coopmat2}, {11, int64},     {65, shuffle},  {5347, addresses}};
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
+        CAPTURE(shader.name);
+        std::uint32_t declared = 0;
+        for (const std::uint32_t capability : module_of(shader).capabilities) {
+            CAPTURE(capability);
+            const auto [first, last] = requirement_of.equal_range(capability);
+            for (auto i = first; i != last; ++i) declared |= vulkan::bit_of(i->second);
+        }
+        CHECK((declared & ~shader.requires_mask) == 0);  // more may be asked for: what is of no use without it
+    }
+}
+
+/// Devices that reach all kernels, and devices that lack one feature each.
+std::vector<vulkan::Capabilities> all_devices() {
+    vulkan::Capabilities device;
+    device.storage16 = device.float16 = device.integer_dot = device.int64 = true;
+    device.subgroup_arithmetic = device.subgroup_shuffle = device.buffer_addresses = true;
+    device.cooperative_matrix = device.cooperative_matrix2 = true;
+    device.cooperative_matrix2_parts = {.reductions = true, .conversions = true, .per_element_operations = true};
+    device.cooperative_matrices = {{16, 16, 16, 0, 0, 1, 1}};  // float16 operands, float32 sums
+    device.subgroup_size = 8;
+    device.max_workgroup_invocations = 1024;
+    device.max_shared_memory_bytes = 65536;
+    device.max_workgroup_count = {65535, 65535, 65535};
+    std::vector<vulkan::Capabilities> devices;
+    for (const char* type : {"discrete", "cpu"})
+        for (const bool has_halves : {true, false})
+            for (const bool has_matrices : {true, false}) {
+                devices.push_back(device);
+                devices.back().type = type;
+                devices.back().storage16 = has_halves;
+                devices.back().cooperative_matrix = devices.back().cooperative_matrix2 = has_matrices;
+            }
+    for (bool vulkan::Capabilities::*const feature :
+         {&vulkan::Capabilities::float16, &vulkan::Capabilities::integer_dot, &vulkan::Capabilities::int64,
+          &vulkan::Capabilities::subgroup_arithmetic, &vulkan::Capabilities::subgroup_shuffle,
+          &vulkan::Capabilities::buffer_addresses, &vulkan::Capabilities::cooperative_matrix2})
+        for (const char* type : {"discrete", "cpu"}) {
+            devices.push_back(device);
+            devices.back().type = type;
+            devices.back().*feature = false;
+        }
+    return devices;
+}
+
+TEST_CASE("every plan runs where its kernel fits, binds and sets what its module has, and the cases reach all",
+          "[shaders][contracts]") {
+    std::map<std::string, SpirvModule> modules;
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) modules.emplace(shader.name, module_of(shader));
+    std::set<std::string> reached;
+    std::set<const vulkan::KernelTraits*> kernels;
+    const auto check = [&](const vulkan::Dispatch& dispatch) {
+        const std::string name = dispatch.module.name();
+        if (!dispatch.module.binary() || !reached.insert(name).second) return;
+        CAPTURE(name);
+        const SpirvModule& module = modules.at(name);
+        std::set<std::uint32_t> bound, wanted, set, constants;
+        for (const auto& binding : dispatch.bindings) CHECK(bound.insert(binding.id).second);
+        for (const auto& resource : module.resources) wanted.insert(resource.binding);
+        for (const auto& constant : dispatch.constants) CHECK(set.insert(constant.id).second);
+        for (const auto& [id, constant] : module.constants) constants.insert(id);
+        CHECK(std::ranges::includes(bound, wanted));
+        CHECK(set == constants);
+        std::uint32_t end = 0;
+        std::set<std::uint32_t> offsets;
+        for (const auto& [member, offset] : module.push) {
+            end = std::max(end, offset + 4);
+            offsets.insert(offset);
+        }
+        for (const auto& address : dispatch.addresses) CHECK(offsets.contains(address.push_offset));
+        const bool has_addresses = !dispatch.addresses.empty();
+        if (!has_addresses) CHECK(dispatch.push.bytes().size() == end);
+    };
+    for (const vulkan::Capabilities& device : all_devices())
+        for (const cli::PipelineCase& which : cli::pipeline_cases())
+            for (const DType dtype : {DType::f32, DType::f16}) {
+                CAPTURE(which.label, to_string(dtype), device.type);
+                graph::Graph graph;
+                must(which.build(graph, dtype));
+                const graph::Plan plan = graph::make_plan(std::move(graph));
+                const vulkan::KernelContext context{plan.graph, device};
+                for (const graph::Node& node : plan.graph.nodes())
+                    for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(node.op, context)) {
+                        CAPTURE(kernel->name);
+                        kernels.insert(kernel);
+                        for (const vulkan::Dispatch& dispatch :
+                             must(vulkan::plan_dispatches(node.op, context, *kernel)).dispatches) {
+                            CAPTURE(dispatch.module.name());
+                            const vulkan::ShaderBinary* const shader = dispatch.module.binary();
+                            CHECK((!shader || vulkan::can_run(device, *shader)));  // null: an old shader compiler
+                            check(dispatch);
+                        }
+                    }
+            }
+    for (const vulkan::OpKernels& all : vulkan::kernel_catalogue())
+        for (const vulkan::KernelTraits* kernel : all.kernels) {
+            CAPTURE(all.op, kernel->name);
+            CHECK(kernels.contains(kernel));
+        }
+    const auto source_of = [](const vulkan::ShaderFamily& family) {
+        return family.find(vulkan::Storage::single)->source;
+    };
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
+        CAPTURE(shader.name);
+        const bool runs_nodes = shader.source != source_of(vulkan::modules::image_to_tensor) &&
+                                shader.source != source_of(vulkan::modules::strided_copy);
+        CHECK(reached.contains(std::string(shader.name)) == runs_nodes);
+    }
+}
+
+}  // namespace
+}  // namespace vkformer::tests

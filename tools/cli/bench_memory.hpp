@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// What a model takes of memory, and how `bench model` writes its figures.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "bench/statistics.hpp"
+#include "graph/plan.hpp"
+
+namespace vkformer::cli {
+
+/// Of this process, so far.
+std::uint64_t peak_host_bytes();
+
+/// By tensor id, what the device holds of the weights.
+std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulkan);
+
+/// What one run of the graph reads of its weights; of an embedding only the rows that are asked for.
+std::uint64_t weight_bytes_read(const graph::Graph& graph, std::span<const std::uint64_t> weights);
+
+/// Of weights, activations and states.
+std::uint64_t device_bytes(const graph::Plan& plan, std::span<const std::uint64_t> weights);
+
+/// Of keys and values.
+std::uint64_t cache_bytes(const graph::Graph& graph);
+
+inline double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// median, mad, low, high, runs
+nlohmann::json as_json(const bench::Summary& summary);
+
+inline std::string line(const char* format, auto... values) {
+    char text[256];
+    std::snprintf(text, sizeof text, format, values...);
+    return text;
+}
+
+}  // namespace vkformer::cli

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#include "line_editor.hpp"
+
+#include <cerrno>
+#include <clocale>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <cwchar>
+#include <system_error>
+
+#include <fcntl.h>
+#include <histedit.h>
+#include <langinfo.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace vkformer::cli {
+namespace {
+
+volatile std::sig_atomic_t g_interrupted = 0;
+struct sigaction g_before;
+
+void note_interrupt(int signal) {
+    if (g_interrupted != 0) {  // nobody has looked at the first one: the program is busy
+        std::signal(signal, SIG_DFL);
+        std::raise(signal);
+    }
+    g_interrupted = 1;
+}
+
+/// The terminal of standard input, opened once more so that a read which finds nothing returns: an interrupt throws away what the terminal
+/// has not handed out yet, between poll() and read() too, and a read that waits would then miss the interrupt. Other programs share the
+/// descriptor of standard input itself. −1: there is no such name.
+int open_terminal() {
+    const char* const name = ttyname(STDIN_FILENO);
+    return name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+}
+
+/// A character of the terminal; 0 at its end, −1 at an interrupt, which libedit would not end a line for. That is looked for every now
+/// and then besides: it may come just before the wait, or to another thread.
+int get_character(EditLine* editor, wchar_t* character) {
+    constexpr int kMilliseconds = 100;
+    void* terminal = nullptr;
+    el_get(editor, EL_CLIENTDATA, &terminal);
+    const int file = *static_cast<const int*>(terminal);
+    std::mbstate_t state{};
+    while (true) {
+        pollfd input{.fd = file, .events = POLLIN, .revents = 0};
+        const int ready = poll(&input, 1, kMilliseconds);
+        if (g_interrupted != 0) return -1;
+        if (ready <= 0) continue;
+        char byte = 0;
+        const ssize_t count = ::read(file, &byte, 1);
+        if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (count <= 0) return static_cast<int>(count);
+        if (byte == 0) continue;  // Ctrl-D that was typed during an answer; libedit would take the next key as it is
+        switch (std::mbrtowc(character, &byte, 1, &state)) {
+        case static_cast<std::size_t>(-2): continue;  // the character goes on
+        case static_cast<std::size_t>(-1): state = {}; continue;
+        default: return 1;
+        }
+    }
+}
+
+char* prompt_of(EditLine*) {
+    static char prompt[] = "> ";
+    return prompt;
+}
+
+/// Characters are read as the terminal sends them, which is UTF-8 unless the environment says otherwise.
+void use_locale() {
+    std::setlocale(LC_CTYPE, "");
+    if (std::strcmp(nl_langinfo(CODESET), "ANSI_X3.4-1968") == 0) std::setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+    g_interrupted = 0;
+    struct sigaction action {};
+    action.sa_handler = note_interrupt;  // without SA_RESTART, so that waiting for a key ends
+    sigaction(SIGINT, &action, &g_before);
+}
+
+Interrupts::~Interrupts() { sigaction(SIGINT, &g_before, nullptr); }
+
+bool Interrupts::take() noexcept {
+    const bool was = is_pending();
+    g_interrupted = 0;
+    return was;
+}
+
+bool Interrupts::is_pending() noexcept { return g_interrupted != 0; }
+
+struct LineEditor::State {
+    EditLine* editor = nullptr;
+    History* history = nullptr;
+    std::filesystem::path file;
+    int own_terminal = open_terminal();
+    int terminal = own_terminal >= 0 ? own_terminal : STDIN_FILENO;
+
+    ~State() {
+        if (editor) el_end(editor);
+        if (history) history_end(history);
+        if (own_terminal >= 0) close(own_terminal);
+    }
+};
+
+LineEditor::LineEditor(const std::filesystem::path& history) : state_(std::make_unique<State>()) {
+    constexpr int kMostLines = 1000;
+    use_locale();
+    HistEvent event{};
+    state_->history = history_init();
+    ::history(state_->history, &event, H_SETSIZE, kMostLines);
+    ::history(state_->history, &event, H_SETUNIQUE, 1);
+    state_->file = history;
+    if (!history.empty()) ::history(state_->history, &event, H_LOAD, history.c_str());
+    state_->editor = el_init("vkformer", stdin, stderr, stderr);
+    if (!state_->editor) return;
+    el_set(state_->editor, EL_PROMPT, prompt_of);
+    el_set(state_->editor, EL_EDITOR, "emacs");
+    el_set(state_->editor, EL_HIST, ::history, state_->history);
+    el_set(state_->editor, EL_CLIENTDATA, &state_->terminal);
+    el_set(state_->editor, EL_GETCFN, get_character);
+    el_set(state_->editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    el_source(state_->editor, nullptr);  // the user's ~/.editrc
+}
+
+LineEditor::~LineEditor() = default;
+
+LineEditor::Outcome LineEditor::read(std::string& line) {
+    int count = 0;
+    // el_gets shows its prompt first and takes the terminal over then: Ctrl-D between the two would be lost, and other keys shown twice.
+    if (state_->editor) el_set(state_->editor, EL_PREP_TERM, 1);
+    const char* const text = state_->editor ? el_gets(state_->editor, &count) : nullptr;
+    const bool is_whole = text && count > 0 && text[count - 1] == '\n';
+    if (!is_whole && Interrupts::take()) return Outcome::interrupted;  // behind a whole line it is the answer's
+    if (!text || count <= 0) return Outcome::end;
+    line.assign(text, static_cast<std::size_t>(count));
+    while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos) return Outcome::line;
+    HistEvent event{};
+    ::history(state_->history, &event, H_ENTER, line.c_str());
+    if (state_->file.empty()) return Outcome::line;
+    std::error_code ignored;
+    std::filesystem::create_directories(state_->file.parent_path(), ignored);
+    const mode_t before = umask(S_IRWXG | S_IRWXO);
+    ::history(state_->history, &event, H_SAVE, state_->file.c_str());
+    umask(before);
+    return Outcome::line;
+}
+
+std::filesystem::path state_path(const std::string& name) {
+    const char* const state = std::getenv("XDG_STATE_HOME");
+    if (state && *state == '/') return std::filesystem::path(state) / "vkformer" / name;
+    const char* const home = std::getenv("HOME");
+    if (home && *home == '/') return std::filesystem::path(home) / ".local/state/vkformer" / name;
+    return {};
+}
+
+}  // namespace vkformer::cli
