@@ -6,10 +6,12 @@ namespace vkformer::vulkan {
 std::uint32_t provided_by(const Capabilities& device) noexcept {
     using enum ShaderRequirement;
     const auto bit = [](bool has, ShaderRequirement requirement) { return has ? bit_of(requirement) : 0; };
-    return bit(device.storage16, storage16) | bit(device.float16, float16) | bit(device.integer_dot, int_dot) |
-           bit(device.subgroup_arithmetic, subgroup) | bit(device.cooperative_matrix, coopmat) |
-           bit(device.cooperative_matrix2, coopmat2) | bit(device.int64, int64) |
-           bit(device.subgroup_shuffle, shuffle) | bit(device.buffer_addresses, addresses);
+    const std::uint32_t device_has =
+        bit(device.storage16, storage16) | bit(device.float16, float16) | bit(device.integer_dot, int_dot) |
+        bit(device.subgroup_arithmetic, subgroup) | bit(device.cooperative_matrix, coopmat) |
+        bit(device.cooperative_matrix2, coopmat2) | bit(device.int64, int64) |
+        bit(device.subgroup_shuffle, shuffle) | bit(device.buffer_addresses, addresses);
+    return device_has & ~kLackingRequirements;
 }
 
 Result<std::array<std::uint32_t, 3>> folded_grid(std::uint64_t count, const Capabilities& device) {

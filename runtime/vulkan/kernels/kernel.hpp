@@ -41,7 +41,7 @@ template <class... Requirements>
 constexpr std::uint32_t needs(Requirements... requirements) noexcept {
     return (bit_of(requirements) | ... | 0u);
 }
-/// The bits that a device has.
+/// The bits that a device has and for which this build has modules.
 std::uint32_t provided_by(const Capabilities& device) noexcept;
 
 /// What an op's lists, verdict files and reports know of a kernel.
