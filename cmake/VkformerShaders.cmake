@@ -76,7 +76,7 @@ function(vkformer_add_shaders target)
     set(shader_sources)
     set(lacking_rungs)
     set(lacking_count 0)
-    set(module_declarations)
+    set(inclusions)
     set(family_declarations)
     set(family_definitions)
     set(entries)
@@ -171,7 +171,6 @@ function(vkformer_add_shaders target)
                 )
                 list(APPEND sources ${source})
                 list(APPEND binaries_of_${source} ${binary})
-                string(APPEND module_declarations "extern const EmbeddedModule ${name};\n")
                 list(LENGTH entries position)
                 list(APPEND entries "        {\"${name}\", \"${source}\", spirv::${name}, ${mask}u},")
                 string(APPEND of_family " {Storage::${storage}, ${position}},")
@@ -182,11 +181,11 @@ function(vkformer_add_shaders target)
     endforeach()
     list(JOIN entries "\n" entries)
 
-    # All modules of a source lie in one compressed array.
+    # All modules of a source lie in one compressed string.
     list(REMOVE_DUPLICATES sources)
     foreach(source IN LISTS sources)
         string(REGEX REPLACE "[/.]" "_" stem ${source})
-        set(embedded ${binaries_dir}/${stem}.cpp)
+        set(embedded ${binaries_dir}/${stem}.inc)
         string(REPLACE ";" "," binaries "${binaries_of_${source}}")
         add_custom_command(
             OUTPUT ${embedded}
@@ -197,6 +196,7 @@ function(vkformer_add_shaders target)
             VERBATIM
         )
         list(APPEND shader_sources ${embedded})
+        string(APPEND inclusions "#include \"${stem}.inc\"\n")
     endforeach()
 
     if(lacking_rungs)
@@ -219,6 +219,6 @@ function(vkformer_add_shaders target)
         CXX_VISIBILITY_PRESET hidden
         VISIBILITY_INLINES_HIDDEN ON
     )
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated ${binaries_dir})
     target_link_libraries(${target} PRIVATE Vulkan::Headers)
 endfunction()
