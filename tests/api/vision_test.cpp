@@ -169,7 +169,7 @@ TEST_CASE("folders and images that do not fit are refused", "[vision][errors]") 
     };
     refused(folder_of("models/vit_h20"), ErrorCode::UnsupportedConfig, "no classification head");
     refused(folder_of("models/deit_labels"), ErrorCode::FileNotFound, "preprocessor_config.json");
-    refused(folder_of("clip"), ErrorCode::UnsupportedConfig, "supported: vit, deit");
+    refused(folder_of("clip"), ErrorCode::UnsupportedConfig, "supported: vision models (vit, deit); this one is a CLIP");
 
     TemporaryFolder folder;
     for (const char* const name : {"config.json", "model.safetensors"})

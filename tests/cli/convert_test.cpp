@@ -80,8 +80,8 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     unread.data = std::string(17, '\1');
     std::ofstream(folder / "mxfp4.gguf", std::ios::binary) << unread.file();
     refuses("convert --dtype q8_0 " + quoted(folder / "mxfp4.gguf") + " " + quoted(folder / "x.gguf"),
-            "of the type MXFP4, which vkformer does not read; llama.cpp makes a file that it reads: llama-quantize "
-            "--allow-requantize FILE NEW.gguf Q8_0");
+            "of the type MXFP4, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
+            "(llama-quantize --allow-requantize FILE NEW.gguf Q8_0)");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
     const fs::path split = kGoldens / "gguf/split-00001-of-00003.gguf";
     CHECK(run("convert --dtype f16 " + quoted(split) + " " + quoted(folder / "joined.gguf")).exit_code == 0);
