@@ -38,7 +38,7 @@ std::string with_files(std::string command, const TemporaryFolder& folder) {
 }  // namespace
 
 TEST_CASE("info says what --device auto takes, and why", "[cli][info]") {
-    const auto [model, command] = GENERATE(table<std::string, std::string>({
+    const std::pair<std::string, std::string> commands[] = {
         {"", "translate x"},
         {"marian/relu_d30_h5_h3", "forward -o OUTPUT -i TENSORS"},
         {"decoder_text", "generate -n 1 cat"},
@@ -47,37 +47,39 @@ TEST_CASE("info says what --device auto takes, and why", "[cli][info]") {
         {"vision/vit", "classify PICTURE"},
         {"vision/clip", "classify --label 'a photo of a cat' --label 'zwei Katzen' PICTURE"},
         {"speech/whisper_texts", "transcribe --no-timestamps SOUND"},
-    }));
-    CAPTURE(model, command);
-    const TemporaryFolder cache;
+    };
+    const TemporaryFolder cache;  // of all: what one model's trials have found, the next one does not try again
     const std::string home = "XDG_CACHE_HOME=" + cache.path().string() + " ";
-    const std::string option = model.empty() ? "" : " --model " + (goldens_dir() / model).string();
-    const json before = json::parse(run("info --json" + option, "", home).out);
-    if (!before.contains("auto")) return;  // no Vulkan device can be used
-    const std::size_t index = before["auto"]["device"];
-    const json& device = before["devices"][index];
-    const bool is_measured = device["type"] == "cpu";
-    CHECK(before["auto"]["f32"]["takes"] == (is_measured ? json() : json(index)));
-    if (is_measured) {
-        CHECK_THAT(before["auto"]["f32"]["why"].get<std::string>(), ContainsSubstring("not measured yet"));
-        CHECK_THAT(run("info" + option, "", home).out, ContainsSubstring("takes cpu or " + std::to_string(index)));
-    }
+    for (const auto& [model, command] : commands) {
+        CAPTURE(model, command);
+        const std::string option = model.empty() ? "" : " --model " + (goldens_dir() / model).string();
+        const json before = json::parse(run("info --json" + option, "", home).out);
+        if (!before.contains("auto")) return;  // no Vulkan device can be used
+        const std::size_t index = before["auto"]["device"];
+        const json& device = before["devices"][index];
+        const bool is_measured = device["type"] == "cpu";
+        CHECK(before["auto"]["f32"]["takes"] == (is_measured ? json() : json(index)));
+        if (is_measured) {
+            CHECK_THAT(before["auto"]["f32"]["why"].get<std::string>(), ContainsSubstring("not measured yet"));
+            CHECK_THAT(run("info" + option, "", home).out, ContainsSubstring("takes cpu or " + std::to_string(index)));
+        }
 
-    const TemporaryFolder files;
-    const Outcome outcome = run(with_files(command, files) + option, "", home);
-    CAPTURE(outcome.err);
-    REQUIRE(outcome.exit_code == 0);
-    const json after = json::parse(run("info --json" + option, "", home).out)["auto"]["f32"];
-    const bool took_cpu = outcome.err.find("device: CPU (float)") != std::string::npos;
-    const bool took_device = outcome.err.find("device: " + device["name"].get<std::string>()) != std::string::npos;
-    CHECK(took_cpu != took_device);
-    CHECK(after["takes"] == (took_cpu ? json("cpu") : json(index)));
-    if (!is_measured) return;
-    CHECK((after["cpu_us"].get<double>() < after["vulkan_us"].get<double>()) == took_cpu);
-    CHECK_THAT(after["why"].get<std::string>(), ContainsSubstring("ms on the CPU backend"));
-    CHECK_THAT(run("info" + option, "", home).out,
-               ContainsSubstring(std::string("takes ") + (took_cpu ? "cpu" : std::to_string(index)) +
-                                 " for this model with --dtype f32"));
+        const TemporaryFolder files;
+        const Outcome outcome = run(with_files(command, files) + option, "", home);
+        CAPTURE(outcome.err);
+        REQUIRE(outcome.exit_code == 0);
+        const json after = json::parse(run("info --json" + option, "", home).out)["auto"]["f32"];
+        const bool took_cpu = outcome.err.find("device: CPU (float)") != std::string::npos;
+        const bool took_device = outcome.err.find("device: " + device["name"].get<std::string>()) != std::string::npos;
+        CHECK(took_cpu != took_device);
+        CHECK(after["takes"] == (took_cpu ? json("cpu") : json(index)));
+        if (!is_measured) continue;
+        CHECK((after["cpu_us"].get<double>() < after["vulkan_us"].get<double>()) == took_cpu);
+        CHECK_THAT(after["why"].get<std::string>(), ContainsSubstring("ms on the CPU backend"));
+        CHECK_THAT(run("info" + option, "", home).out,
+                   ContainsSubstring(std::string("takes ") + (took_cpu ? "cpu" : std::to_string(index)) +
+                                     " for this model with --dtype f32"));
+    }
 }
 
 #endif

@@ -82,17 +82,6 @@ std::vector<std::int32_t> OpCase::random_ints(std::size_t count, std::int32_t lo
 
 namespace {
 
-/// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
-std::set<std::string> variant_names(graph::Backend& backend, const graph::Plan& plan) {
-    const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
-    if (!device) return {""};
-    std::set<std::string> names;
-    for (const graph::Node& node : plan.graph.nodes())
-        for (const auto* kernel : vulkan::fitting_kernels(node.op, {plan.graph, device->capabilities()}))
-            names.emplace(kernel->name);
-    return names;
-}
-
 /// The program with that variant in every node that has it.
 Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::Plan plan, const std::string& variant) {
     auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
@@ -108,6 +97,18 @@ Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::
 }
 
 }  // namespace
+
+/// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
+std::set<std::string> OpCase::variant_names(graph::Backend& backend) const {
+    const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
+    if (!device) return {""};
+    const graph::Plan plan = graph::make_plan(graph, {.fuse = false});
+    std::set<std::string> names;
+    for (const graph::Node& node : plan.graph.nodes())
+        for (const auto* kernel : vulkan::fitting_kernels(node.op, {plan.graph, device->capabilities()}))
+            if (!leaves_out_cpu_devices || kernel->device != vulkan::DeviceClass::cpu) names.emplace(kernel->name);
+    return names;
+}
 
 std::unique_ptr<graph::Program> OpCase::execute(graph::Backend& backend, std::uint32_t runs,
                                                 const std::string& variant) const {
@@ -156,7 +157,7 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
     REQUIRE_FALSE(results_.empty());
     const auto oracle = cpu::make_cpu_backend<double>();
     const auto expected = execute(*oracle, runs);
-    for (const std::string& variant : variant_names(backend, graph::make_plan(graph, {.fuse = false}))) {
+    for (const std::string& variant : variant_names(backend)) {
         const auto found = execute(backend, runs, variant);
         compare(*found, *expected, backend.name() + (variant.empty() ? "" : ", variant " + variant));
     }
@@ -164,7 +165,7 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
 
 void OpCase::each_variant(graph::Backend& backend, Value result,
                           const std::function<void(const std::vector<float>&)>& inspect) const {
-    for (const std::string& variant : variant_names(backend, graph::make_plan(graph, {.fuse = false}))) {
+    for (const std::string& variant : variant_names(backend)) {
         INFO("variant " << variant);
         std::vector<float> values(graph.shape(result).element_count());
         const auto done = execute(backend, 1, variant)->read(result, std::span(values));

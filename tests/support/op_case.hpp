@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -26,6 +27,8 @@ public:
     explicit OpCase(std::uint32_t seed = 1) : random_(seed) {}
 
     graph::Graph graph;
+    /// Without the variants for Vulkan devices that are CPUs: for sizes that their compilers take long for.
+    bool leaves_out_cpu_devices = false;
 
     /// An input with random values, uniform in ±magnitude.
     graph::Value floats(const std::string& name, DType dtype, const Shape& shape, float magnitude = 1);
@@ -61,6 +64,7 @@ private:
     using Contents = std::variant<std::vector<float>, std::vector<std::int32_t>>;
     std::unique_ptr<graph::Program> execute(graph::Backend& backend, std::uint32_t runs,
                                             const std::string& variant = {}) const;
+    std::set<std::string> variant_names(graph::Backend& backend) const;
     void compare(graph::Program& found, graph::Program& expected, const std::string& where) const;
     static double bound(const graph::Program& program);
 
