@@ -11,7 +11,7 @@ namespace vkformer::images {
 namespace {
 
 constexpr std::size_t kEntryBytes = 12;
-constexpr std::uint32_t kOrientationTag = 0x0112, kShortType = 3;
+constexpr std::uint32_t kOrientationTag = 0x0112;
 
 /// Numbers of a TIFF file in its byte order; 0 outside of it.
 class Tiff {
@@ -30,6 +30,17 @@ private:
     bool is_little_;
 };
 
+/// Bytes of a whole number of a TIFF type; 0 of what is none. Exif has a SHORT here; some writers put a BYTE or a LONG, which Pillow
+/// takes, too.
+constexpr std::size_t bytes_of_type(std::uint32_t type) noexcept {
+    switch (type) {
+    case 1: return 1;  // BYTE
+    case 3: return 2;  // SHORT
+    case 4: return 4;  // LONG
+    default: return 0;
+    }
+}
+
 /// 1 to 8; 1 where there is none.
 std::uint32_t orientation_number(std::span<const std::byte> marker) {
     constexpr std::string_view kExif("Exif\0\0", 6);
@@ -43,8 +54,9 @@ std::uint32_t orientation_number(std::span<const std::byte> marker) {
     for (std::size_t i = 0; i < entries; ++i) {
         const std::size_t entry = directory + 2 + i * kEntryBytes;
         if (entry >= file.size()) break;
-        if (tiff.number(entry, 2) != kOrientationTag || tiff.number(entry + 2, 2) != kShortType) continue;
-        const std::uint32_t number = tiff.number(entry + 8, 2);
+        const std::size_t bytes = bytes_of_type(tiff.number(entry + 2, 2));
+        if (tiff.number(entry, 2) != kOrientationTag || bytes == 0) continue;
+        const std::uint32_t number = tiff.number(entry + 8, bytes);
         return number >= 1 && number <= 8 ? number : 1;
     }
     return 1;

@@ -103,6 +103,11 @@ TEST_CASE("a processor's error shows what it found, and no pixel becomes absurd 
     result = processor(config);
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring("\"image_std\" is [0.002,0.5,0.5]"));
+    config["image_std"] = {0.5, 0.001, 0.5};
+    config["image_mean"] = {0, 1.0005, 0};  // white becomes −0.5, black −1000.5
+    result = processor(config);
+    REQUIRE_FALSE(result);
+    CHECK_THAT(result.error().message, ContainsSubstring("\"image_std\" is [0.5,0.001,0.5]"));
 }
 
 TEST_CASE("the size of what comes out is known where it does not depend on the picture", "[images]") {

@@ -85,6 +85,12 @@ TEST_CASE("images are resized to the byte as Pillow does it", "[images][golden]"
     CHECK_FALSE(images::resize(image, 40000, 5, images::Resample::box));
 }
 
+TEST_CASE("a pixel on the border of two boxes is the right one's, as in Pillow", "[images]") {
+    const Image image{.width = 2, .height = 1, .rgb = {10, 20, 30, 40, 50, 60}};
+    const Image found = must(images::resize(image, 3, 1, images::Resample::box));
+    CHECK(found.rgb == std::vector<std::uint8_t>{10, 20, 30, 40, 50, 60, 40, 50, 60});
+}
+
 TEST_CASE("a picture that ends too early is an error wherever it ends", "[images][errors]") {
     for (const std::string name : {"colour.png", "palette.png", "colour.jpg", "progressive.jpg"}) {
         const std::vector<std::byte> file = read(pictures() / name);
@@ -149,6 +155,13 @@ TEST_CASE("orientations outside of Exif's numbers, or cut off, are upright", "[i
     };
     CHECK(of(marker.size()).transposed);
     for (std::size_t length = 0; length < 25; ++length) CHECK_FALSE(of(length).transposed);
+    for (const char type : {'\1', '\4'}) {  // BYTE, LONG
+        marker[18] = type;
+        CHECK(of(marker.size()).transposed);
+    }
+    marker[18] = 5;  // RATIONAL
+    CHECK_FALSE(of(marker.size()).transposed);
+    marker[18] = 3;
     marker[24] = 9;
     CHECK_FALSE(of(marker.size()).transposed);
     marker[10] = '\xFF';  // the directory lies outside

@@ -251,6 +251,10 @@ TEST_CASE("templates of model folders", "[text][chat]") {
     CHECK(load()->render(messages).value() == "<b>Hi<e>");
     CHECK(load()->render(messages, {.eos_token = "!"}).value() == "<b>Hi!");
 
+    folder.write("tokenizer_config.json",
+                 R"({"bos_token": false, "chat_template": "{{ bos_token }}x"})");  // there is none
+    CHECK(load()->render(messages).value() == "x");
+
     folder.write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "D{{ eos_token }}"},
         {"name": "tool_use", "template": "T"}]})");
     CHECK(load()->render(messages).value() == "D");
