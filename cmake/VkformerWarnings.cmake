@@ -8,6 +8,10 @@ target_compile_options(vkformer_warnings INTERFACE
     $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wno-missing-field-initializers>
     $<$<CXX_COMPILER_ID:MSVC>:/W4>
 )
+# g++ warns of headers whose types have members from anonymous namespaces, and takes the sources of a unity build for headers.
+if(CMAKE_UNITY_BUILD)
+    target_compile_options(vkformer_warnings INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
 if(VKFORMER_WERROR)
     target_compile_options(vkformer_warnings INTERFACE
         $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Werror>

@@ -21,7 +21,6 @@ namespace {
 using decoding::FinishReason;
 
 constexpr std::int32_t kNoToken = -1;
-constexpr float kMostLengthPenalty = 100;
 
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample) {
     return {.rows = options.batch,
@@ -49,7 +48,7 @@ Result<std::optional<decoding::BeamRules>> beam_rules(const BeamSearch& search,
     if (rules.beams == 0) {
         VKFORMER_TRY(rules.beams, defaults.beams);
     }
-    if (!(std::abs(rules.length_penalty) <= kMostLengthPenalty))
+    if (!(std::abs(rules.length_penalty) <= decoding::kMostLengthPenalty))
         return Error{ErrorCode::InvalidArgument, "the length penalty is " + std::to_string(rules.length_penalty) +
                                                      ", expected a number from −100 to 100"};
     if (rules.beams == 1) return std::optional<decoding::BeamRules>();

@@ -19,7 +19,7 @@
 namespace vkformer {
 namespace {
 
-constexpr std::size_t kDefaultBatch = 8;
+constexpr std::size_t kDefaultWindowBatch = 8;
 constexpr float kForgets = 0.5f;  // the temperature from which on the text of a window is no help for the next
 // What OpenAI's and Hugging Face's examples use.
 constexpr double kCompressionRatio = 1.35, kLogProb = -1, kNoSpeech = 0.6;
@@ -85,7 +85,7 @@ struct Transcriber::Impl {
 
 Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     if (session) return {};
-    const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultBatch);
+    const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultWindowBatch);
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
                                              .dtype = dtype_of(options)};

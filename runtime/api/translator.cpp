@@ -15,7 +15,7 @@
 namespace vkformer {
 namespace {
 
-constexpr std::size_t kDefaultBatch = 32;
+constexpr std::size_t kDefaultTextBatch = 32;
 
 bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == text.npos; }
 
@@ -233,7 +233,7 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
 
     if (!impl_->session) {
         const std::size_t batch =
-            impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultBatch);
+            impl_->options.batch > 0 ? impl_->options.batch : std::min(tokens.size(), kDefaultTextBatch);
         VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
                                                              {.generation = impl_->generation,
                                                               .batch = static_cast<std::uint32_t>(batch),

@@ -12,8 +12,6 @@ namespace {
 /// Of x, kBlockRows · kDepth floats (384 KiB) stay in a second cache while all of w passes; of w, kDepth rows of a panel (18 or 36 KiB) and
 /// a tile (6 KiB) in the first.
 constexpr std::size_t kBlockRows = 512, kDepth = 192;
-/// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
-constexpr std::size_t kLeastPanelUses = 64;
 
 /// Some rows of x and of y, and some elements of the rows of x and w.
 struct Block {

@@ -9,6 +9,8 @@ namespace vkformer::cpu {
 
 /// Rows of x that make a tile.
 inline constexpr std::size_t kFloatTileRows = 8;
+/// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
+inline constexpr std::size_t kLeastPanelUses = 64;
 
 /// Tiles of x times panels of w: their sums stay in registers.
 struct FloatPanelKernels {

@@ -73,8 +73,6 @@ constexpr std::size_t kInt8DotRows = 4;
 /// Groups of a panel: 768 elements of 32 weight rows are 27 KiB, which leaves some of a first cache of 32 KiB to a tile. A multiple of
 /// what the largest block has.
 constexpr std::size_t kPanelGroups = 24;
-/// Rows of x that are worth a panel of their own, where there are fewer panels than threads.
-constexpr std::size_t kLeastPanelUses = 64;
 
 /// x in 8 bits, for all rows of a weight.
 class Int8Product {

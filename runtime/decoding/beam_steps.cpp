@@ -5,13 +5,12 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 using graph::Value;
-
-Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
 
 models::DecoderLayout layout_of(const DecoderSessionOptions& options, const BeamRules& rules) {
     return {.rows = rules.beams,

@@ -9,6 +9,9 @@
 
 namespace vkformer::decoding {
 
+/// The length penalties that beam searches take are this large at most, on either side of 0.
+inline constexpr float kMostLengthPenalty = 100;
+
 struct BeamRules {
     std::uint32_t beams = 2;  ///< up to graph::kMaxBeams
     float length_penalty = 1;

@@ -6,14 +6,13 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 #include "decoding/token_rules.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 constexpr std::uint32_t kSmallestChunk = DecoderSessionOptions::kSmallestChunk;
-
-Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
 
 }  // namespace
 

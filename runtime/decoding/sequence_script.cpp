@@ -8,14 +8,13 @@
 #include "decoding/beam_script.hpp"
 #include "decoding/decoder_script.hpp"
 #include "decoding/encoder_decoder_script.hpp"
+#include "decoding/invalid.hpp"
 
 namespace vkformer::decoding {
 namespace {
 
 constexpr std::uint32_t kLargestChunk = 4096;
 constexpr std::uint64_t kLargestSource = 16384;
-
-Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "decoding/invalid.hpp"
 #include "decoding/steps.hpp"
 #include "decoding/tensor_io.hpp"
 #include "decoding/token_rules.hpp"
@@ -14,8 +15,6 @@ namespace vkformer::decoding {
 namespace {
 
 using graph::Program;
-
-Error invalid(std::string message) { return {ErrorCode::InvalidArgument, std::move(message)}; }
 
 }  // namespace
 

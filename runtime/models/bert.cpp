@@ -6,7 +6,7 @@
 namespace vkformer::models {
 namespace {
 
-constexpr EncoderNames kNames = {
+constexpr EncoderNames kBertNames = {
     .prefix = "bert.",
     .words = "embeddings.word_embeddings.weight",
     .positions = "embeddings.position_embeddings.weight",
@@ -29,7 +29,7 @@ constexpr EncoderNames kNames = {
 
 Result<Encoder> load_bert(const formats::Config& config, const formats::Weights& weights) {
     VKFORMER_TRY(EncoderConfig c, read_bert_config(config));
-    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kNames));
+    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kBertNames));
     return Encoder(c, std::move(w));
 }
 

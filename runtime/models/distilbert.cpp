@@ -6,7 +6,7 @@
 namespace vkformer::models {
 namespace {
 
-constexpr EncoderNames kNames = {
+constexpr EncoderNames kDistilbertNames = {
     .prefix = "distilbert.",
     .words = "embeddings.word_embeddings.weight",
     .positions = "embeddings.position_embeddings.weight",
@@ -48,7 +48,7 @@ Result<Encoder> load_distilbert(const formats::Config& config, const formats::We
     c.norm_eps = 1e-12f;  // not in its config
     if (c.hidden_size % c.heads != 0)
         return config.unsupported("n_heads", "a divisor of dim = " + std::to_string(c.hidden_size));
-    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kNames));
+    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kDistilbertNames));
     return Encoder(c, std::move(w));
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using formats::Gguf;
 
-constexpr EncoderNames kNames = {
+constexpr EncoderNames kGgufNames = {
     .words = "token_embd.weight",
     .positions = "position_embd.weight",
     .types = "token_types.weight",
@@ -38,7 +38,7 @@ bool has_tensor(const Gguf& file, std::string_view name) {
 
 /// RoBERTa's head has two layers; of BERT's the converter keeps the last.
 EncoderNames names_in(const Gguf& file) {
-    EncoderNames names = kNames;
+    EncoderNames names = kGgufNames;
     if (!has_tensor(file, names.head_dense)) names.head_dense = {};
     return names;
 }
@@ -72,10 +72,10 @@ Result<EncoderConfig> read_config(const Gguf& file) {
                                 "a divisor of embedding_length = " + std::to_string(c.hidden_size));
     VKFORMER_TRY(const bool is_causal, file.boolean(key("attention.causal"), false));
     if (is_causal) return file.unsupported(key("attention.causal"), "false");
-    VKFORMER_TRY(c.vocab_size, rows_in(file, kNames.words, c.hidden_size));
-    VKFORMER_TRY(c.types, rows_in(file, kNames.types, c.hidden_size));
-    VKFORMER_TRY(c.labels, rows_in(file, std::string(kNames.head_output) + ".weight", c.hidden_size));
-    if (c.labels == 0 && has_tensor(file, kNames.head_dense))
+    VKFORMER_TRY(c.vocab_size, rows_in(file, kGgufNames.words, c.hidden_size));
+    VKFORMER_TRY(c.types, rows_in(file, kGgufNames.types, c.hidden_size));
+    VKFORMER_TRY(c.labels, rows_in(file, std::string(kGgufNames.head_output) + ".weight", c.hidden_size));
+    if (c.labels == 0 && has_tensor(file, kGgufNames.head_dense))
         return Error{ErrorCode::UnsupportedConfig,
                      file.file_name() + ": there is a tensor cls.weight, but no cls.output.weight behind it"};
     return c;

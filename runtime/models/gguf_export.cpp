@@ -88,7 +88,7 @@ Result<RopeSource> representable_rope(const Source& source, const Config& json) 
 }
 
 /// A model of a folder on its way into a file.
-struct Model {
+struct SourceModel {
     const Source& source;
     const Config& json;  ///< the object that holds the decoder's fields
     const RopeSource& rope;
@@ -103,7 +103,7 @@ struct Model {
 };
 
 /// What a file of the architecture says by its name alone has to be so.
-Result<void> check_representable(const Model& model) {
+Result<void> check_representable(const SourceModel& model) {
     const DecoderConfig& c = model.config;
     const Config& json = model.json;
     const GgufArchitecture& a = model.source.architecture;
@@ -138,7 +138,7 @@ Result<void> check_representable(const Model& model) {
     return {};
 }
 
-void set_metadata(const Model& model, GgufMetadata& metadata) {
+void set_metadata(const SourceModel& model, GgufMetadata& metadata) {
     const DecoderConfig& c = model.config;
     metadata.set(model.key("block_count"), static_cast<std::uint32_t>(c.layers.size()));
     metadata.set(model.key("context_length"), c.most_positions());
@@ -173,7 +173,7 @@ OutputTensor divisors(const std::string& name, const Rope& rope, double theta) {
                                    .owner = factors}};
 }
 
-Result<void> add_ropes(const Model& model, GgufContents& contents) {
+Result<void> add_ropes(const SourceModel& model, GgufContents& contents) {
     if (model.source.architecture.learned_positions) return {};
     const DecoderConfig& c = model.config;
     const RopeSource& rope = model.rope;
@@ -228,7 +228,7 @@ constexpr std::array<Renaming, 21> kLayerNames = {{
     {"ln_1", "attn_norm"},
     {"ln_2", "ffn_norm"},
 }};
-constexpr std::array<Renaming, 6> kNames = {{
+constexpr std::array<Renaming, 6> kWholeNames = {{
     {"embed_tokens", "token_embd"},
     {"norm", "output_norm"},
     {"lm_head", "output"},
@@ -244,7 +244,7 @@ std::optional<std::string> renamed(std::span<const Renaming> names, std::string_
 }
 
 /// "model.layers.3.mlp.up_proj.weight" → "blk.3.ffn_up.weight"; nothing for names that are not of the architecture.
-std::optional<std::string> gguf_name(std::string_view name, const Model& model) {
+std::optional<std::string> gguf_name(std::string_view name, const SourceModel& model) {
     for (const std::string_view prefix : {"language_model.", "model.language_model.", "model.", "transformer."})
         if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
     const std::size_t kind_begin = name.rfind('.');
@@ -252,7 +252,7 @@ std::optional<std::string> gguf_name(std::string_view name, const Model& model) 
     const std::string kind(name.substr(kind_begin));
     if (kind == ".bias" && !model.source.has_biases) return std::nullopt;
     name.remove_suffix(kind.size());
-    if (const auto whole = renamed(kNames, name)) return *whole + kind;
+    if (const auto whole = renamed(kWholeNames, name)) return *whole + kind;
     for (const std::string_view layers : {"layers.", "h."}) {
         if (!name.starts_with(layers)) continue;
         name.remove_prefix(layers.size());
@@ -304,7 +304,7 @@ bool is_of_vision(std::string_view name) {
     return name.find("vision_tower.") != name.npos || name.find("multi_modal_projector.") != name.npos;
 }
 
-Result<void> add_tensors(const formats::Weights& weights, const Model& model, GgufContents& contents) {
+Result<void> add_tensors(const formats::Weights& weights, const SourceModel& model, GgufContents& contents) {
     bool leaves_vision_out = false;
     for (const auto& [name, data] : weights.tensors()) {
         const bool is_vision = model.source.model_type == "gemma3" && is_of_vision(name);
@@ -367,11 +367,11 @@ Result<GgufContents> exported_to_gguf(const std::filesystem::path& folder, DType
 
     // The model as vkformer runs it says what the folder's fields come to, and that it is whole.
     VKFORMER_TRY(const Decoder decoder, load_decoder(folder));
-    const Model model{.source = *source,
-                      .json = decoder_json,
-                      .rope = rope,
-                      .config = decoder.config(),
-                      .ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding)};
+    const SourceModel model{.source = *source,
+                            .json = decoder_json,
+                            .rope = rope,
+                            .config = decoder.config(),
+                            .ties_head = is_same(decoder.weights().lm_head.weight, decoder.weights().embedding)};
     VKFORMER_CHECK(check_representable(model));
     VKFORMER_TRY(const auto weights, formats::open_weights(folder));
     set_metadata(model, contents.metadata);

@@ -10,7 +10,7 @@ namespace {
 using formats::Config;
 
 /// Mistral's window holds for all layers; SmolLM 3 says for each by layer_types.
-Result<void> read_windows(const Config& config, DecoderConfig& c) {
+Result<void> read_llama_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     if (config.has("layer_types")) {
         VKFORMER_TRY(const auto slides, read_sliding_layers(config, c.layers.size()));
@@ -48,7 +48,7 @@ Result<DecoderParts> load_llama(const Config& config, const formats::Weights& we
     VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = type == "smollm3" ? 2e6 : 1e4}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
-    if (type != "llama") VKFORMER_CHECK(read_windows(config, c));
+    if (type != "llama") VKFORMER_CHECK(read_llama_windows(config, c));
     if (type == "smollm3") VKFORMER_CHECK(read_layers_without_rope(config, c));
 
     LlamaLayout layout;

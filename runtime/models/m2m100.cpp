@@ -14,9 +14,9 @@ namespace {
 using formats::Config;
 using formats::Weights;
 
-constexpr std::array<std::string_view, 2> kArchitectures = {"M2M100ForConditionalGeneration", "M2M100Model"};
+constexpr std::array<std::string_view, 2> kM2m100Architectures = {"M2M100ForConditionalGeneration", "M2M100Model"};
 // What older configs spell out and Hugging Face no longer reads.
-constexpr std::array<RequiredFlag, 4> kFlags = {{
+constexpr std::array<RequiredFlag, 4> kM2m100Flags = {{
     {"normalize_before", true},
     {"normalize_embedding", false},
     {"add_final_layer_norm", true},
@@ -42,7 +42,7 @@ TensorData fairseq_sinusoids(std::uint64_t positions, std::uint64_t dim, std::ui
 }  // namespace
 
 Result<Seq2Seq> load_m2m100(const Config& config, const Weights& weights) {
-    VKFORMER_CHECK(refuse_other_seq2seq(config, kArchitectures, kFlags));
+    VKFORMER_CHECK(refuse_other_seq2seq(config, kM2m100Architectures, kM2m100Flags));
     VKFORMER_TRY(Seq2SeqConfig c, read_bart_sizes(config));
     VKFORMER_TRY(const std::uint32_t pad, config.unsigned_integer("pad_token_id", {.fallback = 1, .max = 1u << 20}));
     c.norm_place = Seq2SeqConfig::NormPlace::before;

@@ -13,8 +13,8 @@ namespace {
 using formats::Config;
 using formats::Weights;
 
-constexpr std::array<std::string_view, 2> kArchitectures = {"MarianMTModel", "MarianModel"};
-constexpr std::array<RequiredFlag, 4> kFlags = {{
+constexpr std::array<std::string_view, 2> kMarianArchitectures = {"MarianMTModel", "MarianModel"};
+constexpr std::array<RequiredFlag, 4> kMarianFlags = {{
     {"normalize_before", false},
     {"normalize_embedding", false},
     {"add_final_layer_norm", false},
@@ -86,7 +86,7 @@ Result<void> read_positions(const Weights& weights, const Seq2SeqConfig& c, Seq2
 Result<Seq2Seq> load_marian(const Config& config, const Weights& weights) {
     VKFORMER_TRY(const std::string type, config.string("model_type", "marian"));
     if (type != "marian") return config.unsupported("model_type", "marian");
-    VKFORMER_CHECK(refuse_other_seq2seq(config, kArchitectures, kFlags));
+    VKFORMER_CHECK(refuse_other_seq2seq(config, kMarianArchitectures, kMarianFlags));
     VKFORMER_TRY(Seq2SeqConfig c, read_bart_sizes(config));
     VKFORMER_TRY(const Vocabularies vocabularies, read_vocabularies(config, c.encoder.vocab_size));
     VKFORMER_TRY(Seq2SeqWeights w, read_bart_layers(weights, c, {}, "model."));

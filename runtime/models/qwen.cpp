@@ -11,7 +11,7 @@ namespace {
 using formats::Config;
 
 /// With use_sliding_window, layers from max_window_layers on have the window, or those that layer_types names.
-Result<void> read_windows(const Config& config, DecoderConfig& c) {
+Result<void> read_qwen_windows(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
     if (!uses_window) return {};
     VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
@@ -40,7 +40,7 @@ Result<DecoderParts> load_qwen(const Config& config, const formats::Weights& wei
     VKFORMER_TRY(const Rope rope, read_rope(config, c));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
-    VKFORMER_CHECK(read_windows(config, c));
+    VKFORMER_CHECK(read_qwen_windows(config, c));
 
     LlamaLayout layout = {.attention_bias = !is_third, .head_norms = is_third};
     if (is_third) {

@@ -84,12 +84,6 @@ TensorData owned(std::vector<std::int32_t> values, Shape shape) {
     return {.dtype = DType::i32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner};
 }
 
-Result<std::vector<float>> floats_of(const TensorData& data) {
-    std::vector<float> values(data.shape.element_count());
-    VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span(values)));
-    return values;
-}
-
 /// "encoder.rnn.weight_ih_l0_reverse": PyTorch's name.
 std::string rnn_name(std::string_view stack, std::string_view what, std::uint32_t layer, bool reverse) {
     return std::string(stack) + ".rnn." + std::string(what) + "_l" + std::to_string(layer) +

@@ -7,7 +7,7 @@
 namespace vkformer::models {
 namespace {
 
-constexpr EncoderNames kNames = {
+constexpr EncoderNames kRobertaNames = {
     .prefix = "roberta.",
     .words = "embeddings.word_embeddings.weight",
     .positions = "embeddings.position_embeddings.weight",
@@ -34,7 +34,7 @@ Result<Encoder> load_roberta(const formats::Config& config, const formats::Weigh
     if (padding >= c.max_positions - 1)
         return config.unsupported("pad_token_id",
                                   "less than max_position_embeddings - 1 = " + std::to_string(c.max_positions - 1));
-    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kNames, padding + 1));
+    VKFORMER_TRY(EncoderWeights w, read_encoder_weights(weights, c, kRobertaNames, padding + 1));
     return Encoder(c, std::move(w));
 }
 

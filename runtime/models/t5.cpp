@@ -17,7 +17,7 @@ namespace {
 using formats::Config;
 using formats::Weights;
 
-constexpr std::array<std::string_view, 7> kArchitectures = {
+constexpr std::array<std::string_view, 7> kT5Architectures = {
     "T5ForConditionalGeneration",   "T5Model",  "T5WithLMHeadModel", "MT5ForConditionalGeneration", "MT5Model",
     "UMT5ForConditionalGeneration", "UMT5Model"};
 /// The model has no table of positions; longer sequences were not seen in training, and a bias of heads · len² has to fit.
@@ -208,7 +208,7 @@ Result<NormWeights> scaled(const NormWeights& norm, std::uint64_t d_model) {
 }  // namespace
 
 Result<Seq2Seq> load_t5(const Config& config, const Weights& weights) {
-    VKFORMER_CHECK(refuse_other_seq2seq(config, kArchitectures));
+    VKFORMER_CHECK(refuse_other_seq2seq(config, kT5Architectures));
     T5Fields t5;
     VKFORMER_TRY(const Seq2SeqConfig c, read_config(config, t5));
     Seq2SeqWeights w;

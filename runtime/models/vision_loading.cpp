@@ -15,12 +15,6 @@ using formats::Config;
 constexpr std::uint32_t kLargestSide = 1u << 14;  // pixels
 constexpr std::uint64_t kMostTokens = 1u << 16;   // attention of any image takes tokens²
 
-Result<std::vector<float>> floats_of(const TensorData& data) {
-    std::vector<float> values(data.shape.element_count());
-    VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span(values)));
-    return values;
-}
-
 }  // namespace
 
 Result<Extent> read_extent(const Config& config, std::string_view name, std::uint32_t fallback) {

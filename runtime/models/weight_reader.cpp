@@ -98,6 +98,12 @@ Projection rows_of(const Projection& projection, std::uint64_t first, std::uint6
     return rows;
 }
 
+Result<std::vector<float>> floats_of(const TensorData& data) {
+    std::vector<float> values(data.shape.element_count());
+    VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span(values)));
+    return values;
+}
+
 Result<TensorData> transposed(const TensorData& matrix) {
     const std::uint64_t rows = matrix.shape[0], cols = matrix.shape[1];
     std::vector<float> values(rows * cols);

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/config.hpp"
 #include "formats/weights.hpp"
@@ -42,6 +43,9 @@ private:
 TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t count);
 /// The same rows of weight and bias.
 Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
+
+/// The elements as float32. Errors: UnsupportedDtype.
+Result<std::vector<float>> floats_of(const TensorData& data);
 
 /// [rows, cols] → [cols, rows], as float32.
 Result<TensorData> transposed(const TensorData& matrix);

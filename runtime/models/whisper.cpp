@@ -7,6 +7,7 @@
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/seq2seq_loading.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -14,14 +15,8 @@ namespace {
 using formats::Config;
 using formats::Weights;
 
-constexpr std::array<std::string_view, 2> kArchitectures = {"WhisperForConditionalGeneration", "WhisperModel"};
-constexpr std::array<RequiredFlag, 1> kFlags = {{{"scale_embedding", false}}};
-
-Result<std::vector<float>> floats_of(const TensorData& tensor) {
-    std::vector<float> values(tensor.shape.element_count());
-    VKFORMER_CHECK(convert(tensor.dtype, tensor.bytes, 0, std::span<float>(values)));
-    return values;
-}
+constexpr std::array<std::string_view, 2> kWhisperArchitectures = {"WhisperForConditionalGeneration", "WhisperModel"};
+constexpr std::array<RequiredFlag, 1> kWhisperFlags = {{{"scale_embedding", false}}};
 
 /// A convolution's kernel [out, in, 3] as a matrix [out, 3 · in], the taps one after the other; with a bias, its column
 /// goes last.
@@ -57,7 +52,7 @@ Result<Seq2SeqWeights::Stem> read_stem(const WeightReader& read, const Seq2SeqCo
 }  // namespace
 
 Result<Seq2Seq> load_whisper(const Config& config, const Weights& weights) {
-    VKFORMER_CHECK(refuse_other_seq2seq(config, kArchitectures, kFlags));
+    VKFORMER_CHECK(refuse_other_seq2seq(config, kWhisperArchitectures, kWhisperFlags));
     VKFORMER_TRY(Seq2SeqConfig c, read_bart_sizes(config));
     VKFORMER_TRY(c.mel_bins, config.unsigned_integer("num_mel_bins", {.fallback = 80, .min = 1, .max = 1024}));
     VKFORMER_TRY(c.encoder.max_positions,

@@ -298,7 +298,7 @@ void Ctc::take(std::string token) {
     if (!token.empty()) give_token(token);
 }
 
-Result<Decoder> read_metaspace(const Field& field) {
+Result<Decoder> read_metaspace_decoder(const Field& field) {
     VKFORMER_CHECK(
         field.check_members({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
     VKFORMER_TRY(const std::string replacement, field.text("replacement"));
@@ -308,7 +308,7 @@ Result<Decoder> read_metaspace(const Field& field) {
     return stage<Metaspace>(replacement, scheme != "never" && add_prefix_space);
 }
 
-Result<Decoder> read_strip(const Field& field) {
+Result<Decoder> read_strip_decoder(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "content", "start", "stop"}));
     VKFORMER_TRY(const std::string content, field.text("content"));
     VKFORMER_TRY(const std::int32_t start, field.id("start"));
@@ -317,7 +317,7 @@ Result<Decoder> read_strip(const Field& field) {
     return stage<Strip>(content, static_cast<std::size_t>(start), static_cast<std::size_t>(stop));
 }
 
-Result<Decoder> read_replace(const Field& field) {
+Result<Decoder> read_replace_decoder(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "pattern", "content"}));
     VKFORMER_TRY(const Field pattern_field, field.at("pattern"));
     VKFORMER_TRY(const Pattern pattern, Pattern::read(pattern_field));
@@ -336,7 +336,7 @@ Result<Decoder> read_replace(const Field& field) {
     });
 }
 
-Result<Decoder> read_word_piece(const Field& field) {
+Result<Decoder> read_word_piece_decoder(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "prefix", "cleanup"}));
     VKFORMER_TRY(const std::string prefix, field.text("prefix"));
     VKFORMER_TRY(const bool cleanup, field.boolean("cleanup"));
@@ -359,7 +359,7 @@ Result<Decoder> read_bpe_decoder(const Field& field) {
     return stage<WordEnds>(suffix);
 }
 
-Result<Decoder> read_ctc(const Field& field) {
+Result<Decoder> read_ctc_decoder(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "pad_token", "word_delimiter_token", "cleanup"}));
     VKFORMER_TRY(const std::string pad, field.text("pad_token"));
     VKFORMER_TRY(const std::string delimiter, field.text("word_delimiter_token"));
@@ -367,7 +367,7 @@ Result<Decoder> read_ctc(const Field& field) {
     return stage<Ctc>(pad, delimiter, cleanup);
 }
 
-Result<Decoder> read_sequence(const Field& field) {
+Result<Decoder> read_sequence_decoder(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "decoders"}));
     VKFORMER_TRY(const auto fields, field.elements("decoders"));
     std::vector<Decoder> decoders;
@@ -386,13 +386,13 @@ Result<Decoder> read_sequence(const Field& field) {
 
 Result<Decoder> read_decoder(const Field& field) {
     VKFORMER_TRY(const std::string type, field.text("type"));
-    if (type == "Sequence") return read_sequence(field);
-    if (type == "Metaspace") return read_metaspace(field);
-    if (type == "Strip") return read_strip(field);
-    if (type == "Replace") return read_replace(field);
-    if (type == "WordPiece") return read_word_piece(field);
+    if (type == "Sequence") return read_sequence_decoder(field);
+    if (type == "Metaspace") return read_metaspace_decoder(field);
+    if (type == "Strip") return read_strip_decoder(field);
+    if (type == "Replace") return read_replace_decoder(field);
+    if (type == "WordPiece") return read_word_piece_decoder(field);
     if (type == "BPEDecoder") return read_bpe_decoder(field);
-    if (type == "CTC") return read_ctc(field);
+    if (type == "CTC") return read_ctc_decoder(field);
     if (type == "ByteLevel") {
         VKFORMER_CHECK(field.check_members({"type", "add_prefix_space", "trim_offsets", "use_regex"}));
         return stage<ByteLevel>();

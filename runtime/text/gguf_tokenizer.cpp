@@ -239,7 +239,7 @@ json word_piece_model(const Tokens& tokens, std::string_view unknown) {
 // ---- all together
 
 /// What the four kinds differ in.
-struct Kind {
+struct TokenizerKind {
     json components = json::object();
     std::optional<Normalizer> normalizer;  // where no component says it
     std::unique_ptr<TokenModel> model;
@@ -247,14 +247,14 @@ struct Kind {
     std::optional<std::int32_t> bos, eos, unknown, separator, padding, mask;
 };
 
-Result<Kind> read_byte_level_kind(const Gguf& file, Tokens& tokens, const Field& place) {
+Result<TokenizerKind> read_byte_level_kind(const Gguf& file, Tokens& tokens, const Field& place) {
     VKFORMER_TRY(const std::string name, file.string(key("pre"), ""));
     const auto type = pre_type(name);
     if (!type)
         return file.unsupported(key("pre"),
                                 "default, gpt-2, llama-bpe, qwen2, qwen35, smollm, starcoder, tekken, gpt-4o, "
                                 "falcon and other names of these splits");
-    Kind kind;
+    TokenizerKind kind;
     kind.components["pre_tokenizer"] = pre_tokenizer_of(type->words);
     kind.components["decoder"] = byte_level();
     kind.add_bos = type->add_bos;
@@ -263,8 +263,8 @@ Result<Kind> read_byte_level_kind(const Gguf& file, Tokens& tokens, const Field&
     return kind;
 }
 
-Result<Kind> read_sentencepiece_kind(const Gguf& file, Tokens& tokens) {
-    Kind kind;
+Result<TokenizerKind> read_sentencepiece_kind(const Gguf& file, Tokens& tokens) {
+    TokenizerKind kind;
     VKFORMER_TRY(const bool add_space_prefix, file.boolean(key("add_space_prefix"), true));
     VKFORMER_TRY(auto scores, read_scores(file, tokens.spellings.size()));
     kind.normalizer = sentencepiece_normalizer({}, {.add_prefix = add_space_prefix});
@@ -276,8 +276,8 @@ Result<Kind> read_sentencepiece_kind(const Gguf& file, Tokens& tokens) {
     return kind;
 }
 
-Result<Kind> read_unigram_kind(const Gguf& file, Tokens& tokens) {
-    Kind kind;
+Result<TokenizerKind> read_unigram_kind(const Gguf& file, Tokens& tokens) {
+    TokenizerKind kind;
     VKFORMER_TRY(const bool add_space_prefix, file.boolean(key("add_space_prefix"), true));
     VKFORMER_TRY(const bool remove_extra, file.boolean(key("remove_extra_whitespaces"), false));
     VKFORMER_TRY(auto rules, read_charsmap(file));
@@ -292,8 +292,8 @@ Result<Kind> read_unigram_kind(const Gguf& file, Tokens& tokens) {
     return kind;
 }
 
-Result<Kind> read_word_piece_kind(const Gguf& file, Tokens& tokens) {
-    Kind kind;
+Result<TokenizerKind> read_word_piece_kind(const Gguf& file, Tokens& tokens) {
+    TokenizerKind kind;
     VKFORMER_TRY(const bool lowercase, file.boolean(key("normalizer.lowercase"), true));
     VKFORMER_TRY(const bool strip_accents, file.boolean(key("normalizer.strip_accents"), lowercase));
     for (std::string& token : tokens.spellings) token = word_piece_spelling(token);
@@ -314,7 +314,7 @@ Result<Kind> read_word_piece_kind(const Gguf& file, Tokens& tokens) {
     return kind;
 }
 
-Result<Kind> read_kind(const Gguf& file, Tokens& tokens, const Field& place) {
+Result<TokenizerKind> read_kind(const Gguf& file, Tokens& tokens, const Field& place) {
     VKFORMER_TRY(const std::string model, file.string(key("model")));
     if (model == "gpt2") return read_byte_level_kind(file, tokens, place);
     if (model == "llama") return read_sentencepiece_kind(file, tokens);
@@ -339,7 +339,7 @@ constexpr std::array<std::string_view, 14> kEndSpellings = {
     "<|eot_id|>", "<|im_end|>", "<|end|>",    "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",    "<EOT>",
     "_<EOT>",     "[EOT]",      "<|eom_id|>", "<|return|>",    "<|call|>",      "<end_of_utterance>", "<|calls|>"};
 
-Result<void> read_special_ids(const Gguf& file, const Tokens& tokens, const Kind& kind, GgufTokenizer& out) {
+Result<void> read_special_ids(const Gguf& file, const Tokens& tokens, const TokenizerKind& kind, GgufTokenizer& out) {
     const std::size_t count = tokens.spellings.size();
     VKFORMER_TRY(out.bos, read_id(file, "bos_token_id", count, kind.bos));
     VKFORMER_TRY(out.eos, read_id(file, "eos_token_id", count, kind.eos));
@@ -363,7 +363,7 @@ Result<void> read_special_ids(const Gguf& file, const Tokens& tokens, const Kind
 }
 
 /// The template that puts bos, eos or the separator around the text.
-Result<json> post_processor(const Gguf& file, const Tokens& tokens, const Kind& kind, GgufTokenizer& out) {
+Result<json> post_processor(const Gguf& file, const Tokens& tokens, const TokenizerKind& kind, GgufTokenizer& out) {
     VKFORMER_TRY(out.adds_bos, file.boolean(key("add_bos_token"), kind.add_bos));
     VKFORMER_TRY(out.adds_eos, file.boolean(key("add_eos_token"), kind.add_eos));
     VKFORMER_TRY(const bool add_separator, file.boolean(key("add_sep_token"), kind.add_separator));
@@ -435,7 +435,7 @@ Result<GgufTokenizer> load_gguf_tokenizer(const Gguf& file) try {
     const json nothing;
     const Field place(nothing, file.file_name() + ": tokenizer.ggml.merges");
     VKFORMER_TRY(Tokens tokens, read_tokens(file));
-    VKFORMER_TRY(Kind kind, read_kind(file, tokens, place));
+    VKFORMER_TRY(TokenizerKind kind, read_kind(file, tokens, place));
     GgufTokenizer out;
     VKFORMER_CHECK(read_special_ids(file, tokens, kind, out));
     VKFORMER_TRY(kind.components["post_processor"], post_processor(file, tokens, kind, out));

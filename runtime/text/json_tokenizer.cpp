@@ -122,7 +122,7 @@ std::size_t cut_longest_first(std::vector<std::int32_t>& first, std::vector<std:
     return total - first.size() - second.size();
 }
 
-struct Parts {
+struct JsonParts {
     Normalizer normalizer;
     PreTokenizer pre_tokenizer;
     std::unique_ptr<TokenModel> model;
@@ -138,7 +138,7 @@ struct Parts {
 class JsonStream final : public StreamDecoder {
 public:
     /// `skipped`, where given, are tokens to leave out.
-    JsonStream(const Parts& parts, const Pieces& pieces, const std::unordered_set<std::string>* skipped)
+    JsonStream(const JsonParts& parts, const Pieces& pieces, const std::unordered_set<std::string>* skipped)
         : pieces_(pieces), skipped_(skipped) {
         stages_ = text_collector(text_);
         if (parts.clean_up) stages_ = space_cleaner(std::move(stages_));
@@ -189,7 +189,8 @@ private:
 
 class JsonTokenizer final : public Tokenizer {
 public:
-    explicit JsonTokenizer(Parts parts) : parts_(std::move(parts)), pieces_(parts_.model->vocabulary(), parts_.added) {
+    explicit JsonTokenizer(JsonParts parts)
+        : parts_(std::move(parts)), pieces_(parts_.model->vocabulary(), parts_.added) {
         for (const AddedToken& token : parts_.added)
             if (token.special) special_.insert(token.content);
     }
@@ -277,7 +278,7 @@ private:
         return {};
     }
 
-    Parts parts_;
+    JsonParts parts_;
     Pieces pieces_;
     std::unordered_set<std::string> special_;
 };
@@ -313,7 +314,7 @@ Result<std::vector<AddedToken>> read_added_tokens(const Field& root, const Token
 }
 
 /// A token that is looked for in the normalised text is normalised itself.
-Result<Matchers> make_matchers(const Parts& parts, bool with_special) {
+Result<Matchers> make_matchers(const JsonParts& parts, bool with_special) {
     std::vector<AddedToken> plain, normalized;
     std::vector<std::string> plain_spellings, normalized_spellings;
     // Special tokens come first, as the tokenizers library has them: it decides between equal spellings.
@@ -336,8 +337,8 @@ Result<Matchers> make_matchers(const Parts& parts, bool with_special) {
 }
 
 /// What stands around the model.
-Result<Parts> read_components(const Field& root, std::optional<bool> add_prefix_space) {
-    Parts parts;
+Result<JsonParts> read_components(const Field& root, std::optional<bool> add_prefix_space) {
+    JsonParts parts;
     parts.normalizer = [](Piece&) -> Result<void> { return {}; };
     parts.pre_tokenizer = [](std::vector<Piece>&) -> Result<void> { return {}; };
     if (const auto field = root.find("normalizer")) {
@@ -355,13 +356,13 @@ Result<Parts> read_components(const Field& root, std::optional<bool> add_prefix_
     return parts;
 }
 
-Result<Parts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
+Result<JsonParts> read_parts(const Field& root, const TokenizerConfig& config, std::optional<bool> add_prefix_space) {
     VKFORMER_CHECK(root.check_members({"version", "truncation", "padding", "added_tokens", "normalizer",
                                        "pre_tokenizer", "post_processor", "decoder", "model"}));
     VKFORMER_TRY(const std::string version, root.text("version", "1.0"));
     if (version != "1.0") return root.unsupported("the version " + formats::quote(version) + " is not supported");
 
-    VKFORMER_TRY(Parts parts, read_components(root, add_prefix_space));
+    VKFORMER_TRY(JsonParts parts, read_components(root, add_prefix_space));
     parts.clean_up = config.clean_up_spaces;
     VKFORMER_TRY(const Field model, root.at("model"));
     VKFORMER_TRY(parts.model, read_token_model(model));
@@ -377,20 +378,20 @@ Result<std::unique_ptr<Tokenizer>> load_json_tokenizer(const std::filesystem::pa
     VKFORMER_TRY(const nlohmann::json value, formats::read_json(folder / "tokenizer.json"));
     const Field root(value, "tokenizer.json");
     VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
-    VKFORMER_TRY(Parts parts, read_parts(root, config, config.add_prefix_space));
+    VKFORMER_TRY(JsonParts parts, read_parts(root, config, config.add_prefix_space));
     return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
 }
 
 Result<std::unique_ptr<Tokenizer>> parse_json_tokenizer(std::string_view text) {
     VKFORMER_TRY(const nlohmann::json value, formats::parse_json(text, "tokenizer.json"));
-    VKFORMER_TRY(Parts parts, read_parts(Field(value, "tokenizer.json"), {}, {}));
+    VKFORMER_TRY(JsonParts parts, read_parts(Field(value, "tokenizer.json"), {}, {}));
     return std::unique_ptr<Tokenizer>(std::make_unique<JsonTokenizer>(std::move(parts)));
 }
 
 Result<std::unique_ptr<Tokenizer>> assemble_tokenizer(const Field& components, std::optional<Normalizer> normalizer,
                                                       std::unique_ptr<TokenModel> model,
                                                       std::vector<AddedToken> added) {
-    VKFORMER_TRY(Parts parts, read_components(components, {}));
+    VKFORMER_TRY(JsonParts parts, read_components(components, {}));
     if (normalizer) parts.normalizer = *std::move(normalizer);
     parts.model = std::move(model);
     parts.added = std::move(added);

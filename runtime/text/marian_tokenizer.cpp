@@ -24,14 +24,14 @@ namespace vkformer::text {
 namespace {
 
 using Model = std::shared_ptr<const sentencepiece::SentencePieceProcessor>;
-using Vocabulary = std::unordered_map<std::string, std::int32_t>;
-using Pieces = std::unordered_map<std::int32_t, std::string>;
+using IdsOfSpellings = std::unordered_map<std::string, std::int32_t>;
+using SpellingsOfIds = std::unordered_map<std::int32_t, std::string>;
 
-struct Parts {
+struct MarianParts {
     Model source;
     Model target;
-    Vocabulary source_ids;
-    Pieces target_pieces;
+    IdsOfSpellings source_ids;
+    SpellingsOfIds target_pieces;
     std::vector<AddedToken> added;
     std::vector<std::string> special;        // contents
     std::unordered_set<std::string> breaks;  // added tokens that decode sets apart with spaces
@@ -85,7 +85,7 @@ private:
 
 class MarianTokenizer final : public Tokenizer {
 public:
-    explicit MarianTokenizer(Parts parts) : parts_(std::move(parts)), finder_(contents_of(parts_.added)) {
+    explicit MarianTokenizer(MarianParts parts) : parts_(std::move(parts)), finder_(contents_of(parts_.added)) {
         for (const AddedToken& token : parts_.added) {
             added_ids_.emplace(token.content, token.id);
             added_pieces_.insert_or_assign(token.id, token.content);
@@ -253,21 +253,21 @@ private:
         return std::string(trim_end(trim_start(text, is_python_space), is_python_space));
     }
 
-    Parts parts_;
+    MarianParts parts_;
     TextFinder finder_;
-    Vocabulary added_ids_;
-    Pieces added_pieces_;
+    IdsOfSpellings added_ids_;
+    SpellingsOfIds added_pieces_;
     std::unordered_set<std::string> special_;
     std::unordered_set<std::int32_t> special_ids_;
     std::size_t size_ = 0;
 };
 
-Result<Vocabulary> read_vocabulary(const std::filesystem::path& path) {
+Result<IdsOfSpellings> read_vocabulary(const std::filesystem::path& path) {
     VKFORMER_TRY(const nlohmann::json value, formats::read_json(path));
     const std::string name = path.filename().string();
     const Field root(value, name);
     if (!value.is_object()) return root.corrupt("expected an object of pieces and ids");
-    Vocabulary vocabulary;
+    IdsOfSpellings vocabulary;
     for (const auto& [piece, id_value] : value.items()) {
         VKFORMER_TRY(const std::int32_t id, Field(id_value, name + ": " + formats::quote(piece)).id());
         vocabulary.emplace(piece, id);
@@ -276,7 +276,7 @@ Result<Vocabulary> read_vocabulary(const std::filesystem::path& path) {
 }
 
 /// The tokens that Hugging Face would hand out beyond the vocabulary, and those it only marks in it.
-void add_special_tokens(const TokenizerConfig& config, Parts& parts) {
+void add_special_tokens(const TokenizerConfig& config, MarianParts& parts) {
     parts.added = config.added_tokens;
     std::vector<std::string> contents = contents_of(parts.added);
     std::vector<std::string> all = config.special_tokens;
@@ -313,10 +313,10 @@ void add_special_tokens(const TokenizerConfig& config, Parts& parts) {
 
 Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::path& folder) {
     VKFORMER_TRY(const TokenizerConfig config, read_tokenizer_config(folder));
-    Parts parts{.unk = config.unk_token.value_or("<unk>"),
-                .eos = config.eos_token.value_or("</s>"),
-                .split_special = config.split_special_tokens,
-                .clean_up = config.clean_up_spaces};
+    MarianParts parts{.unk = config.unk_token.value_or("<unk>"),
+                      .eos = config.eos_token.value_or("</s>"),
+                      .split_special = config.split_special_tokens,
+                      .clean_up = config.clean_up_spaces};
     VKFORMER_TRY(parts.source, load_sentencepiece(folder / "source.spm"));
     VKFORMER_TRY(parts.target, load_sentencepiece(folder / "target.spm"));
     VKFORMER_TRY(parts.source_ids, read_vocabulary(folder / "vocab.json"));
@@ -324,7 +324,7 @@ Result<std::unique_ptr<Tokenizer>> load_marian_tokenizer(const std::filesystem::
         if (!parts.source_ids.contains(token))
             return Error{ErrorCode::CorruptFile, "vocab.json: has no token " + formats::quote(token)};
     if (config.separate_vocabs) {
-        VKFORMER_TRY(const Vocabulary target, read_vocabulary(folder / "target_vocab.json"));
+        VKFORMER_TRY(const IdsOfSpellings target, read_vocabulary(folder / "target_vocab.json"));
         for (const auto& [piece, id] : target) parts.target_pieces.emplace(id, piece);
     } else {
         for (const auto& [piece, id] : parts.source_ids)

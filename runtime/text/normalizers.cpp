@@ -125,7 +125,7 @@ void append_without_nonspacing(std::string& out, char32_t code) {
     if (utf8proc_category(static_cast<utf8proc_int32_t>(code)) != UTF8PROC_CATEGORY_MN) append_character(out, code);
 }
 
-Result<Normalizer> read_bert(const Field& field) {
+Result<Normalizer> read_bert_normalizer(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "clean_text", "handle_chinese_chars", "strip_accents", "lowercase"}));
     VKFORMER_TRY(const bool cleans, field.boolean("clean_text", true));
     VKFORMER_TRY(const bool parts_han, field.boolean("handle_chinese_chars", true));
@@ -143,7 +143,7 @@ Result<Normalizer> read_bert(const Field& field) {
     });
 }
 
-Result<Normalizer> read_strip(const Field& field) {
+Result<Normalizer> read_strip_normalizer(const Field& field) {
     VKFORMER_TRY(const bool left, field.boolean("strip_left"));
     VKFORMER_TRY(const bool right, field.boolean("strip_right"));
     return Normalizer([left, right](Piece& piece) -> Result<void> {
@@ -155,7 +155,7 @@ Result<Normalizer> read_strip(const Field& field) {
     });
 }
 
-Result<Normalizer> read_replace(const Field& field) {
+Result<Normalizer> read_replace_normalizer(const Field& field) {
     VKFORMER_TRY(const Field pattern_field, field.at("pattern"));
     VKFORMER_TRY(Pattern pattern, Pattern::read(pattern_field));
     VKFORMER_TRY(std::string content, field.text("content"));
@@ -216,7 +216,7 @@ std::size_t grapheme_length(std::string_view text) {
 
 /// Short grapheme clusters are looked up whole, others character by character, and a rule for a prefix replaces all of what
 /// is looked up: not what SentencePiece does, but what Hugging Face does.
-Result<Normalizer> read_precompiled(const Field& field) {
+Result<Normalizer> read_precompiled_normalizer(const Field& field) {
     constexpr std::size_t kMaxWholeBytes = 5;
     VKFORMER_TRY(const Field map_field, field.at("precompiled_charsmap"));
     VKFORMER_TRY(const std::string blob, decode_base64(map_field));
@@ -245,7 +245,7 @@ Result<Normalizer> read_precompiled(const Field& field) {
     });
 }
 
-Result<Normalizer> read_sequence(const Field& field) {
+Result<Normalizer> read_sequence_normalizer(const Field& field) {
     VKFORMER_TRY(const auto fields, field.elements("normalizers"));
     std::vector<Normalizer> normalizers;
     for (const Field& element : fields) {
@@ -265,20 +265,20 @@ Result<Normalizer> read_normalizer(const Field& field) {
     const auto only = [&](std::initializer_list<std::string_view> names) { return field.check_members(names); };
     if (type == "Sequence") {
         VKFORMER_CHECK(only({"type", "normalizers"}));
-        return read_sequence(field);
+        return read_sequence_normalizer(field);
     }
     if (type == "Replace") {
         VKFORMER_CHECK(only({"type", "pattern", "content"}));
-        return read_replace(field);
+        return read_replace_normalizer(field);
     }
-    if (type == "BertNormalizer") return read_bert(field);
+    if (type == "BertNormalizer") return read_bert_normalizer(field);
     if (type == "Strip") {
         VKFORMER_CHECK(only({"type", "strip_left", "strip_right"}));
-        return read_strip(field);
+        return read_strip_normalizer(field);
     }
     if (type == "Precompiled") {
         VKFORMER_CHECK(only({"type", "precompiled_charsmap"}));
-        return read_precompiled(field);
+        return read_precompiled_normalizer(field);
     }
     if (type == "Prepend") {
         VKFORMER_CHECK(only({"type", "prepend"}));

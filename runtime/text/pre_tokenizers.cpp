@@ -80,7 +80,7 @@ std::vector<Span> words_and_signs(std::string_view text) {
     return spans;
 }
 
-Result<PreTokenizer> read_metaspace(const Field& field) {
+Result<PreTokenizer> read_metaspace_pre_tokenizer(const Field& field) {
     enum class Prepend { First, Never, Always };
     VKFORMER_CHECK(
         field.check_members({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"}));
@@ -190,7 +190,7 @@ Result<PreTokenizer> read_fixed_length(const Field& field) {
     });
 }
 
-Result<PreTokenizer> read_sequence(const Field& field) {
+Result<PreTokenizer> read_sequence_pre_tokenizer(const Field& field) {
     VKFORMER_CHECK(field.check_members({"type", "pretokenizers"}));
     VKFORMER_TRY(const auto fields, field.elements("pretokenizers"));
     std::vector<PreTokenizer> steps;
@@ -229,8 +229,8 @@ bool is_word_character(char32_t code) noexcept {
 
 Result<PreTokenizer> read_pre_tokenizer(const Field& field, std::optional<bool> add_prefix_space) {
     VKFORMER_TRY(const std::string type, field.text("type"));
-    if (type == "Sequence") return read_sequence(field);
-    if (type == "Metaspace") return read_metaspace(field);
+    if (type == "Sequence") return read_sequence_pre_tokenizer(field);
+    if (type == "Metaspace") return read_metaspace_pre_tokenizer(field);
     if (type == "ByteLevel") return read_byte_level(field, add_prefix_space);
     if (type == "Split") return read_split(field);
     if (type == "CharDelimiterSplit") return read_delimiter_split(field);

@@ -13,7 +13,7 @@
 namespace vkformer::tuning {
 namespace {
 
-constexpr int kRuns = 4;  // the first one warms caches
+constexpr int kWorkloadRuns = 4;  // the first one warms caches
 
 std::string name_of(const std::vector<Workload>& workload) {
     std::uint64_t hash = kHashStart;
@@ -52,7 +52,7 @@ Result<double> measure(graph::Backend& backend, const std::vector<Workload>& wor
         VKFORMER_TRY(const auto program, backend.compile(graph::make_plan(part.graph), weights, states));
         VKFORMER_CHECK(feed(*program, part));
         double best = std::numeric_limits<double>::infinity();
-        for (int run = 0; run < kRuns; ++run) {
+        for (int run = 0; run < kWorkloadRuns; ++run) {
             const auto start = std::chrono::steady_clock::now();
             VKFORMER_CHECK(program->submit());
             VKFORMER_CHECK(program->wait());

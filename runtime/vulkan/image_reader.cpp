@@ -15,7 +15,7 @@ namespace {
 
 static_assert(sizeof(shaders::ImageToTensorPush) == 36);
 
-constexpr std::uint32_t kWorkgroup = 64;
+constexpr std::uint32_t kImageWorkgroup = 64;
 constexpr const char* kDoing = "preparing an image as input";
 
 /// The family that reads images of the format; null where there is none.
@@ -62,8 +62,8 @@ Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pi
     ImageReader reader;
     reader.module_ = {family_for(image.storage_format)};
     reader.device_ = std::move(device);
-    VKFORMER_TRY(reader.dispatch_.groups,
-                 folded_grid((shape[2] * shape[3] + kWorkgroup - 1) / kWorkgroup, reader.device_->capabilities()));
+    VKFORMER_TRY(reader.dispatch_.groups, folded_grid((shape[2] * shape[3] + kImageWorkgroup - 1) / kImageWorkgroup,
+                                                      reader.device_->capabilities()));
     reader.dispatch_.push.set(shaders::ImageToTensorPush{.channels = static_cast<std::uint32_t>(shape[1]),
                                                          .height = static_cast<std::uint32_t>(shape[2]),
                                                          .width = static_cast<std::uint32_t>(shape[3]),
@@ -147,7 +147,7 @@ Result<void> ImageReader::make_pipeline(const Pipelines& pipelines) {
         return vulkan_error(r, "vkCreatePipelineLayout", kDoing);
     layout_ = UniquePipelineLayout(d.vk(), d.handle(), layout);
     Dispatch dispatch{.module = module_};
-    dispatch.set(shaders::kWorkgroupConstant, kWorkgroup);
+    dispatch.set(shaders::kWorkgroupConstant, kImageWorkgroup);
     VKFORMER_TRY(auto made, pipelines.compile(dispatch, layout));
     pipeline_ = std::move(made.pipeline);
     dispatch_.pipeline = pipeline_.get();

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/ceil_div.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::vulkan {
@@ -30,10 +31,6 @@ std::optional<std::uint32_t> find_memory_type(const VkPhysicalDeviceMemoryProper
         for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i)
             if ((type_bits & (1u << i)) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted) return i;
     return std::nullopt;
-}
-
-VkDeviceSize round_up(VkDeviceSize value, VkDeviceSize multiple) {
-    return (value + multiple - 1) / multiple * multiple;
 }
 
 }  // namespace

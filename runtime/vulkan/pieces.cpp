@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/ceil_div.hpp"
 #include "core/try.hpp"
 #include "graph/placement.hpp"
 #include "vulkan/memory.hpp"
@@ -25,7 +26,6 @@ constexpr std::uint64_t kAlignment =
 /// What an allocation may need beside one tensor: guard bands, and the driver's own rounding.
 constexpr std::uint64_t kAllocationSlack = 4096;
 
-std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) { return ceil_div(value, multiple) * multiple; }
 std::uint64_t round_down(std::uint64_t value, std::uint64_t multiple) { return value / multiple * multiple; }
 
 std::uint64_t most_allocated(const Capabilities& device) {
@@ -34,7 +34,7 @@ std::uint64_t most_allocated(const Capabilities& device) {
 }
 
 Block all_of(const Sizes& sizes) { return {{{0, sizes[0]}, {0, sizes[1]}, {0, sizes[2]}, {0, sizes[3]}}}; }
-Sizes sizes_of(const Block& block) { return {block[0].count, block[1].count, block[2].count, block[3].count}; }
+Sizes counts_of(const Block& block) { return {block[0].count, block[1].count, block[2].count, block[3].count}; }
 
 bool contains(const Block& outer, const Block& inner) {
     for (std::size_t i = 0; i < 4; ++i)
@@ -43,7 +43,7 @@ bool contains(const Block& outer, const Block& inner) {
     return true;
 }
 
-Sizes sizes_of(const Shape& shape) {
+Sizes counts_of(const Shape& shape) {
     Sizes sizes{1, 1, 1, 1};
     for (std::size_t i = 0; i < shape.rank(); ++i) sizes[4 - shape.rank() + i] = shape[i];
     return sizes;
@@ -142,7 +142,7 @@ private:
             return {Style::gate_rows, {1, 2, shape.row_count() / 2, shape.back()}};
         const bool is_cache = operand == "key" || operand == "value" || operand == "cache" || operand == "key_cache" ||
                               operand == "value_cache";
-        if (is_cache && shape.rank() == 4) return {Style::heads, sizes_of(shape)};
+        if (is_cache && shape.rank() == 4) return {Style::heads, counts_of(shape)};
         return {Style::rows, rows_of(shape)};
     }
 
@@ -213,7 +213,7 @@ private:
         const bool is_output = of.is_output;
         const std::string name =
             of.name + (is_cache ? "[" + to_string(block[0]) + ", heads " : "[") + to_string(block[2]) + "]";
-        const Shape shape = is_cache ? Shape(sizes_of(block)) : Shape{block[1].count * block[2].count, block[3].count};
+        const Shape shape = is_cache ? Shape(counts_of(block)) : Shape{block[1].count * block[2].count, block[3].count};
         if (kind == TensorKind::input) return graph().input(name, dtype, shape);
         if (kind == TensorKind::state) return graph().state(name, dtype, shape);
         if (kind == TensorKind::weight) {
@@ -335,7 +335,7 @@ private:
     };
     Result<WordCopy> copy_of(const Place& x, const Place& y) const {
         const DType dtype = whole().dtype(x.value);
-        WordCopy copy{.x = x.value, .y = y.value, .sizes = sizes_of(x.block)};
+        WordCopy copy{.x = x.value, .y = y.value, .sizes = counts_of(x.block)};
         copy.sizes[3] = copy.sizes[3] * element_bytes(dtype) / 4;
         VKFORMER_TRY(copy.in_x, places_of(x.sizes, x.block, dtype));
         VKFORMER_TRY(copy.in_y, places_of(y.sizes, y.block, dtype));
@@ -351,7 +351,7 @@ private:
             if (!contains(piece.block, block)) continue;
             Block inner = block;
             for (std::size_t i = 0; i < 4; ++i) inner[i].first -= piece.block[i].first;
-            return Place{piece.value, sizes_of(piece.block), inner};
+            return Place{piece.value, counts_of(piece.block), inner};
         }
         return cannot("work on pieces of it, for one would lie in several");
     }
@@ -361,9 +361,9 @@ private:
     Result<Value> part(Value value, const Sizes& sizes, const Block& block, const Shape& shape, Access access) {
         if (!value) return value;
         VKFORMER_TRY(const Place place, place_of(value, sizes, block));
-        if (sizes_of(place.block) == place.sizes) return place.value;
+        if (counts_of(place.block) == place.sizes) return place.value;
         VKFORMER_TRY(const Value copied, add_copied(whole().dtype(value), shape));
-        const Place dense{copied, sizes_of(block), all_of(sizes_of(block))};
+        const Place dense{copied, counts_of(block), all_of(counts_of(block))};
         if (access == Access::read) {
             VKFORMER_TRY(const WordCopy copy, copy_of(place, dense));
             work().push_back({copy});
@@ -486,7 +486,7 @@ private:
     Result<Value> heads_part(Value value, const Heads& at, std::uint64_t group, Access access) {
         const Shape shape = whole().shape(value);
         const Range heads{at.heads.first * group, at.heads.count * group};
-        return part(value, sizes_of(shape), {at.batch, {0, shape[1]}, heads, {0, shape[3]}},
+        return part(value, counts_of(shape), {at.batch, {0, shape[1]}, heads, {0, shape[3]}},
                     {at.batch.count, shape[1], heads.count, shape[3]}, access);
     }
 
@@ -528,7 +528,7 @@ private:
                 Block in_piece = all_of(sizes);
                 in_piece[2] = {to, from.count};
                 VKFORMER_TRY(const WordCopy copy,
-                             copy_of({whole_op.qkv, sizes_of(qkv), {at.batch, {0, qkv[1]}, from, {0, qkv[3]}}},
+                             copy_of({whole_op.qkv, counts_of(qkv), {at.batch, {0, qkv[1]}, from, {0, qkv[3]}}},
                                      {op.qkv, sizes, in_piece}));
                 work().push_back({copy});
                 return {};
@@ -558,11 +558,11 @@ private:
             VKFORMER_TRY(op.mask.starts, batch_part(whole_op.mask.starts, at.batch));
             if (const Value additive = whole_op.mask.additive) {
                 const Shape mask = whole().shape(additive);  // [batch or 1, heads or 1, …]
-                Block block = all_of(sizes_of(mask));
+                Block block = all_of(counts_of(mask));
                 if (mask[0] > 1) block[0] = at.batch;
                 if (mask[1] > 1) block[1] = {at.heads.first * group, at.heads.count * group};
                 VKFORMER_TRY(op.mask.additive,
-                             part(additive, sizes_of(mask), block, Shape(sizes_of(block)), Access::read));
+                             part(additive, counts_of(mask), block, Shape(counts_of(block)), Access::read));
             }
             VKFORMER_TRY(op.y, heads_part(whole_op.y, at, group, Access::write));
             finish(op);

@@ -14,7 +14,7 @@ namespace {
 
 static_assert(sizeof(shaders::StridedCopyPush) == 56);
 
-constexpr std::uint32_t kWorkgroup = 64;
+constexpr std::uint32_t kCopyWorkgroup = 64;
 struct Dimension {
     std::uint64_t size = 1, stride = 0;
 };
@@ -47,11 +47,11 @@ WordPlaces dense_places(const std::array<std::uint64_t, 4>& sizes) noexcept {
 Result<Dispatch> plan_word_copy(const WordCopy& copy, const Capabilities& device) {
     const auto narrow = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
     const std::uint64_t count = copy.sizes[0] * copy.sizes[1] * copy.sizes[2] * copy.sizes[3];
-    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, kWorkgroup), device));
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, kCopyWorkgroup), device));
     Dispatch dispatch{.module = {&modules::strided_copy}, .groups = groups};
     dispatch.bind(shaders::kStridedCopyX, copy.x)
         .bind(shaders::kStridedCopyY, copy.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kCopyWorkgroup);
     dispatch.push.set(shaders::StridedCopyPush{.count = narrow(count),
                                                .size_1 = narrow(copy.sizes[1]),
                                                .size_2 = narrow(copy.sizes[2]),

@@ -8,30 +8,17 @@
 
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "sentences" / name; }
-
-json golden_of(const std::string& name) {
-    std::ifstream file(folder_of(name) / "golden.json");
-    return json::parse(file);
-}
-
-std::vector<std::string> devices() {
-    std::vector<std::string> names = {"cpu"};
-    names.insert(names.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
-    return names;
-}
-
-EmbedderOptions options_for(const std::string& device, Precision precision = Precision::f32) {
+EmbedderOptions embedder_options(const std::string& device, Precision precision = Precision::f32) {
     EmbedderOptions options;
     options.device = device;
     options.precision = precision;
@@ -52,14 +39,14 @@ void check_rows(const std::vector<Embedding>& found, const json& expected, doubl
 }  // namespace
 
 TEST_CASE("a BERT in a GGUF file embeds as its folder does", "[embedder][gguf][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
     const auto folder = goldens_dir() / "gguf_encoders";
     std::ifstream in(folder / "golden.json");
     const json golden = json::parse(in);
     const auto texts = golden["texts"].get<std::vector<std::string>>();
 
-    Embedder embedder = must(Embedder::load(folder / "bert.gguf", options_for(device)));
+    Embedder embedder = must(Embedder::load(folder / "bert.gguf", embedder_options(device)));
     CHECK(embedder.pooling() == "mean, normalised");
     CHECK(embedder.max_length() == 32);
     const auto found = must(embedder.embed(texts));
@@ -67,19 +54,19 @@ TEST_CASE("a BERT in a GGUF file embeds as its folder does", "[embedder][gguf][g
     CHECK(found.back().tokens == 32);
     CHECK(found.back().cut == 10);
 
-    EmbedderOptions first = options_for(device);
+    EmbedderOptions first = embedder_options(device);
     first.pooling = "cls";
     check_rows(must(must(Embedder::load(folder / "bert.gguf", first)).embed(texts)), golden["cls"], kModelBound);
 }
 
 TEST_CASE("a cross-encoder in a GGUF file scores as its folder does", "[embedder][gguf][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const bool is_direct = GENERATE(false, true);
     CAPTURE(device, is_direct);
     const auto folder = goldens_dir() / "gguf_encoders";
-    std::ifstream in(is_direct ? folder / "rank_direct.json" : folder_of("cross_encoder") / "golden.json");
-    const json golden = json::parse(in);
-    EncoderOptions options = options_for(device);
+    const json golden =
+        read_json(is_direct ? folder / "rank_direct.json" : sentence_folder("cross_encoder") / "golden.json");
+    EncoderOptions options = embedder_options(device);
     if (!is_direct) options.max_length = 24;  // what the folder's tokenizer says, and a GGUF file does not
     CrossEncoder scorer = must(CrossEncoder::load(folder / (is_direct ? "rank_direct.gguf" : "rank.gguf"), options));
     CHECK(scorer.labels() == (is_direct ? 3 : 1));
@@ -95,23 +82,23 @@ TEST_CASE("a cross-encoder in a GGUF file scores as its folder does", "[embedder
 TEST_CASE("vectors of a cross-encoder and scores of an embedder in GGUF files are refused",
           "[embedder][gguf][errors]") {
     const auto folder = goldens_dir() / "gguf_encoders";
-    const auto vectors = Embedder::load(folder / "rank.gguf", options_for("cpu"));
+    const auto vectors = Embedder::load(folder / "rank.gguf", embedder_options("cpu"));
     REQUIRE_FALSE(vectors);
     CHECK(vectors.error().hint == Hint::cross_encoder);
-    const auto scores = CrossEncoder::load(folder / "bert.gguf", options_for("cpu"));
+    const auto scores = CrossEncoder::load(folder / "bert.gguf", embedder_options("cpu"));
     REQUIRE_FALSE(scores);
     CHECK(scores.error().message.find("cls.output.weight") != std::string::npos);
 }
 
 TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const Precision precision = GENERATE(Precision::f32, Precision::f16);
     CAPTURE(device, precision == Precision::f16);
     const double bound = precision == Precision::f16 ? 3e-3 : kModelBound;
-    const json golden = golden_of("embedder");
+    const json golden = read_json(sentence_folder("embedder") / "golden.json");
     const auto texts = golden["texts"].get<std::vector<std::string>>();
 
-    Embedder embedder = must(Embedder::load(folder_of("embedder"), options_for(device, precision)));
+    Embedder embedder = must(Embedder::load(sentence_folder("embedder"), embedder_options(device, precision)));
     CHECK(embedder.dimension() == 9);
     CHECK(embedder.max_length() == 16);
     CHECK(embedder.pooling() == "cls + mean, dense layer, normalised");
@@ -121,25 +108,25 @@ TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]")
     CHECK(embeddings[6].cut > 0);
     CHECK(embeddings[0].cut == 0);
 
-    EmbedderOptions query = options_for(device, precision);
+    EmbedderOptions query = embedder_options(device, precision);
     query.prompt_name = "query";
-    Embedder queries = must(Embedder::load(folder_of("embedder"), query));
+    Embedder queries = must(Embedder::load(sentence_folder("embedder"), query));
     check_rows(must(queries.embed(texts)), golden["query"], bound);
 }
 
 TEST_CASE("the options of an embedder win over the folder", "[embedder]") {
-    EmbedderOptions options = options_for("cpu");
+    EmbedderOptions options = embedder_options("cpu");
     options.prompt = "the: ";
-    const json golden = golden_of("embedder");
+    const json golden = read_json(sentence_folder("embedder") / "golden.json");
     const auto texts = golden["texts"].get<std::vector<std::string>>();
-    Embedder prompted = must(Embedder::load(folder_of("embedder"), options));
+    Embedder prompted = must(Embedder::load(sentence_folder("embedder"), options));
     check_rows(must(prompted.embed(texts)), golden["query"], kModelBound);
 
     // The cross-encoder's folder has no modules.json: the mean of its last hidden states.
-    options = options_for("cpu");
+    options = embedder_options("cpu");
     options.max_length = 7;
     options.batch = 2;
-    Embedder plain = must(Embedder::load(folder_of("cross_encoder"), options));
+    Embedder plain = must(Embedder::load(sentence_folder("cross_encoder"), options));
     CHECK(plain.pooling() == "mean");
     CHECK(plain.dimension() == 20);
     CHECK(plain.max_length() == 7);
@@ -152,9 +139,9 @@ TEST_CASE("the options of an embedder win over the folder", "[embedder]") {
     }
 
     const auto refused = [](auto change, const std::string& what) {
-        EmbedderOptions bad = options_for("cpu");
+        EmbedderOptions bad = embedder_options("cpu");
         change(bad);
-        const auto result = Embedder::load(folder_of("embedder"), bad);
+        const auto result = Embedder::load(sentence_folder("embedder"), bad);
         REQUIRE_FALSE(result);
         CHECK_THAT(result.error().message, ContainsSubstring(what));
     };
@@ -165,7 +152,7 @@ TEST_CASE("the options of an embedder win over the folder", "[embedder]") {
 }
 
 TEST_CASE("an embedder says which text is wrong", "[embedder][errors]") {
-    Embedder embedder = must(Embedder::load(folder_of("embedder"), options_for("cpu")));
+    Embedder embedder = must(Embedder::load(sentence_folder("embedder"), embedder_options("cpu")));
     const std::vector<std::string> texts = {"the cat", "\xFF"};
     const auto result = embedder.embed(texts);
     REQUIRE_FALSE(result);
@@ -174,13 +161,13 @@ TEST_CASE("an embedder says which text is wrong", "[embedder][errors]") {
 }
 
 TEST_CASE("scores are those of sentence-transformers' CrossEncoder", "[embedder][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const std::string name = GENERATE("cross_encoder", "cross_encoder_labels");
     CAPTURE(device, name);
-    const json golden = golden_of(name);
+    const json golden = read_json(sentence_folder(name) / "golden.json");
     std::vector<TextPair> pairs;
     for (const json& pair : golden["pairs"]) pairs.push_back({pair[0].get<std::string>(), pair[1].get<std::string>()});
-    CrossEncoder model = must(CrossEncoder::load(folder_of(name), options_for(device)));
+    CrossEncoder model = must(CrossEncoder::load(sentence_folder(name), embedder_options(device)));
     CHECK(model.max_length() == 24);
     const auto scores = must(model.score(pairs));
     REQUIRE(scores.size() == pairs.size());
@@ -194,8 +181,10 @@ TEST_CASE("scores are those of sentence-transformers' CrossEncoder", "[embedder]
 }
 
 TEST_CASE("a model without a head gives no scores", "[embedder][errors]") {
-    const auto result = CrossEncoder::load(folder_of("embedder"), options_for("cpu"));
+    const auto result = CrossEncoder::load(sentence_folder("embedder"), embedder_options("cpu"));
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::UnsupportedConfig);
     CHECK_THAT(result.error().message, ContainsSubstring("no classification head"));
 }
+
+}  // namespace vkformer::tests

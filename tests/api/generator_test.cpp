@@ -11,26 +11,18 @@
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 const nlohmann::json& expected() {
-    static const auto json = [] {
+    static const auto parsed = [] {
         std::ifstream file(goldens_dir() / "decoder_text" / "expected.json");
         return nlohmann::json::parse(file);
     }();
-    return json;
+    return parsed;
 }
 
-std::vector<std::string> devices() {
-    std::vector<std::string> names = vulkan_device_indices();
-    names.push_back("cpu");
-    return names;
-}
-
-Generator load(const std::string& device, GeneratorOptions options = {}) {
+Generator load_generator(const std::string& device, GeneratorOptions options = {}) {
     options.device = device;
     options.plain_shaders = true;
     return must(Generator::load(goldens_dir() / "decoder_text", options));
@@ -45,10 +37,10 @@ std::vector<std::string> prompts() {
 }  // namespace
 
 TEST_CASE("prompts continue as Hugging Face continues them, alone and together", "[api][generator][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const std::uint32_t batch = GENERATE(1u, 3u);
     CAPTURE(device, batch);
-    Generator generator = load(device, {.batch = batch});
+    Generator generator = load_generator(device, {.batch = batch});
     std::vector<std::string> streamed(prompts().size());
     const auto generations =
         must(generator.generate(prompts(), {.max_tokens = 48}, [&](std::size_t i, std::string_view text, std::int32_t) {
@@ -69,9 +61,9 @@ TEST_CASE("prompts continue as Hugging Face continues them, alone and together",
 
 TEST_CASE("a conversation is answered as Hugging Face answers it, and goes on where it was",
           "[api][generator][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
-    Generator generator = load(device);
+    Generator generator = load_generator(device);
     for (const auto& entry : expected()["conversations"]) {
         std::vector<Message> messages;
         for (const auto& message : entry["messages"])
@@ -88,7 +80,7 @@ TEST_CASE("a conversation is answered as Hugging Face answers it, and goes on wh
 }
 
 TEST_CASE("a generation ends at a stop string, which is not printed", "[api][generator]") {
-    Generator generator = load("cpu");
+    Generator generator = load_generator("cpu");
     const auto& entry = expected()["prompts"][0];
     const std::string whole = entry["text"].get<std::string>();
     const std::string stop = " frog";
@@ -106,19 +98,19 @@ TEST_CASE("a generation ends at a stop string, which is not printed", "[api][gen
 }
 
 TEST_CASE("the callback and the end token end a generation, or do not", "[api][generator]") {
-    Generator generator = load("cpu");
+    Generator generator = load_generator("cpu");
     const std::vector<std::string> prompt = {prompts()[1]};  // the model ends this one
     CHECK(must(generator.generate(prompt))[0].finish == Finish::end_token);
     CHECK(must(generator.generate(prompt, {.max_tokens = 48, .ignore_end = true}))[0].tokens.size() == 48);
     const auto ended = must(generator.generate(prompt, {}, [](auto, auto, auto) { return false; }))[0];
     CHECK(ended.finish == Finish::caller);
     CHECK(ended.tokens.size() == 1);
-    const auto full = must(load("cpu", {.context = 10}).generate(prompt))[0];
+    const auto full = must(load_generator("cpu", {.context = 10}).generate(prompt))[0];
     CHECK(full.finish == Finish::context);
 }
 
 TEST_CASE("sampling draws by seed and changes from call to call", "[api][generator]") {
-    Generator generator = load("cpu");
+    Generator generator = load_generator("cpu");
     const std::vector<std::string> prompt = {"Hello"};
     const GenerateOptions greedy = {.max_tokens = 16, .sampling = Sampling{}};
     GenerateOptions drawn = {.max_tokens = 16, .sampling = Sampling{.temperature = 2}, .seed = 5};
@@ -132,10 +124,10 @@ TEST_CASE("sampling draws by seed and changes from call to call", "[api][generat
 }
 
 TEST_CASE("penalties and biases are those of Hugging Face", "[api][generator][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const std::uint32_t batch = GENERATE(1u, 2u);
     CAPTURE(device, batch);
-    Generator generator = load(device, {.batch = batch});
+    Generator generator = load_generator(device, {.batch = batch});
     const std::vector<std::string> twice = {prompts()[0],
                                             prompts()[0]};  // the second run of a row knows nothing of the first
     const auto check = [&](const Sampling& sampling, const char* name) {
@@ -153,9 +145,9 @@ TEST_CASE("penalties and biases are those of Hugging Face", "[api][generator][go
 }
 
 TEST_CASE("a least number of tokens is that of Hugging Face", "[api][generator][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
-    Generator generator = load(device, {.batch = 2});
+    Generator generator = load_generator(device, {.batch = 2});
     std::vector<std::string> texts;
     for (const auto& entry : expected()["lengthened"]) texts.push_back(entry["prompt"]);
     const GenerateOptions options = {.max_tokens = 48, .min_tokens = 40};
@@ -180,7 +172,7 @@ TEST_CASE("a least number of tokens is that of Hugging Face", "[api][generator][
 
 TEST_CASE("what a generator cannot do is said", "[api][generator][errors]") {
     CHECK(Generator::load("no-such-model", {.device = "cpu"}).error().code == ErrorCode::FileNotFound);
-    Generator generator = load("cpu");
+    Generator generator = load_generator("cpu");
     CHECK(generator.generate(std::vector<std::string>{""}).error().code == ErrorCode::InvalidArgument);
     CHECK(generator.generate(std::vector<std::string>{std::string(4000, 'x')}).error().code ==
           ErrorCode::InvalidArgument);
@@ -204,3 +196,5 @@ TEST_CASE("what a generator cannot do is said", "[api][generator][errors]") {
     const Message hello = {"user", "hello"};
     CHECK(mute.chat({&hello, 1}).error().code == ErrorCode::FileNotFound);
 }
+
+}  // namespace vkformer::tests

@@ -6,14 +6,13 @@
 #include "support/goldens.hpp"
 #include "support/vkf_frames.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-
+namespace vkformer::tests {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
+
 /// The call is refused with that code and a message that has the words.
-void refused(vkf_result result, const std::string& words, vkf_result code = VKF_ERROR_INVALID_ARGUMENT) {
+void check_call_refused(vkf_result result, const std::string& words, vkf_result code = VKF_ERROR_INVALID_ARGUMENT) {
     const std::string message = vkf_error_message();
     CHECK(result == code);
     CHECK_THAT(message, ContainsSubstring(words));
@@ -24,9 +23,9 @@ VkfGraph sum_graph() {
     vkf_graph* graph = nullptr;
     succeed(vkf_graph_create(&graph));
     VkfGraph owner(graph);
-    constexpr std::uint64_t kShape[] = {4};
+    constexpr std::uint64_t kExtents[] = {4};
     vkf_value x = 0, y = 0;
-    succeed(vkf_graph_input(graph, "x", VKF_F32, 1, kShape, &x));
+    succeed(vkf_graph_input(graph, "x", VKF_F32, 1, kExtents, &x));
     succeed(vkf_graph_add(graph, x, x, &y));
     succeed(vkf_graph_output(graph, y, "y"));
     return owner;
@@ -36,23 +35,23 @@ VkfGraph sum_graph() {
 
 TEST_CASE("a graph of the C interface refuses what it cannot name or hold", "[api][c][errors]") {
     const VkfGraph graph = sum_graph();
-    constexpr std::uint64_t kShape[VKF_MAX_RANK + 1] = {1, 1, 1, 1, 1};
+    constexpr std::uint64_t kExtents[VKF_MAX_RANK + 1] = {1, 1, 1, 1, 1};
     vkf_value value = 0, y = 0;
     for (const std::uint32_t rank : {0u, VKF_MAX_RANK + 1u})
-        refused(vkf_graph_input(graph.get(), "z", VKF_F32, rank, kShape, &value), "a shape has 1 to");
-    refused(vkf_graph_input(graph.get(), "z", VKF_F32, 1, nullptr, &value), "a shape has 1 to");
-    refused(vkf_graph_input(graph.get(), "", VKF_F32, 1, kShape, &value), "needs a name");
-    refused(vkf_graph_input(graph.get(), nullptr, VKF_F32, 1, kShape, &value), "needs a name");
-    refused(vkf_graph_input(graph.get(), "z", VKF_DTYPE_MAX_ENUM, 1, kShape, &value), "vkf_dtype",
-            VKF_ERROR_UNSUPPORTED_DTYPE);
-    refused(vkf_graph_add(graph.get(), 0, 1, &value), "vkf_value 0");
-    refused(vkf_graph_add(graph.get(), 1, 3, &value), "vkf_value 3");
-    refused(vkf_graph_activation(graph.get(), 1, VKF_ACTIVATION_MAX_ENUM, &value), "vkf_activation");
-    refused(vkf_graph_output(graph.get(), 1, "x again"), "only what an op computes");
+        check_call_refused(vkf_graph_input(graph.get(), "z", VKF_F32, rank, kExtents, &value), "a shape has 1 to");
+    check_call_refused(vkf_graph_input(graph.get(), "z", VKF_F32, 1, nullptr, &value), "a shape has 1 to");
+    check_call_refused(vkf_graph_input(graph.get(), "", VKF_F32, 1, kExtents, &value), "needs a name");
+    check_call_refused(vkf_graph_input(graph.get(), nullptr, VKF_F32, 1, kExtents, &value), "needs a name");
+    check_call_refused(vkf_graph_input(graph.get(), "z", VKF_DTYPE_MAX_ENUM, 1, kExtents, &value), "vkf_dtype",
+                       VKF_ERROR_UNSUPPORTED_DTYPE);
+    check_call_refused(vkf_graph_add(graph.get(), 0, 1, &value), "vkf_value 0");
+    check_call_refused(vkf_graph_add(graph.get(), 1, 3, &value), "vkf_value 3");
+    check_call_refused(vkf_graph_activation(graph.get(), 1, VKF_ACTIVATION_MAX_ENUM, &value), "vkf_activation");
+    check_call_refused(vkf_graph_output(graph.get(), 1, "x again"), "only what an op computes");
     succeed(vkf_graph_add(graph.get(), 1, 2, &y));
-    refused(vkf_graph_output(graph.get(), y, "y"), "already has a tensor named y");
-    refused(vkf_graph_output(graph.get(), y, "x"), "already has a tensor named x");
-    refused(vkf_graph_add(graph.get(), 1, 2, nullptr), "required");
+    check_call_refused(vkf_graph_output(graph.get(), y, "y"), "already has a tensor named y");
+    check_call_refused(vkf_graph_output(graph.get(), y, "x"), "already has a tensor named x");
+    check_call_refused(vkf_graph_add(graph.get(), 1, 2, nullptr), "required");
 }
 
 TEST_CASE("a program of the C interface refuses lists that are not there and bytes that are not all",
@@ -62,37 +61,38 @@ TEST_CASE("a program of the C interface refuses lists that are not there and byt
     vkf_program* none = nullptr;
     vkf_program_options options = VKF_PROGRAM_OPTIONS_INIT;
     options.buffer_count = 1;
-    refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "buffers is null");
+    check_call_refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "buffers is null");
     options = VKF_PROGRAM_OPTIONS_INIT;
     options.image_count = 1;
-    refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "images is null");
+    check_call_refused(vkf_program_create(device.get(), sum_graph().get(), &options, &none), "images is null");
     CHECK(none == nullptr);
 
     const VkfGraph graph = sum_graph();
     vkf_program* made = nullptr;
     succeed(vkf_program_create(device.get(), graph.get(), nullptr, &made));
     const VkfProgram program(made);
-    refused(vkf_program_create(device.get(), graph.get(), nullptr, &none), "has become a program");
+    check_call_refused(vkf_program_create(device.get(), graph.get(), nullptr, &none), "has become a program");
     vkf_value value = 0;
-    refused(vkf_graph_add(graph.get(), 1, 1, &value), "has become a program");
+    check_call_refused(vkf_graph_add(graph.get(), 1, 1, &value), "has become a program");
     const float numbers[5] = {};
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{12}, std::size_t{20}})
-        refused(vkf_program_write(program.get(), "x", numbers, bytes), "has 16 bytes", VKF_ERROR_SHAPE_MISMATCH);
-    refused(vkf_program_write(program.get(), "x", nullptr, 16), "data is required");
+        check_call_refused(vkf_program_write(program.get(), "x", numbers, bytes), "has 16 bytes",
+                           VKF_ERROR_SHAPE_MISMATCH);
+    check_call_refused(vkf_program_write(program.get(), "x", nullptr, 16), "data is required");
 
     const VkSemaphore semaphore = VK_NULL_HANDLE;
     const std::uint64_t number = 1;
     vkf_submit_info info = VKF_SUBMIT_INFO_INIT;
     const auto submit = [&] { return vkf_program_submit(program.get(), &info, nullptr); };
     info.wait_count = 1;
-    refused(submit(), "a count without semaphores");
+    check_call_refused(submit(), "a count without semaphores");
     info.wait_values = &number;
-    refused(submit(), "a count without semaphores");
+    check_call_refused(submit(), "a count without semaphores");
     info = VKF_SUBMIT_INFO_INIT;
     info.signal_count = 1;
-    refused(submit(), "a count without semaphores");
+    check_call_refused(submit(), "a count without semaphores");
     info.signal_semaphores = &semaphore;
-    refused(submit(), "a count without semaphores");
+    check_call_refused(submit(), "a count without semaphores");
 }
 
 TEST_CASE("an application's allocator needs both of its functions", "[api][c][errors]") {
@@ -105,10 +105,10 @@ TEST_CASE("an application's allocator needs both of its functions", "[api][c][er
     callbacks.allocate = [](void*, const vkf_allocation_request*, vkf_allocation*) {
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     };
-    refused(create(), "allocate and free are both required");
+    check_call_refused(create(), "allocate and free are both required");
     callbacks = {};
     callbacks.free = [](void*, const vkf_allocation*) {};
-    refused(create(), "allocate and free are both required");
+    check_call_refused(create(), "allocate and free are both required");
     CHECK(device == nullptr);
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("a session is recorded or stepped, not both, and waits no longer than 
         };
         begin(*session, {1, 2, 3}, 2);
         succeed(record());
-        refused(vkf_session_step(session.get(), 0, nullptr, &slice), "slices are outstanding (1)");
+        check_call_refused(vkf_session_step(session.get(), 0, nullptr, &slice), "slices are outstanding (1)");
         succeed(vkf_session_cancel(session.get()));
 
         begin(*session, {1, 2, 3}, 2);
@@ -148,7 +148,7 @@ TEST_CASE("a session is recorded or stepped, not both, and waits no longer than 
         info.wait_semaphores = &semaphore;
         info.wait_values = &go;
         succeed(vkf_session_step(session.get(), 0, &info, &slice));
-        refused(record(), "recorded or stepped");
+        check_call_refused(record(), "recorded or stepped");
         CHECK(vkf_session_wait(session.get(), 0) == VKF_NOT_READY);
         CHECK(vkf_session_wait(session.get(), 1'000'000) == VKF_TIMEOUT);
         const VkSemaphoreSignalInfo signal{
@@ -160,3 +160,5 @@ TEST_CASE("a session is recorded or stepped, not both, and waits no longer than 
     host.dvk.vkDestroySemaphore(host.device, semaphore, nullptr);
     CHECK(host.messages() == std::vector<std::string>{});
 }
+
+}  // namespace vkformer::tests

@@ -9,21 +9,16 @@
 #include <nlohmann/json.hpp>
 
 #include "support/backends.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/vkf_frames.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
-json read_json(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    return json::parse(file);
-}
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 
 vkf_early_stopping early_stopping_of(const json& options) {
     const json value = options.value("early_stopping", json(false));
@@ -63,7 +58,7 @@ std::vector<std::int32_t> source_of(const json& golden, std::size_t row) {
     return source;
 }
 
-std::string refusal(vkf_model& model, const vkf_session_info& info) {
+std::string beam_refusal(vkf_model& model, const vkf_session_info& info) {
     vkf_session* session = nullptr;
     CHECK(vkf_session_create(&model, &info, nullptr, nullptr, &session) == VKF_ERROR_INVALID_ARGUMENT);
     CHECK(session == nullptr);
@@ -217,16 +212,16 @@ TEST_CASE("a session says which searches there are not", "[api][c][guest][sessio
     const VkfModel model = load_model(*device, (goldens_dir() / "decoders/gpt2").string());
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.beams = 33;
-    CHECK_THAT(refusal(*model, info), ContainsSubstring("33 beams was asked for, it takes 2 to 32"));
+    CHECK_THAT(beam_refusal(*model, info), ContainsSubstring("33 beams was asked for, it takes 2 to 32"));
     info.beams = 3;
     info.temperature = 0.5f;
-    CHECK_THAT(refusal(*model, info), ContainsSubstring("the temperature must be 0"));
+    CHECK_THAT(beam_refusal(*model, info), ContainsSubstring("the temperature must be 0"));
     info.temperature = 0;
     info.length_penalty = 101;
-    CHECK_THAT(refusal(*model, info), ContainsSubstring("length_penalty is 101.000000, expected a number"));
+    CHECK_THAT(beam_refusal(*model, info), ContainsSubstring("length_penalty is 101.000000, expected a number"));
     info.length_penalty = 1;
     info.early_stopping = VKF_EARLY_STOPPING_MAX_ENUM;
-    CHECK_THAT(refusal(*model, info), ContainsSubstring("vkf_session_info::early_stopping is 2147483647"));
+    CHECK_THAT(beam_refusal(*model, info), ContainsSubstring("vkf_session_info::early_stopping is 2147483647"));
     info.early_stopping = VKF_EARLY_STOPPING_NEVER;
 
     // The caches of four beams take four times the memory; a struct of an application that knows no beams has none.
@@ -244,5 +239,7 @@ TEST_CASE("a session says which searches there are not", "[api][c][guest][sessio
     const VkfModel t5 = load_model(*device, (goldens_dir() / "encoder_decoders/t5_d22_relu").string());
     vkf_session_info translation = VKF_SESSION_INFO_INIT;
     translation.beams = 40;
-    CHECK_THAT(refusal(*t5, translation), ContainsSubstring("40 beams was asked for"));
+    CHECK_THAT(beam_refusal(*t5, translation), ContainsSubstring("40 beams was asked for"));
 }
+
+}  // namespace vkformer::tests

@@ -6,12 +6,10 @@
 #include "support/backends.hpp"
 #include "support/vkf_frames.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
-constexpr std::size_t kCount = 8, kBytes = 1024;
+constexpr std::size_t kBoundElements = 8, kBytes = 1024;
 constexpr float kUntouched = -1;
 
 /// relu(x), x f32 [2, 4], as the outputs "wide" [2, 4] and "tall" [4, 2].
@@ -52,8 +50,8 @@ struct Host {
         vkf_program* program = nullptr;
         succeed(vkf_program_create(device.get(), two_shapes().get(), &options, &program));
         const VkfProgram made(program);
-        std::vector<float> x(kCount);
-        for (std::size_t i = 0; i < kCount; ++i) x[i] = static_cast<float>(i + 1);
+        std::vector<float> x(kBoundElements);
+        for (std::size_t i = 0; i < kBoundElements; ++i) x[i] = static_cast<float>(i + 1);
         write_tensor(*program, "x", x);
         succeed(vkf_program_submit(program, nullptr, nullptr));
         CHECK(read_tensor<float>(*program, "wide") == x);
@@ -102,12 +100,12 @@ TEST_CASE("outputs that are one tensor in two shapes are both written", "[api][c
                                                 {"tall", tall.handle, 0, kBytes, nullptr}};
     if (tall_first) std::swap(bindings[0], bindings[1]);
     host.run(bindings);
-    CHECK(words_of(wide, kCount + 1) == expected);
-    CHECK(words_of(tall, kCount + 1) == expected);
+    CHECK(words_of(wide, kBoundElements + 1) == expected);
+    CHECK(words_of(tall, kBoundElements + 1) == expected);
     CHECK(host.application.messages() == std::vector<std::string>{});
 
     CHECK(host.refusal(bindings, VKF_F16) == VKF_ERROR_UNSUPPORTED_DTYPE);
-    bindings[1].size = 4 * (kCount - 1);
+    bindings[1].size = 4 * (kBoundElements - 1);
     CHECK(host.refusal(bindings) == VKF_ERROR_INVALID_ARGUMENT);
 }
 
@@ -141,3 +139,5 @@ TEST_CASE("attention weights need a name that no other tensor has", "[api][c][gu
     options.weights_output = "other";
     succeed(vkf_graph_attention(made, y, x, x, &options, &z));
 }
+
+}  // namespace vkformer::tests

@@ -14,13 +14,11 @@
 #include "support/must.hpp"
 #include "support/vkf.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 constexpr const char* kModel = "llama_gqa_odd";
-constexpr std::uint32_t kTokens = 3;
+constexpr std::uint32_t kFaultTokens = 3;
 
 std::string model_folder() { return (goldens_dir() / "decoders" / kModel).string(); }
 
@@ -41,7 +39,7 @@ std::vector<std::size_t> calls_to_fail(const std::vector<std::string>& calls) {
 }
 
 /// A session's life through the interposed table, from adoption to destruction, up to the first error.
-struct Life {
+struct SessionLife {
     vkf_result result = VKF_SUCCESS;
     std::vector<std::int32_t> tokens;  // that could be read in the end, error or not
 };
@@ -58,8 +56,9 @@ vkf_result generate(vkf_session* session, const std::vector<std::int32_t>& token
     return VKF_SUCCESS;
 }
 
-Life live(HostApplication& host, VkPipelineCache cache, const std::vector<std::int32_t>& tokens, std::uint32_t count) {
-    Life life;
+SessionLife live(HostApplication& host, VkPipelineCache cache, const std::vector<std::int32_t>& tokens,
+                 std::uint32_t count) {
+    SessionLife life;
     vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
     options.pipeline_cache = cache;
     const vkf_adopt_info info = host.lend(true);
@@ -97,9 +96,9 @@ TEST_CASE("whatever Vulkan call fails, the answer is an error code and nothing i
     REQUIRE(host.dvk.vkCreatePipelineCache(host.device, &cache_info, nullptr, &cache) == VK_SUCCESS);
 
     const auto tokens = prompt();
-    const Life whole = live(host, cache, tokens, kTokens);
+    const SessionLife whole = live(host, cache, tokens, kFaultTokens);
     REQUIRE(whole.result == VKF_SUCCESS);
-    REQUIRE(whole.tokens.size() == kTokens);
+    REQUIRE(whole.tokens.size() == kFaultTokens);
     CHECK(interposer.live().empty());
     const std::vector<std::string> calls = interposer.fallible_calls();
     CHECK(calls.size() > 100);
@@ -111,7 +110,7 @@ TEST_CASE("whatever Vulkan call fails, the answer is an error code and nothing i
         for (std::size_t error = is_thorough() ? 0 : call % 2;;
              error = is_thorough() ? error + 1 : std::max<std::size_t>(error + 1, 2)) {
             interposer.arm(call, error);
-            const Life life = live(host, cache, tokens, kTokens);
+            const SessionLife life = live(host, cache, tokens, kFaultTokens);
             const auto failed = interposer.failed();
             if (!failed) break;  // the function has no more errors
             ++faults;
@@ -126,9 +125,9 @@ TEST_CASE("whatever Vulkan call fails, the answer is an error code and nothing i
             // On a fresh device the sequence goes on from the tokens that there are.
             std::vector<std::int32_t> read = tokens;
             read.insert(read.end(), life.tokens.begin(), life.tokens.end());
-            const auto left = kTokens - static_cast<std::uint32_t>(life.tokens.size());
+            const auto left = kFaultTokens - static_cast<std::uint32_t>(life.tokens.size());
             if (left == 0) continue;
-            const Life rest = live(host, cache, read, left);
+            const SessionLife rest = live(host, cache, read, left);
             std::vector<std::int32_t> all = life.tokens;
             all.insert(all.end(), rest.tokens.begin(), rest.tokens.end());
             CHECK(all == whole.tokens);
@@ -154,7 +153,7 @@ TEST_CASE("a warm session neither compiles nor allocates nor waits", "[api][c][g
     const auto tokens = prompt();
     interposer.reset_calls();
     for (int round = 0; round < 2; ++round) {  // the whole of a sequence, from its first slice on
-        succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kTokens));
+        succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kFaultTokens));
         while (status_of(*session).state != VKF_SESSION_DONE) {
             host.begin(commands);
             vkf_slice slice = VKF_SLICE_INIT;
@@ -168,7 +167,7 @@ TEST_CASE("a warm session neither compiles nor allocates nor waits", "[api][c][g
         CAPTURE(name, count);
         CHECK(name == "vkGetQueryPoolResults");  // what the slices took; without waiting
     }
-    succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kTokens));
+    succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), kFaultTokens));
     interposer.reset_calls();
     vkf_slice slice = VKF_SLICE_INIT;
     succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
@@ -200,3 +199,5 @@ TEST_CASE("what other programs leave of the device's memory is respected", "[api
     CHECK(make_session(*model) != nullptr);
     CHECK(host.messages() == std::vector<std::string>{});
 }
+
+}  // namespace vkformer::tests

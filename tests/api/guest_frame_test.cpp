@@ -11,9 +11,7 @@
 #include "support/host_application.hpp"
 #include "support/vkf.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 constexpr std::uint32_t kSide = 16;
@@ -211,3 +209,5 @@ TEST_CASE("a session runs between the render passes of the application's frames"
     CHECK(tokens_of(*session) == expected);
     CHECK(host.messages() == std::vector<std::string>{});
 }
+
+}  // namespace vkformer::tests

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/ruled_model.hpp"
 #include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
@@ -14,29 +15,18 @@
 #include "support/vkf_frames.hpp"
 #include "vkformer/generator.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 using Tokens = std::vector<std::int32_t>;
 
 const Tokens kPrompt = {20, 31, 42, 53, 20, 31, 64, 75, 20, 31};
-constexpr std::uint32_t kTokens = 14;
+constexpr std::uint32_t kRuledTokens = 14;
 
-/// The golden model with another generation_config.json.
-struct Model {
-    explicit Model(const json& config) {
-        std::filesystem::copy(goldens_dir() / "decoder_text", path);
-        std::ofstream(path / "generation_config.json") << config.dump();
-    }
-    TemporaryFolder folder;
-    std::filesystem::path path = folder / "model";
-};
-
-Tokens waited_for(const Model& model, const std::string& device, const GenerateOptions& options, std::uint32_t beams) {
+Tokens waited_for(const RuledModel& model, const std::string& device, const GenerateOptions& options,
+                  std::uint32_t beams) {
     Generator generator = must(Generator::load(
         model.path, {.device = device, .context = 64, .beam_search = {.beams = beams}, .plain_shaders = true}));
     return must(generator.generate_tokens(std::vector<Tokens>{kPrompt}, options))[0].tokens;
@@ -57,9 +47,9 @@ TEST_CASE("a guest heeds the rules that the model's files have", "[api][c][guest
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
     const VkfDevice device = adopt(host.lend(true));
-    const Model bare(json{{"eos_token_id", 299}});
-    const Tokens plain = waited_for(bare, index, {.max_tokens = kTokens}, 1);
-    REQUIRE(plain.size() == kTokens);
+    const RuledModel bare(json{{"eos_token_id", 299}});
+    const Tokens plain = waited_for(bare, index, {.max_tokens = kRuledTokens}, 1);
+    REQUIRE(plain.size() == kRuledTokens);
     // Each rule has something to do: it forbids or lowers what would be chosen without it.
     const json rules[] = {
         {{"repetition_penalty", 1.7}},
@@ -79,19 +69,19 @@ TEST_CASE("a guest heeds the rules that the model's files have", "[api][c][guest
         json config = {{"eos_token_id", 299}};
         config.update(rules[i]);
         ++count;
-        const Model model(config);
+        const RuledModel model(config);
         const VkfModel guest = load_model(*device, model.path.string());
         for (const std::uint32_t beams : {1u, 3u}) {
             CAPTURE(index, config.dump(), beams);
-            const Tokens expected = waited_for(model, index, {.max_tokens = kTokens}, beams);
+            const Tokens expected = waited_for(model, index, {.max_tokens = kRuledTokens}, beams);
             changed += beams == 1 && expected != plain ? 1 : 0;
             const VkfSession session = make_session(*guest, small_session(beams));
-            begin(*session, kPrompt, kTokens);
+            begin(*session, kPrompt, kRuledTokens);
             CHECK(run_stepped(*session, 0) == expected);
-            begin(*session, kPrompt, kTokens);  // what the first sequence has counted is forgotten
+            begin(*session, kPrompt, kRuledTokens);  // what the first sequence has counted is forgotten
             CHECK(run_recorded(host, *session, 200) == expected);
             if (beams > 1) continue;
-            begin(*session, kPrompt, kTokens);
+            begin(*session, kPrompt, kRuledTokens);
             for (int steps = 0; steps < 5; ++steps) {
                 vkf_slice slice = VKF_SLICE_INIT;
                 succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
@@ -111,9 +101,9 @@ TEST_CASE("a guest is given rules in place of the files'", "[api][c][guest][sess
     if (vulkan_device_indices().empty()) return;
     const std::string index = vulkan_device_indices().back();
     const VkfDevice device = own_device(index);
-    const Model model(json{{"eos_token_id", 299}, {"repetition_penalty", 1.4}, {"no_repeat_ngram_size", 4}});
+    const RuledModel model(json{{"eos_token_id", 299}, {"repetition_penalty", 1.4}, {"no_repeat_ngram_size", 4}});
     const VkfModel guest = load_model(*device, model.path.string());
-    const Tokens by_files = waited_for(model, index, {.max_tokens = kTokens}, 1);
+    const Tokens by_files = waited_for(model, index, {.max_tokens = kRuledTokens}, 1);
     const vkf_token_bias biases[] = {{by_files[0], -INFINITY}, {by_files[4], 1.5f}};
     const Sampling sampling = {.temperature = 0,
                                .repetition_penalty = 1.2f,
@@ -130,10 +120,10 @@ TEST_CASE("a guest is given rules in place of the files'", "[api][c][guest][sess
         info.no_repeat_ngram = sampling.no_repeat_ngram;
         info.biases = biases;
         info.bias_count = 2;
-        const Tokens expected = waited_for(model, index, {.max_tokens = kTokens, .sampling = sampling}, beams);
+        const Tokens expected = waited_for(model, index, {.max_tokens = kRuledTokens, .sampling = sampling}, beams);
         CHECK(std::ranges::count(expected, biases[0].token) == 0);
         const VkfSession session = make_session(*guest, info);
-        begin(*session, kPrompt, kTokens);
+        begin(*session, kPrompt, kRuledTokens);
         CHECK(run_stepped(*session, 0) == expected);
     }
     // Nothing at all, against the files.
@@ -141,9 +131,9 @@ TEST_CASE("a guest is given rules in place of the files'", "[api][c][guest][sess
     none.repetition_penalty = 1;
     none.no_repeat_ngram = VKF_NO_RULE;
     const VkfSession session = make_session(*guest, none);
-    begin(*session, kPrompt, kTokens);
+    begin(*session, kPrompt, kRuledTokens);
     const Tokens found = run_stepped(*session, 0);
-    CHECK(found == waited_for(Model(json{{"eos_token_id", 299}}), index, {.max_tokens = kTokens}, 1));
+    CHECK(found == waited_for(RuledModel(json{{"eos_token_id", 299}}), index, {.max_tokens = kRuledTokens}, 1));
     CHECK(found != by_files);
 }
 
@@ -170,3 +160,5 @@ TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][sessi
     CHECK_THAT(refusal("encoder_decoders/t5_d22_relu", [](auto& info) { info.presence_penalty = 1; }),
                ContainsSubstring("for decoder-only models"));
 }
+
+}  // namespace vkformer::tests

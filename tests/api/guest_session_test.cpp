@@ -12,29 +12,16 @@
 #include "support/backends.hpp"
 #include "support/vkf_frames.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
-
-struct Greedy {
-    std::vector<std::int32_t> prompt, continuation;
-};
-
-/// What Hugging Face's greedy generate() gives for a golden decoder.
-Greedy greedy_golden(const std::string& name) {
-    std::ifstream file(goldens_dir() / "decoders" / name / "greedy.json");
-    const auto golden = nlohmann::json::parse(file);
-    return {golden["prompt"].get<std::vector<std::int32_t>>(), golden["continuation"].get<std::vector<std::int32_t>>()};
-}
 
 std::string decoder_folder(const std::string& name) { return (goldens_dir() / "decoders" / name).string(); }
 
-constexpr std::uint32_t kTokens = 12;
+constexpr std::uint32_t kSessionTokens = 12;
 
 /// The continuation's first tokens, up to an end token's if the model has reached one.
 std::vector<std::int32_t> first_of(const Greedy& golden) {
-    const auto count = std::min<std::size_t>(kTokens, golden.continuation.size());
+    const auto count = std::min<std::size_t>(kSessionTokens, golden.continuation.size());
     return {golden.continuation.begin(), golden.continuation.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
@@ -111,7 +98,7 @@ TEST_CASE("many slices may be in flight", "[api][c][guest][session]") {
         last = slice;
     }
     host.end(commands);
-    CHECK(tokens == kTokens);
+    CHECK(tokens == kSessionTokens);
     CHECK(status_of(*session).outstanding == last.ticket);
     CHECK(tokens_of(*session).empty());  // nothing has run
     CHECK(vkf_session_retire(session.get(), last.ticket + 1) == VKF_ERROR_INVALID_ARGUMENT);
@@ -210,7 +197,7 @@ TEST_CASE("a session goes on after it was evicted, and on another device", "[api
     session = make_session(*model, info);
     std::vector<std::int32_t> read = golden.prompt;
     read.insert(read.end(), saved.begin(), saved.end());
-    begin(*session, read, kTokens - 5);
+    begin(*session, read, kSessionTokens - 5);
     auto all = saved;
     const auto rest = run_stepped(*session, 0);
     all.insert(all.end(), rest.begin(), rest.end());
@@ -377,14 +364,15 @@ TEST_CASE("two sessions of one device run on two threads", "[api][c][guest][sess
         }
         const VkfSession owner(session);
         vkf_session_status status = VKF_SESSION_STATUS_INIT;
-        if (vkf_session_begin(session, golden.prompt.data(), golden.prompt.size(), kTokens) != VKF_SUCCESS) ++failures;
+        if (vkf_session_begin(session, golden.prompt.data(), golden.prompt.size(), kSessionTokens) != VKF_SUCCESS)
+            ++failures;
         do {
             vkf_slice slice = VKF_SLICE_INIT;
             if (vkf_session_step(session, 0, nullptr, &slice) < 0 || vkf_session_wait(session, UINT64_MAX) < 0 ||
                 vkf_session_poll(session, &status) < 0)
                 ++failures;
         } while (failures == 0 && status.state != VKF_SESSION_DONE);
-        std::size_t count = kTokens;
+        std::size_t count = kSessionTokens;
         results[i].resize(count);
         if (vkf_session_tokens(session, &count, results[i].data()) != VKF_SUCCESS) ++failures;
     };
@@ -560,3 +548,5 @@ TEST_CASE("a translation's text grows with its tokens, and is cut between charac
     CHECK(tokens_of(*session).size() == 4);
     CHECK_FALSE(text_of(*session).empty());
 }
+
+}  // namespace vkformer::tests

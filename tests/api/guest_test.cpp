@@ -13,12 +13,11 @@
 #include "support/bounds.hpp"
 #include "support/host_application.hpp"
 #include "support/vkf.hpp"
+#include "support/vkf_frames.hpp"
 
 extern "C" int vkf_header_test(void);
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 constexpr std::uint64_t kQueryShape[] = {1, 3, 2, 8}, kKeyShape[] = {1, 5, 2, 8};
@@ -81,8 +80,6 @@ struct Operands {
         write_tensor(program, "value", v);
     }
 };
-
-std::uint32_t index_of(const std::string& device) { return static_cast<std::uint32_t>(std::stoul(device)); }
 
 }  // namespace
 
@@ -234,12 +231,12 @@ TEST_CASE("the C interface answers wrong calls with errors", "[api][c]") {
 
     const VkfGraph graph = attention_graph();
     vkf_value y = 0;
-    constexpr std::uint64_t kShape[] = {2, 2};
+    constexpr std::uint64_t kExtents[] = {2, 2};
     CHECK(vkf_graph_add(graph.get(), 1, 99, &y) == VKF_ERROR_INVALID_ARGUMENT);
     CHECK(vkf_graph_add(graph.get(), 1, 2, &y) == VKF_ERROR_SHAPE_MISMATCH);
-    CHECK(vkf_graph_input(graph.get(), "query", VKF_F32, 2, kShape, &y) == VKF_ERROR_INVALID_ARGUMENT);
-    CHECK(vkf_graph_input(graph.get(), "x", VKF_F32, 9, kShape, &y) == VKF_ERROR_INVALID_ARGUMENT);
-    CHECK(vkf_graph_weight(graph.get(), "w", VKF_F32, 2, kShape, nullptr, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_input(graph.get(), "query", VKF_F32, 2, kExtents, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_input(graph.get(), "x", VKF_F32, 9, kExtents, &y) == VKF_ERROR_INVALID_ARGUMENT);
+    CHECK(vkf_graph_weight(graph.get(), "w", VKF_F32, 2, kExtents, nullptr, &y) == VKF_ERROR_INVALID_ARGUMENT);
     const VkfProgram program = compile(*made, *graph);
     vkf_program* second = nullptr;
     CHECK(vkf_program_create(made.get(), graph.get(), nullptr, &second) == VKF_ERROR_INVALID_ARGUMENT);
@@ -944,3 +941,5 @@ TEST_CASE("a storage image gives what a sampled one does, at any size", "[api][c
           VKF_ERROR_INVALID_ARGUMENT);
     CHECK(host.messages() == std::vector<std::string>{});
 }
+
+}  // namespace vkformer::tests

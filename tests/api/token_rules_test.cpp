@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "api/ruled_model.hpp"
 #include "support/backends.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
@@ -13,13 +14,11 @@
 #include "support/vkf_frames.hpp"
 #include "vkformer/generator.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 using Tokens = std::vector<std::int32_t>;
 
 json entries() {
@@ -27,34 +26,18 @@ json entries() {
     return json::parse(file);
 }
 
-/// The golden model with another generation_config.json.
-struct Model {
-    explicit Model(const json& config) {
-        std::filesystem::copy(goldens_dir() / "decoder_text", path);
-        std::ofstream(path / "generation_config.json") << config.dump();
-    }
-    TemporaryFolder folder;
-    std::filesystem::path path = folder / "model";
-};
-
-Result<Generator> load(const Model& model, const std::string& device, std::uint32_t batch = 1) {
+Result<Generator> load_ruled(const RuledModel& model, const std::string& device, std::uint32_t batch = 1) {
     return Generator::load(model.path, {.device = device, .batch = batch, .plain_shaders = true});
 }
 
-Result<Generator> load_with(const json& config) {
-    const Model model(config);
-    return load(model, "cpu");
+Result<Generator> load_with_rules(const json& config) {
+    const RuledModel model(config);
+    return load_ruled(model, "cpu");
 }
 
-std::vector<std::string> devices() {
-    std::vector<std::string> names = vulkan_device_indices();
-    names.push_back("cpu");
-    return names;
-}
-
-std::string refusal(const json& config) {
-    const Model model(config);
-    auto generator = load(model, "cpu");
+std::string rule_refusal(const json& config) {
+    const RuledModel model(config);
+    auto generator = load_ruled(model, "cpu");
     if (!generator) return generator.error().message;
     const auto result = generator->generate(std::vector<std::string>{"Hello"}, {.max_tokens = 2});
     return result ? "" : result.error().message;
@@ -64,18 +47,18 @@ std::string refusal(const json& config) {
 
 TEST_CASE("rules of generation_config.json are those of Hugging Face, alone, together and with beams",
           "[api][generator][golden][token_rules]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const json all = entries();
     REQUIRE(all.size() == 14);
     for (std::size_t i = 0; i < all.size(); ++i) {
         if (device != "cpu" && i < 4) continue;  // the entry of all rules together has these
         const json& entry = all[i];
         CAPTURE(device, entry["config"].dump());
-        const Model model(entry["config"]);
+        const RuledModel model(entry["config"]);
         const auto prompts = entry["prompts"].get<std::vector<Tokens>>();
         const auto answers = entry["answers"].get<std::vector<Tokens>>();
         const bool has_beams = entry["config"].contains("num_beams");
-        Generator generator = must(load(model, device, has_beams ? 1 : 2));  // a row is left to the third prompt
+        Generator generator = must(load_ruled(model, device, has_beams ? 1 : 2));  // a row is left to the third prompt
         for (int run = 0; run < 2; ++run) {                                  // the second one finds its prompts known
             const auto found = must(generator.generate_tokens(prompts));
             for (std::size_t p = 0; p < prompts.size(); ++p) {
@@ -96,7 +79,7 @@ TEST_CASE("rules of generation_config.json hold in sessions, too", "[api][c][gue
          {2u, 3u, 4u, 6u, 9u, 11u, 13u}) {  // words, biases, the last token, the first one, beams, phrases, with beams
         const json& entry = all[i];
         CAPTURE(i, entry["config"].dump());
-        const Model copy(entry["config"]);
+        const RuledModel copy(entry["config"]);
         const VkfModel model = load_model(*device, copy.path.string());
         vkf_session_info info = VKF_SESSION_INFO_INIT;
         info.context = 64;
@@ -108,7 +91,7 @@ TEST_CASE("rules of generation_config.json hold in sessions, too", "[api][c][gue
             CHECK(run_stepped(*session, 0) == entry["answers"][p].get<Tokens>());
         }
     }
-    const Model stops(json{{"eos_token_id", 0}, {"stop_strings", "x"}});
+    const RuledModel stops(json{{"eos_token_id", 0}, {"stop_strings", "x"}});
     const VkfModel model = load_model(*device, stops.path.string());
     vkf_session* session = nullptr;
     const vkf_session_info info = VKF_SESSION_INFO_INIT;
@@ -130,7 +113,7 @@ TEST_CASE("a session that goes on after an eviction begins its answer only once"
     const auto later = whole[4];
     config["begin_suppress_tokens"].push_back(later);
     whole.back() = 2;
-    const Model copy(config);
+    const RuledModel copy(config);
     const VkfModel model = load_model(*device, copy.path.string());
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.context = 64;
@@ -150,15 +133,15 @@ TEST_CASE("a session that goes on after an eviction begins its answer only once"
 TEST_CASE("lengths and stop strings of generation_config.json, and what overrides them",
           "[api][generator][token_rules]") {
     const std::vector<std::string> prompt = {"Hello"};
-    Generator plain = must(load_with({{"eos_token_id", 0}}));
+    Generator plain = must(load_with_rules({{"eos_token_id", 0}}));
     const std::string text = must(plain.generate(prompt, {.max_tokens = 24}))[0].text;
     const std::string stop = text.substr(text.size() / 2, 2);
     const std::size_t at = text.find(stop);
 
-    Generator few = must(load_with({{"eos_token_id", 0}, {"max_new_tokens", 7}, {"max_length", 3}}));
+    Generator few = must(load_with_rules({{"eos_token_id", 0}, {"max_new_tokens", 7}, {"max_length", 3}}));
     CHECK(must(few.generate(prompt))[0].tokens.size() == 7);
     CHECK(must(few.generate(prompt, {.max_tokens = 9}))[0].tokens.size() == 9);
-    Generator counted = must(load_with({{"eos_token_id", 0}, {"max_length", 12}}));
+    Generator counted = must(load_with_rules({{"eos_token_id", 0}, {"max_length", 12}}));
     CHECK(must(counted.generate_tokens(std::vector<Tokens>{Tokens(5, 28)}))[0].tokens.size() == 7);
     CHECK(must(counted.generate_tokens(std::vector<Tokens>{Tokens(11, 28)}))[0].finish == Finish::length);
     const auto full = counted.generate_tokens(std::vector<Tokens>{Tokens(2, 28), Tokens(12, 28)});
@@ -166,17 +149,17 @@ TEST_CASE("lengths and stop strings of generation_config.json, and what override
     CHECK_THAT(full.error().message, ContainsSubstring("prompt 2 has 12 tokens") && ContainsSubstring("max_length"));
     CHECK(must(counted.generate_tokens(std::vector<Tokens>{Tokens(12, 28)}, {.max_tokens = 3}))[0].tokens.size() == 3);
 
-    Generator stops = must(load_with({{"eos_token_id", 0}, {"stop_strings", {"nowhere", stop}}}));
+    Generator stops = must(load_with_rules({{"eos_token_id", 0}, {"stop_strings", {"nowhere", stop}}}));
     const auto stopped = must(stops.generate(prompt, {.max_tokens = 24}))[0];
     CHECK(stopped.finish == Finish::stop_string);
     CHECK(stopped.text == text.substr(0, at));
     CHECK(must(stops.generate(prompt, {.max_tokens = 24, .stop = {"nowhere"}}))[0].text == text);
-    CHECK_THAT(refusal({{"eos_token_id", 0}, {"stop_strings", "x"}, {"num_beams", 2}}),
+    CHECK_THAT(rule_refusal({{"eos_token_id", 0}, {"stop_strings", "x"}, {"num_beams", 2}}),
                ContainsSubstring("stop_strings") && ContainsSubstring("one beam"));
 
     // A bias that is asked for takes the place of the folder's.
     const auto chosen = must(plain.generate(prompt, {.max_tokens = 1}))[0].tokens[0];
-    Generator never = must(load_with({{"eos_token_id", 0}, {"sequence_bias", {{{chosen}, -1000}}}}));
+    Generator never = must(load_with_rules({{"eos_token_id", 0}, {"sequence_bias", {{{chosen}, -1000}}}}));
     CHECK(must(never.generate(prompt, {.max_tokens = 1}))[0].tokens[0] != chosen);
     const Sampling again{.logit_bias = {{chosen, 0.0f}}};
     CHECK(must(never.generate(prompt, {.max_tokens = 1, .sampling = again}))[0].tokens[0] == chosen);
@@ -220,29 +203,31 @@ TEST_CASE("what generation_config.json asks of a language model and is not done 
     CAPTURE(field, value);
     json config = {{"eos_token_id", 0}, {"do_sample", true}};
     config[field] = json::parse(value);
-    CHECK_THAT(refusal(config),
+    CHECK_THAT(rule_refusal(config),
                ContainsSubstring("generation_config.json") && ContainsSubstring(field) && ContainsSubstring(also));
 }
 
 TEST_CASE("fields whose values do nothing are taken, and what an option overrides", "[api][generator][token_rules]") {
-    CHECK(refusal({{"eos_token_id", 0},
-                   {"typical_p", 0.9},  // nothing is drawn
-                   {"diversity_penalty", 0.5},
-                   {"num_beam_groups", 4},
-                   {"guidance_scale", 1.0},
-                   {"penalty_alpha", 0},
-                   {"encoder_no_repeat_ngram_size", 0},
-                   {"suppress_tokens", json::array()},
-                   {"watermarking_config", nullptr},
-                   {"prefill_chunk_size", 7},
-                   {"pad_token_id", 300},  // nothing is padded
-                   {"transformers_version", "5.12.1"}}) == "");
-    Generator typical = must(load_with({{"eos_token_id", 0}, {"do_sample", true}, {"typical_p", 0.9}}));
+    CHECK(rule_refusal({{"eos_token_id", 0},
+                        {"typical_p", 0.9},  // nothing is drawn
+                        {"diversity_penalty", 0.5},
+                        {"num_beam_groups", 4},
+                        {"guidance_scale", 1.0},
+                        {"penalty_alpha", 0},
+                        {"encoder_no_repeat_ngram_size", 0},
+                        {"suppress_tokens", json::array()},
+                        {"watermarking_config", nullptr},
+                        {"prefill_chunk_size", 7},
+                        {"pad_token_id", 300},  // nothing is padded
+                        {"transformers_version", "5.12.1"}}) == "");
+    Generator typical = must(load_with_rules({{"eos_token_id", 0}, {"do_sample", true}, {"typical_p", 0.9}}));
     CHECK(typical.generate(std::vector<std::string>{"Hello"}, {.max_tokens = 2, .sampling = Sampling{}}));
-    CHECK_THAT(refusal({{"eos_token_id", 0}, {"num_beams", 2}, {"diversity_penalty", 0.5}}),
+    CHECK_THAT(rule_refusal({{"eos_token_id", 0}, {"num_beams", 2}, {"diversity_penalty", 0.5}}),
                ContainsSubstring("diversity_penalty") && ContainsSubstring("a search that the caller asks for"));
-    CHECK_THAT(refusal({{"eos_token_id", 0}, {"forced_bos_token_id", 3}, {"begin_suppress_tokens", {4}}}),
+    CHECK_THAT(rule_refusal({{"eos_token_id", 0}, {"forced_bos_token_id", 3}, {"begin_suppress_tokens", {4}}}),
                ContainsSubstring("begin_suppress_tokens"));
-    CHECK_THAT(refusal({{"eos_token_id", 0}, {"forced_eos_token_id", 3}, {"suppress_tokens", {3}}}),
+    CHECK_THAT(rule_refusal({{"eos_token_id", 0}, {"forced_eos_token_id", 3}, {"suppress_tokens", {3}}}),
                ContainsSubstring("forced_eos_token_id"));
 }
+
+}  // namespace vkformer::tests

@@ -11,23 +11,16 @@
 #include "models/speech_config.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "speech" / name; }
-
-json read_json(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    return json::parse(file);
-}
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 
 std::vector<float> clip_of(const std::string& name, int clip) {
     return Golden("speech/" + name + "/golden.safetensors").floats("clip" + std::to_string(clip));
@@ -37,7 +30,7 @@ constexpr const char* kTimed = "whisper_times_414";  // of several windows, with
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// No thresholds and one temperature, as generate() has them where nothing is said.
-TranscriberOptions options_for(const std::string& device, bool timestamps = false) {
+TranscriberOptions transcriber_options(const std::string& device, bool timestamps = false) {
     TranscriberOptions options;
     options.device = device;
     options.plain_shaders = true;  // nothing is measured in tests
@@ -51,17 +44,11 @@ TranscriberOptions options_for(const std::string& device, bool timestamps = fals
 
 /// What is generated in an entry of generate.json: its tokens behind the one that asks for no times, without the end token.
 std::vector<std::int32_t> generated(const std::string& name, const json& entry) {
-    const json config = read_json(folder_of(name) / "generation_config.json");
+    const json config = read_json(speech_folder(name) / "generation_config.json");
     auto tokens = entry["tokens"].get<std::vector<std::int32_t>>();
     tokens.erase(tokens.begin(), std::ranges::find(tokens, config["no_timestamps_token_id"].get<std::int32_t>()) + 1);
     if (!tokens.empty() && tokens.back() == config["eos_token_id"].get<std::int32_t>()) tokens.pop_back();
     return tokens;
-}
-
-std::vector<std::string> device_names() {
-    std::vector<std::string> devices = {"cpu"};
-    devices.insert(devices.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
-    return devices;
 }
 
 /// A copy of a model folder with another value in its generation_config.json.
@@ -69,7 +56,7 @@ struct ChangedFolder {
     TemporaryFolder folder;
 
     ChangedFolder(const std::string& name, const std::string& field, const std::string& value) {
-        std::filesystem::copy(folder_of(name), folder.path(), std::filesystem::copy_options::recursive);
+        std::filesystem::copy(speech_folder(name), folder.path(), std::filesystem::copy_options::recursive);
         json config = read_json(folder / "generation_config.json");
         config[field] = json::parse(value);
         std::ofstream(folder / "generation_config.json") << config.dump();
@@ -81,16 +68,16 @@ struct ChangedFolder {
 TEST_CASE("transcriptions are those of Hugging Face, token for token", "[api][speech][golden]") {
     const std::string device = GENERATE_COPY(from_range(device_names()));
     const std::string name = GENERATE("whisper_d30_h3_h5", "whisper_d20_untied", "whisper_english", "whisper_texts");
-    const json entries = read_json(folder_of(name) / "generate.json");
+    const json entries = read_json(speech_folder(name) / "generate.json");
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (device != "cpu" && i % 5 != 0) continue;
         const json& entry = entries[i];
         CAPTURE(device, name, entry.dump());
-        TranscriberOptions options = options_for(device);
+        TranscriberOptions options = transcriber_options(device);
         options.language = entry["options"].value("language", "");
         options.task = entry["options"].value("task", "");
         options.max_length = entry["max_length"];
-        Transcriber transcriber = must(Transcriber::load(folder_of(name), options));
+        Transcriber transcriber = must(Transcriber::load(speech_folder(name), options));
         const auto clip = clip_of(name, entry["clip"]);
         const Transcription found = must(transcriber.transcribe(clip));
         REQUIRE(found.segments.size() == 1);
@@ -105,20 +92,20 @@ TEST_CASE("transcriptions are those of Hugging Face, token for token", "[api][sp
 TEST_CASE("segments with times are those of Hugging Face, whatever the rules", "[api][speech][golden]") {
     const std::string device = GENERATE_COPY(from_range(device_names()));
     const std::string name = GENERATE("whisper_times_414", "whisper_times_423");
-    const json entries = read_json(folder_of(name) / "timed.json");
+    const json entries = read_json(speech_folder(name) / "timed.json");
     const Golden golden("speech/" + name + "/golden.safetensors");
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (device != "cpu" && i % 3 != 1) continue;
         const json &entry = entries[i], &asked = entry["options"];
         CAPTURE(device, name, asked.dump());
-        TranscriberOptions options = options_for(device, true);
+        TranscriberOptions options = transcriber_options(device, true);
         if (asked.contains("temperature")) options.temperatures = asked["temperature"].get<std::vector<float>>();
         options.compression_ratio_threshold = asked.value("compression_ratio_threshold", kNever);
         options.log_prob_threshold = asked.value("logprob_threshold", -kNever);
         options.no_speech_threshold = asked.value("no_speech_threshold", kNever);
         options.condition_on_previous = asked.value("condition_on_prev_tokens", false);
         options.max_length = asked.value("max_new_tokens", 0u);
-        Transcriber transcriber = must(Transcriber::load(folder_of(name), options));
+        Transcriber transcriber = must(Transcriber::load(speech_folder(name), options));
         const auto clip = golden.floats("timed" + std::to_string(entry["clip"].get<int>()));
         double told = 0;
         const auto found = must(transcriber.transcribe(clip, [&](double done, double total) {
@@ -143,13 +130,13 @@ TEST_CASE("segments with times are those of Hugging Face, whatever the rules", "
 }
 
 TEST_CASE("text that is never good is drawn at every temperature, the same for the same seed", "[api][speech]") {
-    TranscriberOptions options = options_for("cpu", true);
+    TranscriberOptions options = transcriber_options("cpu", true);
     options.temperatures = {0, 0.4f, 1};
     options.log_prob_threshold = 1;
     const auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
     const auto tokens = [&](std::uint64_t seed) {
         options.seed = seed;
-        Transcriber transcriber = must(Transcriber::load(folder_of(kTimed), options));
+        Transcriber transcriber = must(Transcriber::load(speech_folder(kTimed), options));
         std::vector<std::vector<std::int32_t>> all;
         for (const SpeechSegment& segment : must(transcriber.transcribe(clip)).segments) {
             CHECK(segment.temperature == 1);
@@ -166,7 +153,7 @@ TEST_CASE("text that is never good is drawn at every temperature, the same for t
 
 TEST_CASE("the model folder's thresholds hold where none are given", "[api][speech]") {
     const ChangedFolder changed(kTimed, "logprob_threshold", "1");
-    TranscriberOptions options = options_for("cpu", true);
+    TranscriberOptions options = transcriber_options("cpu", true);
     options.temperatures = {0, 1e-4f};
     const auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
     const auto temperature = [&] {
@@ -179,7 +166,7 @@ TEST_CASE("the model folder's thresholds hold where none are given", "[api][spee
 }
 
 TEST_CASE("silence at the end of short sound is not heard", "[api][speech]") {
-    Transcriber transcriber = must(Transcriber::load(folder_of(kTimed), options_for("cpu", true)));
+    Transcriber transcriber = must(Transcriber::load(speech_folder(kTimed), transcriber_options("cpu", true)));
     auto clip = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed0");
     clip.resize(clip.size() / 3);
     const auto found = must(transcriber.transcribe(clip));
@@ -189,11 +176,11 @@ TEST_CASE("silence at the end of short sound is not heard", "[api][speech]") {
 }
 
 TEST_CASE("float16 hears the same", "[api][speech][golden]") {
-    TranscriberOptions options = options_for("cpu");
+    TranscriberOptions options = transcriber_options("cpu");
     options.precision = Precision::f16;
     options.max_length = 24;
-    Transcriber transcriber = must(Transcriber::load(folder_of("whisper_texts"), options));
-    const json entries = read_json(folder_of("whisper_texts") / "generate.json");
+    Transcriber transcriber = must(Transcriber::load(speech_folder("whisper_texts"), options));
+    const json entries = read_json(speech_folder("whisper_texts") / "generate.json");
     const auto found = must(transcriber.transcribe(clip_of("whisper_texts", 0)));
     CHECK(found.segments[0].tokens == generated("whisper_texts", entries[0]));
 }
@@ -208,10 +195,10 @@ TEST_CASE("long sound is cut where it is quiet, and every window is heard by its
     samples.insert(samples.end(), german.begin(), german.end());
     REQUIRE(samples.size() > kWindow);
 
-    TranscriberOptions options = options_for("cpu");
+    TranscriberOptions options = transcriber_options("cpu");
     options.max_length = 24;
     options.batch = GENERATE(1u, 2u, 3u);
-    Transcriber transcriber = must(Transcriber::load(folder_of("whisper_texts"), options));
+    Transcriber transcriber = must(Transcriber::load(speech_folder("whisper_texts"), options));
     double told = 0;
     const auto found = must(transcriber.transcribe(samples, [&](double done, double total) {
         CHECK(done <= total);
@@ -238,7 +225,7 @@ TEST_CASE("long sound is cut where it is quiet, and every window is heard by its
 }
 
 TEST_CASE("samples that cannot be heard are refused", "[api][speech][errors]") {
-    Transcriber transcriber = must(Transcriber::load(folder_of("whisper_english"), options_for("cpu")));
+    Transcriber transcriber = must(Transcriber::load(speech_folder("whisper_english"), transcriber_options("cpu")));
     CHECK(transcriber.sample_rate() == 8000);
     const auto none = transcriber.transcribe({});
     REQUIRE_FALSE(none);
@@ -250,10 +237,10 @@ TEST_CASE("samples that cannot be heard are refused", "[api][speech][errors]") {
 
 TEST_CASE("languages and tasks that a model lacks are refused by name", "[api][speech][errors]") {
     const auto refused = [](const std::string& name, const std::string& language, const std::string& task) {
-        TranscriberOptions options = options_for("cpu");
+        TranscriberOptions options = transcriber_options("cpu");
         options.language = language;
         options.task = task;
-        auto result = Transcriber::load(folder_of(name), options);
+        auto result = Transcriber::load(speech_folder(name), options);
         REQUIRE_FALSE(result);
         CHECK(result.error().code == ErrorCode::InvalidArgument);
         return result.error().message;
@@ -296,9 +283,9 @@ TEST_CASE("generation configs of speech that are not done are refused by name", 
 
 TEST_CASE("what the decoder is given follows config and choice", "[models][speech]") {
     const auto prefix = [](const std::string& name, models::SpeechChoice choice) {
-        const auto timed = must(models::load_speech_config(folder_of(name), 80, 1 << 16, choice)).prefix.size();
+        const auto timed = must(models::load_speech_config(speech_folder(name), 80, 1 << 16, choice)).prefix.size();
         choice.timestamps = false;
-        const auto plain = must(models::load_speech_config(folder_of(name), 80, 1 << 16, choice)).prefix.size();
+        const auto plain = must(models::load_speech_config(speech_folder(name), 80, 1 << 16, choice)).prefix.size();
         CHECK(plain == timed + 1);
         return plain;
     };
@@ -306,7 +293,7 @@ TEST_CASE("what the decoder is given follows config and choice", "[models][speec
     CHECK(prefix("whisper_texts", {}) == 2);                                  // heard, no times
     CHECK(prefix("whisper_texts", {.language = "<|DE|>", .task = {}}) == 3);  // and the task
     CHECK(prefix("whisper_texts", {.language = {}, .task = "translate"}) == 3);
-    const auto heard = must(models::load_speech_config(folder_of("whisper_d20_untied"), 80, 1 << 16, {}));
+    const auto heard = must(models::load_speech_config(speech_folder("whisper_d20_untied"), 80, 1 << 16, {}));
     CHECK(heard.prefix.size() == 2);
     CHECK(heard.prefix[0] == -1);
     CHECK(heard.languages.size() == 3);
@@ -314,13 +301,15 @@ TEST_CASE("what the decoder is given follows config and choice", "[models][speec
 
 TEST_CASE("a folder that does not hear is no transcriber, and one that does is no translator",
           "[api][speech][errors]") {
-    const auto text = Transcriber::load(goldens_dir() / "encoder_decoders/bart_d21_h3_h7", options_for("cpu"));
+    const auto text = Transcriber::load(goldens_dir() / "encoder_decoders/bart_d21_h3_h7", transcriber_options("cpu"));
     REQUIRE_FALSE(text);
     CHECK_THAT(text.error().message, ContainsSubstring("whisper"));
-    CHECK_FALSE(Transcriber::load(goldens_dir() / "no such folder", options_for("cpu")));
+    CHECK_FALSE(Transcriber::load(goldens_dir() / "no such folder", transcriber_options("cpu")));
     const ChangedFolder changed("whisper_texts", "suppress_tokens", "[100000]");
-    const auto banned = Transcriber::load(changed.folder.path(), options_for("cpu"));
+    const auto banned = Transcriber::load(changed.folder.path(), transcriber_options("cpu"));
     REQUIRE_FALSE(banned);
     CHECK(banned.error().code == ErrorCode::UnsupportedConfig);
     CHECK_THAT(banned.error().message, ContainsSubstring("suppress_tokens"));
 }
+
+}  // namespace vkformer::tests

@@ -11,16 +11,15 @@
 #include "text/languages.hpp"
 #include "vkformer/translator.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
+const std::filesystem::path kNllbTexts = goldens_dir() / "nllb_texts";
 
-const std::filesystem::path kFolder = goldens_dir() / "nllb_texts";
-
-TranslatorOptions options_for(const std::string& device, const std::string& from, const std::string& to) {
+TranslatorOptions translator_options(const std::string& device, const std::string& from, const std::string& to) {
     TranslatorOptions options;
     options.device = device;
     options.plain_shaders = true;  // nothing is measured in tests
@@ -29,8 +28,8 @@ TranslatorOptions options_for(const std::string& device, const std::string& from
     return options;
 }
 
-Error refused(const std::string& from, const std::string& to) {
-    auto result = Translator::load(kFolder, options_for("cpu", from, to));
+Error refused_languages(const std::string& from, const std::string& to) {
+    auto result = Translator::load(kNllbTexts, translator_options("cpu", from, to));
     REQUIRE_FALSE(result);
     return std::move(result).error();
 }
@@ -41,16 +40,16 @@ TEST_CASE("languages are marked as Hugging Face marks them", "[api][languages][g
     std::vector<std::string> devices = {"cpu"};
     devices.insert(devices.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
     const std::string device = GENERATE_COPY(from_range(devices));
-    std::ifstream file(kFolder / "golden.json");
+    std::ifstream file(kNllbTexts / "golden.json");
     const json entries = json::parse(file);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (device != "cpu" && i % 5 != 0) continue;
         const json& entry = entries[i];
         CAPTURE(device, entry.dump());
-        TranslatorOptions options = options_for(device, entry["from"], entry["to"]);
+        TranslatorOptions options = translator_options(device, entry["from"], entry["to"]);
         options.beams = entry["beams"];
         options.max_length = 14;
-        Translator translator = must(Translator::load(kFolder, options));
+        Translator translator = must(Translator::load(kNllbTexts, options));
         const std::string text = entry["text"];
         const auto found = must(translator.translate({&text, 1}));
         CHECK(found[0].tokens == entry["tokens"].get<std::vector<std::int32_t>>());
@@ -59,14 +58,14 @@ TEST_CASE("languages are marked as Hugging Face marks them", "[api][languages][g
 }
 
 TEST_CASE("a language that is missing or unknown is an error", "[api][languages][errors]") {
-    CHECK_THAT(refused("eng_Latn", "").message, ContainsSubstring("say which one"));
-    const Error unknown = refused("eng_Latn", "de");
+    CHECK_THAT(refused_languages("eng_Latn", "").message, ContainsSubstring("say which one"));
+    const Error unknown = refused_languages("eng_Latn", "de");
     CHECK(unknown.code == ErrorCode::InvalidArgument);
     CHECK_THAT(unknown.message, ContainsSubstring("deu_Latn"));
-    CHECK_THAT(refused("the", "deu_Latn").message, ContainsSubstring("no language \"the\""));
-    CHECK_THAT(refused("</s>", "deu_Latn").message, ContainsSubstring("it has"));
+    CHECK_THAT(refused_languages("the", "deu_Latn").message, ContainsSubstring("no language \"the\""));
+    CHECK_THAT(refused_languages("</s>", "deu_Latn").message, ContainsSubstring("it has"));
     const auto single = Translator::load(std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer",
-                                         options_for("cpu", "", "deu_Latn"));
+                                         translator_options("cpu", "", "deu_Latn"));
     REQUIRE_FALSE(single);
     CHECK_THAT(single.error().message, ContainsSubstring("no model of many languages"));
 }
@@ -91,3 +90,5 @@ TEST_CASE("where the marks of a language stand depends on the tokenizer's class"
     CHECK_FALSE(marks(R"({"tokenizer_class": "T5Tokenizer"})"));
     CHECK_FALSE(must(text::read_language_marks(folder.path() / "nowhere")));
 }
+
+}  // namespace vkformer::tests

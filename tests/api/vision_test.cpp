@@ -8,28 +8,19 @@
 
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "vision" / name; }
-json golden_of(const std::string& name) { return json::parse(std::ifstream(folder_of(name) / "golden.json")); }
-
-std::vector<std::string> devices() {
-    std::vector<std::string> names = {"cpu"};
-    names.insert(names.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
-    return names;
-}
-
 template <class Options>
-Options options_for(const std::string& device, Precision precision) {
+Options vision_options(const std::string& device, Precision precision) {
     Options options;
     options.device = device;
     options.precision = precision;
@@ -39,7 +30,8 @@ Options options_for(const std::string& device, Precision precision) {
 
 std::vector<Image> images_of(const json& golden) {
     std::vector<Image> images;
-    for (const std::string name : golden["images"]) images.push_back(must(load_image(folder_of("pictures") / name)));
+    for (const std::string name : golden["images"])
+        images.push_back(must(load_image(vision_folder("pictures") / name)));
     return images;
 }
 
@@ -49,7 +41,7 @@ double error_of(const std::vector<float>& found, const json& expected) {
     return relative_error(std::span<const float>(found), std::span<const double>(row));
 }
 
-double bound_of(Precision precision) {
+double vision_bound(Precision precision) {
     // a JPEG's pixels may differ by one step of 255 with another libjpeg-turbo: the goldens take theirs from Pillow's
     return precision == Precision::f16 ? 3e-3 : kModelBound;
 }
@@ -57,13 +49,13 @@ double bound_of(Precision precision) {
 }  // namespace
 
 TEST_CASE("classifications are those of transformers", "[vision][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const Precision precision = GENERATE(Precision::f32, Precision::f16);
     CAPTURE(device, precision == Precision::f16);
-    const json golden = golden_of("vit");
-    auto options = options_for<VisionOptions>(device, precision);
+    const json golden = read_json(vision_folder("vit") / "golden.json");
+    auto options = vision_options<VisionOptions>(device, precision);
     options.batch = 2;
-    auto classifier = must(ImageClassifier::load(folder_of("vit"), options));
+    auto classifier = must(ImageClassifier::load(vision_folder("vit"), options));
     CHECK(classifier.labels()[3] == "猫");
     const auto images = images_of(golden);
     const auto found = must(classifier.classify(images));
@@ -75,18 +67,18 @@ TEST_CASE("classifications are those of transformers", "[vision][golden]") {
             logits[label.label] = label.logit;
             probabilities[label.label] = label.probability;
         }
-        CHECK(error_of(logits, golden["logits"][i]) < bound_of(precision));
-        CHECK(error_of(probabilities, golden["probabilities"][i]) < 3 * bound_of(precision));
+        CHECK(error_of(logits, golden["logits"][i]) < vision_bound(precision));
+        CHECK(error_of(probabilities, golden["probabilities"][i]) < 3 * vision_bound(precision));
         for (std::size_t k = 1; k < found[i].size(); ++k) CHECK(found[i][k - 1].logit >= found[i][k].logit);
     }
 }
 
 TEST_CASE("the shipped classifier knows the shapes that a renderer draws", "[vision][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
     const auto folder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/shape-classifier";
     const json golden = json::parse(std::ifstream(goldens_dir() / "shapes" / "golden.json"));
-    auto classifier = must(ImageClassifier::load(folder, options_for<VisionOptions>(device, Precision::f32)));
+    auto classifier = must(ImageClassifier::load(folder, vision_options<VisionOptions>(device, Precision::f32)));
     std::vector<Image> images;
     for (const json& c : golden["cases"])
         images.push_back(must(load_image(goldens_dir() / "shapes" / (c["shape"].get<std::string>() + ".png"))));
@@ -107,10 +99,11 @@ TEST_CASE("the shipped classifier knows the shapes that a renderer draws", "[vis
 }
 
 TEST_CASE("what patches look at can be read", "[vision][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
-    const json golden = golden_of("vit");
-    auto classifier = must(ImageClassifier::load(folder_of("vit"), options_for<VisionOptions>(device, Precision::f32)));
+    const json golden = read_json(vision_folder("vit") / "golden.json");
+    auto classifier =
+        must(ImageClassifier::load(vision_folder("vit"), vision_options<VisionOptions>(device, Precision::f32)));
     const auto layers = must(classifier.attention(images_of(golden)[0]));
     REQUIRE(layers.size() == 2);
     CHECK(classifier.patch_rows() * classifier.patch_columns() + 1 == layers[1].queries);
@@ -123,34 +116,34 @@ TEST_CASE("what patches look at can be read", "[vision][golden]") {
 }
 
 TEST_CASE("CLIP's vectors and scores are those of transformers", "[vision][clip][golden]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const Precision precision = GENERATE(Precision::f32, Precision::f16);
     CAPTURE(device, precision == Precision::f16);
-    const json golden = golden_of("clip");
+    const json golden = read_json(vision_folder("clip") / "golden.json");
     const auto images = images_of(golden);
     const auto texts = golden["texts"].get<std::vector<std::string>>();
-    auto clip = must(ClipEncoder::load(folder_of("clip"), options_for<ClipOptions>(device, precision)));
+    auto clip = must(ClipEncoder::load(vision_folder("clip"), vision_options<ClipOptions>(device, precision)));
     CHECK(clip.dimension() == 10);
     CHECK(clip.max_length() == 12);
     const auto image_vectors = must(clip.embed_images(images));
     const auto text_vectors = must(clip.embed_texts(texts));
     for (std::size_t i = 0; i < images.size(); ++i)
-        CHECK(error_of(image_vectors[i], golden["image_embeds"][i]) < bound_of(precision));
+        CHECK(error_of(image_vectors[i], golden["image_embeds"][i]) < vision_bound(precision));
     for (std::size_t i = 0; i < texts.size(); ++i) {
         CAPTURE(texts[i]);
         CHECK(text_vectors[i].tokens == golden["tokens"][i].get<std::size_t>());
-        CHECK(error_of(text_vectors[i].values, golden["text_embeds"][i]) < bound_of(precision));
+        CHECK(error_of(text_vectors[i].values, golden["text_embeds"][i]) < vision_bound(precision));
     }
     const auto scores = must(clip.score(images, texts));
     for (std::size_t i = 0; i < images.size(); ++i)
-        CHECK(error_of(scores[i], golden["logits_per_image"][i]) < 3 * bound_of(precision));
+        CHECK(error_of(scores[i], golden["logits_per_image"][i]) < 3 * vision_bound(precision));
 }
 
 TEST_CASE("CLIP's vectors come as the projection gives them if asked for", "[vision][clip][golden]") {
-    const json golden = golden_of("clip");
-    auto options = options_for<ClipOptions>("cpu", Precision::f32);
+    const json golden = read_json(vision_folder("clip") / "golden.json");
+    auto options = vision_options<ClipOptions>("cpu", Precision::f32);
     options.normalize = false;
-    auto clip = must(ClipEncoder::load(folder_of("clip"), options));
+    auto clip = must(ClipEncoder::load(vision_folder("clip"), options));
     const auto vectors = must(clip.embed_images(images_of(golden)));
     CHECK(error_of(vectors[0], golden["image_features"][0]) < kModelBound);
     // what follows the first end token of a text does not count
@@ -160,28 +153,31 @@ TEST_CASE("CLIP's vectors come as the projection gives them if asked for", "[vis
 }
 
 TEST_CASE("folders and images that do not fit are refused", "[vision][errors]") {
-    const auto options = options_for<VisionOptions>("cpu", Precision::f32);
+    const auto options = vision_options<VisionOptions>("cpu", Precision::f32);
     const auto refused = [&](const std::filesystem::path& folder, ErrorCode code, const std::string& what) {
         const auto result = ImageClassifier::load(folder, options);
         REQUIRE_FALSE(result);
         CHECK(result.error().code == code);
         CHECK_THAT(result.error().message, ContainsSubstring(what));
     };
-    refused(folder_of("models/vit_h20"), ErrorCode::UnsupportedConfig, "no classification head");
-    refused(folder_of("models/deit_labels"), ErrorCode::FileNotFound, "preprocessor_config.json");
-    refused(folder_of("clip"), ErrorCode::UnsupportedConfig, "supported: vision models (vit, deit); this one is a CLIP");
+    refused(vision_folder("models/vit_h20"), ErrorCode::UnsupportedConfig, "no classification head");
+    refused(vision_folder("models/deit_labels"), ErrorCode::FileNotFound, "preprocessor_config.json");
+    refused(vision_folder("clip"), ErrorCode::UnsupportedConfig,
+            "supported: vision models (vit, deit); this one is a CLIP");
 
     TemporaryFolder folder;
     for (const char* const name : {"config.json", "model.safetensors"})
-        std::filesystem::copy_file(folder_of("vit") / name, folder / name);
+        std::filesystem::copy_file(vision_folder("vit") / name, folder / name);
     std::ofstream(folder / "preprocessor_config.json")
         << R"({"image_processor_type": "ViTImageProcessor", "size": {"height": 17, "width": 16}})";
     refused(folder.path(), ErrorCode::ShapeMismatch, "17 × 16 pixels, the model takes 16 × 16");
 
-    auto classifier = must(ImageClassifier::load(folder_of("vit"), options));
+    auto classifier = must(ImageClassifier::load(vision_folder("vit"), options));
     const std::vector<Image> images = {Image{.width = 1, .height = 1, .rgb = {1, 2, 3}},
                                        Image{.width = 2, .height = 1}};
     const auto result = classifier.classify(images);
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring("image 2: an image of 2 × 1 pixels cannot have 0 bytes"));
 }
+
+}  // namespace vkformer::tests

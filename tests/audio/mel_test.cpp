@@ -13,11 +13,10 @@
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-
+namespace vkformer::tests {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
 
 /// The reference transforms in float32: a sum of 400 products is off by some 20 · 2^-24, and a bin that lies 8 decades
 /// below the loudest has lost most of its digits; what is compared is a logarithm, a quarter of it, of size one.
@@ -30,7 +29,7 @@ std::vector<float> tone(double hertz, std::size_t count, double rate) {
     return samples;
 }
 
-Error refused(const std::string& config) {
+Error refused_mel_config(const std::string& config) {
     const TemporaryFolder folder;
     std::ofstream(folder / "preprocessor_config.json") << config;
     const auto options = audio::read_mel_options(folder.path(), 80);
@@ -117,15 +116,17 @@ TEST_CASE("windows hold the frames that two convolutions read", "[audio]") {
 }
 
 TEST_CASE("preprocessors that hear otherwise are refused by name", "[audio][errors]") {
-    CHECK_THAT(refused(R"({"dither": 0.001})").message, ContainsSubstring("dither"));
-    CHECK_THAT(refused(R"({"padding_value": 1})").message, ContainsSubstring("padding_value"));
-    CHECK_THAT(refused(R"({"n_fft": 401})").message, ContainsSubstring("n_fft"));
-    CHECK_THAT(refused(R"({"feature_size": 81})").message, ContainsSubstring("80 mel bins"));
-    CHECK_THAT(refused(R"({"do_normalize": true})").message, ContainsSubstring("do_normalize"));
-    CHECK_THAT(refused(R"({"feature_extractor_type": "SpeechT5FeatureExtractor"})").message,
+    CHECK_THAT(refused_mel_config(R"({"dither": 0.001})").message, ContainsSubstring("dither"));
+    CHECK_THAT(refused_mel_config(R"({"padding_value": 1})").message, ContainsSubstring("padding_value"));
+    CHECK_THAT(refused_mel_config(R"({"n_fft": 401})").message, ContainsSubstring("n_fft"));
+    CHECK_THAT(refused_mel_config(R"({"feature_size": 81})").message, ContainsSubstring("80 mel bins"));
+    CHECK_THAT(refused_mel_config(R"({"do_normalize": true})").message, ContainsSubstring("do_normalize"));
+    CHECK_THAT(refused_mel_config(R"({"feature_extractor_type": "SpeechT5FeatureExtractor"})").message,
                ContainsSubstring("feature_extractor_type"));
-    CHECK_THAT(refused(R"({"hop_length": 0})").message, ContainsSubstring("hop_length"));
-    CHECK_THAT(refused(R"({"sampling_rate": 4000000000})").message, ContainsSubstring("sampling_rate"));
+    CHECK_THAT(refused_mel_config(R"({"hop_length": 0})").message, ContainsSubstring("hop_length"));
+    CHECK_THAT(refused_mel_config(R"({"sampling_rate": 4000000000})").message, ContainsSubstring("sampling_rate"));
     const TemporaryFolder empty;
     CHECK(must(audio::read_mel_options(empty.path(), 128)).bins == 128);
 }
+
+}  // namespace vkformer::tests

@@ -16,12 +16,12 @@ namespace {
 using graph::AttentionMask;
 using graph::Value;
 
-struct Sizes {
+struct PropertySizes {
     std::uint64_t batch, query_len, key_len, heads, kv_heads, head_dim, value_dim;
 };
 
 /// Odd sizes throughout; one query and more keys than a split of decode_attention; several queries and grouped heads.
-const Sizes kSizes[] = {
+const PropertySizes kPropertySizes[] = {
     {1, 1, 1, 1, 1, 1, 1},
     {2, 1, 150, 3, 3, 7, 5},
     {2, 9, 9, 4, 2, 33, 17},
@@ -30,12 +30,12 @@ const Sizes kSizes[] = {
 
 /// The operands in memory, [batch, len, heads, dim].
 struct Tensors {
-    Sizes sizes;
+    PropertySizes sizes;
     std::vector<float> query, key, value;
     bool causal = false;
     std::vector<std::int32_t> key_lengths = {};  // empty: all keys
 
-    static Tensors random(const Sizes& s, std::uint32_t seed) {
+    static Tensors random(const PropertySizes& s, std::uint32_t seed) {
         OpCase source(seed);
         return {.sizes = s,
                 .query = source.random_floats(s.batch * s.query_len * s.heads * s.head_dim, 2),
@@ -56,14 +56,14 @@ private:
 
 enum class Way { three_nodes, fused, split };  // split: decode_attention, one query only
 
-std::vector<Way> ways(const Sizes& s) {
+std::vector<Way> ways(const PropertySizes& s) {
     if (s.query_len == 1) return {Way::three_nodes, Way::fused, Way::split};
     return {Way::three_nodes, Way::fused};
 }
 
 /// [batch, query_len, heads, value_dim]
 std::vector<double> attend(graph::Backend& backend, Way way, const Tensors& t) {
-    const Sizes& s = t.sizes;
+    const PropertySizes& s = t.sizes;
     OpCase c;
     const Value query = c.floats("query", DType::f32, {s.batch, s.query_len, s.heads, s.head_dim}, t.query);
     const Value key = c.floats("key", DType::f32, {s.batch, s.key_len, s.kv_heads, s.head_dim}, t.key);
@@ -87,15 +87,15 @@ std::vector<double> attend(graph::Backend& backend, Way way, const Tensors& t) {
 
 void for_each_way(auto&& test) {
     for (graph::Backend* backend : test_backends())
-        for (std::size_t i = 0; i < std::size(kSizes); ++i)
-            for (const Way way : ways(kSizes[i])) {
+        for (std::size_t i = 0; i < std::size(kPropertySizes); ++i)
+            for (const Way way : ways(kPropertySizes[i])) {
                 CAPTURE(backend->name(), i, static_cast<int>(way));
-                test(*backend, kSizes[i], way);
+                test(*backend, kPropertySizes[i], way);
             }
 }
 
 TEST_CASE("permuting the key/value pairs changes nothing", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         const Tensors t = Tensors::random(s, 11);
         Tensors permuted = t;
         std::vector<std::size_t> order(s.key_len);
@@ -113,7 +113,7 @@ TEST_CASE("permuting the key/value pairs changes nothing", "[property][attention
 }
 
 TEST_CASE("outputs stay inside the convex hull of the values", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         Tensors t = Tensors::random(s, 12);
         const auto y = attend(backend, way, t);
         for (std::size_t b = 0; b < s.batch; ++b)
@@ -136,7 +136,7 @@ TEST_CASE("outputs stay inside the convex hull of the values", "[property][atten
 }
 
 TEST_CASE("weights of a row sum to 1: a constant value comes out as it is", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         Tensors t = Tensors::random(s, 13);
         std::ranges::fill(t.value, 0.75f);
         for (const double y : attend(backend, way, t))
@@ -145,7 +145,7 @@ TEST_CASE("weights of a row sum to 1: a constant value comes out as it is", "[pr
 }
 
 TEST_CASE("a later token never changes an earlier output under the causal mask", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         Tensors t = Tensors::random(s, 14);
         t.causal = true;
         const auto before = attend(backend, way, t);
@@ -170,7 +170,7 @@ TEST_CASE("a later token never changes an earlier output under the causal mask",
 }
 
 TEST_CASE("padding and batching change nothing", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         // every sequence alone, with a key_len of its own; then all in one batch, padded with garbage
         const std::size_t query_row = s.query_len * s.heads * s.head_dim;
         Tensors batch = Tensors::random(s, 15);
@@ -200,7 +200,7 @@ TEST_CASE("padding and batching change nothing", "[property][attention]") {
 }
 
 TEST_CASE("a fully masked row is zeros", "[property][attention]") {
-    for_each_way([](graph::Backend& backend, const Sizes& s, Way way) {
+    for_each_way([](graph::Backend& backend, const PropertySizes& s, Way way) {
         Tensors t = Tensors::random(s, 16);
         t.key_lengths.assign(s.batch, static_cast<std::int32_t>(s.key_len));
         t.key_lengths.back() = 0;

@@ -11,7 +11,7 @@ namespace {
 using graph::Value;
 
 /// The three nodes and the one over these operands, in that order.
-std::vector<Value> attend(OpCase& c, Value query, Value key, Value value, float scale, bool causal) {
+std::vector<Value> attend_twice(OpCase& c, Value query, Value key, Value value, float scale, bool causal) {
     const Value scores = c.expect(graph::attention_scores(c.graph, query, key, scale));
     const Value weights = c.expect(graph::masked_softmax(c.graph, scores, {.causal = causal}));
     const Value mixed = c.expect(graph::weighted_sum(c.graph, weights, value));
@@ -31,13 +31,13 @@ TEST_CASE("one tensor may be query, key and value at once", "[op][attention][att
     OpCase one;
     const std::vector<float> values = one.random_floats(shape.element_count());
     const Value x = one.floats("x", dtype, shape, values);
-    const std::vector<Value> results = attend(one, x, x, x, scale, is_causal);
+    const std::vector<Value> results = attend_twice(one, x, x, x, scale, is_causal);
     one.check(backend);
 
     OpCase three;  // the same contents in tensors of their own: bit for bit the same
     const Value query = three.floats("query", dtype, shape, values), key = three.floats("key", dtype, shape, values),
                 value = three.floats("value", dtype, shape, values);
-    const std::vector<Value> others = attend(three, query, key, value, scale, is_causal);
+    const std::vector<Value> others = attend_twice(three, query, key, value, scale, is_causal);
     for (std::size_t i = 0; i < results.size(); ++i) {
         CAPTURE(i);
         CHECK(one.run(backend, results[i]) == three.run(backend, others[i]));

@@ -15,7 +15,7 @@ using graph::RecurrentUnit;
 using graph::Value;
 
 /// What the project promises for these ops.
-double bound_of(const graph::Backend& backend, DType dtype) {
+double recurrent_bound(const graph::Backend& backend, DType dtype) {
     if (dtype == DType::f16) return 3e-3;
     return is_double(backend) ? kDoubleBound : 1e-5;
 }
@@ -26,15 +26,6 @@ void check_result(graph::Backend& backend, const OpCase& c, Value value, const s
     const std::vector<double> found = c.run_doubles(backend, value);
     REQUIRE(found.size() == expected.size());
     CHECK(relative_error<double, double>(found, expected) < bound);
-}
-
-/// [rows, columns] → [columns, rows]
-std::vector<float> transposed(const std::vector<float>& matrix, std::size_t columns) {
-    const std::size_t rows = matrix.size() / columns;
-    std::vector<float> result(matrix.size());
-    for (std::size_t i = 0; i < rows; ++i)
-        for (std::size_t j = 0; j < columns; ++j) result[j * rows + i] = matrix[i * columns + j];
-    return result;
 }
 
 void append(std::vector<float>& to, const std::vector<float>& values) {
@@ -104,7 +95,7 @@ TEST_CASE("LSTM and GRU layers are PyTorch's", "[golden][recurrent]") {
         x = layers.back().y;
     }
     c.expect(x);
-    const double bound = bound_of(backend, dtype);
+    const double bound = recurrent_bound(backend, dtype);
     check_result(backend, c, x, golden.doubles("output"), bound);
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
         check_result(backend, c, layers[layer].hidden, layer_state(golden.doubles("hidden"), states, layer, directions),
@@ -169,7 +160,7 @@ TEST_CASE("additive, multiplicative and local attention are the papers'", "[gold
     REQUIRE(c.graph.shape(weights) == Shape{batch, 1, query_len, key_len});
     REQUIRE(c.graph.shape(context) == Shape{batch, query_len, 1, key_width});
 
-    const double bound = bound_of(backend, dtype);
+    const double bound = recurrent_bound(backend, dtype);
     check_result(backend, c, scores, golden.doubles("scores"), bound);
     check_result(backend, c, weights, golden.doubles("weights"), bound);
     check_result(backend, c, context, golden.doubles("context"), bound);

@@ -7,7 +7,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 
 CaseReport timed_case(const std::string& shape, double median, double half_width,
                       const std::string& variant = "plain") {

@@ -9,7 +9,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 
 /// A device whose launches cost `launch` seconds, and which does `rate` work a second; it remembers what it was asked for.
 struct FakeDevice {

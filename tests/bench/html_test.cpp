@@ -10,7 +10,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 using Catch::Matchers::ContainsSubstring;
 
 Report plotted_report() {

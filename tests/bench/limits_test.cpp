@@ -10,7 +10,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 
 /// An old shader compiler leaves out what it does not know.
 bool is_built(const vulkan::ShaderFamily& family) { return family.find(vulkan::Storage::single) != nullptr; }

@@ -9,7 +9,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 

@@ -24,18 +24,18 @@ std::vector<std::uint32_t> words_of(std::string_view name) {
     return must(vulkan::spirv_of(*found));
 }
 
-Result<SpirvModule> read(const std::vector<std::uint32_t>& words, const std::string& entry_point = "main") {
+Result<SpirvModule> read_spirv(const std::vector<std::uint32_t>& words, const std::string& entry_point = "main") {
     return bench::read_spirv(std::as_bytes(std::span(words)), entry_point, "s.spv");
 }
 
-void refuses(const Result<SpirvModule>& module, const std::string& what) {
+void refuses_module(const Result<SpirvModule>& module, const std::string& what) {
     REQUIRE_FALSE(module);
     CHECK_THAT(module.error().message, ContainsSubstring("s.spv: ") && ContainsSubstring(what));
 }
 
 TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[bench][spirv]") {
     auto words = words_of("layer_norm_row_f32");
-    const SpirvModule module = must(read(words));
+    const SpirvModule module = must(read_spirv(words));
     CHECK(module.resources.size() >= 3);
     for (const auto& resource : module.resources) {
         CHECK(resource.set == 0);
@@ -43,13 +43,13 @@ TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[be
     }
     CHECK(module.constants.contains(0));
     for (std::uint32_t& word : words) word = __builtin_bswap32(word);
-    CHECK(must(read(words)).words == module.words);
+    CHECK(must(read_spirv(words)).words == module.words);
 }
 
 TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "[vulkan][shaders][errors]") {
     for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
         INFO(shader.name);
-        CHECK_FALSE(must(read(must(vulkan::spirv_of(shader)))).resources.empty());
+        CHECK_FALSE(must(read_spirv(must(vulkan::spirv_of(shader)))).resources.empty());
     }
     const vulkan::ShaderBinary& shader = vulkan::shader_table().front();
     const vulkan::EmbeddedModule& module = shader.module;
@@ -79,21 +79,23 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {
     const auto words = words_of("layer_norm_row_f32");
-    refuses(read({}), "no SPIR-V: 0 bytes");
-    refuses(bench::read_spirv(std::as_bytes(std::span(words)).first(41), "main", "s.spv"), "no SPIR-V: 41 bytes");
-    refuses(read({1, 2, 3, 4, 5, 6}), "magic number");
-    refuses(read({words.begin(), words.begin() + 5}), "no function");
-    refuses(read({words.begin(), words.end() - 300}), "is cut off");  // or, where it ends between instructions:
-    refuses(read(words, "go"), "no compute shader called \"go\"; it has: main");
+    refuses_module(read_spirv({}), "no SPIR-V: 0 bytes");
+    refuses_module(bench::read_spirv(std::as_bytes(std::span(words)).first(41), "main", "s.spv"),
+                   "no SPIR-V: 41 bytes");
+    refuses_module(read_spirv({1, 2, 3, 4, 5, 6}), "magic number");
+    refuses_module(read_spirv({words.begin(), words.begin() + 5}), "no function");
+    refuses_module(read_spirv({words.begin(), words.end() - 300}),
+                   "is cut off");  // or, where it ends between instructions:
+    refuses_module(read_spirv(words, "go"), "no compute shader called \"go\"; it has: main");
     auto changed = words;
     changed[1] = 0x00010700;
-    refuses(read(changed), "newer than 1.6");
+    refuses_module(read_spirv(changed), "newer than 1.6");
     changed = words;
     changed[3] = 0xFFFFFFFF;
-    refuses(read(changed), "its ids go up to");
+    refuses_module(read_spirv(changed), "its ids go up to");
     changed = words;
     changed[5] = 0;
-    refuses(read(changed), "the instruction at word 5 is cut off");
+    refuses_module(read_spirv(changed), "the instruction at word 5 is cut off");
 }
 
 TEST_CASE("SPIR-V of random words is refused or read, and never more", "[bench][spirv][errors]") {
@@ -102,7 +104,7 @@ TEST_CASE("SPIR-V of random words is refused or read, and never more", "[bench][
     for (int i = 0; i < 300; ++i) {
         auto changed = words;
         for (int k = 0; k < 8; ++k) changed[5 + random() % (changed.size() - 5)] = static_cast<std::uint32_t>(random());
-        (void)read(changed);
+        (void)read_spirv(changed);
     }
 }
 

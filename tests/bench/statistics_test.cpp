@@ -10,7 +10,7 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace vkformer::bench;
+using namespace bench;
 
 TEST_CASE("median and median absolute deviation", "[bench][statistics]") {
     CHECK(median_of({3}) == 3);

@@ -9,14 +9,13 @@
 #include "support/temporary_folder.hpp"
 #include "support/wav.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
 #ifdef VKFORMER_CLI
 
+namespace vkformer::tests {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 
 /// The command with files of `folder` in place of their names.
 std::string with_files(std::string command, const TemporaryFolder& folder) {
@@ -81,5 +80,7 @@ TEST_CASE("info says what --device auto takes, and why", "[cli][info]") {
                                      " for this model with --dtype f32"));
     }
 }
+
+}  // namespace vkformer::tests
 
 #endif

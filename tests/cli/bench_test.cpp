@@ -6,13 +6,13 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
 #ifdef VKFORMER_CLI
 
+namespace vkformer::tests {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 
 void check_time(const json& time) {
     CHECK(time["median_ns"].get<double>() > 0);
@@ -205,5 +205,7 @@ TEST_CASE("bench shader: what it refuses", "[cli][bench][shader][errors]") {
     CHECK_THAT(outcome.err, ContainsSubstring("nonsense") || ContainsSubstring("built without shaderc"));
     CHECK(outcome.out.empty());
 }
+
+}  // namespace vkformer::tests
 
 #endif

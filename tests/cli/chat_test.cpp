@@ -9,18 +9,18 @@
 #include "cli/terminal.hpp"
 #include "support/goldens.hpp"
 
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 namespace fs = std::filesystem;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-std::string model() { return (goldens_dir() / "decoder_text").string(); }
+std::string chat_model() { return (goldens_dir() / "decoder_text").string(); }
 
 std::vector<std::string> chat(std::vector<std::string> further) {
-    further.insert(further.begin(), {"chat", "-q", "-d", "cpu", "-m", model()});
+    further.insert(further.begin(), {"chat", "-q", "-d", "cpu", "-m", chat_model()});
     return further;
 }
 
@@ -35,7 +35,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 TEST_CASE("chat: the oldest turns leave a full context, and the script goes on", "[cli][chat]") {
     std::string lines;
     for (int i = 0; i < 12; ++i) lines += "Hello\n";
-    const std::string command = "chat -q -d cpu -m " + model() + " --context 100 --json ";
+    const std::string command = "chat -q -d cpu -m " + chat_model() + " --context 100 --json ";
     for (const std::string limit : {"-n 8", ""}) {
         CAPTURE(limit);
         const Outcome outcome = run(command + limit, lines);
@@ -64,7 +64,7 @@ TEST_CASE("chat: the oldest turns leave a full context, and the script goes on",
 }
 
 TEST_CASE("chat: a script's line is bounded, and answered before the next one comes", "[cli][chat]") {
-    const std::string command = "chat -q -d cpu -m " + model() + " -n 2 --json";
+    const std::string command = "chat -q -d cpu -m " + chat_model() + " -n 2 --json";
     const std::string endless(std::size_t{3} << 20, 'x');
     const Outcome outcome = run(command, "Hello\r\n\n" + endless + "\nHello");
     CHECK(outcome.exit_code == 2);
@@ -153,5 +153,7 @@ TEST_CASE("chat: Ctrl-C ends the answer and not the program", "[cli][chat]") {
     }
     CHECK(is_stopped);
 }
+
+}  // namespace vkformer::tests
 
 #endif

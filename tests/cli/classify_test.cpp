@@ -7,32 +7,24 @@
 
 #include "cli/run_program.hpp"
 #include "support/bounds.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "vision" / name; }
-std::string picture(const std::string& name) { return (folder_of("pictures") / name).string(); }
-json golden_of(const std::string& name) { return json::parse(std::ifstream(folder_of(name) / "golden.json")); }
-
+std::string picture(const std::string& name) { return (vision_folder("pictures") / name).string(); }
 std::string classify(const std::string& model, const std::string& rest) {
-    return "classify -d cpu -m " + folder_of(model).string() + " " + rest;
+    return "classify -d cpu -m " + vision_folder(model).string() + " " + rest;
 }
-std::string embed(const std::string& rest) { return "embed -d cpu -q -m " + folder_of("clip").string() + " " + rest; }
-
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
+std::string embed_with_clip(const std::string& rest) {
+    return "embed -d cpu -q -m " + vision_folder("clip").string() + " " + rest;
 }
 
 bool agrees(const std::vector<float>& found, const json& expected) {
@@ -44,7 +36,7 @@ bool agrees(const std::vector<float>& found, const json& expected) {
 }  // namespace
 
 TEST_CASE("classify prints the likeliest labels of each image", "[cli][vision]") {
-    const json golden = golden_of("vit");
+    const json golden = read_json(vision_folder("vit") / "golden.json");
     const auto p = golden["probabilities"][0].get<std::vector<double>>();
     const auto best = static_cast<std::size_t>(std::ranges::max_element(p) - p.begin());
 
@@ -67,7 +59,7 @@ TEST_CASE("classify prints the likeliest labels of each image", "[cli][vision]")
 }
 
 TEST_CASE("classify with CLIP compares images with texts", "[cli][vision]") {
-    const json golden = golden_of("clip");
+    const json golden = read_json(vision_folder("clip") / "golden.json");
     const std::string labels = "--label \"" + golden["texts"][0].get<std::string>() + "\" --label \"" +
                                golden["texts"][2].get<std::string>() + "\"";
     const Outcome found = run(classify("clip", "-q --json " + labels + " " + picture("colour.png")));
@@ -82,9 +74,9 @@ TEST_CASE("classify with CLIP compares images with texts", "[cli][vision]") {
 }
 
 TEST_CASE("embed takes images and texts with CLIP", "[cli][vision]") {
-    const json golden = golden_of("clip");
+    const json golden = read_json(vision_folder("clip") / "golden.json");
     const std::string text = golden["texts"][0];
-    const Outcome found = run(embed("--json --image " + picture("colour.png") + " -- \"" + text + "\""));
+    const Outcome found = run(embed_with_clip("--json --image " + picture("colour.png") + " -- \"" + text + "\""));
     REQUIRE(found.exit_code == 0);
     const auto lines = lines_of(found.out);
     REQUIRE(lines.size() == 2);
@@ -94,14 +86,15 @@ TEST_CASE("embed takes images and texts with CLIP", "[cli][vision]") {
     CHECK(words["text"] == text);
     CHECK(agrees(words["embedding"].get<std::vector<float>>(), golden["text_embeds"][0]));
 
-    const Outcome raw = run(embed("--no-normalize --image " + picture("colour.png")));
+    const Outcome raw = run(embed_with_clip("--no-normalize --image " + picture("colour.png")));
     REQUIRE(raw.exit_code == 0);
     std::istringstream stream(raw.out);
     const std::vector<float> numbers{std::istream_iterator<float>(stream), {}};
     CHECK(agrees(numbers, golden["image_features"][0]));
 
     const TemporaryFolder folder;
-    const Outcome file = run(embed("-o " + (folder / "x.npy").string() + " --image " + picture("colour.png")));
+    const Outcome file =
+        run(embed_with_clip("-o " + (folder / "x.npy").string() + " --image " + picture("colour.png")));
     REQUIRE(file.exit_code == 0);
     CHECK_THAT(read_file(folder / "x.npy"), ContainsSubstring("'shape': (1, 10)"));
 }
@@ -115,13 +108,15 @@ TEST_CASE("classify and embed say what is wrong with their input", "[cli][vision
         CHECK_THAT(outcome.err, ContainsSubstring(what));
     };
     refused(classify("vit", "nowhere.png"), "nowhere.png");
-    refused(classify("vit", folder_of("resized.json").string()), "neither a PNG nor a JPEG file");
+    refused(classify("vit", vision_folder("resized.json").string()), "neither a PNG nor a JPEG file");
     refused(classify("vit", "--label x " + picture("colour.png")), "labels of its own");
     refused(classify("clip", picture("colour.png")), "--label");
     refused(classify("vit", ""), "image");
-    refused(embed("--pooling mean --image " + picture("colour.png")), "no poolings");
+    refused(embed_with_clip("--pooling mean --image " + picture("colour.png")), "no poolings");
     refused("embed -d cpu -m " + (goldens_dir() / "encoders/bert_h20").string() + " --image " + picture("colour.png"),
             "images need a CLIP model");
 }
+
+}  // namespace vkformer::tests
 
 #endif

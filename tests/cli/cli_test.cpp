@@ -19,15 +19,14 @@
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-#ifdef VKFORMER_CLI
-
-namespace {
 
 std::string case_folder(const std::string& name) { return (goldens_dir() / "marian" / name).string(); }
 
@@ -537,5 +536,7 @@ TEST_CASE("without a Vulkan loader the program says so and the CPU still works",
     CHECK(on_cpu.out == "2021-03-04\n");
     CHECK(run_without("info").exit_code == 0);
 }
+
+}  // namespace vkformer::tests
 
 #endif

@@ -11,34 +11,30 @@
 #include "formats/gguf.hpp"
 #include "formats/safetensors.hpp"
 #include "support/gguf_bytes.hpp"
+#include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-const fs::path kGoldens = fs::path(VKFORMER_SOURCE_DIR) / "tests/goldens";
-
-std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
-
 }  // namespace
 
 TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
-    const Outcome text = run("inspect " + quoted(kGoldens / "gguf/types.gguf"));
+    const Outcome text = run("inspect " + quoted(goldens_dir() / "gguf/types.gguf"));
     CHECK(text.exit_code == 0);
     CHECK_THAT(text.out, ContainsSubstring("GGUF version 3, alignment 32"));
     CHECK_THAT(text.out, ContainsSubstring(R"(["one", "", "zwölf"])"));
     CHECK_THAT(text.out, ContainsSubstring("Q5_0"));
     CHECK_THAT(text.out, ContainsSubstring("all      13 tensors, 2496 elements"));
-    CHECK_THAT(run("inspect " + quoted(kGoldens / "gguf/llama.gguf")).out, ContainsSubstring(", … ("));
+    CHECK_THAT(run("inspect " + quoted(goldens_dir() / "gguf/llama.gguf")).out, ContainsSubstring(", … ("));
 
-    const Outcome split = run("inspect --json " + quoted(kGoldens / "gguf/split-00002-of-00003.gguf"));
+    const Outcome split = run("inspect --json " + quoted(goldens_dir() / "gguf/split-00002-of-00003.gguf"));
     CHECK(split.exit_code == 0);
     const json document = json::parse(split.out);
     CHECK(document["metadata"]["general.name"] == "split");
@@ -46,12 +42,12 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
     CHECK(document["tensors"][1] == json{{"name", "t1"}, {"type", "F32"}, {"shape", {2, 3}}, {"bytes", 24}});
     CHECK(document["types"]["F32"]["elements"] == 30);
 
-    const json cut = json::parse(run("inspect --json " + quoted(kGoldens / "gguf/llama.gguf")).out);
+    const json cut = json::parse(run("inspect --json " + quoted(goldens_dir() / "gguf/llama.gguf")).out);
     CHECK(cut["metadata"]["tokenizer.ggml.tokens"]["first"].size() == 8);
-    const json full = json::parse(run("inspect --json --full " + quoted(kGoldens / "gguf/llama.gguf")).out);
+    const json full = json::parse(run("inspect --json --full " + quoted(goldens_dir() / "gguf/llama.gguf")).out);
     CHECK(full["metadata"]["tokenizer.ggml.tokens"].size() == cut["metadata"]["tokenizer.ggml.tokens"]["length"]);
 
-    const fs::path folder = kGoldens / "marian/relu_d30_h5_h3";
+    const fs::path folder = goldens_dir() / "marian/relu_d30_h5_h3";
     CHECK_THAT(run("inspect " + quoted(folder)).out, ContainsSubstring("model_type"));
     CHECK_THAT(run("inspect " + quoted(folder / "model.safetensors")).out, ContainsSubstring("f32"));
     refuses("inspect /nonexistent.gguf", "/nonexistent.gguf");
@@ -61,7 +57,7 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
 
 TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     const TemporaryFolder folder;
-    const fs::path marian = kGoldens / "marian/relu_d30_h5_h3";
+    const fs::path marian = goldens_dir() / "marian/relu_d30_h5_h3";
     const Outcome half = run("convert --dtype f16 " + quoted(marian) + " " + quoted(folder / "half"));
     CHECK(half.exit_code == 0);
     const auto before = formats::Safetensors::open(marian / "model.safetensors");
@@ -74,7 +70,7 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     CHECK((config.contains("dtype") ? config["dtype"] : config["torch_dtype"]) == "float16");
     CHECK(fs::exists(folder / "half/generation_config.json"));
 
-    const fs::path types = kGoldens / "gguf/types.gguf";
+    const fs::path types = goldens_dir() / "gguf/types.gguf";
     GgufBytes unread;
     unread.tensors = {gguf_tensor("w", {32}, 39, 0)};
     unread.data = std::string(17, '\1');
@@ -83,7 +79,7 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
             "of the type MXFP4, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
             "(llama-quantize --allow-requantize FILE NEW.gguf Q8_0)");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
-    const fs::path split = kGoldens / "gguf/split-00001-of-00003.gguf";
+    const fs::path split = goldens_dir() / "gguf/split-00001-of-00003.gguf";
     CHECK(run("convert --dtype f16 " + quoted(split) + " " + quoted(folder / "joined.gguf")).exit_code == 0);
     const auto joined = formats::Gguf::open(folder / "joined.gguf");
     REQUIRE(joined);
@@ -104,7 +100,7 @@ TEST_CASE("convert reads and writes every block format", "[cli][gguf][quantized]
     const TemporaryFolder folder;
     const std::string mixed = GENERATE("q4_k_m", "q5_k_m", "iq4_xs", "q2_k", "q3_k_m");
     CAPTURE(mixed);
-    const fs::path source = kGoldens / "gguf_mixtures" / (mixed + ".gguf");
+    const fs::path source = goldens_dir() / "gguf_mixtures" / (mixed + ".gguf");
     const auto values_of = [](const fs::path& path, const char* name) {
         const auto file = formats::Gguf::open(path);
         REQUIRE(file);
@@ -129,5 +125,7 @@ TEST_CASE("convert reads and writes every block format", "[cli][gguf][quantized]
         CHECK(values_of(back, "blk.1.ffn_down.weight") == values_of(there, "blk.1.ffn_down.weight"));
     }
 }
+
+}  // namespace vkformer::tests
 
 #endif

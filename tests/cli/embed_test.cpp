@@ -11,24 +11,19 @@
 #include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-std::string folder_of(const std::string& name) { return (goldens_dir() / "sentences" / name).string(); }
-std::string embed(const std::string& rest) { return "embed -d cpu -m " + folder_of("embedder") + " " + rest; }
-std::string rerank(const std::string& rest) { return "rerank -d cpu -m " + folder_of("cross_encoder") + " " + rest; }
-
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
+std::string embed(const std::string& rest) {
+    return "embed -d cpu -m " + sentence_folder("embedder").string() + " " + rest;
+}
+std::string rerank(const std::string& rest) {
+    return "rerank -d cpu -m " + sentence_folder("cross_encoder").string() + " " + rest;
 }
 
 std::vector<float> numbers(const std::string& line) {
@@ -108,9 +103,11 @@ TEST_CASE("embed and rerank say what is wrong", "[cli][embed][errors]") {
     refuses(embed("--pooling median x"), "pooling");
     refuses(embed("--prompt-name none x"), "it has document, query");
     refuses(embed("-o /nonexistent/x.npy x"), "/nonexistent/x.npy");
-    refuses("rerank -d cpu -m " + folder_of("embedder") + " q d", "no classification head");
-    refuses("rerank -d cpu -m " + folder_of("cross_encoder_labels") + " q d", "--in-order");
+    refuses("rerank -d cpu -m " + sentence_folder("embedder").string() + " q d", "no classification head");
+    refuses("rerank -d cpu -m " + sentence_folder("cross_encoder_labels").string() + " q d", "--in-order");
     refuses(rerank("--pairs"), "line 1: there is no tab", "no tab here\n");
 }
+
+}  // namespace vkformer::tests
 
 #endif

@@ -20,20 +20,13 @@
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
-
 #ifdef VKFORMER_CLI
 
+namespace vkformer::tests {
 namespace {
 
-std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
-
-std::size_t file_count(const fs::path& folder) {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
 
 /// Lets go who still waits for the other end of a FIFO, because the program never opened it.
 void release(const fs::path& fifo) {
@@ -241,5 +234,7 @@ TEST_CASE("what an unwritable cache folder costs is said, once", "[cli][cache]")
     CHECK_FALSE(fs::exists(folder / "relative"));
     CHECK(fs::exists(folder / "home/.cache/vkformer"));
 }
+
+}  // namespace vkformer::tests
 
 #endif

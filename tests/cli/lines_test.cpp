@@ -14,25 +14,15 @@
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-#ifdef VKFORMER_CLI
-
-namespace {
-
-std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
-
-std::vector<std::string> lines_of(const std::string& text) {
-    std::vector<std::string> lines;
-    std::istringstream stream(text);
-    for (std::string line; std::getline(stream, line);) lines.push_back(line);
-    return lines;
-}
 
 const std::string kTranslate = "translate --device cpu --quiet --beams 1 ";
 const std::string kEmbed = "embed -q -d cpu --model " + quoted(goldens_dir() / "sentences/embedder") + " ";
@@ -163,5 +153,7 @@ TEST_CASE("what cannot be read is said", "[cli][lines][errors]") {
     refuses(kEmbed + "--input " + quoted(folder / "none"), "none: No such file or directory");
     refuses(kRerank + "--pairs --input " + quoted(folder / "none"), "none: No such file or directory");
 }
+
+}  // namespace vkformer::tests
 
 #endif

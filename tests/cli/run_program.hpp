@@ -9,9 +9,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
@@ -21,9 +24,14 @@ struct Outcome {
     std::string out, err;
 };
 
-inline std::string read_file(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+/// A path as a shell takes it.
+inline std::string quoted(const std::filesystem::path& path) { return "'" + path.string() + "'"; }
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);) lines.push_back(line);
+    return lines;
 }
 
 /// `arguments` as a shell takes them, `environment` as assignments before a command: "A=1 B=2 ".

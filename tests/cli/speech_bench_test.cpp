@@ -8,31 +8,26 @@
 #include "support/backends.hpp"
 #include "support/goldens.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-std::vector<std::string> devices() {
-    std::vector<std::string> all = {"cpu"};
-    for (const std::string& index : vulkan_device_indices()) all.push_back(index);
-    return all;
+std::string model_option(const std::string& name) {
+    return " --model " + (goldens_dir() / "speech" / name).string() + " ";
 }
-
-std::string model(const std::string& name) { return " --model " + (goldens_dir() / "speech" / name).string() + " "; }
 
 }  // namespace
 
 TEST_CASE("validate: every node of Whisper's encoder and decoder", "[cli][validate][speech]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     const std::string name = GENERATE("whisper_d30_h3_h5", "whisper_english", "whisper_times_423");
     const std::string dtype = GENERATE("f32", "f16");
     CAPTURE(device, name, dtype);
-    const Outcome outcome = run("validate -q --json --device " + device + " --dtype " + dtype + model(name));
+    const Outcome outcome = run("validate -q --json --device " + device + " --dtype " + dtype + model_option(name));
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
     const json reports = json::parse(outcome.out)["reports"];
@@ -55,10 +50,10 @@ TEST_CASE("validate: every node of Whisper's encoder and decoder", "[cli][valida
 }
 
 TEST_CASE("bench model: what a window of sound costs", "[cli][bench][speech]") {
-    const std::string device = GENERATE(from_range(devices()));
+    const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);
     const std::string command =
-        "bench model --device " + device + " --steps 6 --runs 1 --batch 2" + model("whisper_d30_h3_h5");
+        "bench model --device " + device + " --steps 6 --runs 1 --batch 2" + model_option("whisper_d30_h3_h5");
     const Outcome outcome = run(command + "-q --json");
     CAPTURE(outcome.err);
     REQUIRE(outcome.exit_code == 0);
@@ -91,7 +86,7 @@ TEST_CASE("bench model: what a window of sound costs", "[cli][bench][speech]") {
 TEST_CASE("bench model: the nodes of Whisper's programs", "[cli][bench][speech]") {
     if (vulkan_device_indices().empty()) return;
     const Outcome outcome = run("bench model -q --json --nodes --steps 2 --runs 1 --device " +
-                                vulkan_device_indices().front() + model("whisper_d20_untied"));
+                                vulkan_device_indices().front() + model_option("whisper_d20_untied"));
     REQUIRE(outcome.exit_code == 0);
     const json programs = json::parse(outcome.out)["programs"];
     REQUIRE(programs.size() == 2);
@@ -101,10 +96,12 @@ TEST_CASE("bench model: the nodes of Whisper's programs", "[cli][bench][speech]"
 }
 
 TEST_CASE("bench model: what Whisper does not take is refused", "[cli][bench][speech][errors]") {
-    const std::string command = "bench model -q -d cpu" + model("whisper_d30_h3_h5");
+    const std::string command = "bench model -q -d cpu" + model_option("whisper_d30_h3_h5");
     refuses(command + "--beams 2", "without beams");
     refuses(command + "--length 9", "leave out --length");
     refuses(command + "--steps 5000", "positions for");
 }
+
+}  // namespace vkformer::tests
 
 #endif

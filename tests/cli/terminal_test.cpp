@@ -7,13 +7,13 @@
 #include "cli/terminal.hpp"
 #include "support/goldens.hpp"
 
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-namespace fs = std::filesystem;
-
 #ifdef VKFORMER_CLI
 
+namespace vkformer::tests {
 namespace {
+
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
 
 /// A copy of the golden model with another chat template.
 struct ChatModel {
@@ -50,5 +50,7 @@ TEST_CASE("text is printable on a terminal, and as it is elsewhere", "[cli]") {
     CHECK(piped.exit_code == 0);
     CHECK(piped.out.starts_with(prompt));
 }
+
+}  // namespace vkformer::tests
 
 #endif

@@ -10,34 +10,32 @@
 #include "support/goldens.hpp"
 #include "support/wav.hpp"
 
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-#ifdef VKFORMER_CLI
-
-namespace {
-
-constexpr const char* kTimed = "whisper_times_414";
-
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "speech" / name; }
+constexpr const char* kTimedModel = "whisper_times_414";
 
 std::vector<float> clip() { return Golden("speech/whisper_texts/golden.safetensors").floats("clip0"); }
 
 Outcome transcribe(const std::string& rest, const std::string& model = "whisper_texts") {
-    return run("transcribe -d cpu --plain --no-timestamps --max-length 24 -m " + folder_of(model).string() + " " +
+    return run("transcribe -d cpu --plain --no-timestamps --max-length 24 -m " + speech_folder(model).string() + " " +
                rest);
 }
 
-std::filesystem::path write(const TemporaryFolder& folder, const std::string& bytes) {
+std::filesystem::path write_sound(const TemporaryFolder& folder, const std::string& bytes) {
     const auto path = folder / "sound.wav";
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
 }
 
-void check_refused(const std::string& bytes, const std::string& message) {
+void check_sound_refused(const std::string& bytes, const std::string& message) {
     const TemporaryFolder folder;
-    const Outcome outcome = transcribe(write(folder, bytes).string());
+    const Outcome outcome = transcribe(write_sound(folder, bytes).string());
     CAPTURE(outcome.err, message);
     CHECK(outcome.exit_code == 2);
     CHECK(outcome.out.empty());
@@ -49,7 +47,7 @@ void check_refused(const std::string& bytes, const std::string& message) {
 
 TEST_CASE("transcribe prints what is said", "[cli][speech]") {
     const TemporaryFolder folder;
-    const std::string file = write(folder, wav(clip(), 8000)).string();
+    const std::string file = write_sound(folder, wav(clip(), 8000)).string();
     const Outcome plain = transcribe(file);
     CHECK(plain.exit_code == 0);
     CHECK(plain.out == "The cat sat on the mat.\n");
@@ -72,11 +70,11 @@ TEST_CASE("transcribe prints what is said", "[cli][speech]") {
 
 TEST_CASE("transcribe writes subtitles", "[cli][speech]") {
     const TemporaryFolder folder;
-    const auto samples = Golden(std::string("speech/") + kTimed + "/golden.safetensors").floats("timed1");
-    const std::string file = write(folder, wav(samples, 8000)).string();
+    const auto samples = Golden(std::string("speech/") + kTimedModel + "/golden.safetensors").floats("timed1");
+    const std::string file = write_sound(folder, wav(samples, 8000)).string();
     const auto in_format = [&](const std::string& format) {
         return run("transcribe -q -d cpu --plain --no-fallback --no-speech-threshold inf " + format + " -m " +
-                   folder_of(kTimed).string() + " " + file);
+                   speech_folder(kTimedModel).string() + " " + file);
     };
     const Outcome objects = in_format("--json"), srt = in_format("--format srt"), vtt = in_format("--format vtt");
     REQUIRE(objects.exit_code == 0);
@@ -106,12 +104,12 @@ TEST_CASE("transcribe writes subtitles", "[cli][speech]") {
 
 TEST_CASE("transcribe takes sound of any rate and number of channels", "[cli][speech]") {
     const TemporaryFolder folder;
-    const Outcome stereo = transcribe(write(folder, wav(clip(), 8000, 2)).string());
+    const Outcome stereo = transcribe(write_sound(folder, wav(clip(), 8000, 2)).string());
     CHECK(stereo.out == "The cat sat on the mat.\n");
     // Twice the rate: every sample twice is a fair copy of what lies far below the lower rate's limit.
     std::vector<float> doubled;
     for (const float sample : clip()) doubled.insert(doubled.end(), 2, sample);
-    const Outcome fast = transcribe(write(folder, wav(doubled, 16000)).string());
+    const Outcome fast = transcribe(write_sound(folder, wav(doubled, 16000)).string());
     CHECK(fast.exit_code == 0);
     CHECK_FALSE(fast.out.empty());
 }
@@ -119,15 +117,15 @@ TEST_CASE("transcribe takes sound of any rate and number of channels", "[cli][sp
 TEST_CASE("sound files that are none are refused with a reason", "[cli][speech][errors]") {
     const auto samples = clip();
     const std::string good = wav(samples, 8000);
-    check_refused("", "libsndfile");
-    check_refused("RIFF", "libsndfile");
-    check_refused(good.substr(0, 30), "libsndfile");
-    check_refused(std::string(2000, 'x'), "libsndfile");
-    check_refused(wav({}, 8000), "no samples");
-    check_refused(wav(samples, 0), "");
-    check_refused(wav(samples, 4'000'000'000u), "");
-    check_refused(wav(samples, 3), "cannot be converted");
-    check_refused(wav(samples, 8000, 1000), "");
+    check_sound_refused("", "libsndfile");
+    check_sound_refused("RIFF", "libsndfile");
+    check_sound_refused(good.substr(0, 30), "libsndfile");
+    check_sound_refused(std::string(2000, 'x'), "libsndfile");
+    check_sound_refused(wav({}, 8000), "no samples");
+    check_sound_refused(wav(samples, 0), "");
+    check_sound_refused(wav(samples, 4'000'000'000u), "");
+    check_sound_refused(wav(samples, 3), "cannot be converted");
+    check_sound_refused(wav(samples, 8000, 1000), "");
     const Outcome missing = transcribe("no_such_file.wav");
     CHECK(missing.exit_code == 2);
     CHECK_THAT(missing.err, ContainsSubstring("no_such_file.wav"));
@@ -136,23 +134,23 @@ TEST_CASE("sound files that are none are refused with a reason", "[cli][speech][
 TEST_CASE("a WAV file that ends early is heard as far as it goes", "[cli][speech]") {
     const TemporaryFolder folder;
     const std::string good = wav(clip(), 8000);
-    const Outcome cut = transcribe(write(folder, good.substr(0, good.size() - 501)).string());
+    const Outcome cut = transcribe(write_sound(folder, good.substr(0, good.size() - 501)).string());
     CHECK(cut.exit_code == 0);
     const std::string promised = std::to_string(2 * clip().size());
     CHECK_THAT(cut.err, ContainsSubstring("ends early: its header promises " + promised + " bytes of sound, it has " +
                                           std::to_string(2 * clip().size() - 501)));
-    const Outcome claims = transcribe(write(folder, wav(clip(), 8000, 1, 0xF0000000u)).string());
+    const Outcome claims = transcribe(write_sound(folder, wav(clip(), 8000, 1, 0xF0000000u)).string());
     CHECK(claims.out == "The cat sat on the mat.\n");
     CHECK_THAT(claims.err, ContainsSubstring("promises 4026531840 bytes of sound, it has " + promised));
     // What programs write into pipes, and what is whole.
     for (const std::uint32_t bytes : {0xFFFFFFFFu, 0u})
-        CHECK_THAT(transcribe(write(folder, wav(clip(), 8000, 1, bytes)).string()).err,
+        CHECK_THAT(transcribe(write_sound(folder, wav(clip(), 8000, 1, bytes)).string()).err,
                    !ContainsSubstring("ends early"));
 }
 
 TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech][errors]") {
     const TemporaryFolder folder;
-    const std::string file = write(folder, wav(clip(), 8000)).string();
+    const std::string file = write_sound(folder, wav(clip(), 8000)).string();
     CHECK_THAT(run("transcribe " + file).err, ContainsSubstring("--model"));
     CHECK_THAT(transcribe("").err, ContainsSubstring("file"));
     CHECK_THAT(transcribe("--timestamps " + file).err, ContainsSubstring("--timestamps"));
@@ -165,5 +163,7 @@ TEST_CASE("transcribe says what it needs and what it does not do", "[cli][speech
     CHECK(help.exit_code == 0);
     CHECK_THAT(help.out, ContainsSubstring("--language"));
 }
+
+}  // namespace vkformer::tests
 
 #endif

@@ -11,15 +11,14 @@
 #include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+#ifdef VKFORMER_CLI
+
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-#ifdef VKFORMER_CLI
-
-namespace {
 
 /// Where the program finds its cache.
 std::string home(const TemporaryFolder& cache) { return "XDG_CACHE_HOME=" + cache.path().string() + " "; }
@@ -143,5 +142,7 @@ TEST_CASE("tune refuses what it cannot tune", "[cli][tuning][errors]") {
     refuses("tune --cache-dtype q4_0", "cache-dtype");
     refuses("tune --beams 2" + golden_model("encoders/bert_pairs"), "answers in one pass");
 }
+
+}  // namespace vkformer::tests
 
 #endif

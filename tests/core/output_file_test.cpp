@@ -15,6 +15,7 @@
 
 #include "core/temporary_name.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -24,16 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using Catch::Matchers::ContainsSubstring;
 
-std::size_t file_count(const fs::path& folder) {
-    return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
-std::string contents(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-Result<void> write_text(const fs::path& path, std::string_view text) {
+Result<void> write_whole(const fs::path& path, std::string_view text) {
     return write_file(path, std::as_bytes(std::span(text)));
 }
 
@@ -57,9 +49,9 @@ TEST_CASE("a file appears when it is whole, or not at all", "[core][output]") {
         CHECK_FALSE(fs::exists(path));
         must(file.commit());
     }
-    CHECK(contents(path) == text);
+    CHECK(read_file(path) == text);
     { const auto given_up = must(OutputFile::create(path)); }
-    CHECK(contents(path) == text);
+    CHECK(read_file(path) == text);
     CHECK(file_count(folder.path()) == 1);
 }
 
@@ -84,19 +76,19 @@ TEST_CASE("links stay, and what they lead to is written", "[core][output]") {
     std::ofstream(folder / "below/target") << "old";
     fs::create_symlink("second", folder / "first");
     fs::create_symlink("below/target", folder / "second");
-    must(write_text(folder / "first", "new"));
+    must(write_whole(folder / "first", "new"));
     CHECK(fs::is_symlink(folder / "first"));
     CHECK(fs::is_symlink(folder / "second"));
-    CHECK(contents(folder / "below/target") == "new");
+    CHECK(read_file(folder / "below/target") == "new");
     CHECK(file_count(folder / "below") == 1);
 
     fs::create_symlink("below/not-there-yet", folder / "dangling");
-    must(write_text(folder / "dangling", "made"));
+    must(write_whole(folder / "dangling", "made"));
     CHECK(fs::is_symlink(folder / "dangling"));
-    CHECK(contents(folder / "below/not-there-yet") == "made");
+    CHECK(read_file(folder / "below/not-there-yet") == "made");
 
     fs::create_symlink("circle", folder / "circle");
-    const auto circle = write_text(folder / "circle", "never");
+    const auto circle = write_whole(folder / "circle", "never");
     REQUIRE_FALSE(circle);
     CHECK_THAT(circle.error().message, ContainsSubstring("circle: Too many levels of symbolic links"));
 }
@@ -106,8 +98,8 @@ TEST_CASE("what is written over keeps its permissions", "[core][output]") {
     const auto path = folder / "file";
     std::ofstream(path) << "old";
     fs::permissions(path, fs::perms(0640));
-    must(write_text(path, "new"));
-    CHECK(contents(path) == "new");
+    must(write_whole(path, "new"));
+    CHECK(read_file(path) == "new");
     CHECK(fs::status(path).permissions() == fs::perms(0640));
 }
 
@@ -115,8 +107,8 @@ TEST_CASE("a FIFO and what leads to a descriptor get the bytes, and stay", "[cor
     const TemporaryFolder folder;
     const auto fifo = folder / "fifo";
     REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
-    auto reader = std::async(std::launch::async, [&] { return contents(fifo); });
-    must(write_text(fifo, "through the pipe"));
+    auto reader = std::async(std::launch::async, [&] { return read_file(fifo); });
+    must(write_whole(fifo, "through the pipe"));
     CHECK(reader.get() == "through the pipe");
     CHECK(fs::is_fifo(fifo));
 
@@ -126,9 +118,9 @@ TEST_CASE("a FIFO and what leads to a descriptor get the bytes, and stay", "[cor
     REQUIRE(file >= 0);
     REQUIRE(::write(file, "before ", 7) == 7);
     fs::create_symlink("/proc/self/fd/" + std::to_string(file), folder / "stdout");
-    must(write_text(folder / "stdout", "and after"));
+    must(write_whole(folder / "stdout", "and after"));
     ::close(file);
-    CHECK(contents(path) == "before and after");
+    CHECK(read_file(path) == "before and after");
     CHECK(fs::is_symlink(folder / "stdout"));
     CHECK(file_count(folder.path()) == 3);
 }
@@ -148,9 +140,9 @@ TEST_CASE("a device stays one, and a full one says so", "[core][output]") {
         return;
     }
     ::close(is_open);
-    must(write_text(null, "gone"));
+    must(write_whole(null, "gone"));
     CHECK(fs::is_character_file(null));
-    const auto written = write_text(full, "no place");
+    const auto written = write_whole(full, "no place");
     REQUIRE_FALSE(written);
     CHECK(written.error().message == "cannot write " + full.string() + ": No space left on device");
     CHECK(fs::is_character_file(full));
@@ -164,7 +156,7 @@ TEST_CASE("folders and names that cannot be are refused with the system's reason
                                        {folder / "below/", "Is a directory"},
                                        {folder / "nowhere/file", "No such file or directory"},
                                        {"", "No such file or directory"}}) {
-        const auto written = write_text(path, "text");
+        const auto written = write_whole(path, "text");
         REQUIRE_FALSE(written);
         CHECK(written.error().message == "cannot write " + path.string() + ": " + reason);
     }

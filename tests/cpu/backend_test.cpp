@@ -7,6 +7,7 @@
 #include "graph/builders.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -14,14 +15,12 @@ namespace {
 using graph::Graph;
 using graph::Value;
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-
 std::unique_ptr<graph::Program> compile(graph::Backend& backend, const Graph& graph) {
     return must(backend.compile(graph::make_plan(graph), backend.make_store(), backend.make_store()));
 }
 
 template <class T>
-std::vector<T> read(graph::Program& program, Value value) {
+std::vector<T> read_values(graph::Program& program, Value value) {
     std::vector<T> values(program.plan().graph.shape(value).element_count());
     must(program.read(value, std::span(values)));
     return values;
@@ -47,14 +46,14 @@ TEST_CASE("weights and host writes are rounded as a device stores them", "[cpu]"
         must(program->write(input, fine));
         must(program->write(unrounded, fine));
         for (const Value rounded : {weight, input}) {
-            const auto found = read<float>(*program, rounded);
+            const auto found = read_values<float>(*program, rounded);
             CHECK(found[0] == 1);
             CHECK(found[1] == 65504);
             CHECK(found[2] == -std::numeric_limits<float>::infinity());
             CHECK(found[3] == 0);
             CHECK(std::isnan(found[4]));
         }
-        CHECK(read<float>(*program, unrounded)[0] == fine[0]);
+        CHECK(read_values<float>(*program, unrounded)[0] == fine[0]);
     }
 }
 
@@ -67,7 +66,7 @@ TEST_CASE("results of f16 graphs are not rounded: the backend is an oracle", "[c
     const auto program = compile(*cpu::make_cpu_backend<double>(), g);
     must(program->write(x, std::vector<float>{1, 2}));
     must(program->submit());
-    CHECK(read<double>(*program, z)[0] == 2 / (1 + std::exp(-2.0)));
+    CHECK(read_values<double>(*program, z)[0] == 2 / (1 + std::exp(-2.0)));
 }
 
 TEST_CASE("what no node has written is NaN or the smallest integer; states are zero", "[cpu]") {
@@ -78,10 +77,10 @@ TEST_CASE("what no node has written is NaN or the smallest integer; states are z
     const Value state = must(g.state("state", DType::f16, {3}));
     for (const Value value : {tokens, y}) g.mark_output(value);
     const auto program = compile(*cpu::make_cpu_backend<float>(), g);
-    CHECK(read<std::int32_t>(*program, tokens) ==
+    CHECK(read_values<std::int32_t>(*program, tokens) ==
           std::vector<std::int32_t>(3, std::numeric_limits<std::int32_t>::min()));
-    for (const float value : read<float>(*program, y)) CHECK(std::isnan(value));
-    CHECK(read<float>(*program, state) == std::vector<float>(3, 0));
+    for (const float value : read_values<float>(*program, y)) CHECK(std::isnan(value));
+    CHECK(read_values<float>(*program, state) == std::vector<float>(3, 0));
 }
 
 TEST_CASE("programs share weights and states by name, and must agree on them", "[cpu]") {
@@ -101,10 +100,10 @@ TEST_CASE("programs share weights and states by name, and must agree on them", "
     const auto second = must(program_with(twos, {2}, &state));  // the store has "step" already
     must(first->submit(3));
     must(second->submit());
-    CHECK(read<float>(*second, state) == std::vector<float>{4, 4});
+    CHECK(read_values<float>(*second, state) == std::vector<float>{4, 4});
     must(second->write(state, std::vector<float>{10, 20}));
     must(first->submit());
-    CHECK(read<float>(*first, state) == std::vector<float>{11, 21});
+    CHECK(read_values<float>(*first, state) == std::vector<float>{11, 21});
 
     const auto other_shape = program_with(ones, {2, 1}, &state);
     REQUIRE_FALSE(other_shape);
@@ -161,8 +160,8 @@ TEST_CASE("one node runs alone, on operands that the caller has written", "[cpu]
     must(cpu_program.write(x, std::vector<double>{1e-20, 2}));
     must(cpu_program.write(y, std::vector<double>{1, 0x1p-40}));
     must(cpu::run_node(*program, 1));
-    CHECK(read<double>(*program, z) == std::vector<double>{1, 2 + 0x1p-40});
-    CHECK(read<double>(*program, y) == std::vector<double>{1, 0x1p-40});
+    CHECK(read_values<double>(*program, z) == std::vector<double>{1, 2 + 0x1p-40});
+    CHECK(read_values<double>(*program, y) == std::vector<double>{1, 0x1p-40});
 }
 
 }  // namespace

@@ -13,12 +13,10 @@
 #include "cpu/positional_embedding.hpp"
 #include "cpu/top_k.hpp"
 #include "support/catch.h"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
-
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 using Floats = std::vector<float>;
 using Ints = std::vector<std::int32_t>;

@@ -4,21 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "cpu/random_numbers.hpp"
 #include "support/catch.h"
 
 namespace vkformer::tests {
-namespace {
-
-std::vector<float> random_numbers(std::size_t count, std::uint32_t seed) {
-    std::vector<float> numbers(count);
-    for (float& number : numbers) {
-        seed = seed * 1664525u + 1013904223u;
-        number = static_cast<float>(seed >> 8) * 0x1p-23f - 1;
-    }
-    return numbers;
-}
-
-}  // namespace
 
 // Tiles of 8 rows, panels of 24 or 48 columns, depths of 192 and blocks of 512 rows.
 TEST_CASE("products of float32 with many rows agree with double precision", "[cpu][float_product]") {

@@ -12,6 +12,7 @@
 
 #include "core/block_format.hpp"
 #include "cpu/backend.hpp"
+#include "cpu/random_numbers.hpp"
 #include "graph/builders.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
@@ -22,15 +23,6 @@ namespace {
 
 using cpu::Int8Kernels;
 using cpu::kInt8Group;
-
-std::vector<float> random_numbers(std::size_t count, std::uint32_t seed) {
-    std::vector<float> numbers(count);
-    for (float& number : numbers) {
-        seed = seed * 1664525u + 1013904223u;
-        number = static_cast<float>(seed >> 8) * 0x1p-23f - 1;
-    }
-    return numbers;
-}
 
 /// x as the kernels round it.
 std::vector<double> rounded(const std::vector<float>& x) {

@@ -14,10 +14,12 @@
 #include "cpu/float_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/random_numbers.hpp"
 #include "graph/builders.hpp"
 #include "support/bounds.hpp"
 #include "support/catch.h"
 #include "support/quantized.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -39,15 +41,6 @@ TensorData filed(const std::vector<float>& values, const Shape& shape, DType for
 std::vector<float> numbers_of(const TensorData& data) {
     std::vector<float> numbers(data.shape.element_count());
     must(convert(data.dtype, data.bytes, 0, std::span(numbers)));
-    return numbers;
-}
-
-std::vector<float> random_numbers(std::size_t count, std::uint32_t seed) {
-    std::vector<float> numbers(count);
-    for (float& number : numbers) {
-        seed = seed * 1664525u + 1013904223u;
-        number = static_cast<float>(seed >> 8) * 0x1p-23f - 1;
-    }
     return numbers;
 }
 
@@ -276,7 +269,6 @@ TEST_CASE("exponentials and activations of vectors agree with double precision",
     const auto activation = GENERATE(Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
                                      Activation::silu, Activation::sigmoid, Activation::gelu_quick);
     CAPTURE(static_cast<int>(activation));
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
     std::vector<float> x;  // an odd number of them
     for (int i = -160000; i <= 160000; ++i)
         x.push_back(static_cast<float>(i) * 0x1p-11f + static_cast<float>(i % 7) * 0x1p-20f);
@@ -330,7 +322,6 @@ TEST_CASE("exponentials and activations of vectors agree with double precision",
 }
 
 TEST_CASE("the largest of scores is a number", "[cpu][float_kernels]") {
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
     for (const cpu::FloatKernels* kernels : {&cpu::float_kernels(), &cpu::plain_float_kernels()})
         for (std::size_t count = 1; count <= 20; ++count)
             for (std::size_t place = 0; place < count; ++place) {

@@ -69,12 +69,6 @@ BeamResult search(graph::Backend& backend, const models::Decoder& model, const B
     return must(session.run({&golden.request, 1}))[0];
 }
 
-std::vector<std::int32_t> prompt_of(std::size_t length) {
-    std::vector<std::int32_t> tokens(length);
-    for (std::size_t i = 0; i < length; ++i) tokens[i] = static_cast<std::int32_t>((i * i + 5 * i + 3) * 7 % 61);
-    return tokens;
-}
-
 TEST_CASE("beam searches find what Hugging Face's generate finds", "[decoding][decoder][beam][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE(from_range(beam_cases()));

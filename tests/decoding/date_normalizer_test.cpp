@@ -11,12 +11,10 @@
 #include "support/must.hpp"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kFolder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer";
+const std::filesystem::path kNormalizer = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer";
 
 struct Line {
     std::string text, date;
@@ -24,7 +22,7 @@ struct Line {
 
 /// Every `stride`-th line of eval.tsv.
 std::vector<Line> eval_lines(std::size_t stride) {
-    std::ifstream file(kFolder / "eval.tsv");
+    std::ifstream file(kNormalizer / "eval.tsv");
     std::vector<Line> lines;
     std::string line;
     for (std::size_t i = 0; std::getline(file, line); ++i) {
@@ -36,10 +34,10 @@ std::vector<Line> eval_lines(std::size_t stride) {
 }
 
 struct Normalizer {
-    models::Seq2Seq model = load_marian_folder(kFolder);
+    models::Seq2Seq model = load_marian_folder(kNormalizer);
     models::GenerationConfig generation =
-        must(models::load_generation_config(kFolder, model.limits().target_len, model.limits().target_vocab));
-    std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kFolder));
+        must(models::load_generation_config(kNormalizer, model.limits().target_len, model.limits().target_vocab));
+    std::unique_ptr<text::Tokenizer> tokenizer = must(text::load_tokenizer(kNormalizer));
 
     std::vector<std::string> run(graph::Backend& backend, const std::vector<std::string>& texts,
                                  std::uint32_t batch) const {
@@ -128,3 +126,5 @@ TEST_CASE("the shipped model gives what Hugging Face gives", "[decoding][date][g
         }
     }
 }
+
+}  // namespace vkformer::tests

@@ -9,23 +9,12 @@
 #include "models/decoder_case.hpp"
 #include "support/backends.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using decoding::DecoderSession;
 using decoding::FinishReason;
 using decoding::Request;
-
-namespace {
-
-struct Greedy {
-    std::vector<std::int32_t> prompt, continuation;
-};
-
-Greedy greedy_case(const std::string& name) {
-    std::ifstream file(goldens_dir() / "decoders" / name / "greedy.json");
-    const auto json = nlohmann::json::parse(file);
-    return {json["prompt"].get<std::vector<std::int32_t>>(), json["continuation"].get<std::vector<std::int32_t>>()};
-}
 
 /// All on the CPU; on a device the beginning, or all with VKFORMER_TEST_THOROUGH=1.
 std::size_t tokens_to_check(const graph::Backend& backend, const Greedy& greedy) {
@@ -74,7 +63,7 @@ TEST_CASE("greedy continuations are those of Hugging Face, token for token", "[d
     const std::string name = GENERATE(from_range(decoder_cases()));
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
-    const Greedy greedy = greedy_case(name);
+    const Greedy greedy = greedy_golden(name);
     auto session = must(DecoderSession::create(backend, model, {.context = 80}));
     const std::size_t count = tokens_to_check(backend, greedy);
     const Request request = request_of(greedy, count);
@@ -87,7 +76,7 @@ TEST_CASE("greedy continuations are those of Hugging Face, token for token", "[d
 TEST_CASE("a prompt is cut by the time its pieces take, which changes no token", "[decoding][decoder]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = load_decoder_case("qwen3");
-    const Greedy greedy = greedy_case("qwen3");
+    const Greedy greedy = greedy_golden("qwen3");
     Request request = request_of(greedy, 4);
     for (int round = 0; round < 2; ++round)
         request.prompt.insert(request.prompt.end(), greedy.continuation.begin(), greedy.continuation.begin() + 46);
@@ -109,7 +98,7 @@ TEST_CASE("sequences that run together continue as they do alone", "[decoding][d
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = load_decoder_case("qwen3");
-    const Greedy greedy = greedy_case("qwen3");
+    const Greedy greedy = greedy_golden("qwen3");
     // Prompts that are the golden's, cut within its continuation: what follows is known for each.
     std::vector<Request> requests;
     std::vector<std::vector<std::int32_t>> expected;
@@ -136,7 +125,7 @@ TEST_CASE("what the caches hold of a prompt is not computed again", "[decoding][
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = load_decoder_case("gpt2");
-    const Greedy greedy = greedy_case("gpt2");
+    const Greedy greedy = greedy_golden("gpt2");
     auto session = must(DecoderSession::create(backend, model, {.context = 80}));
     const Request first = request_of(greedy, 20);
     CHECK(must(session.run({&first, 1}))[0].reused == 0);
@@ -160,7 +149,7 @@ TEST_CASE("a sequence ends where it is told to", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = load_decoder_case("phi3");
-    const Greedy greedy = greedy_case("phi3");
+    const Greedy greedy = greedy_golden("phi3");
     auto session = must(DecoderSession::create(backend, model, {.context = 24}));
     Request request = request_of(greedy, 0);
 
@@ -212,7 +201,7 @@ TEST_CASE("draws depend on the seed and on nothing else", "[decoding][decoder]")
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const models::Decoder model = load_decoder_case("llama_gqa_odd");
-    const Greedy greedy = greedy_case("llama_gqa_odd");
+    const Greedy greedy = greedy_golden("llama_gqa_odd");
     const graph::SampleOptions sample = {.temperature = 1.5f, .top_k = 30, .top_p = 0.95f};
     std::vector<Request> requests(3, request_of(greedy, 12));
     requests[1].seed = 7;
@@ -223,3 +212,5 @@ TEST_CASE("draws depend on the seed and on nothing else", "[decoding][decoder]")
     CHECK(a[0].tokens != a[1].tokens);
     for (std::size_t i = 0; i < requests.size(); ++i) CHECK(a[i].tokens == b[i].tokens);
 }
+
+}  // namespace vkformer::tests

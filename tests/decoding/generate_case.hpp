@@ -13,16 +13,12 @@
 #include "decoding/session.hpp"
 #include "models/generation_config.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/must.hpp"
 
 namespace vkformer::tests {
 
 using nlohmann::json;
-
-inline json read_json(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    return json::parse(file);
-}
 
 /// One call of generate(): what it was given and what it returned.
 struct Entry {

@@ -5,11 +5,10 @@
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
+
+using nlohmann::json;
 
 /// A software Vulkan device compiles shaders anew for most entries, seconds each, so devices get every `stride`-th entry, another
 /// one in each folder; the CPU and VKFORMER_TEST_THOROUGH=1 get all.
@@ -120,3 +119,5 @@ TEST_CASE("a session refuses what the model cannot do", "[decoding][errors]") {
     }
     CHECK(must(session.generate({})).empty());
 }
+
+}  // namespace vkformer::tests

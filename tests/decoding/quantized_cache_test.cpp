@@ -32,13 +32,7 @@ constexpr double kCacheBound = 0.02;
 /// in thousands.
 constexpr double kSameCacheBound = 2e-3;
 
-constexpr std::uint32_t kLen = 24;
-
-std::vector<std::int32_t> prompt_of(std::size_t length, std::int32_t seed = 7) {
-    std::vector<std::int32_t> tokens(length);
-    for (std::size_t i = 0; i < length; ++i) tokens[i] = static_cast<std::int32_t>((i * i + 5 * i) + 3) * seed % 61;
-    return tokens;
-}
+constexpr std::uint32_t kPromptLen = 24;
 
 class TinyModel {
 public:
@@ -54,10 +48,10 @@ private:
     std::optional<models::Decoder> model_;
 };
 
-/// Logits [kLen, vocab] of a prompt, run in pieces.
+/// Logits [kPromptLen, vocab] of a prompt, run in pieces.
 std::vector<double> logits_of(const models::Decoder& model, graph::Backend& backend, DType dtype, CacheFormat cache,
                               const std::vector<std::uint32_t>& pieces) {
-    const std::vector<std::int32_t> ids = prompt_of(kLen);
+    const std::vector<std::int32_t> ids = prompt_of(kPromptLen);
     const std::size_t vocab = model.config().vocab_size;
     const auto weights = backend.make_store(), states = backend.make_store();
     std::vector<double> logits;
@@ -65,7 +59,7 @@ std::vector<double> logits_of(const models::Decoder& model, graph::Backend& back
         graph::Graph g;
         const graph::Value tokens = must(g.input("tokens", DType::i32, {1, piece}));
         const graph::Value starts = must(g.input("starts", DType::i32, {1}));
-        const models::DecoderLayout layout{.len = piece, .capacity = kLen, .dtype = dtype, .cache = cache};
+        const models::DecoderLayout layout{.len = piece, .capacity = kPromptLen, .dtype = dtype, .cache = cache};
         const auto pass = must(model.add_pass(g, layout, tokens, starts, models::Logits::all));
         g.mark_output(pass.logits);
         const auto program = must(backend.compile(graph::make_plan(std::move(g)), weights, states));
@@ -79,7 +73,7 @@ std::vector<double> logits_of(const models::Decoder& model, graph::Backend& back
         must(program->read(pass.logits, std::span<double>(values)));
         logits.insert(logits.end(), values.begin(), values.end());
     }
-    REQUIRE(logits.size() == kLen * vocab);
+    REQUIRE(logits.size() == kPromptLen * vocab);
     return logits;
 }
 
@@ -90,8 +84,8 @@ double difference(const std::vector<double>& found, const std::vector<double>& e
 TEST_CASE("a cache of q8_0 changes the logits by what its rounding allows", "[decoding][decoder][q8_0]") {
     const TinyModel model;
     const auto oracle = cpu::make_cpu_backend<double>();
-    const auto exact = logits_of(*model, *oracle, DType::f32, CacheFormat::as_computed, {kLen});
-    const auto rounded = logits_of(*model, *oracle, DType::f32, CacheFormat::q8_0, {kLen});
+    const auto exact = logits_of(*model, *oracle, DType::f32, CacheFormat::as_computed, {kPromptLen});
+    const auto rounded = logits_of(*model, *oracle, DType::f32, CacheFormat::q8_0, {kPromptLen});
     const double effect = difference(rounded, exact);
     CAPTURE(effect);
     CHECK(effect < kCacheBound);
@@ -99,15 +93,16 @@ TEST_CASE("a cache of q8_0 changes the logits by what its rounding allows", "[de
 
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    CHECK(difference(logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {kLen}), rounded) < kSameCacheBound);
-    CHECK(difference(logits_of(*model, backend, DType::f16, CacheFormat::q8_0, {kLen}), exact) < kCacheBound);
+    CHECK(difference(logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {kPromptLen}), rounded) <
+          kSameCacheBound);
+    CHECK(difference(logits_of(*model, backend, DType::f16, CacheFormat::q8_0, {kPromptLen}), exact) < kCacheBound);
 }
 
 TEST_CASE("a prompt in pieces fills a cache of q8_0 as one in one go does", "[decoding][decoder][q8_0]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
     const TinyModel model;
-    const auto whole = logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {kLen});
+    const auto whole = logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {kPromptLen});
     CHECK(difference(logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {7, 16, 1}), whole) < kSameCacheBound);
     CHECK(difference(logits_of(*model, backend, DType::f32, CacheFormat::q8_0, {1, 1, 22}), whole) < kSameCacheBound);
 }

@@ -79,7 +79,7 @@ private:
     graph::Backend& backend_;
 };
 
-std::vector<std::int32_t> prompt_of(std::size_t length) {
+std::vector<std::int32_t> script_prompt(std::size_t length) {
     std::vector<std::int32_t> tokens(length);
     for (std::size_t i = 0; i < length; ++i) tokens[i] = static_cast<std::int32_t>((i * i + 3) % 61);
     return tokens;
@@ -91,7 +91,7 @@ TEST_CASE("a language model's tokens take one read per submit, and no write betw
     CountingBackend backend(*test_backends().front());
     const models::Decoder model = load_decoder_case("llama_gqa_odd");
     auto session = must(decoding::DecoderSession::create(backend, model, {.context = 64, .chunk = 16}));
-    const decoding::Request request = {.prompt = prompt_of(21), .max_tokens = 12};
+    const decoding::Request request = {.prompt = script_prompt(21), .max_tokens = 12};
     must(session.run({&request, 1}));
     CHECK(backend.others.submits == 2);  // 16 tokens and 4; the last is the first step's
     CHECK(backend.others.writes == 4);
@@ -108,7 +108,7 @@ TEST_CASE("a beam search looks at one state until it is over", "[decoding][beam]
     CountingBackend backend(*test_backends().front());
     const models::Decoder model = load_decoder_case("llama_gqa_odd");
     auto session = must(decoding::BeamSession::create(backend, model, {.context = 64, .chunk = 16}, {.beams = 3}));
-    const decoding::Request request = {.prompt = prompt_of(21), .max_tokens = 12};
+    const decoding::Request request = {.prompt = script_prompt(21), .max_tokens = 12};
     must(session.run({&request, 1}));
     CHECK(backend.others.submits == 3);  // two parts of the prompt, and their copies to the beams
     CHECK(backend.steps.runs == 12);
@@ -124,7 +124,7 @@ TEST_CASE("an encoder-decoder's answers take one read per submit", "[decoding][g
         backend.steps = backend.others = {};
         auto session = must(decoding::Session::create(
             backend, *model, {.generation = {.decoder_start = 0, .beams = beams, .max_steps = 11}, .batch = 2}));
-        const std::vector<std::int32_t> tokens = prompt_of(5);
+        const std::vector<std::int32_t> tokens = script_prompt(5);
         const decoding::Source sources[] = {{.tokens = tokens}, {.tokens = std::span(tokens).first(3)}};
         must(session.generate(sources));
         CHECK(backend.others.submits == 1);

@@ -10,19 +10,18 @@
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using decoding::cut_into_segments;
 using Tokens = std::vector<std::int32_t>;
 
-namespace {
-
-constexpr std::int32_t kFirst = 100;
+constexpr std::int32_t kFirstTimeToken = 100;
 Tokens with_times(std::initializer_list<std::int32_t> tokens) { return tokens; }
 
-void check(const Tokens& tokens, std::uint32_t frames, const std::vector<decoding::SpeechSegment>& expected,
-           std::uint32_t advance) {
-    const auto found = cut_into_segments(tokens, kFirst, frames);
+void check_segments(const Tokens& tokens, std::uint32_t frames, const std::vector<decoding::SpeechSegment>& expected,
+                    std::uint32_t advance) {
+    const auto found = cut_into_segments(tokens, kFirstTimeToken, frames);
     CHECK(found.advance == advance);
     REQUIRE(found.segments.size() == expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -37,24 +36,24 @@ void check(const Tokens& tokens, std::uint32_t frames, const std::vector<decodin
 
 TEST_CASE("tokens are cut where two times stand side by side", "[decoding][speech]") {
     // two whole segments, and the beginning of a third, which the next window hears again
-    check(with_times({100, 1, 2, 110, 110, 3, 120, 120, 4}), 60,
-          {{0, 20, {100, 1, 2, 110}}, {20, 40, {110, 3, 120, 120}}}, 40);
+    check_segments(with_times({100, 1, 2, 110, 110, 3, 120, 120, 4}), 60,
+                   {{0, 20, {100, 1, 2, 110}}, {20, 40, {110, 3, 120, 120}}}, 40);
     // a single time at the end: nobody speaks behind it
-    check(with_times({100, 1, 110, 110, 3, 125}), 60, {{0, 20, {100, 1, 110}}, {20, 50, {110, 3, 125}}}, 60);
+    check_segments(with_times({100, 1, 110, 110, 3, 125}), 60, {{0, 20, {100, 1, 110}}, {20, 50, {110, 3, 125}}}, 60);
     // no pair: one segment, up to its last time
-    check(with_times({102, 1, 2, 115}), 60, {{0, 30, {102, 1, 2, 115}}}, 60);
-    check(with_times({100, 1, 2}), 61, {{0, 60, {100, 1, 2}}}, 61);
-    check(with_times({1, 2}), 7, {{0, 6, {1, 2}}}, 7);
-    check(with_times({100, 100}), 60, {{0, 0, {100, 100}}}, 1);  // goes on nevertheless
-    check({}, 60, {}, 60);
-    check({}, 0, {}, 1);
+    check_segments(with_times({102, 1, 2, 115}), 60, {{0, 30, {102, 1, 2, 115}}}, 60);
+    check_segments(with_times({100, 1, 2}), 61, {{0, 60, {100, 1, 2}}}, 61);
+    check_segments(with_times({1, 2}), 7, {{0, 6, {1, 2}}}, 7);
+    check_segments(with_times({100, 100}), 60, {{0, 0, {100, 100}}}, 1);  // goes on nevertheless
+    check_segments({}, 60, {}, 60);
+    check_segments({}, 0, {}, 1);
 }
 
 TEST_CASE("the text before ends each segment in one time", "[decoding][speech]") {
     const std::vector<Tokens> segments = {{100, 1, 110, 110}, {110, 2, 125}, {125, 125}};
-    CHECK(decoding::previous_text(segments, kFirst, 20) == Tokens{100, 1, 110, 110, 2, 125, 125, 125});
-    CHECK(decoding::previous_text(segments, kFirst, 3) == Tokens{125, 125, 125});
-    CHECK(decoding::previous_text({}, kFirst, 3).empty());
+    CHECK(decoding::previous_text(segments, kFirstTimeToken, 20) == Tokens{100, 1, 110, 110, 2, 125, 125, 125});
+    CHECK(decoding::previous_text(segments, kFirstTimeToken, 3) == Tokens{125, 125, 125});
+    CHECK(decoding::previous_text({}, kFirstTimeToken, 3).empty());
 }
 
 TEST_CASE("what repeats itself can be compressed", "[decoding][speech]") {
@@ -95,3 +94,5 @@ TEST_CASE("a speech session says what does not fit", "[decoding][speech][errors]
     CHECK(message(decoding::SpeechSession::create(backend, *reads, options)).find("does not hear") !=
           std::string::npos);
 }
+
+}  // namespace vkformer::tests

@@ -7,12 +7,13 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/refused.hpp"
 
-using namespace vkformer;
-using namespace vkformer::formats;
-using Catch::Matchers::ContainsSubstring;
-
+namespace vkformer::tests {
 namespace {
+
+using namespace formats;
+using Catch::Matchers::ContainsSubstring;
 
 constexpr std::string_view kText = R"({
     "d_model": 512, "dropout": 0.1, "scale_embedding": true, "activation_function": "swish", "max_length": null,
@@ -22,13 +23,6 @@ constexpr std::string_view kText = R"({
 })";
 
 Config config() { return *Config::parse(kText, "config.json"); }
-
-template <class T>
-std::string message(const Result<T>& result) {
-    REQUIRE_FALSE(result);
-    CHECK(result.error().code == ErrorCode::CorruptFile);
-    return result.error().message;
-}
 
 }  // namespace
 
@@ -62,37 +56,37 @@ TEST_CASE("config: typed values, defaults, null as absent", "[formats][config]")
 
 TEST_CASE("config: messages name file, field, value and expectation", "[formats][config]") {
     const Config c = config();
-    CHECK(message(c.unsigned_integer("word", {.min = 1})) ==
+    CHECK(message_of(c.unsigned_integer("word", {.min = 1})) ==
           R"(config.json: "word" is "abc", expected a positive integer)");
-    CHECK(message(c.unsigned_integer("missing")) ==
+    CHECK(message_of(c.unsigned_integer("missing")) ==
           R"(config.json: "missing" is missing, expected a non-negative integer)");
-    CHECK(message(c.unsigned_integer("max_length")) ==
+    CHECK(message_of(c.unsigned_integer("max_length")) ==
           R"(config.json: "max_length" is missing, expected a non-negative integer)");
-    CHECK(message(c.unsigned_integer("d_model", {.min = 1, .max = 256})) ==
+    CHECK(message_of(c.unsigned_integer("d_model", {.min = 1, .max = 256})) ==
           R"(config.json: "d_model" is 512, expected an integer from 1 to 256)");
-    CHECK(message(c.unsigned_integer("negative")) ==
+    CHECK(message_of(c.unsigned_integer("negative")) ==
           R"(config.json: "negative" is -3, expected a non-negative integer)");
-    CHECK(message(c.unsigned_integer("huge", {.fallback = 1})) ==
+    CHECK(message_of(c.unsigned_integer("huge", {.fallback = 1})) ==
           R"(config.json: "huge" is 4294967296, expected a non-negative integer)");
-    CHECK(message(c.unsigned_integer("whole")) == R"(config.json: "whole" is 2.0, expected a non-negative integer)");
-    CHECK(message(c.unsigned_integer("scale_embedding")) ==
+    CHECK(message_of(c.unsigned_integer("whole")) == R"(config.json: "whole" is 2.0, expected a non-negative integer)");
+    CHECK(message_of(c.unsigned_integer("scale_embedding")) ==
           R"(config.json: "scale_embedding" is true, expected a non-negative integer)");
-    CHECK(message(c.integer("word")) == R"(config.json: "word" is "abc", expected an integer)");
-    CHECK(message(c.integer("negative", {.min = 5})) ==
+    CHECK(message_of(c.integer("word")) == R"(config.json: "word" is "abc", expected an integer)");
+    CHECK(message_of(c.integer("negative", {.min = 5})) ==
           R"(config.json: "negative" is -3, expected an integer of at least 5)");
-    CHECK(message(c.real("dropout", {.min = 0.5, .max = 1})) ==
+    CHECK(message_of(c.real("dropout", {.min = 0.5, .max = 1})) ==
           R"(config.json: "dropout" is 0.1, expected a number from 0.5 to 1.0)");
-    CHECK(message(c.real("word")) == R"(config.json: "word" is "abc", expected a number)");
-    CHECK(message(c.boolean("d_model")) == R"(config.json: "d_model" is 512, expected true or false)");
-    CHECK(message(c.string("d_model")) == R"(config.json: "d_model" is 512, expected a text)");
-    CHECK(message(c.strings("mixed")) == R"(config.json: "mixed" is [1,"a"], expected a list of texts)");
-    CHECK(message(c.token_ids("mixed")) ==
+    CHECK(message_of(c.real("word")) == R"(config.json: "word" is "abc", expected a number)");
+    CHECK(message_of(c.boolean("d_model")) == R"(config.json: "d_model" is 512, expected true or false)");
+    CHECK(message_of(c.string("d_model")) == R"(config.json: "d_model" is 512, expected a text)");
+    CHECK(message_of(c.strings("mixed")) == R"(config.json: "mixed" is [1,"a"], expected a list of texts)");
+    CHECK(message_of(c.token_ids("mixed")) ==
           R"(config.json: "mixed" is [1,"a"], expected an integer or a list of integers)");
-    CHECK(message(c.token_id_lists("ragged")) ==
+    CHECK(message_of(c.token_id_lists("ragged")) ==
           R"(config.json: "ragged" is [1,[2]], expected a list of lists of integers)");
-    CHECK(message(c.object("word")) == R"(config.json: "word" is "abc", expected an object)");
-    CHECK(message(c.object("nested")->real("kind")) == R"(config.json: "nested": "kind" is "x", expected a number)");
-    CHECK(message(c.real("control")) == R"(config.json: "control" is "a\x0ab", expected a number)");
+    CHECK(message_of(c.object("word")) == R"(config.json: "word" is "abc", expected an object)");
+    CHECK(message_of(c.object("nested")->real("kind")) == R"(config.json: "nested": "kind" is "x", expected a number)");
+    CHECK(message_of(c.real("control")) == R"(config.json: "control" is "a\x0ab", expected a number)");
 
     const Error refused = c.unsupported("activation_function", "relu, gelu");
     CHECK(refused.code == ErrorCode::UnsupportedConfig);
@@ -107,7 +101,7 @@ TEST_CASE("config: unknown fields can be listed", "[formats][config]") {
 }
 
 TEST_CASE("config: files that are no JSON object", "[formats][config]") {
-    const auto parse_message = [](std::string_view text) { return message(Config::parse(text, "config.json")); };
+    const auto parse_message = [](std::string_view text) { return message_of(Config::parse(text, "config.json")); };
     CHECK_THAT(parse_message(""), ContainsSubstring("config.json: parse error"));
     CHECK_THAT(parse_message("[1,2]"), ContainsSubstring("config.json: is [1,2], expected an object"));
     CHECK_THAT(parse_message("3"), ContainsSubstring("expected an object"));
@@ -124,3 +118,5 @@ TEST_CASE("config: files that are no JSON object", "[formats][config]") {
     CHECK(Config::open("/no/such/config.json").error().code == ErrorCode::FileNotFound);
     CHECK(Config::open_if_present("/no/such/config.json")->names().empty());
 }
+
+}  // namespace vkformer::tests

@@ -15,37 +15,27 @@
 #include "core/block_format.hpp"
 #include "core/dtype.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/gguf_bytes.hpp"
+#include "support/refused.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::formats;
-using Catch::Matchers::ContainsSubstring;
-using vkformer::tests::gguf_array;
-using vkformer::tests::gguf_string_array;
-using vkformer::tests::gguf_tensor;
-using vkformer::tests::gguf_text;
-using vkformer::tests::gguf_value;
-using vkformer::tests::GgufBytes;
-using vkformer::tests::raw;
-using vkformer::tests::TemporaryFolder;
-
+namespace vkformer::tests {
 namespace {
 
+using namespace formats;
+using Catch::Matchers::ContainsSubstring;
+
 /// Parses bytes that lie at the very end of a heap block, so that AddressSanitizer sees a read beyond them.
-Result<Gguf> parse(const std::string& file) {
+Result<Gguf> parse_gguf(const std::string& file) {
     auto bytes = std::make_shared<std::vector<std::byte>>(file.size());
     if (!file.empty()) std::memcpy(bytes->data(), file.data(), file.size());
     bytes->shrink_to_fit();
     return Gguf::parse(*bytes, bytes, "x.gguf");
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-}
-
 /// Three tensors and a value of every type.
-GgufBytes small_file() {
+GgufBytes small_gguf() {
     using enum GgufType;
     GgufBytes file;
     file.values = {
@@ -76,8 +66,8 @@ GgufBytes small_file() {
 }
 
 /// The message of a file that cannot be read.
-std::string refused(const std::string& file, ErrorCode code = ErrorCode::CorruptFile) {
-    const auto parsed = parse(file);
+std::string refused_gguf(const std::string& file, ErrorCode code = ErrorCode::CorruptFile) {
+    const auto parsed = parse_gguf(file);
     REQUIRE_FALSE(parsed);
     CHECK(parsed.error().code == code);
     CHECK_THAT(parsed.error().message, ContainsSubstring("x.gguf"));
@@ -86,15 +76,15 @@ std::string refused(const std::string& file, ErrorCode code = ErrorCode::Corrupt
 
 /// The message for a file with this one value more.
 std::string refused_value(const std::string& value) {
-    GgufBytes file = small_file();
+    GgufBytes file = small_gguf();
     file.values.push_back(value);
-    return refused(file.file());
+    return refused_gguf(file.file());
 }
 
 std::string refused_tensor(const std::string& tensor) {
-    GgufBytes file = small_file();
+    GgufBytes file = small_gguf();
     file.tensors.push_back(tensor);
-    return refused(file.file());
+    return refused_gguf(file.file());
 }
 
 std::string upper_case(std::string_view text) {
@@ -109,17 +99,10 @@ std::uint32_t must_be(const std::optional<std::uint32_t>& number) {
     return *number;
 }
 
-template <class T>
-std::string message(const Result<T>& result) {
-    REQUIRE_FALSE(result);
-    CHECK(result.error().code == ErrorCode::CorruptFile);
-    return result.error().message;
-}
-
 }  // namespace
 
 TEST_CASE("gguf: values of every type are read", "[formats][gguf]") {
-    const auto file = parse(small_file().file());
+    const auto file = parse_gguf(small_gguf().file());
     REQUIRE(file);
     CHECK(file->version() == 3);
     CHECK(file->alignment() == 32);
@@ -152,38 +135,39 @@ TEST_CASE("gguf: values of every type are read", "[formats][gguf]") {
 }
 
 TEST_CASE("gguf: getters check and say what they found", "[formats][gguf]") {
-    const auto file = parse(small_file().file());
+    const auto file = parse_gguf(small_gguf().file());
     REQUIRE(file);
     CHECK(file->unsigned_integer("missing", {.fallback = 7}).value() == 7);
     CHECK(file->string("missing", "x").value() == "x");
     CHECK(file->boolean("missing", true).value());
     CHECK(file->strings("missing").value().empty());
     CHECK(file->integers("missing").value().empty());
-    CHECK(message(file->unsigned_integer("missing", {.min = 1})) ==
+    CHECK(message_of(file->unsigned_integer("missing", {.min = 1})) ==
           "x.gguf: \"missing\" is missing, expected a positive integer");
-    CHECK(message(file->unsigned_integer("general.architecture")) ==
+    CHECK(message_of(file->unsigned_integer("general.architecture")) ==
           "x.gguf: \"general.architecture\" is \"llama\", expected a non-negative integer");
-    CHECK(message(file->unsigned_integer("a.u8", {.min = 1, .max = 100})) ==
+    CHECK(message_of(file->unsigned_integer("a.u8", {.min = 1, .max = 100})) ==
           "x.gguf: \"a.u8\" is 200, expected an integer from 1 to 100");
-    CHECK_THAT(message(file->unsigned_integer("a.i8")), ContainsSubstring("is -100"));
-    CHECK_THAT(message(file->unsigned_integer("a.u64")), ContainsSubstring("is 9223372036854775808"));
-    CHECK_THAT(message(file->integer("a.u64")), ContainsSubstring("expected an integer"));
-    CHECK_THAT(message(file->unsigned_integer("a.f32")), ContainsSubstring("is 0.1"));
-    CHECK_THAT(message(file->unsigned_integer("a.bool")), ContainsSubstring("is true"));
-    CHECK_THAT(message(file->real("a.nan")), ContainsSubstring("is nan, expected a number"));
-    CHECK_THAT(message(file->real("a.bool")), ContainsSubstring("expected a number"));
-    CHECK_THAT(message(file->boolean("a.u8")), ContainsSubstring("is 200, expected true or false"));
-    CHECK_THAT(message(file->string("a.texts")), ContainsSubstring(R"(is ["one", "", "zwölf\x0a"], expected a text)"));
-    CHECK_THAT(message(file->strings("a.ints")), ContainsSubstring("is [1, -2, 3], expected a list of texts"));
-    CHECK_THAT(message(file->integers("a.texts")), ContainsSubstring("expected an integer or a list"));
-    CHECK_THAT(message(file->integers("a.u64")), ContainsSubstring("expected an integer or a list"));
-    CHECK_THAT(message(file->integers("a.nested")), ContainsSubstring("an array of 2 arrays"));
-    CHECK_THAT(message(file->floats("a.bools")), ContainsSubstring("[true, false]"));
+    CHECK_THAT(message_of(file->unsigned_integer("a.i8")), ContainsSubstring("is -100"));
+    CHECK_THAT(message_of(file->unsigned_integer("a.u64")), ContainsSubstring("is 9223372036854775808"));
+    CHECK_THAT(message_of(file->integer("a.u64")), ContainsSubstring("expected an integer"));
+    CHECK_THAT(message_of(file->unsigned_integer("a.f32")), ContainsSubstring("is 0.1"));
+    CHECK_THAT(message_of(file->unsigned_integer("a.bool")), ContainsSubstring("is true"));
+    CHECK_THAT(message_of(file->real("a.nan")), ContainsSubstring("is nan, expected a number"));
+    CHECK_THAT(message_of(file->real("a.bool")), ContainsSubstring("expected a number"));
+    CHECK_THAT(message_of(file->boolean("a.u8")), ContainsSubstring("is 200, expected true or false"));
+    CHECK_THAT(message_of(file->string("a.texts")),
+               ContainsSubstring(R"(is ["one", "", "zwölf\x0a"], expected a text)"));
+    CHECK_THAT(message_of(file->strings("a.ints")), ContainsSubstring("is [1, -2, 3], expected a list of texts"));
+    CHECK_THAT(message_of(file->integers("a.texts")), ContainsSubstring("expected an integer or a list"));
+    CHECK_THAT(message_of(file->integers("a.u64")), ContainsSubstring("expected an integer or a list"));
+    CHECK_THAT(message_of(file->integers("a.nested")), ContainsSubstring("an array of 2 arrays"));
+    CHECK_THAT(message_of(file->floats("a.bools")), ContainsSubstring("[true, false]"));
     CHECK(file->unsupported("a.u8", "4").code == ErrorCode::UnsupportedConfig);
 }
 
 TEST_CASE("gguf: tensors are row-major views into the file", "[formats][gguf]") {
-    const auto file = parse(small_file().file());
+    const auto file = parse_gguf(small_gguf().file());
     REQUIRE(file);
     REQUIRE(file->tensors().size() == 3);
     CHECK(file->tensors()[0].name == "w");
@@ -217,26 +201,26 @@ TEST_CASE("gguf: tensors are row-major views into the file", "[formats][gguf]") 
 }
 
 TEST_CASE("gguf: version 2 and other alignments", "[formats][gguf]") {
-    GgufBytes file = small_file();
+    GgufBytes file = small_gguf();
     file.version = 2;
-    REQUIRE(parse(file.file()));
-    CHECK(parse(file.file())->version() == 2);
+    REQUIRE(parse_gguf(file.file()));
+    CHECK(parse_gguf(file.file())->version() == 2);
     file.values.push_back(gguf_value("general.alignment", GgufType::u32, raw(std::uint32_t{64})));
     file.alignment = 64;
     file.tensors = {gguf_tensor("w", {32, 2}, 8, 64)};
-    const auto aligned = parse(file.file());
+    const auto aligned = parse_gguf(file.file());
     REQUIRE(aligned);
     CHECK(aligned->alignment() == 64);
     CHECK(aligned->weights().find("w")->bytes[0] == std::byte{2});
-    CHECK(parse(GgufBytes{}.file()));
+    CHECK(parse_gguf(GgufBytes{}.file()));
 }
 
 TEST_CASE("gguf: every truncation is an error", "[formats][gguf]") {
-    const std::string file = small_file().file();
-    REQUIRE(parse(file));
+    const std::string file = small_gguf().file();
+    REQUIRE(parse_gguf(file));
     for (std::size_t size = 0; size < file.size(); ++size) {
         CAPTURE(size);
-        const auto parsed = parse(file.substr(0, size));
+        const auto parsed = parse_gguf(file.substr(0, size));
         REQUIRE_FALSE(parsed);
         CHECK(parsed.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(parsed.error().message, ContainsSubstring("x.gguf: "));
@@ -253,7 +237,7 @@ TEST_CASE("gguf: tensors of every block format are whole or refused", "[formats]
     file.tensors = {gguf_tensor("w", {2 * elements, 3}, type, 0)};
     file.data = std::string(bytes, '\3');
     const std::string whole = file.file();
-    const auto parsed = parse(whole);
+    const auto parsed = parse_gguf(whole);
     REQUIRE(parsed);
     const TensorData w = parsed->weights().get("w").value();
     CHECK(w.dtype == format);
@@ -261,12 +245,12 @@ TEST_CASE("gguf: tensors of every block format are whole or refused", "[formats]
     REQUIRE(w.bytes.size() == bytes);
     std::vector<float> values(6 * elements);
     CHECK(convert(w.dtype, w.bytes, 0, std::span(values)));
-    for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(parse(whole.substr(0, size)));
+    for (std::size_t size = 0; size < whole.size(); ++size) CHECK_FALSE(parse_gguf(whole.substr(0, size)));
 
     const auto refused_as = [&](const std::string& tensor) {
         GgufBytes changed = file;
         changed.tensors = {tensor};
-        return refused(changed.file());
+        return refused_gguf(changed.file());
     };
     CHECK_THAT(refused_as(gguf_tensor("w", {elements - 1}, type, 0)), ContainsSubstring("no whole number of blocks"));
     CHECK_THAT(refused_as(gguf_tensor("w", {elements / 2, 2}, type, 0)),
@@ -278,26 +262,26 @@ TEST_CASE("gguf: tensors of every block format are whole or refused", "[formats]
 }
 
 TEST_CASE("gguf: lies about the file are named", "[formats][gguf]") {
-    GgufBytes file = small_file();
+    GgufBytes file = small_gguf();
     file.magic = "GGML";
-    CHECK_THAT(refused(file.file()), ContainsSubstring("does not begin with \"GGUF\""));
-    file = small_file();
+    CHECK_THAT(refused_gguf(file.file()), ContainsSubstring("does not begin with \"GGUF\""));
+    file = small_gguf();
     for (const std::uint32_t version : {0u, 1u, 4u, 70'000u}) {
         file.version = version;
-        CHECK_THAT(refused(file.file()),
+        CHECK_THAT(refused_gguf(file.file()),
                    ContainsSubstring("version " + std::to_string(version) + ", supported: 2 and 3"));
     }
     for (const std::uint32_t version : {0x03000000u, 0x02000000u}) {
         file.version = version;
-        CHECK_THAT(refused(file.file()), ContainsSubstring("big-endian"));
+        CHECK_THAT(refused_gguf(file.file()), ContainsSubstring("big-endian"));
     }
     for (const std::uint64_t count : {std::uint64_t{1000}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
-        std::string bytes = small_file().file();
+        std::string bytes = small_gguf().file();
         std::memcpy(bytes.data() + 8, &count, sizeof count);
-        CHECK_THAT(refused(bytes), ContainsSubstring(std::to_string(count) + " tensors"));
-        bytes = small_file().file();
+        CHECK_THAT(refused_gguf(bytes), ContainsSubstring(std::to_string(count) + " tensors"));
+        bytes = small_gguf().file();
         std::memcpy(bytes.data() + 16, &count, sizeof count);
-        CHECK_THAT(refused(bytes), ContainsSubstring(std::to_string(count) + " metadata values"));
+        CHECK_THAT(refused_gguf(bytes), ContainsSubstring(std::to_string(count) + " metadata values"));
     }
 }
 
@@ -324,9 +308,9 @@ TEST_CASE("gguf: lies about values are named", "[formats][gguf]") {
     std::string nested = gguf_array(u8, 0, "");
     for (int depth = 0; depth < 8; ++depth) {
         CAPTURE(depth);
-        GgufBytes file = small_file();
+        GgufBytes file = small_gguf();
         file.values.push_back(gguf_value("x", array, nested));
-        CHECK(parse(file.file()));
+        CHECK(parse_gguf(file.file()));
         nested = gguf_array(array, 1, nested);
     }
     CHECK_THAT(refused_value(gguf_value("x", array, nested)), ContainsSubstring("nested deeper than 8 levels"));
@@ -361,14 +345,14 @@ TEST_CASE("gguf: lies about tensors are named", "[formats][gguf]") {
     CHECK_THAT(refused_tensor(gguf_tensor("x", {1}, 0, ~std::uint64_t{31})), ContainsSubstring("reach beyond"));
     CHECK_THAT(refused_tensor(gguf_tensor("x", {9}, 0, 0)), ContainsSubstring("overlaps tensor"));
     CHECK_THAT(refused_tensor(gguf_tensor("x", {1}, 0, 96)), ContainsSubstring("\"x\" overlaps tensor \"w\""));
-    GgufBytes twice = small_file();
+    GgufBytes twice = small_gguf();
     twice.data += std::string(160, '\0');
     twice.tensors.push_back(gguf_tensor("bias", {3}, 0, 160));
-    CHECK_THAT(refused(twice.file()), ContainsSubstring("the tensor \"bias\" occurs twice"));
+    CHECK_THAT(refused_gguf(twice.file()), ContainsSubstring("the tensor \"bias\" occurs twice"));
 }
 
 TEST_CASE("gguf: flipped bits never crash and never give a tensor outside the file", "[formats][gguf]") {
-    const std::string file = small_file().file();
+    const std::string file = small_gguf().file();
     std::mt19937 random(20'251'121);
     int read = 0;
     for (int round = 0; round < 20'000; ++round) {
@@ -376,7 +360,7 @@ TEST_CASE("gguf: flipped bits never crash and never give a tensor outside the fi
         const int flips = 1 + static_cast<int>(random() % 4);
         for (int i = 0; i < flips; ++i) mutated[random() % mutated.size()] ^= static_cast<char>(1u << random() % 8);
         if (random() % 8 == 0) mutated.resize(random() % mutated.size());
-        const auto parsed = parse(mutated);
+        const auto parsed = parse_gguf(mutated);
         if (!parsed) {
             REQUIRE_FALSE(parsed.error().message.empty());
             continue;
@@ -413,9 +397,9 @@ std::string part(std::uint16_t index, std::uint16_t count, std::int32_t tensor_c
 
 TEST_CASE("gguf: split files are joined", "[formats][gguf]") {
     const TemporaryFolder folder;
-    write(folder / "m-00001-of-00003.gguf", part(0, 3, 2, ""));
-    write(folder / "m-00002-of-00003.gguf", part(1, 3, 2, "a"));
-    write(folder / "m-00003-of-00003.gguf", part(2, 3, 2, "b"));
+    write_text(folder / "m-00001-of-00003.gguf", part(0, 3, 2, ""));
+    write_text(folder / "m-00002-of-00003.gguf", part(1, 3, 2, "a"));
+    write_text(folder / "m-00003-of-00003.gguf", part(2, 3, 2, "b"));
     for (const char* name : {"m-00001-of-00003.gguf", "m-00003-of-00003.gguf"}) {
         const auto file = Gguf::open(folder / name);
         REQUIRE(file);
@@ -431,19 +415,19 @@ TEST_CASE("gguf: split files are joined", "[formats][gguf]") {
         REQUIRE_FALSE(file);
         return file.error().message;
     };
-    write(folder / "renamed.gguf", part(0, 3, 2, ""));
+    write_text(folder / "renamed.gguf", part(0, 3, 2, ""));
     CHECK_THAT(refused_open("renamed.gguf"), ContainsSubstring("\"-00001-of-00003.gguf\""));
-    write(folder / "m-00002-of-00003.gguf", part(1, 3, 2, "b"));
+    write_text(folder / "m-00002-of-00003.gguf", part(1, 3, 2, "b"));
     CHECK_THAT(refused_open("m-00001-of-00003.gguf"), ContainsSubstring("\"b\" is in two parts"));
-    write(folder / "m-00002-of-00003.gguf", part(1, 3, 2, ""));
+    write_text(folder / "m-00002-of-00003.gguf", part(1, 3, 2, ""));
     CHECK_THAT(refused_open("m-00001-of-00003.gguf"), ContainsSubstring("\"split.tensors.count\" is 2"));
-    write(folder / "m-00002-of-00003.gguf", part(2, 3, 2, "a"));
+    write_text(folder / "m-00002-of-00003.gguf", part(2, 3, 2, "a"));
     CHECK_THAT(refused_open("m-00001-of-00003.gguf"), ContainsSubstring("says that it is part 2 of 3"));
-    write(folder / "m-00002-of-00003.gguf", part(4, 3, 2, "a"));
+    write_text(folder / "m-00002-of-00003.gguf", part(4, 3, 2, "a"));
     CHECK_THAT(refused_open("m-00002-of-00003.gguf"), ContainsSubstring("part 4 of 3"));
     std::filesystem::remove(folder / "m-00002-of-00003.gguf");
     CHECK_THAT(refused_open("m-00001-of-00003.gguf"), ContainsSubstring("m-00002-of-00003.gguf"));
-    CHECK_THAT(refused(part(0, 3, 2, "")), ContainsSubstring("one part of a split file"));
+    CHECK_THAT(refused_gguf(part(0, 3, 2, "")), ContainsSubstring("one part of a split file"));
 }
 
 TEST_CASE("gguf: files of the gguf package", "[formats][gguf]") {
@@ -491,3 +475,5 @@ TEST_CASE("gguf: files of the gguf package", "[formats][gguf]") {
     REQUIRE(convert(DType::f32, split->weights().get("t4").value().bytes, 5, std::span(&value, 1)));
     CHECK(value == 4);
 }
+
+}  // namespace vkformer::tests

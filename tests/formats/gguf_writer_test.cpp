@@ -15,21 +15,15 @@
 #include "core/block_format.hpp"
 #include "formats/safetensors.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
+#include "support/goldens.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::formats;
-using Catch::Matchers::ContainsSubstring;
-using vkformer::tests::TemporaryFolder;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kGoldens = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/gguf";
-
-std::string contents(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
+using namespace formats;
+using Catch::Matchers::ContainsSubstring;
 
 TensorData floats(Shape shape, unsigned seed) {
     auto values = std::make_shared<std::vector<float>>(shape.element_count());
@@ -38,14 +32,8 @@ TensorData floats(Shape shape, unsigned seed) {
     return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
 }
 
-std::vector<float> values_of(const TensorData& data) {
-    std::vector<float> values(data.shape.element_count());
-    REQUIRE(convert(data.dtype, data.bytes, 0, std::span(values)));
-    return values;
-}
-
-std::string refused(const std::vector<OutputTensor>& tensors, ErrorCode code = ErrorCode::InvalidArgument,
-                    const GgufMetadata& metadata = {}) {
+std::string refused_write(const std::vector<OutputTensor>& tensors, ErrorCode code = ErrorCode::InvalidArgument,
+                          const GgufMetadata& metadata = {}) {
     const TemporaryFolder folder;
     const auto written = write_gguf(folder / "x.gguf", metadata, tensors);
     REQUIRE_FALSE(written);
@@ -60,8 +48,8 @@ TEST_CASE("gguf writer: the bytes are those of the gguf package", "[formats][ggu
     const TemporaryFolder folder;
     for (const char* name : {"types.gguf", "llama.gguf", "t5.gguf", "bert.gguf"}) {
         CAPTURE(name);
-        const std::string golden = contents(kGoldens / name);
-        const auto file = Gguf::open(kGoldens / name);
+        const std::string golden = read_file(goldens_dir() / "gguf" / name);
+        const auto file = Gguf::open(goldens_dir() / "gguf" / name);
         REQUIRE(file);
         GgufMetadata metadata;
         for (const GgufValue& value : file->values()) metadata.set(value);
@@ -71,7 +59,7 @@ TEST_CASE("gguf writer: the bytes are those of the gguf package", "[formats][ggu
             if (data) tensors.push_back({.name = std::string(tensor.name), .dtype = data->dtype, .source = *data});
         }
         REQUIRE(write_gguf(folder / "x.gguf", metadata, tensors));
-        if (tensors.size() == file->tensors().size()) CHECK(contents(folder / "x.gguf") == golden);
+        if (tensors.size() == file->tensors().size()) CHECK(read_file(folder / "x.gguf") == golden);
         const auto again = Gguf::open(folder / "x.gguf");
         REQUIRE(again);
         CHECK(again->values().size() == file->values().size());
@@ -109,7 +97,7 @@ TEST_CASE("gguf writer: values of each kind", "[formats][gguf]") {
 TEST_CASE("gguf writer: tensors are converted as they are written", "[formats][gguf]") {
     const TemporaryFolder folder;
     const TensorData source = floats({5, 512}, 1);
-    const std::vector<float> expected = values_of(source);
+    const std::vector<float> expected = values_in(source);
     std::vector<OutputTensor> tensors;
     std::vector<DType> dtypes = {DType::f64, DType::f32, DType::f16, DType::bf16};
     for (const DType format : kBlockFormats) dtypes.push_back(format);
@@ -133,7 +121,7 @@ TEST_CASE("gguf writer: tensors are converted as they are written", "[formats][g
             CHECK(std::ranges::equal(data->bytes, quantized(source, tensor.dtype).value().bytes));
             continue;
         }
-        const std::vector<float> values = values_of(*data);
+        const std::vector<float> values = values_in(*data);
         const double bound = tensor.dtype == DType::f16 ? 0x1p-11 : tensor.dtype == DType::bf16 ? 0x1p-8 : 0;
         for (std::size_t i = 0; i < values.size(); ++i)
             REQUIRE(std::abs(values[i] - expected[i]) <= bound * std::abs(expected[i]));
@@ -149,14 +137,14 @@ TEST_CASE("gguf writer: rows in another order, in pieces", "[formats][gguf]") {
     REQUIRE(write_gguf(folder / "x.gguf", {}, std::vector{reversed, swapped}));
     const auto file = Gguf::open(folder / "x.gguf");
     REQUIRE(file);
-    const std::vector<float> before = values_of(matrix), after = values_of(*file->weights().find("m"));
+    const std::vector<float> before = values_in(matrix), after = values_in(*file->weights().find("m"));
     for (std::size_t row = 0; row < 700; ++row)
         REQUIRE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * 2048),
                            after.begin() + static_cast<std::ptrdiff_t>((row + 1) * 2048),
                            before.begin() + static_cast<std::ptrdiff_t>((699 - row) * 2048)));
-    std::vector<float> backwards = values_of(vector);
+    std::vector<float> backwards = values_in(vector);
     std::ranges::reverse(backwards);
-    CHECK(values_of(*file->weights().find("v")) == backwards);
+    CHECK(values_in(*file->weights().find("v")) == backwards);
 }
 
 TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
@@ -166,22 +154,28 @@ TEST_CASE("gguf writer: refuses what could not be read", "[formats][gguf]") {
         change(tensor);
         return std::vector{tensor};
     };
-    CHECK_THAT(refused({good, good}), ContainsSubstring("\"a\" is given twice"));
-    CHECK_THAT(refused(changed([](auto& t) { t.name = ""; })), ContainsSubstring("is empty"));
-    CHECK_THAT(refused(changed([](auto& t) { t.name = std::string("a\0", 2); })), ContainsSubstring("zero byte"));
-    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {3, 32}; })), ContainsSubstring("do not fit the shape"));
-    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {1, 1, 1, 2, 32}; })), ContainsSubstring("no place"));
-    CHECK_THAT(refused(changed([](auto& t) { t.source.shape = {0}, t.source.bytes = {}; })),
+    CHECK_THAT(refused_write({good, good}), ContainsSubstring("\"a\" is given twice"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.name = ""; })), ContainsSubstring("is empty"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.name = std::string("a\0", 2); })), ContainsSubstring("zero byte"));
+    CHECK_THAT(refused_write(changed([](auto& t) {
+                   t.source.shape = {3, 32};
+               })),
+               ContainsSubstring("do not fit the shape"));
+    CHECK_THAT(refused_write(changed([](auto& t) {
+                   t.source.shape = {1, 1, 1, 2, 32};
+               })),
                ContainsSubstring("no place"));
-    CHECK_THAT(refused(changed([](auto& t) { t.dtype = DType::q4_k; })),
+    CHECK_THAT(refused_write(changed([](auto& t) { t.source.shape = {0}, t.source.bytes = {}; })),
+               ContainsSubstring("no place"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.dtype = DType::q4_k; })),
                ContainsSubstring("no multiple of a q4_k block"));
-    CHECK_THAT(refused(changed([](auto& t) { t.dtype = DType::u8; }), ErrorCode::UnsupportedDtype),
+    CHECK_THAT(refused_write(changed([](auto& t) { t.dtype = DType::u8; }), ErrorCode::UnsupportedDtype),
                ContainsSubstring("cannot store f32 as u8"));
-    CHECK_THAT(refused(changed([](auto& t) { t.row_order = {0}; })), ContainsSubstring("row order"));
-    CHECK_THAT(refused(changed([](auto& t) { t.row_order = {0, 2}; })), ContainsSubstring("row order"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.row_order = {0}; })), ContainsSubstring("row order"));
+    CHECK_THAT(refused_write(changed([](auto& t) { t.row_order = {0, 2}; })), ContainsSubstring("row order"));
     GgufMetadata metadata;
     metadata.set("general.alignment", std::uint32_t{24});
-    CHECK_THAT(refused({good}, ErrorCode::InvalidArgument, metadata), ContainsSubstring("power of two"));
+    CHECK_THAT(refused_write({good}, ErrorCode::InvalidArgument, metadata), ContainsSubstring("power of two"));
     const auto nowhere = write_gguf("/nonexistent/folder/x.gguf", {}, std::vector{good});
     REQUIRE_FALSE(nowhere);
     CHECK(nowhere.error().code == ErrorCode::FileNotFound);
@@ -197,7 +191,9 @@ TEST_CASE("safetensors: tensors are converted as they are written", "[formats][s
     const auto file = Safetensors::open(folder / "x.safetensors");
     REQUIRE(file);
     CHECK(file->find("half")->dtype == DType::f16);
-    CHECK(values_of(*file->find("blocks")) == values_of(blocks));
+    CHECK(values_in(*file->find("blocks")) == values_in(blocks));
     const std::vector<OutputTensor> wrong = {{.name = "blocks", .dtype = DType::q8_0, .source = blocks}};
     CHECK(write_safetensors(folder / "y.safetensors", wrong).error().code == ErrorCode::UnsupportedDtype);
 }
+
+}  // namespace vkformer::tests

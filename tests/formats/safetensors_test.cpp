@@ -12,23 +12,14 @@
 
 #include "formats/weights.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::formats;
-using Catch::Matchers::ContainsSubstring;
-using vkformer::tests::TemporaryFolder;
-
+namespace vkformer::tests {
 namespace {
 
-std::string contents(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-void write(const std::filesystem::path& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
-}
+using namespace formats;
+using Catch::Matchers::ContainsSubstring;
 
 /// The bytes of a file with this header and `data_bytes` bytes after it.
 std::string file_with(const std::string& header, std::size_t data_bytes) {
@@ -39,45 +30,46 @@ std::string file_with(const std::string& header, std::size_t data_bytes) {
 }
 
 /// Parses bytes that lie at the very end of a heap block, so that AddressSanitizer sees a read beyond them.
-Result<Safetensors> parse(const std::string& file) {
+Result<Safetensors> parse_safetensors(const std::string& file) {
     auto bytes = std::make_shared<std::vector<std::byte>>(file.size());
     if (!file.empty()) std::memcpy(bytes->data(), file.data(), file.size());
     bytes->shrink_to_fit();
     return Safetensors::parse(*bytes, bytes, "x.safetensors");
 }
 
-NamedTensor tensor(std::string name, DType dtype, Shape shape, unsigned seed) {
+NamedTensor random_tensor(std::string name, DType dtype, Shape shape, unsigned seed) {
     auto bytes = std::make_shared<std::vector<std::byte>>(shape.element_count() * element_bytes(dtype));
     std::mt19937 random(seed);
     for (std::byte& byte : *bytes) byte = static_cast<std::byte>(random());
     return {std::move(name), TensorData{.dtype = dtype, .shape = shape, .bytes = *bytes, .owner = bytes}};
 }
 
-std::string small_file() {
+std::string small_safetensors() {
     const TemporaryFolder folder;
-    const std::vector tensors = {tensor("encoder.weight", DType::f32, {3, 2}, 1), tensor("bias", DType::f16, {3}, 2),
-                                 tensor("flags", DType::boolean, {2, 1, 2}, 3)};
+    const std::vector tensors = {random_tensor("encoder.weight", DType::f32, {3, 2}, 1),
+                                 random_tensor("bias", DType::f16, {3}, 2),
+                                 random_tensor("flags", DType::boolean, {2, 1, 2}, 3)};
     REQUIRE(write_safetensors(folder / "small.safetensors", tensors, {{"format", "pt"}}));
-    return contents(folder / "small.safetensors");
+    return read_file(folder / "small.safetensors");
 }
 
 }  // namespace
 
 TEST_CASE("safetensors: what is written is read back, mapped", "[formats][safetensors]") {
     const TemporaryFolder folder;
-    const std::vector tensors = {tensor("b", DType::f32, {2, 3}, 1),
-                                 tensor("a", DType::f32, {1}, 2),
-                                 tensor("half", DType::f16, {5}, 3),
-                                 tensor("brain", DType::bf16, {4, 1}, 4),
-                                 tensor("double", DType::f64, {2}, 5),
-                                 tensor("long", DType::i64, {1, 1, 1, 1, 1, 2}, 6),
-                                 tensor("int", DType::i32, {3}, 7),
-                                 tensor("short", DType::i16, {3}, 8),
-                                 tensor("char", DType::i8, {3}, 9),
-                                 tensor("byte", DType::u8, {3}, 10),
-                                 tensor("bool", DType::boolean, {}, 11),
-                                 tensor("empty", DType::f32, {0, 7}, 12),
-                                 tensor("ünïcode \"quoted\"\n", DType::u8, {2}, 13)};
+    const std::vector tensors = {random_tensor("b", DType::f32, {2, 3}, 1),
+                                 random_tensor("a", DType::f32, {1}, 2),
+                                 random_tensor("half", DType::f16, {5}, 3),
+                                 random_tensor("brain", DType::bf16, {4, 1}, 4),
+                                 random_tensor("double", DType::f64, {2}, 5),
+                                 random_tensor("long", DType::i64, {1, 1, 1, 1, 1, 2}, 6),
+                                 random_tensor("int", DType::i32, {3}, 7),
+                                 random_tensor("short", DType::i16, {3}, 8),
+                                 random_tensor("char", DType::i8, {3}, 9),
+                                 random_tensor("byte", DType::u8, {3}, 10),
+                                 random_tensor("bool", DType::boolean, {}, 11),
+                                 random_tensor("empty", DType::f32, {0, 7}, 12),
+                                 random_tensor("ünïcode \"quoted\"\n", DType::u8, {2}, 13)};
     const Metadata metadata = {{"format", "pt"}, {"note", "naïve \\ text"}};
     REQUIRE(write_safetensors(folder / "x.safetensors", tensors, metadata));
 
@@ -99,7 +91,7 @@ TEST_CASE("safetensors: what is written is read back, mapped", "[formats][safete
 
     std::vector<NamedTensor> shuffled(tensors.rbegin(), tensors.rend());
     REQUIRE(write_safetensors(folder / "y.safetensors", shuffled, metadata));
-    CHECK(contents(folder / "x.safetensors") == contents(folder / "y.safetensors"));
+    CHECK(read_file(folder / "x.safetensors") == read_file(folder / "y.safetensors"));
 }
 
 TEST_CASE("safetensors: the written bytes are those of the reference implementation", "[formats][safetensors]") {
@@ -118,7 +110,7 @@ TEST_CASE("safetensors: the written bytes are those of the reference implementat
         R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},)"
         R"("b":{"dtype":"I32","shape":[2],"data_offsets":[12,20]},"é":{"dtype":"U8","shape":[1],"data_offsets":[20,21]}})";
     const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
-    const std::string file = contents(folder / "x.safetensors");
+    const std::string file = read_file(folder / "x.safetensors");
     REQUIRE(file.size() == 8 + padded.size() + 21);
     CHECK(file.substr(0, 8 + padded.size()) == file_with(padded, 0));
     CHECK(file.back() == '\1');
@@ -127,7 +119,7 @@ TEST_CASE("safetensors: the written bytes are those of the reference implementat
 TEST_CASE("safetensors: writing refuses what could not be read", "[formats][safetensors]") {
     const TemporaryFolder folder;
     const auto path = folder / "x.safetensors";
-    const NamedTensor good = tensor("a", DType::f32, {2}, 1);
+    const NamedTensor good = random_tensor("a", DType::f32, {2}, 1);
     const auto code = [&](std::vector<NamedTensor> tensors, const Metadata& metadata = {}) {
         const auto written = write_safetensors(path, tensors, metadata);
         REQUIRE_FALSE(written);
@@ -135,8 +127,8 @@ TEST_CASE("safetensors: writing refuses what could not be read", "[formats][safe
         return written.error().code;
     };
     CHECK(code({good, good}) == ErrorCode::InvalidArgument);
-    CHECK(code({tensor("__metadata__", DType::f32, {2}, 1)}) == ErrorCode::InvalidArgument);
-    CHECK(code({tensor("\xFF", DType::f32, {2}, 1)}) == ErrorCode::InvalidArgument);
+    CHECK(code({random_tensor("__metadata__", DType::f32, {2}, 1)}) == ErrorCode::InvalidArgument);
+    CHECK(code({random_tensor("\xFF", DType::f32, {2}, 1)}) == ErrorCode::InvalidArgument);
     CHECK(code({good}, {{"key", "\xC3"}}) == ErrorCode::InvalidArgument);
     NamedTensor wrong = good;
     wrong.data.shape = {3};
@@ -147,16 +139,16 @@ TEST_CASE("safetensors: writing refuses what could not be read", "[formats][safe
 }
 
 TEST_CASE("safetensors: every truncation is an error", "[formats][safetensors]") {
-    const std::string file = small_file();
-    REQUIRE(parse(file));
+    const std::string file = small_safetensors();
+    REQUIRE(parse_safetensors(file));
     for (std::size_t size = 0; size < file.size(); ++size) {
         CAPTURE(size);
-        const auto parsed = parse(file.substr(0, size));
+        const auto parsed = parse_safetensors(file.substr(0, size));
         REQUIRE_FALSE(parsed);
         CHECK(parsed.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(parsed.error().message, ContainsSubstring("x.safetensors: "));
     }
-    CHECK_FALSE(parse(file + "x"));
+    CHECK_FALSE(parse_safetensors(file + "x"));
 }
 
 TEST_CASE("safetensors: every lie of the header is named", "[formats][safetensors]") {
@@ -240,7 +232,7 @@ TEST_CASE("safetensors: every lie of the header is named", "[formats][safetensor
     };
     for (const Lie& lie : lies) {
         CAPTURE(lie.header.substr(0, 200), lie.data_bytes);
-        const auto parsed = parse(file_with(lie.header, lie.data_bytes));
+        const auto parsed = parse_safetensors(file_with(lie.header, lie.data_bytes));
         REQUIRE_FALSE(parsed);
         CHECK(parsed.error().code == lie.code);
         CHECK_THAT(parsed.error().message, ContainsSubstring(lie.message));
@@ -250,18 +242,18 @@ TEST_CASE("safetensors: every lie of the header is named", "[formats][safetensor
         CAPTURE(length);
         std::string file = file_with("{}", 0);
         std::memcpy(file.data(), &length, sizeof length);
-        const auto parsed = parse(file);
+        const auto parsed = parse_safetensors(file);
         REQUIRE_FALSE(parsed);
         CHECK_THAT(parsed.error().message, ContainsSubstring("header length " + std::to_string(length)));
     }
-    CHECK(parse(file_with("{}", 0)));
-    CHECK(parse(file_with(R"({"__metadata__":null})", 0)));
-    CHECK(parse(
+    CHECK(parse_safetensors(file_with("{}", 0)));
+    CHECK(parse_safetensors(file_with(R"({"__metadata__":null})", 0)));
+    CHECK(parse_safetensors(
         file_with("{" + good + R"(,"b":{"shape":[0,18446744073709551615],"data_offsets":[4,4],"dtype":"F64"}}  )", 4)));
 }
 
 TEST_CASE("safetensors: flipped bits never crash and never give a tensor outside the file", "[formats][safetensors]") {
-    const std::string file = small_file();
+    const std::string file = small_safetensors();
     std::mt19937 random(20'240'229);
     for (int round = 0; round < 20'000; ++round) {
         std::string mutated = file;
@@ -272,7 +264,7 @@ TEST_CASE("safetensors: flipped bits never crash and never give a tensor outside
             mutated[random() % range] ^= static_cast<char>(1u << random() % 8);
         }
         if (random() % 4 == 0) mutated.resize(random() % mutated.size());
-        const auto parsed = parse(mutated);
+        const auto parsed = parse_safetensors(mutated);
         if (!parsed) {
             REQUIRE_FALSE(parsed.error().message.empty());
             continue;
@@ -297,15 +289,17 @@ TEST_CASE("open_weights finds one file or shards and says what to do with a pick
         return weights.error().message;
     };
     CHECK_THAT(message(), ContainsSubstring("has neither model.safetensors nor"));
-    write(folder / "pytorch_model.bin", "pickle");
+    write_text(folder / "pytorch_model.bin", "pickle");
     CHECK_THAT(message(), ContainsSubstring("safe_serialization=True"));
 
-    const std::vector first = {tensor("encoder.weight", DType::f32, {3, 2}, 1), tensor("unlisted", DType::f32, {1}, 4)};
-    const std::vector second = {tensor("decoder.weight", DType::f16, {3}, 2)};
+    const std::vector first = {random_tensor("encoder.weight", DType::f32, {3, 2}, 1),
+                               random_tensor("unlisted", DType::f32, {1}, 4)};
+    const std::vector second = {random_tensor("decoder.weight", DType::f16, {3}, 2)};
     REQUIRE(write_safetensors(folder / "model-1.safetensors", first));
     REQUIRE(write_safetensors(folder / "model-2.safetensors", second));
     const auto write_index = [&](const std::string& map) {
-        write(folder / "model.safetensors.index.json", R"({"metadata":{"total_size":30},"weight_map":)" + map + "}");
+        write_text(folder / "model.safetensors.index.json",
+                   R"({"metadata":{"total_size":30},"weight_map":)" + map + "}");
     };
     write_index(R"({"encoder.weight":"model-1.safetensors","decoder.weight":"model-2.safetensors"})");
     {
@@ -328,7 +322,7 @@ TEST_CASE("open_weights finds one file or shards and says what to do with a pick
     CHECK_THAT(message(), ContainsSubstring("is not the name"));
     write_index("[]");
     CHECK_THAT(message(), ContainsSubstring("has no object \"weight_map\""));
-    write(folder / "model.safetensors.index.json", R"({"weight_map":{"a":"x.safetensors","a":"x.safetensors"}})");
+    write_text(folder / "model.safetensors.index.json", R"({"weight_map":{"a":"x.safetensors","a":"x.safetensors"}})");
     CHECK_THAT(message(), ContainsSubstring("twice"));
 
     REQUIRE(write_safetensors(folder / "model.safetensors", second));
@@ -337,3 +331,5 @@ TEST_CASE("open_weights finds one file or shards and says what to do with a pick
     CHECK(weights->names() == std::vector<std::string_view>{"decoder.weight"});
     CHECK_THAT(open_weights(folder / "nowhere").error().message, ContainsSubstring("there is no folder"));
 }
+
+}  // namespace vkformer::tests

@@ -106,24 +106,27 @@ TEST_CASE("sample refuses what does not fit", "[builders]") {
     Inputs in;
     Graph& g = in.graph;
     const Value x = in(f32, {3, 7}), random = in.state(i32, {3, 3});
-    const Value drawn = must(sample(g, x, random, {.temperature = 0.7f, .top_k = 7, .top_p = 0.9f, .min_p = 0.1f}));
+    const Value drawn =
+        must(graph::sample(g, x, random, {.temperature = 0.7f, .top_k = 7, .top_p = 0.9f, .min_p = 0.1f}));
     CHECK(to_string(g.shape(drawn)) == "[3]");
     CHECK(g.dtype(drawn) == i32);
-    CHECK_REFUSED(in, sample(g, in(f16, {3, 7}), random), kDtype, "sample: x has dtype f16, expected f32");
-    CHECK_REFUSED(in, sample(g, in(f32, {7}), random), kShape,
+    CHECK_REFUSED(in, graph::sample(g, in(f16, {3, 7}), random), kDtype, "sample: x has dtype f16, expected f32");
+    CHECK_REFUSED(in, graph::sample(g, in(f32, {7}), random), kShape,
                   "sample: x has shape [7], expected 2 dimensions [rows, vocab]");
-    CHECK_REFUSED(in, sample(g, x, in.state(i32, {3, 2})), kShape,
+    CHECK_REFUSED(in, graph::sample(g, x, in.state(i32, {3, 2})), kShape,
                   "sample: random has shape [3, 2], expected [3, 3] (rows of x; seed, draws)");
     const Value input = in(i32, {3, 3});
-    CHECK_REFUSED(in, sample(g, x, input), kInvalid,
+    CHECK_REFUSED(in, graph::sample(g, x, input), kInvalid,
                   "sample: random (" + g.tensor(input).name + ") is no state, but the op updates it");
-    CHECK_REFUSED(in, sample(g, x, random, {.temperature = -1}), kInvalid,
+    CHECK_REFUSED(in, graph::sample(g, x, random, {.temperature = -1}), kInvalid,
                   "sample: temperature is -1.000000, expected 0, or 0.0001 to 10000");
-    CHECK_REFUSED(in, sample(g, x, random, {.temperature = std::numeric_limits<float>::quiet_NaN()}), kInvalid,
+    CHECK_REFUSED(in, graph::sample(g, x, random, {.temperature = std::numeric_limits<float>::quiet_NaN()}), kInvalid,
                   "sample: temperature is nan, expected 0, or 0.0001 to 10000");
-    CHECK_REFUSED(in, sample(g, x, random, {.top_k = 8}), kInvalid, "sample: top_k is 8, expected 1 to 7");
-    CHECK_REFUSED(in, sample(g, x, random, {.top_p = 1.5f}), kInvalid, "sample: top_p is 1.500000, expected 0 to 1");
-    CHECK_REFUSED(in, sample(g, x, random, {.min_p = -0.5f}), kInvalid, "sample: min_p is -0.500000, expected 0 to 1");
+    CHECK_REFUSED(in, graph::sample(g, x, random, {.top_k = 8}), kInvalid, "sample: top_k is 8, expected 1 to 7");
+    CHECK_REFUSED(in, graph::sample(g, x, random, {.top_p = 1.5f}), kInvalid,
+                  "sample: top_p is 1.500000, expected 0 to 1");
+    CHECK_REFUSED(in, graph::sample(g, x, random, {.min_p = -0.5f}), kInvalid,
+                  "sample: min_p is -0.500000, expected 0 to 1");
 }
 
 }  // namespace

@@ -10,10 +10,21 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace graph;
+using graph::Access;
+using graph::Activation;
+using graph::Add;
+using graph::Backend;
+using graph::Graph;
+using graph::LayerNorm;
+using graph::Linear;
+using graph::Node;
+using graph::Plan;
+using graph::Prologue;
+using graph::RmsNorm;
+using graph::Value;
 
 /// A weight with random values of a fixed seed.
-Value random_weight(Graph& graph, const std::string& name, const Shape& shape) {
+Value plan_weight(Graph& graph, const std::string& name, const Shape& shape) {
     auto values = std::make_shared<std::vector<float>>(shape.element_count());
     std::mt19937 random(static_cast<std::uint32_t>(std::hash<std::string>{}(name)));
     for (float& value : *values) value = std::uniform_real_distribution<float>(-0.5f, 0.5f)(random);
@@ -27,7 +38,7 @@ std::vector<std::string> op_names(const Graph& graph) {
 }
 
 /// Runs a plan with x = 1, 2, 3, … / 8 and returns the output.
-std::vector<float> run(Backend& backend, const Plan& plan, Value x, Value y) {
+std::vector<float> run_plan(Backend& backend, const Plan& plan, Value x, Value y) {
     auto program = must(backend.compile(plan, backend.make_store(), backend.make_store()));
     std::vector<float> input(plan.graph.shape(x).element_count()), output(plan.graph.shape(y).element_count());
     for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i + 1) / 8;
@@ -90,7 +101,7 @@ TEST_CASE("a gated activation becomes an epilogue of linear", "[plan]") {
     const bool is_read = GENERATE(false, true);  // the product, by somebody else
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {rows, 8}));
-    const Value product = must(linear(graph, x, random_weight(graph, "w", {12, 8})));
+    const Value product = must(linear(graph, x, plan_weight(graph, "w", {12, 8})));
     const Value y = must(gated_activation(graph, product, {}, Activation::silu));
     graph.mark_output(y);
     if (is_read) graph.mark_output(must(activate(graph, product, Activation::relu)));
@@ -107,7 +118,7 @@ TEST_CASE("a gated activation becomes an epilogue of linear", "[plan]") {
 TEST_CASE("a residual does not join a linear with a gate", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {1, 6}));
-    const Value product = must(linear(graph, x, random_weight(graph, "w", {12, 6})));
+    const Value product = must(linear(graph, x, plan_weight(graph, "w", {12, 6})));
     const Value y = must(add(graph, must(gated_activation(graph, product, {}, Activation::silu)), x));
     graph.mark_output(y);
     const Plan plan = make_plan(std::move(graph));
@@ -120,8 +131,8 @@ TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
     const Value hidden =
-        must(activate(graph, must(linear(graph, x, random_weight(graph, "w1", {12, 8}))), Activation::relu));
-    const Value y = must(add(graph, must(linear(graph, hidden, random_weight(graph, "w2", {8, 12}))), x));
+        must(activate(graph, must(linear(graph, x, plan_weight(graph, "w1", {12, 8}))), Activation::relu));
+    const Value y = must(add(graph, must(linear(graph, hidden, plan_weight(graph, "w2", {8, 12}))), x));
     graph.mark_output(y);
 
     const Plan fused = make_plan(graph);
@@ -132,7 +143,7 @@ TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
     REQUIRE(op_names(plain.graph) == std::vector<std::string>{"linear", "activate", "linear", "add"});
     for (Backend* backend : test_backends()) {
         CAPTURE(backend->name());
-        const std::vector<float> a = run(*backend, fused, x, y), b = run(*backend, plain, x, y);
+        const std::vector<float> a = run_plan(*backend, fused, x, y), b = run_plan(*backend, plain, x, y);
         for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
     }
 }
@@ -140,7 +151,7 @@ TEST_CASE("activation and residual become epilogues of linear", "[plan]") {
 TEST_CASE("a tensor that the host reads is not fused away", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
-    const Value product = must(linear(graph, x, random_weight(graph, "w", {8, 8})));
+    const Value product = must(linear(graph, x, plan_weight(graph, "w", {8, 8})));
     const Value y = must(activate(graph, product, Activation::silu));
     graph.mark_output(product);
     graph.mark_output(y);
@@ -150,7 +161,7 @@ TEST_CASE("a tensor that the host reads is not fused away", "[plan]") {
 TEST_CASE("a tensor with two readers is not fused away", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
-    const Value product = must(linear(graph, x, random_weight(graph, "w", {8, 8})));
+    const Value product = must(linear(graph, x, plan_weight(graph, "w", {8, 8})));
     const Value y = must(add(graph, must(activate(graph, product, Activation::silu)), product));
     graph.mark_output(y);
     CHECK(op_names(make_plan(graph).graph) == std::vector<std::string>{"linear", "activate", "add"});
@@ -161,7 +172,7 @@ TEST_CASE("a pre-norm's sum is written by the norm", "[plan]") {
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
     const Value other = must(activate(graph, x, Activation::silu));
     const Value sum = must(add(graph, x, other));
-    const Value normed = must(layer_norm(graph, sum, random_weight(graph, "gain", {8}), {}, 1e-5f));
+    const Value normed = must(layer_norm(graph, sum, plan_weight(graph, "gain", {8}), {}, 1e-5f));
     const Value y = must(add(graph, normed, sum));
     graph.mark_output(y);
     const Plan plan = make_plan(graph);
@@ -170,7 +181,7 @@ TEST_CASE("a pre-norm's sum is written by the norm", "[plan]") {
     const Plan plain = make_plan(graph, {.fuse = false});
     for (Backend* backend : test_backends()) {
         CAPTURE(backend->name());
-        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        const std::vector<float> a = run_plan(*backend, plan, x, y), b = run_plan(*backend, plain, x, y);
         for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
     }
 }
@@ -181,7 +192,7 @@ TEST_CASE("an RMS norm takes the sum before it, and writes it where others read 
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
     const Value sum = must(add(graph, x, must(activate(graph, x, Activation::silu))));
-    Value y = must(rms_norm(graph, sum, random_weight(graph, "gain", {8}), 1e-5f, 1));
+    Value y = must(rms_norm(graph, sum, plan_weight(graph, "gain", {8}), 1e-5f, 1));
     if (is_read_again) y = must(add(graph, y, sum));
     graph.mark_output(y);
     const Plan plan = make_plan(graph);
@@ -192,7 +203,7 @@ TEST_CASE("an RMS norm takes the sum before it, and writes it where others read 
     const Plan plain = make_plan(graph, {.fuse = false});
     for (Backend* backend : test_backends()) {
         CAPTURE(backend->name());
-        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        const std::vector<float> a = run_plan(*backend, plan, x, y), b = run_plan(*backend, plain, x, y);
         for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
     }
 }
@@ -203,10 +214,10 @@ TEST_CASE("a product of few rows takes the RMS norm before it", "[plan]") {
     CAPTURE(rows, is_gated, is_view);
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {rows, 8}));
-    const Value gain = random_weight(graph, "gain", {8});
+    const Value gain = plan_weight(graph, "gain", {8});
     Value normed = must(rms_norm(graph, x, gain, 1e-5f, 1));
     if (is_view) normed = must(graph.reshape(normed, {1, rows, 8}));
-    Value y = must(linear(graph, normed, random_weight(graph, "w", {12, 8})));
+    Value y = must(linear(graph, normed, plan_weight(graph, "w", {12, 8})));
     if (is_gated) y = must(gated_activation(graph, y, {}, Activation::silu));
     graph.mark_output(y);
 
@@ -223,7 +234,7 @@ TEST_CASE("a product of few rows takes the RMS norm before it", "[plan]") {
     const Plan plain = make_plan(graph, {.fuse = false});
     for (Backend* backend : test_backends()) {
         CAPTURE(backend->name());
-        const std::vector<float> a = run(*backend, plan, x, y), b = run(*backend, plain, x, y);
+        const std::vector<float> a = run_plan(*backend, plan, x, y), b = run_plan(*backend, plain, x, y);
         for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-5).margin(1e-5));
     }
 }
@@ -237,9 +248,9 @@ TEST_CASE("an RMS norm stays where others read it, it has a sum to write or the 
     const Value x =
         why == "state" ? must(graph.state("x", DType::f32, shape)) : must(graph.input("x", DType::f32, shape));
     const Value sum = why == "sum" ? must(add(graph, x, must(activate(graph, x, Activation::silu)))) : x;
-    const Value normed = must(rms_norm(graph, sum, random_weight(graph, "gain", {8}), 1e-5f));
+    const Value normed = must(rms_norm(graph, sum, plan_weight(graph, "gain", {8}), 1e-5f));
     const std::uint64_t in = why == "other width" ? 4 : 8;
-    const Value weight = random_weight(graph, "w", is_batch ? Shape{2, 8, 8} : Shape{8, in});
+    const Value weight = plan_weight(graph, "w", is_batch ? Shape{2, 8, 8} : Shape{8, in});
     Value y = must(linear(graph, in == 8 ? normed : must(graph.reshape(normed, {6, in})), weight));
     if (why == "residual") y = must(add(graph, y, x));
     graph.mark_output(y);
@@ -261,9 +272,9 @@ TEST_CASE("nodes that nobody needs are dropped", "[plan]") {
 TEST_CASE("independent projections need one barrier for all of them", "[plan]") {
     Graph graph;
     const Value x = must(graph.input("x", DType::f32, {3, 8}));
-    const Value normed = must(layer_norm(graph, x, random_weight(graph, "gain", {8}), {}, 1e-5f));
+    const Value normed = must(layer_norm(graph, x, plan_weight(graph, "gain", {8}), {}, 1e-5f));
     for (const char* name : {"q", "k", "v"})
-        graph.mark_output(must(linear(graph, normed, random_weight(graph, name, {8, 8}))));
+        graph.mark_output(must(linear(graph, normed, plan_weight(graph, name, {8, 8}))));
     const Plan plan = make_plan(graph);
     CHECK(plan.barrier_count() == 1);
 }
@@ -304,15 +315,15 @@ TEST_CASE("a node that reads a state stays before the state's update", "[plan]")
     const Value x = must(graph.input("x", DType::f32, {1, 8}));
     const Value cache = must(graph.state("cache", DType::f32, {1, 1, 1, 8}));
     const Value old = must(graph.reshape(cache, {1, 8}));
-    const Value gain = random_weight(graph, "gain", {8});
+    const Value gain = plan_weight(graph, "gain", {8});
     const bool is_product = fusion == "residual" || fusion == "activation" || fusion == "gate";
     Value before;  // of the state
     if (is_product)
-        before = must(linear(graph, old, random_weight(graph, "w", {fusion == "gate" ? 16u : 8u, 8})));
+        before = must(linear(graph, old, plan_weight(graph, "w", {fusion == "gate" ? 16u : 8u, 8})));
     else if (fusion == "activation, weight")
         before = must(linear(graph, x, old));
     else if (fusion == "residual, bias")
-        before = must(linear(graph, x, random_weight(graph, "w", {8, 8}), must(graph.reshape(cache, {8}))));
+        before = must(linear(graph, x, plan_weight(graph, "w", {8, 8}), must(graph.reshape(cache, {8}))));
     else if (fusion == "input norm")
         before = must(rms_norm(graph, old, gain, 1e-5f));
     else
@@ -330,7 +341,7 @@ TEST_CASE("a node that reads a state stays before the state's update", "[plan]")
     else if (fusion == "rms norm")
         y = must(rms_norm(graph, before, gain, 1e-5f));
     else
-        y = must(linear(graph, before, random_weight(graph, "w", {8, 8})));
+        y = must(linear(graph, before, plan_weight(graph, "w", {8, 8})));
     graph.mark_output(y);
 
     const auto result = [&](Backend& backend, const Plan& plan) {
@@ -366,11 +377,11 @@ Graph random_graph(std::uint32_t seed, Value& x, Value& y) {
         case 0: values.push_back(must(add(graph, any(), any()))); break;
         case 1: values.push_back(must(activate(graph, any(), Activation::gelu_tanh))); break;
         case 2:
-            values.push_back(must(linear(graph, any(), random_weight(graph, "w" + std::to_string(i), {8, 8}))));
+            values.push_back(must(linear(graph, any(), plan_weight(graph, "w" + std::to_string(i), {8, 8}))));
             break;
         default:
             values.push_back(
-                must(layer_norm(graph, any(), random_weight(graph, "g" + std::to_string(i), {8}), {}, 1e-3f)));
+                must(layer_norm(graph, any(), plan_weight(graph, "g" + std::to_string(i), {8}), {}, 1e-3f)));
         }
     }
     y = values.back();
@@ -394,7 +405,7 @@ TEST_CASE("random graphs give the same with and without the passes", "[plan]") {
     CHECK(plain.arena_bytes == plain.unshared_bytes);
     for (Backend* backend : test_backends()) {
         CAPTURE(backend->name());
-        const std::vector<float> a = run(*backend, optimised, x, y), b = run(*backend, plain, x, y);
+        const std::vector<float> a = run_plan(*backend, optimised, x, y), b = run_plan(*backend, plain, x, y);
         for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).epsilon(1e-4).margin(1e-4));
     }
 }

@@ -10,16 +10,15 @@
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
 std::filesystem::path folder() { return goldens_dir() / "vision"; }
 
-json config_json(const std::string& name) {
+json processor_json(const std::string& name) {
     return json::parse(std::ifstream(folder() / "processed" / (name + ".json")));
 }
 
@@ -43,7 +42,7 @@ TEST_CASE("images are processed as transformers does it", "[images][golden]") {
          {"clip", "clip_small_crop", "clip_no_resize", "vit", "vit_lanczos", "deit", "old_clip", "old_vit"})
         for (const std::string picture : {"colour.png", "turned6.jpg"}) {
             CAPTURE(name, picture);
-            const auto p = must(processor(config_json(name)));
+            const auto p = must(processor(processor_json(name)));
             const auto found = must(p.process(must(load_image(folder() / "pictures" / picture))));
             const auto expected = golden.floats(name + "." + picture);
             // A PNG's bytes are Pillow's, so what is left is float32 rounding. A JPEG's may differ by one step of 255 with another
@@ -55,7 +54,7 @@ TEST_CASE("images are processed as transformers does it", "[images][golden]") {
 
 TEST_CASE("the fast processors of transformers differ by steps of 255 only", "[images][golden]") {
     const Golden golden("vision/processed/golden.safetensors");
-    const auto p = must(processor(config_json("clip")));
+    const auto p = must(processor(processor_json("clip")));
     const auto found = must(p.process(must(load_image(folder() / "pictures/colour.png"))));
     // PyTorch rounds once, Pillow twice, to bytes
     CHECK(largest_difference(found, golden.floats("fast.colour.png")) < 2.01 / 255 / 0.26);
@@ -65,7 +64,7 @@ TEST_CASE("processors that would do something else are refused by name", "[image
     const auto refused = [](const std::string& name, const std::string& field, const json& value,
                             ErrorCode code = ErrorCode::UnsupportedConfig) {
         CAPTURE(name, field);
-        json config = config_json(name);
+        json config = processor_json(name);
         config[field] = value;
         const auto result = processor(config);
         REQUIRE_FALSE(result);
@@ -93,7 +92,7 @@ TEST_CASE("processors that would do something else are refused by name", "[image
 
 TEST_CASE("a processor's error shows what it found, and no pixel becomes absurd by two numbers that are none alone",
           "[images][errors]") {
-    json config = config_json("clip");
+    json config = processor_json("clip");
     config["image_std"] = {0, 0, 0};
     auto result = processor(config);
     REQUIRE_FALSE(result);
@@ -111,17 +110,19 @@ TEST_CASE("a processor's error shows what it found, and no pixel becomes absurd 
 }
 
 TEST_CASE("the size of what comes out is known where it does not depend on the picture", "[images]") {
-    CHECK(must(processor(config_json("clip_small_crop"))).output_size()->width == 13);
-    CHECK(must(processor(config_json("vit"))).output_size()->height == 12);
-    json config = config_json("clip");
+    CHECK(must(processor(processor_json("clip_small_crop"))).output_size()->width == 13);
+    CHECK(must(processor(processor_json("vit"))).output_size()->height == 12);
+    json config = processor_json("clip");
     config["do_center_crop"] = false;
     CHECK_FALSE(must(processor(config)).output_size());
 }
 
 TEST_CASE("an image that is not as large as it says is refused", "[images][errors]") {
-    const auto p = must(processor(config_json("vit")));
+    const auto p = must(processor(processor_json("vit")));
     const auto result = p.process({.width = 3, .height = 4, .rgb = std::vector<std::uint8_t>(35)});
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring("3 × 4 pixels cannot have 35 bytes"));
     CHECK_FALSE(p.process({}));
 }
+
+}  // namespace vkformer::tests

@@ -9,16 +9,16 @@
 
 #include "images/exif.hpp"
 #include "images/resample.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
-
-namespace {
 
 std::filesystem::path pictures() { return goldens_dir() / "vision/pictures"; }
 
@@ -31,13 +31,6 @@ std::vector<std::uint8_t> bytes_of(const std::string& hex) {
 
 Image image_of(const json& object) {
     return {.width = object["width"], .height = object["height"], .rgb = bytes_of(object["rgb"])};
-}
-
-std::vector<std::byte> read(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    const auto bytes = std::as_bytes(std::span(text));
-    return {bytes.begin(), bytes.end()};
 }
 
 int largest_difference(const Image& a, const Image& b) {
@@ -93,7 +86,7 @@ TEST_CASE("a pixel on the border of two boxes is the right one's, as in Pillow",
 
 TEST_CASE("a picture that ends too early is an error wherever it ends", "[images][errors]") {
     for (const std::string name : {"colour.png", "palette.png", "colour.jpg", "progressive.jpg"}) {
-        const std::vector<std::byte> file = read(pictures() / name);
+        const std::vector<std::byte> file = read_bytes(pictures() / name);
         CAPTURE(name, file.size());
         // the last bytes of a JPEG file are its end marker and padding
         const std::size_t end = name.ends_with("jpg") ? file.size() - 8 : file.size();
@@ -110,7 +103,7 @@ TEST_CASE("damaged pictures give an error or an image, never anything else", "[i
     std::mt19937 random(1);
     for (const std::string name : {"colour.png", "alpha.png", "palette.png", "bits.png", "colour.jpg",
                                    "progressive.jpg", "inks.jpg", "turned6.jpg"}) {
-        const std::vector<std::byte> file = read(pictures() / name);
+        const std::vector<std::byte> file = read_bytes(pictures() / name);
         for (int trial = 0; trial < 200; ++trial) {
             std::vector<std::byte> damaged = file;
             for (int i = 0; i <= trial % 4; ++i)
@@ -122,10 +115,10 @@ TEST_CASE("damaged pictures give an error or an image, never anything else", "[i
 }
 
 TEST_CASE("pictures that claim too many pixels are refused before they are read", "[images][errors]") {
-    std::vector<std::byte> png = read(pictures() / "colour.png");
+    std::vector<std::byte> png = read_bytes(pictures() / "colour.png");
     png[16 + 1] = std::byte{1};  // width: 65573; the checksum is wrong as well
     check_corrupt(decode_image(png), "PNG");
-    std::vector<std::byte> jpeg = read(pictures() / "colour.jpg");
+    std::vector<std::byte> jpeg = read_bytes(pictures() / "colour.jpg");
     const std::vector<std::byte> start = {std::byte{0xFF}, std::byte{0xC0}};
     const auto frame = std::search(jpeg.begin(), jpeg.end(), start.begin(), start.end());
     REQUIRE(frame != jpeg.end());
@@ -167,3 +160,5 @@ TEST_CASE("orientations outside of Exif's numbers, or cut off, are upright", "[i
     marker[10] = '\xFF';  // the directory lies outside
     CHECK_FALSE(of(marker.size()).transposed);
 }
+
+}  // namespace vkformer::tests

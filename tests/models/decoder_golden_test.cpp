@@ -1,27 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "models/decoder_case.hpp"
+#include "models/model_case.hpp"
 #include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
-namespace {
-
-double bound_of(const graph::Backend& backend, DType dtype) {
-    if (dtype == DType::f16) return 3e-3;
-    return is_double(backend) ? 3e-6 : kModelBound;  // the goldens' angles are float32
-}
-
-void check_golden(const std::vector<double>& found, const Golden& golden, const std::string& name, double bound) {
-    const std::vector<double> expected = golden.doubles(name);
-    CAPTURE(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
-}
-
-}  // namespace
+namespace vkformer::tests {
 
 TEST_CASE("a decoder's forward pass is that of Hugging Face, in one go, in chunks and token by token",
           "[models][decoder][golden]") {
@@ -33,7 +17,7 @@ TEST_CASE("a decoder's forward pass is that of Hugging Face, in one go, in chunk
     const models::Decoder model = load_decoder_case(name);
     const Golden golden("decoders/" + name + "/golden.safetensors");
     const auto len = static_cast<std::uint32_t>(golden.shape("input_ids")[1]);
-    const double bound = bound_of(backend, dtype);
+    const double bound = rotary_bound(backend, dtype);
     for (const auto& pieces : {std::vector{len}, std::vector{3u, 1u, len - 4}, std::vector(len, 1u)}) {
         CAPTURE(pieces);
         const PiecewiseRun run = run_in_pieces(model, backend, golden, dtype, pieces);
@@ -42,3 +26,5 @@ TEST_CASE("a decoder's forward pass is that of Hugging Face, in one go, in chunk
         if (dtype == DType::f16) break;  // the caches' rounding is in all of them
     }
 }
+
+}  // namespace vkformer::tests

@@ -8,33 +8,19 @@
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using models::SourceMask;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kFolder = goldens_dir() / "encoder_decoders";
+using models::SourceMask;
+
+const std::filesystem::path kEncoderDecoders = goldens_dir() / "encoder_decoders";
 
 std::vector<std::string> case_names() {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(kFolder))
+    for (const auto& entry : std::filesystem::directory_iterator(kEncoderDecoders))
         names.push_back(entry.path().filename().string());
     std::ranges::sort(names);
     return names;
-}
-
-double bound_of(const graph::Backend& backend, DType dtype) {
-    if (dtype == DType::f16) return 3e-3;
-    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
-}
-
-void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
-                  double bound) {
-    const std::vector<double> found = run.read(tensor), expected = golden.doubles(name);
-    CAPTURE(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
 }
 
 /// A software Vulkan device compiles shaders anew for most entries, seconds each, so devices get one greedy entry and one with
@@ -52,14 +38,14 @@ TEST_CASE("forward passes of encoder-decoders are those of Hugging Face", "[mode
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
 
-    const auto model = must(models::load_encoder_decoder(kFolder / name));
-    const Golden golden((kFolder / name / "golden.safetensors").string());
+    const auto model = must(models::load_encoder_decoder(kEncoderDecoders / name));
+    const Golden golden((kEncoderDecoders / name / "golden.safetensors").string());
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
     const ForwardRun run = run_forward(
         *model, backend, source, target,
         {.dtype = dtype, .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive});
-    const double bound = bound_of(backend, dtype);
+    const double bound = model_bound(backend, dtype);
     check_golden(run, run.forward.logits, golden, "logits", bound);
     check_golden(run, run.forward.decoder_hidden, golden, "decoder_last_hidden_state", bound);
 
@@ -81,9 +67,9 @@ TEST_CASE("a least length and runs that come once are those of Hugging Face", "[
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE("bart_d21_h3_h7", "m2m100_d26_h2", "t5_d22_relu");
     CAPTURE(backend.name(), name);
-    const auto model = must(models::load_encoder_decoder(kFolder / name));
-    const json folder_config = read_json(kFolder / name / "generation_config.json");
-    const json entries = read_json(kFolder / name / "rules.json");
+    const auto model = must(models::load_encoder_decoder(kEncoderDecoders / name));
+    const json folder_config = read_json(kEncoderDecoders / name / "generation_config.json");
+    const json entries = read_json(kEncoderDecoders / name / "rules.json");
     REQUIRE(entries.size() == 10);
     const bool is_cpu = backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH");
     for (const std::size_t i : {1, 3, 8, 0, 2, 4, 5, 6, 7, 9}) {
@@ -102,9 +88,9 @@ TEST_CASE("tokens and words that are forbidden or preferred are those of Hugging
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE("bart_d21_h3_h7", "t5_d22_relu");
     CAPTURE(backend.name(), name);
-    const auto model = must(models::load_encoder_decoder(kFolder / name));
-    const json folder_config = read_json(kFolder / name / "generation_config.json");
-    const json entries = read_json(kFolder / name / "token_rules.json");
+    const auto model = must(models::load_encoder_decoder(kEncoderDecoders / name));
+    const json folder_config = read_json(kEncoderDecoders / name / "generation_config.json");
+    const json entries = read_json(kEncoderDecoders / name / "token_rules.json");
     REQUIRE(entries.size() == 12);
     const bool is_cpu = backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH");
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -122,9 +108,9 @@ TEST_CASE("generations of encoder-decoders are those of Hugging Face", "[models]
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE(from_range(case_names()));
     CAPTURE(backend.name(), name);
-    const auto model = must(models::load_encoder_decoder(kFolder / name));
-    const json folder_config = read_json(kFolder / name / "generation_config.json");
-    const json entries = read_json(kFolder / name / "generate.json");
+    const auto model = must(models::load_encoder_decoder(kEncoderDecoders / name));
+    const json folder_config = read_json(kEncoderDecoders / name / "generation_config.json");
+    const json entries = read_json(kEncoderDecoders / name / "generate.json");
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (!is_for(backend, i, name.size())) continue;
         const Entry entry =
@@ -141,3 +127,5 @@ TEST_CASE("generations of encoder-decoders are those of Hugging Face", "[models]
         if (i == 0) check(entry, must(half.generate(sources)), false);
     }
 }
+
+}  // namespace vkformer::tests

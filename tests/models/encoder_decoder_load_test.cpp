@@ -9,28 +9,29 @@
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
-using Load = Result<models::Seq2Seq> (*)(const formats::Config&, const formats::Weights&);
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+using LoadSeq2Seq = Result<models::Seq2Seq> (*)(const formats::Config&, const formats::Weights&);
 
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "encoder_decoders" / name; }
+std::filesystem::path encoder_decoder_folder(const std::string& name) {
+    return goldens_dir() / "encoder_decoders" / name;
+}
 
-Load loader_of(const std::string& name) {
+LoadSeq2Seq loader_of(const std::string& name) {
     if (name.find("bart") != name.npos) return &models::load_bart;
     return name.starts_with("m2m100") ? &models::load_m2m100 : &models::load_t5;
 }
 
-Result<models::Seq2Seq> load_with(const std::string& name, const std::string& field, const std::string& value) {
-    std::ifstream file(folder_of(name) / "config.json");
+Result<models::Seq2Seq> load_encoder_decoder_with(const std::string& name, const std::string& field,
+                                                  const std::string& value) {
+    std::ifstream file(encoder_decoder_folder(name) / "config.json");
     json config = json::parse(file);
     config[field] = json::parse(value);
     return loader_of(name)(must(formats::Config::parse(config.dump(), "config.json")),
-                           must(formats::open_weights(folder_of(name))));
+                           must(formats::open_weights(encoder_decoder_folder(name))));
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ TEST_CASE("encoder-decoder configs that are not computed are refused by name", "
         {"t5_d22_relu", "architectures", R"(["T5EncoderModel"])"},
     }));
     CAPTURE(name, field, value);
-    const auto result = load_with(name, field, value);
+    const auto result = load_encoder_decoder_with(name, field, value);
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::UnsupportedConfig);
     CHECK_THAT(result.error().message, ContainsSubstring(field));
@@ -69,13 +70,13 @@ TEST_CASE("encoder-decoder configs that contradict the weights are refused", "[m
         {"t5_d22_relu", "tie_word_embeddings", "false", "lm_head.weight"},
     }));
     CAPTURE(name, field, value);
-    const auto result = load_with(name, field, value);
+    const auto result = load_encoder_decoder_with(name, field, value);
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, ContainsSubstring(tensor));
 }
 
 TEST_CASE("relative positions take no other mask than lengths", "[models][encoder_decoder][errors]") {
-    const auto model = must(load_with("t5_d22_relu", "d_model", "22"));
+    const auto model = must(load_encoder_decoder_with("t5_d22_relu", "d_model", "22"));
     CHECK_FALSE(model.limits().takes_any_mask);
     const auto refused = model.forward({.source_mask = models::SourceMask::additive});
     REQUIRE_FALSE(refused);
@@ -83,3 +84,5 @@ TEST_CASE("relative positions take no other mask than lengths", "[models][encode
     graph::Graph graph;
     CHECK_FALSE(model.add_encoder(graph, {.masked_source = true}));
 }
+
+}  // namespace vkformer::tests

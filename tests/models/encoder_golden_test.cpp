@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "models/model_case.hpp"
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "support/backends.hpp"
@@ -9,9 +10,7 @@
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 std::vector<std::string> encoder_cases() {
@@ -22,11 +21,8 @@ std::vector<std::string> encoder_cases() {
     return names;
 }
 
-models::Encoder load(const std::string& name) { return must(models::load_encoder(goldens_dir() / "encoders" / name)); }
-
-double bound_of(const graph::Backend& backend, DType dtype) {
-    if (dtype == DType::f16) return 3e-3;
-    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
+models::Encoder load_encoder_case(const std::string& name) {
+    return must(models::load_encoder(goldens_dir() / "encoders" / name));
 }
 
 std::vector<std::int32_t> lengths_of(const Golden& golden) {
@@ -40,12 +36,12 @@ std::vector<std::int32_t> lengths_of(const Golden& golden) {
 }
 
 /// A graph of the golden's batch, to which heads are added before it runs.
-struct Pass {
+struct EncoderPass {
     graph::Graph graph;
     models::EncoderTensors tensors;
     std::unique_ptr<graph::Program> program;
 
-    Pass(const models::Encoder& encoder, const Golden& golden, DType dtype, bool token_types) {
+    EncoderPass(const models::Encoder& encoder, const Golden& golden, DType dtype, bool token_types) {
         const Shape shape = golden.shape("input_ids");
         tensors = must(encoder.add_encoder(graph, {.batch = static_cast<std::uint32_t>(shape[0]),
                                                    .len = static_cast<std::uint32_t>(shape[1]),
@@ -78,13 +74,6 @@ struct Pass {
     }
 };
 
-void check(const std::vector<double>& found, const Golden& golden, const std::string& name, double bound) {
-    CAPTURE(name);
-    const std::vector<double> expected = golden.doubles(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
-}
-
 }  // namespace
 
 TEST_CASE("encoders give Hugging Face's last hidden states and scores", "[models][encoder][golden]") {
@@ -92,9 +81,9 @@ TEST_CASE("encoders give Hugging Face's last hidden states and scores", "[models
     const DType dtype = GENERATE(DType::f32, DType::f16);
     for (const std::string& name : encoder_cases()) {
         CAPTURE(backend.name(), name, to_string(dtype));
-        const models::Encoder encoder = load(name);
+        const models::Encoder encoder = load_encoder_case(name);
         const Golden golden("encoders/" + name + "/golden.safetensors");
-        Pass pass(encoder, golden, dtype, golden.has("token_type_ids"));
+        EncoderPass pass(encoder, golden, dtype, golden.has("token_type_ids"));
         graph::Value logits;
         if (golden.has("logits")) logits = pass.output(encoder.add_classifier(pass.graph, pass.tensors.hidden));
         pass.run(backend, golden);
@@ -104,9 +93,9 @@ TEST_CASE("encoders give Hugging Face's last hidden states and scores", "[models
         const auto lengths = lengths_of(golden);
         for (std::size_t i = 0; i < hidden.size(); ++i)  // the golden has zeros for padding
             if (i / shape[2] % shape[1] >= static_cast<std::size_t>(lengths[i / shape[2] / shape[1]])) hidden[i] = 0;
-        const double bound = bound_of(backend, dtype);
-        check(hidden, golden, "last_hidden_state", bound);
-        if (logits) check(pass.read(logits), golden, "logits", bound);
+        const double bound = model_bound(backend, dtype);
+        check_golden(hidden, golden, "last_hidden_state", bound);
+        if (logits) check_golden(pass.read(logits), golden, "logits", bound);
         CHECK((encoder.config().labels > 0) == golden.has("logits"));
     }
 }
@@ -115,9 +104,9 @@ TEST_CASE("poolings are those of sentence-transformers", "[models][encoder][gold
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = GENERATE("bert_h33_relu", "distilbert_h30", "roberta_h21");
     CAPTURE(backend.name(), name);
-    const models::Encoder encoder = load(name);
+    const models::Encoder encoder = load_encoder_case(name);
     const Golden golden("encoders/" + name + "/golden.safetensors");
-    Pass pass(encoder, golden, DType::f32, golden.has("token_type_ids"));
+    EncoderPass pass(encoder, golden, DType::f32, golden.has("token_type_ids"));
     std::vector<std::pair<std::string, graph::Value>> results;
     for (const std::string pooling : {"cls", "mean", "max", "mean_sqrt_len", "weightedmean", "lasttoken"}) {
         models::SentenceModel sentence;
@@ -131,17 +120,19 @@ TEST_CASE("poolings are those of sentence-transformers", "[models][encoder][gold
                          pass.output(models::add_sentence(pass.graph, normalized, pass.tensors)));
     pass.run(backend, golden);
     for (const auto& [golden_name, value] : results)
-        check(pass.read(value), golden, golden_name, bound_of(backend, DType::f32));
+        check_golden(pass.read(value), golden, golden_name, model_bound(backend, DType::f32));
 }
 
 TEST_CASE("a table of positions with type 0 says what types of 0 say", "[models][encoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const models::Encoder encoder = load("bert_h20");
+    const models::Encoder encoder = load_encoder_case("bert_h20");
     const Golden golden("encoders/bert_h20/golden.safetensors");
-    Pass without(encoder, golden, DType::f32, false), with(encoder, golden, DType::f32, true);
+    EncoderPass without(encoder, golden, DType::f32, false), with(encoder, golden, DType::f32, true);
     without.run(backend, golden);
     with.run(backend, golden);
     const auto a = without.read(without.tensors.hidden), b = with.read(with.tensors.hidden);
     CHECK(relative_error(std::span<const double>(a), std::span<const double>(b)) < kModelBound);
 }
+
+}  // namespace vkformer::tests

@@ -8,62 +8,48 @@
 #include "models/encoder_loading.hpp"
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/refused.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
-struct Folder {
+struct EncoderKind {
     std::string name;
     Result<models::Encoder> (*load)(const formats::Config&, const formats::Weights&);
 };
-const Folder kBert = {"bert_pairs", &models::load_bert};
-const Folder kRoberta = {"roberta_scores", &models::load_roberta};
-const Folder kDistilBert = {"distilbert_scores", &models::load_distilbert};
+const EncoderKind kBert = {"bert_pairs", &models::load_bert};
+const EncoderKind kRoberta = {"roberta_scores", &models::load_roberta};
+const EncoderKind kDistilBert = {"distilbert_scores", &models::load_distilbert};
 
-json config_json(const Folder& folder) {
-    std::ifstream file(goldens_dir() / "encoders" / folder.name / "config.json");
-    return json::parse(file);
-}
+json encoder_json(const EncoderKind& kind) { return read_json(goldens_dir() / "encoders" / kind.name / "config.json"); }
 
-formats::TensorMap tensors(const Folder& folder) {
+formats::TensorMap encoder_tensors(const EncoderKind& folder) {
     return must(formats::open_weights(goldens_dir() / "encoders" / folder.name)).tensors();
 }
 
-Result<models::Encoder> load(const Folder& folder, const json& config, formats::TensorMap weights) {
+Result<models::Encoder> load_encoder_with(const EncoderKind& folder, const json& config, formats::TensorMap weights) {
     return folder.load(must(formats::Config::parse(config.dump(), "config.json")),
                        formats::Weights("model.safetensors", std::move(weights)));
-}
-
-template <class T>
-void check_refused(const Result<T>& result, ErrorCode code, const std::string& what) {
-    REQUIRE_FALSE(result);
-    CHECK(result.error().code == code);
-    CHECK_THAT(result.error().message, ContainsSubstring(what));
-}
-
-void write(const std::filesystem::path& path, const std::string& text) {
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
 }
 
 }  // namespace
 
 TEST_CASE("config fields that would change an encoder's arithmetic are refused by name", "[models][encoder][errors]") {
-    const auto refused = [](const Folder& folder, const std::string& field, const json& value,
+    const auto refused = [](const EncoderKind& folder, const std::string& field, const json& value,
                             ErrorCode code = ErrorCode::UnsupportedConfig) {
         CAPTURE(folder.name, field);
-        json config = config_json(folder);
+        json config = encoder_json(folder);
         config[field] = value;
-        check_refused(load(folder, config, tensors(folder)), code, "\"" + field + "\"");
+        check_refused(load_encoder_with(folder, config, encoder_tensors(folder)), code, "\"" + field + "\"");
     };
-    for (const Folder& folder : {kBert, kRoberta, kDistilBert}) {
+    for (const EncoderKind& folder : {kBert, kRoberta, kDistilBert}) {
         refused(folder, "is_decoder", true);
         refused(folder, "add_cross_attention", true);
         refused(folder, "is_encoder_decoder", true);
@@ -72,7 +58,7 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
         refused(folder, "quantization_config", {{"bits", 4}});
         refused(folder, "vocab_size", -1, ErrorCode::CorruptFile);
     }
-    for (const Folder& folder : {kBert, kRoberta}) {
+    for (const EncoderKind& folder : {kBert, kRoberta}) {
         refused(folder, "hidden_act", "mish");
         refused(folder, "num_attention_heads", 7 * 5);
         refused(folder, "embedding_size", 3);
@@ -84,7 +70,7 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
 }
 
 TEST_CASE("fields under their other names mean the same", "[models][encoder]") {
-    json config = config_json(kDistilBert);
+    json config = encoder_json(kDistilBert);
     for (const auto& [from, to] : {std::pair{"dim", "hidden_size"},
                                    {"hidden_dim", "intermediate_size"},
                                    {"n_layers", "num_hidden_layers"},
@@ -92,48 +78,50 @@ TEST_CASE("fields under their other names mean the same", "[models][encoder]") {
         config[to] = config[from];
         config.erase(from);
     }
-    CHECK(must(load(kDistilBert, config, tensors(kDistilBert))).config().hidden_size == 22);
+    CHECK(must(load_encoder_with(kDistilBert, config, encoder_tensors(kDistilBert))).config().hidden_size == 22);
 
-    config = config_json(kRoberta);
+    config = encoder_json(kRoberta);
     config.erase("id2label");
     config["_num_labels"] = 3;
-    CHECK(must(load(kRoberta, config, tensors(kRoberta))).config().labels == 3);
+    CHECK(must(load_encoder_with(kRoberta, config, encoder_tensors(kRoberta))).config().labels == 3);
 }
 
 TEST_CASE("weights of an encoder are found with and without the prefix, and checked", "[models][encoder][errors]") {
-    for (const Folder& folder : {kBert, kRoberta, kDistilBert}) {
+    for (const EncoderKind& folder : {kBert, kRoberta, kDistilBert}) {
         CAPTURE(folder.name);
-        const formats::TensorMap original = tensors(folder);
+        const formats::TensorMap original = encoder_tensors(folder);
         const std::string words = "embeddings.word_embeddings.weight";
         const auto found = std::ranges::find_if(original, [&](const auto& e) { return e.first.ends_with(words); });
         const std::string prefix = found->first.substr(0, found->first.size() - words.size());
         CHECK(prefix.ends_with("."));
 
-        json trunk = config_json(folder);
+        json trunk = encoder_json(folder);
         trunk["architectures"] = {"Model"};
         formats::TensorMap bare;
         for (const auto& [name, data] : original)
             bare[name.starts_with(prefix) ? name.substr(prefix.size()) : name] = data;
-        CHECK(must(load(folder, trunk, bare)).config().labels == 0);
+        CHECK(must(load_encoder_with(folder, trunk, bare)).config().labels == 0);
 
         formats::TensorMap fewer = original;
         const auto layer = std::ranges::find_if(original, [](const auto& e) {
             return e.first.find("layer.0.") != std::string::npos && e.first.ends_with("bias");
         });
         fewer.erase(layer->first);
-        check_refused(load(folder, config_json(folder), fewer), ErrorCode::MissingTensor, layer->first);
+        check_refused(load_encoder_with(folder, encoder_json(folder), fewer), ErrorCode::MissingTensor, layer->first);
 
         formats::TensorMap narrow = original;
         narrow[found->first].shape = Shape{1, original.at(found->first).shape.element_count()};
-        check_refused(load(folder, config_json(folder), narrow), ErrorCode::ShapeMismatch, words);
+        check_refused(load_encoder_with(folder, encoder_json(folder), narrow), ErrorCode::ShapeMismatch, words);
 
         formats::TensorMap integers = original;
         integers[layer->first].dtype = DType::i32;
-        check_refused(load(folder, config_json(folder), integers), ErrorCode::UnsupportedDtype, layer->first);
+        check_refused(load_encoder_with(folder, encoder_json(folder), integers), ErrorCode::UnsupportedDtype,
+                      layer->first);
 
         formats::TensorMap headless = original;
         std::erase_if(headless, [](const auto& e) { return e.first.starts_with("classifier"); });
-        check_refused(load(folder, config_json(folder), headless), ErrorCode::MissingTensor, "classifier");
+        check_refused(load_encoder_with(folder, encoder_json(folder), headless), ErrorCode::MissingTensor,
+                      "classifier");
     }
 }
 
@@ -187,12 +175,12 @@ TEST_CASE("sentence-transformers folders that are not understood are refused", "
     };
     const auto refused = [&](const std::string& modules, ErrorCode code, const std::string& what) {
         CAPTURE(modules);
-        write(folder / "modules.json", modules);
+        write_text(folder / "modules.json", modules);
         check_refused(models::load_sentence_model(folder.path()), code, what);
     };
-    write(folder / "pool/config.json", R"({"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true})");
-    write(folder / "none/config.json", R"({"pooling_mode_mean_tokens": false})");
-    write(folder / "odd/config.json", R"({"pooling_mode": "attention"})");
+    write_text(folder / "pool/config.json", R"({"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true})");
+    write_text(folder / "none/config.json", R"({"pooling_mode_mean_tokens": false})");
+    write_text(folder / "odd/config.json", R"({"pooling_mode": "attention"})");
     const std::string transformer = "[" + module("Transformer", "") + ",";
     refused("{}", ErrorCode::CorruptFile, "modules.json");
     refused("[]", ErrorCode::CorruptFile, "modules.json");
@@ -207,7 +195,7 @@ TEST_CASE("sentence-transformers folders that are not understood are refused", "
     refused(transformer + module("Pooling", "pool") + "," + module("Dense", "pool") + "]", ErrorCode::CorruptFile,
             "in_features");
 
-    write(folder / "modules.json", transformer + module("Pooling", "pool") + "," + module("Normalize", "") + "]");
+    write_text(folder / "modules.json", transformer + module("Pooling", "pool") + "," + module("Normalize", "") + "]");
     const auto model = must(models::load_sentence_model(folder.path()));
     CHECK(model.pooling == std::vector{graph::Pooling::first});
     CHECK(model.normalizes());
@@ -228,3 +216,5 @@ TEST_CASE("scores go through what the cross-encoder's config says", "[models][en
     check_refused(activation(R"({"sentence_transformers": {"activation_fn": "torch.nn.Softmax"}})", 1),
                   ErrorCode::UnsupportedConfig, "activation_fn");
 }
+
+}  // namespace vkformer::tests

@@ -12,9 +12,7 @@
 #include "support/bounds.hpp"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
 std::vector<std::string> gguf_cases() {
@@ -85,3 +83,5 @@ TEST_CASE("a GGUF file whose decoder cannot be run is refused by name", "[models
     CHECK(refused("llama_yarn", "yarn", "yarm").code == ErrorCode::UnsupportedConfig);
     CHECK(refused("phi3_longrope", "rope_factors_short", "rope_factors_xhort").code == ErrorCode::MissingTensor);
 }
+
+}  // namespace vkformer::tests

@@ -17,41 +17,34 @@
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/catch.h"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "text/gguf_tokenizer.hpp"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::models;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-using vkformer::tests::must;
-using vkformer::tests::TemporaryFolder;
-
+namespace vkformer::tests {
 namespace {
 
+using namespace models;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
 const std::filesystem::path kTokenizers = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers";
-constexpr std::uint64_t kWidth = 64, kFeedForward = 48, kVocabulary = 512;
+constexpr std::uint64_t kLlamaWidth = 64, kFeedForward = 48, kVocabulary = 512;
 
 void write_json(const std::filesystem::path& path, const json& value) { std::ofstream(path) << value.dump(); }
 
-json read(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    REQUIRE(file);
-    return json::parse(file);
-}
-
 json llama_config() {
-    return {{"model_type", "llama"},         {"hidden_size", kWidth},     {"intermediate_size", kFeedForward},
-            {"num_hidden_layers", 1},        {"vocab_size", kVocabulary}, {"num_attention_heads", 4},
-            {"num_key_value_heads", 2},      {"rms_norm_eps", 1e-5},      {"rope_theta", 1e6},
-            {"max_position_embeddings", 99}, {"bos_token_id", 0},         {"eos_token_id", json::array({2, 3})}};
+    return {{"model_type", "llama"},         {"hidden_size", kLlamaWidth}, {"intermediate_size", kFeedForward},
+            {"num_hidden_layers", 1},        {"vocab_size", kVocabulary},  {"num_attention_heads", 4},
+            {"num_key_value_heads", 2},      {"rms_norm_eps", 1e-5},       {"rope_theta", 1e6},
+            {"max_position_embeddings", 99}, {"bos_token_id", 0},          {"eos_token_id", json::array({2, 3})}};
 }
 
 /// Element i of tensor t is i + t / 16, so that rows can be told apart.
-formats::NamedTensor tensor(const std::string& name, Shape shape) {
+formats::NamedTensor numbered_tensor(const std::string& name, Shape shape) {
     static int count = 0;
     auto values = std::make_shared<std::vector<float>>(shape.element_count());
     for (std::size_t i = 0; i < values->size(); ++i)
@@ -62,26 +55,26 @@ formats::NamedTensor tensor(const std::string& name, Shape shape) {
 
 std::vector<formats::NamedTensor> llama_tensors() {
     const std::string layer = "model.layers.0.";
-    return {tensor("model.embed_tokens.weight", {kVocabulary, kWidth}),
-            tensor("model.norm.weight", {kWidth}),
-            tensor("lm_head.weight", {kVocabulary, kWidth}),
-            tensor(layer + "input_layernorm.weight", {kWidth}),
-            tensor(layer + "post_attention_layernorm.weight", {kWidth}),
-            tensor(layer + "self_attn.q_proj.weight", {64, kWidth}),
-            tensor(layer + "self_attn.q_proj.bias", {64}),
-            tensor(layer + "self_attn.k_proj.weight", {32, kWidth}),
-            tensor(layer + "self_attn.v_proj.weight", {32, kWidth}),
-            tensor(layer + "self_attn.o_proj.weight", {kWidth, 64}),
-            tensor(layer + "mlp.gate_proj.weight", {kFeedForward, kWidth}),
-            tensor(layer + "mlp.up_proj.weight", {kFeedForward, kWidth}),
-            tensor(layer + "mlp.down_proj.weight", {kWidth, kFeedForward})};
+    return {numbered_tensor("model.embed_tokens.weight", {kVocabulary, kLlamaWidth}),
+            numbered_tensor("model.norm.weight", {kLlamaWidth}),
+            numbered_tensor("lm_head.weight", {kVocabulary, kLlamaWidth}),
+            numbered_tensor(layer + "input_layernorm.weight", {kLlamaWidth}),
+            numbered_tensor(layer + "post_attention_layernorm.weight", {kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.q_proj.weight", {64, kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.q_proj.bias", {64}),
+            numbered_tensor(layer + "self_attn.k_proj.weight", {32, kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.v_proj.weight", {32, kLlamaWidth}),
+            numbered_tensor(layer + "self_attn.o_proj.weight", {kLlamaWidth, 64}),
+            numbered_tensor(layer + "mlp.gate_proj.weight", {kFeedForward, kLlamaWidth}),
+            numbered_tensor(layer + "mlp.up_proj.weight", {kFeedForward, kLlamaWidth}),
+            numbered_tensor(layer + "mlp.down_proj.weight", {kLlamaWidth, kFeedForward})};
 }
 
 /// A folder as Hugging Face writes it, with the tokenizer of tests/goldens/tokenizers/NAME.
-struct Folder : TemporaryFolder {
-    explicit Folder(const std::string& tokenizer, const json& config = llama_config()) {
+struct LlamaFolder : TemporaryFolder {
+    explicit LlamaFolder(const std::string& tokenizer, const json& config = llama_config()) {
         write_json(path() / "config.json", config);
-        json root = read(kTokenizers / tokenizer / "tokenizer.json");
+        json root = read_json(kTokenizers / tokenizer / "tokenizer.json");
         if (tokenizer == "bpe-bytes") root["pre_tokenizer"]["add_prefix_space"] = false;
         write_json(path() / "tokenizer.json", root);
         write_json(path() / "tokenizer_config.json",
@@ -91,27 +84,21 @@ struct Folder : TemporaryFolder {
     }
 };
 
-GgufContents exported(const Folder& folder, DType dtype) {
+GgufContents exported(const LlamaFolder& folder, DType dtype) {
     auto contents = exported_to_gguf(folder.path(), dtype);
     if (!contents) FAIL(contents.error().message);
     return std::move(contents).value();
 }
 
-formats::Gguf written(const Folder& folder, const GgufContents& contents) {
+formats::Gguf written(const LlamaFolder& folder, const GgufContents& contents) {
     REQUIRE(formats::write_gguf(folder / "x.gguf", contents.metadata, contents.tensors));
     auto file = formats::Gguf::open(folder / "x.gguf");
     if (!file) FAIL(file.error().message);
     return std::move(file).value();
 }
 
-std::vector<float> values_of(const TensorData& data) {
-    std::vector<float> values(data.shape.element_count());
-    REQUIRE(convert(data.dtype, data.bytes, 0, std::span(values)));
-    return values;
-}
-
-std::string refused(json config) {
-    const Folder folder("bpe-pieces", config);
+std::string refused_export(json config) {
+    const LlamaFolder folder("bpe-pieces", config);
     const auto contents = exported_to_gguf(folder.path(), DType::f32);
     REQUIRE_FALSE(contents);
     CHECK(contents.error().code == ErrorCode::UnsupportedConfig);
@@ -120,7 +107,7 @@ std::string refused(json config) {
 
 /// A folder of tests/goldens with a tokenizer of a few pieces, which every vocabulary has room for.
 void copy_model(const std::string& name, const std::filesystem::path& to) {
-    std::filesystem::copy(vkformer::tests::goldens_dir() / name, to);
+    std::filesystem::copy(goldens_dir() / name, to);
     const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
     const json vocabulary = {{"<unk>", 0}, {"<s>", 1}, {"</s>", 2}, {"\u2581", 3}, {"a", 4}, {"\u2581a", 5}};
     const json end = {{"id", 2},         {"content", "</s>"}, {"special", true},    {"single_word", false},
@@ -143,27 +130,27 @@ void copy_model(const std::string& name, const std::filesystem::path& to) {
 }  // namespace
 
 TEST_CASE("a Llama folder becomes a GGUF file as llama.cpp's converter writes it", "[models][gguf]") {
-    const Folder folder("bpe-pieces");
+    const LlamaFolder folder("bpe-pieces");
     const auto file = written(folder, exported(folder, DType::f32));
     CHECK(file.string("general.architecture").value() == "llama");
-    CHECK(file.unsigned_integer("llama.embedding_length").value() == kWidth);
+    CHECK(file.unsigned_integer("llama.embedding_length").value() == kLlamaWidth);
     CHECK(file.unsigned_integer("llama.attention.head_count_kv").value() == 2);
     CHECK(file.unsigned_integer("llama.rope.dimension_count").value() == 16);
     CHECK(file.real("llama.rope.freq_base").value() == 1e6);
     CHECK(file.tensors().size() == 13);
-    CHECK(file.weights().get("output.weight").value().shape == Shape{kVocabulary, kWidth});
-    CHECK(file.weights().get("blk.0.ffn_down.weight").value().shape == Shape{kWidth, kFeedForward});
+    CHECK(file.weights().get("output.weight").value().shape == Shape{kVocabulary, kLlamaWidth});
+    CHECK(file.weights().get("blk.0.ffn_down.weight").value().shape == Shape{kLlamaWidth, kFeedForward});
     // Rows of a query head of 16: 0, 8, 1, 9, … (Hugging Face turns halves, llama.cpp neighbours); of values as they were.
     const auto before = formats::Safetensors::open(folder / "model.safetensors").value();
     const auto rows = [](const std::vector<float>& values) {
         std::vector<float> firsts;
-        for (std::size_t i = 0; i < values.size(); i += kWidth) firsts.push_back(values[i]);
+        for (std::size_t i = 0; i < values.size(); i += kLlamaWidth) firsts.push_back(values[i]);
         return firsts;
     };
-    const auto query = rows(values_of(*before.find("model.layers.0.self_attn.q_proj.weight")));
-    const auto permuted = rows(values_of(file.weights().get("blk.0.attn_q.weight").value()));
-    const auto bias = values_of(*before.find("model.layers.0.self_attn.q_proj.bias"));
-    const auto permuted_bias = values_of(file.weights().get("blk.0.attn_q.bias").value());
+    const auto query = rows(values_in(*before.find("model.layers.0.self_attn.q_proj.weight")));
+    const auto permuted = rows(values_in(file.weights().get("blk.0.attn_q.weight").value()));
+    const auto bias = values_in(*before.find("model.layers.0.self_attn.q_proj.bias"));
+    const auto permuted_bias = values_in(file.weights().get("blk.0.attn_q.bias").value());
     for (std::size_t head = 0; head < 4; ++head)
         for (std::size_t i = 0; i < 8; ++i)
             for (std::size_t half = 0; half < 2; ++half) {
@@ -171,14 +158,14 @@ TEST_CASE("a Llama folder becomes a GGUF file as llama.cpp's converter writes it
                 CHECK(permuted[to] == query[from]);
                 CHECK(permuted_bias[to] == bias[from]);
             }
-    CHECK(values_of(file.weights().get("blk.0.attn_v.weight").value()) ==
-          values_of(*before.find("model.layers.0.self_attn.v_proj.weight")));
+    CHECK(values_in(file.weights().get("blk.0.attn_v.weight").value()) ==
+          values_in(*before.find("model.layers.0.self_attn.v_proj.weight")));
 }
 
 TEST_CASE("the tokenizer of a folder survives the way into a GGUF file", "[models][gguf]") {
     const std::string name = GENERATE(as<std::string>(), "bpe-pieces", "bpe-bytes");
     CAPTURE(name);
-    const Folder folder(name);
+    const LlamaFolder folder(name);
     const auto file = written(folder, exported(folder, DType::f16));
     const auto before = text::load_tokenizer(folder.path());
     REQUIRE(before);
@@ -190,7 +177,7 @@ TEST_CASE("the tokenizer of a folder survives the way into a GGUF file", "[model
     CHECK(after->eos == (*before)->find("</s>"));
     CHECK(after->adds_bos);
     std::size_t compared = 0;
-    for (const std::string line : read(kTokenizers / "lines.json")) {
+    for (const std::string line : read_json(kTokenizers / "lines.json")) {
         CAPTURE(line);
         if (line.find("<mask>") != line.npos)
             continue;  // takes the spaces before it along, which the format cannot say
@@ -204,7 +191,7 @@ TEST_CASE("the tokenizer of a folder survives the way into a GGUF file", "[model
 }
 
 TEST_CASE("what GGUF tensors are stored as", "[models][gguf]") {
-    const Folder folder("bpe-pieces");
+    const LlamaFolder folder("bpe-pieces");
     const auto dtypes = [&](DType dtype) {
         const auto contents = exported(folder, dtype);
         const auto file = written(folder, contents);
@@ -238,7 +225,7 @@ TEST_CASE("what GGUF tensors are stored as", "[models][gguf]") {
 }
 
 TEST_CASE("a GGUF file at another dtype keeps its metadata", "[models][gguf]") {
-    const Folder folder("bpe-pieces");
+    const LlamaFolder folder("bpe-pieces");
     const auto file = written(folder, exported(folder, DType::f32));
     const auto contents = requantized(file, DType::q8_0);
     REQUIRE(contents);
@@ -260,9 +247,9 @@ TEST_CASE("Llama 3's scaling becomes factors", "[models][gguf]") {
                               {"low_freq_factor", 1.0},
                               {"high_freq_factor", 4.0},
                               {"original_max_position_embeddings", 64}};
-    const Folder folder("bpe-pieces", config);
+    const LlamaFolder folder("bpe-pieces", config);
     const auto file = written(folder, exported(folder, DType::q8_0));
-    const auto factors = values_of(file.weights().get("rope_freqs.weight").value());
+    const auto factors = values_in(file.weights().get("rope_freqs.weight").value());
     REQUIRE(factors.size() == 8);
     CHECK(factors[0] == 1);  // a wavelength of 2 π
     // 2 π · 10⁶^(1/8) = 35.3, between 64/4 and 64: smooth = (64/35.33 − 1)/3, 1/((1 − smooth)/8 + smooth)
@@ -271,7 +258,7 @@ TEST_CASE("Llama 3's scaling becomes factors", "[models][gguf]") {
 }
 
 TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][decoder][gguf][golden]") {
-    graph::Backend& backend = *GENERATE(from_range(vkformer::tests::test_backends()));
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name =
         GENERATE("decoders/llama_gqa_odd", "decoders/llama3_scaled_bf16", "decoders/mistral_window", "decoders/qwen2",
                  "decoders/qwen3", "decoders/smollm3", "decoders/gemma", "decoders/gemma2", "decoders/gemma3_scaled",
@@ -283,12 +270,11 @@ TEST_CASE("a decoder's folder gives the same logits as a GGUF file", "[models][d
     const auto contents = must(exported_to_gguf(folder.path() / "model", DType::f32));
     must(formats::write_gguf(folder / "model.gguf", contents.metadata, contents.tensors));
     const Decoder model = must(load_decoder(folder / "model.gguf"));
-    const vkformer::tests::Golden golden(name + "/golden.safetensors");
+    const Golden golden(name + "/golden.safetensors");
     const auto len = static_cast<std::uint32_t>(golden.shape("input_ids")[1]);
-    const auto run = vkformer::tests::run_in_pieces(model, backend, golden, DType::f32, {len});
+    const auto run = run_in_pieces(model, backend, golden, DType::f32, {len});
     const std::vector<double> expected = golden.doubles("logits");
-    CHECK(vkformer::tests::relative_error(std::span<const double>(run.logits), std::span<const double>(expected)) <
-          vkformer::tests::kModelBound);
+    CHECK(relative_error(std::span<const double>(run.logits), std::span<const double>(expected)) < kModelBound);
     CHECK(model.config().max_positions == must(load_decoder(folder.path() / "model")).config().max_positions);
 }
 
@@ -297,10 +283,10 @@ TEST_CASE("Gemma 3's language model is exported without its vision tower", "[mod
     const auto text = folder.path() / "text", whole = folder.path() / "whole";
     copy_model("decoders/gemma3_scaled", text);
     copy_model("decoders/gemma3_scaled", whole);
-    write_json(
-        whole / "config.json",
-        {{"model_type", "gemma3"}, {"text_config", read(text / "config.json")}, {"vision_config", json::object()}});
-    std::vector<formats::NamedTensor> tensors = {tensor("vision_tower.post_layernorm.weight", {4})};
+    write_json(whole / "config.json", {{"model_type", "gemma3"},
+                                       {"text_config", read_json(text / "config.json")},
+                                       {"vision_config", json::object()}});
+    std::vector<formats::NamedTensor> tensors = {numbered_tensor("vision_tower.post_layernorm.weight", {4})};
     const auto weights = must(formats::open_weights(text));
     for (const auto& [name, data] : weights.tensors()) tensors.push_back({"language_model." + std::string(name), data});
     must(formats::write_safetensors(whole / "model.safetensors", tensors));
@@ -311,7 +297,7 @@ TEST_CASE("Gemma 3's language model is exported without its vision tower", "[mod
     REQUIRE(part.tensors.size() == alone.tensors.size());
     for (std::size_t i = 0; i < part.tensors.size(); ++i) {
         CHECK(part.tensors[i].name == alone.tensors[i].name);
-        CHECK(values_of(part.tensors[i].source) == values_of(alone.tensors[i].source));
+        CHECK(values_in(part.tensors[i].source) == values_in(alone.tensors[i].source));
     }
 }
 
@@ -319,7 +305,7 @@ TEST_CASE("what llama.cpp computes otherwise than the folder is refused by name"
     const auto refused_with = [](const std::string& name, const std::string& field, const json& value) {
         const TemporaryFolder folder;
         copy_model(name, folder.path() / "model");
-        json config = read(folder.path() / "model/config.json");
+        json config = read_json(folder.path() / "model/config.json");
         if (!field.empty()) config[field] = value;
         write_json(folder.path() / "model/config.json", config);
         const auto contents = exported_to_gguf(folder.path() / "model", DType::f32);
@@ -356,13 +342,16 @@ TEST_CASE("what has no place in a GGUF file is refused by name", "[models][gguf]
         config[key] = std::move(value);
         return config;
     };
-    CHECK_THAT(refused(changed("model_type", "mamba")), ContainsSubstring("\"mamba\", supported: llama, mistral"));
-    CHECK_THAT(refused(changed("hidden_act", "gelu")), ContainsSubstring("\"hidden_act\" is \"gelu\""));
-    CHECK_THAT(refused(changed("rope_scaling", {{"rope_type", "yarn"}})), ContainsSubstring("\"yarn\""));
-    const auto vocabulary = exported_to_gguf(Folder("bpe-pieces", changed("vocab_size", 100)).path(), DType::f32);
+    CHECK_THAT(refused_export(changed("model_type", "mamba")),
+               ContainsSubstring("\"mamba\", supported: llama, mistral"));
+    CHECK_THAT(refused_export(changed("hidden_act", "gelu")), ContainsSubstring("\"hidden_act\" is \"gelu\""));
+    CHECK_THAT(refused_export(changed("rope_scaling", {{"rope_type", "yarn"}})), ContainsSubstring("\"yarn\""));
+    const auto vocabulary = exported_to_gguf(LlamaFolder("bpe-pieces", changed("vocab_size", 100)).path(), DType::f32);
     REQUIRE_FALSE(vocabulary);
     CHECK_THAT(vocabulary.error().message, ContainsSubstring("config.json says \"vocab_size\" is 100"));
-    const auto words = exported_to_gguf(Folder("bpe-words").path(), DType::f32);
+    const auto words = exported_to_gguf(LlamaFolder("bpe-words").path(), DType::f32);
     REQUIRE_FALSE(words);
     CHECK(words.error().code == ErrorCode::UnsupportedConfig);
 }
+
+}  // namespace vkformer::tests

@@ -3,24 +3,15 @@
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using models::SourceMask;
-
+namespace vkformer::tests {
 namespace {
 
+using models::SourceMask;
+
 /// What the README promises, for whole forward passes.
-double bound_of(const graph::Backend& backend, DType dtype) {
+double marian_bound(const graph::Backend& backend, DType dtype) {
     if (dtype == DType::f16) return 2e-3;
     return is_double(backend) ? kRoundedAttributeBound : kModelBound;
-}
-
-void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
-                  double bound) {
-    const std::vector<double> found = run.read(tensor), expected = golden.doubles(name);
-    CAPTURE(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
 }
 
 }  // namespace
@@ -42,7 +33,7 @@ TEST_CASE("Marian's forward pass is that of Hugging Face", "[models][marian][gol
                      .source_mask = source.is_padded_on_the_right() ? SourceMask::lengths : SourceMask::additive,
                      .attention_weights = keeps_weights});
 
-    const double bound = bound_of(backend, dtype);
+    const double bound = marian_bound(backend, dtype);
     check_golden(run, run.forward.logits, golden, "logits", bound);
     check_golden(run, run.forward.encoder_hidden, golden, "encoder_last_hidden_state", bound);
     for (const auto& map : run.forward.attention) {
@@ -120,3 +111,5 @@ TEST_CASE("a later target token changes no earlier logits", "[models][marian]") 
     }
     CHECK(a != b);
 }
+
+}  // namespace vkformer::tests

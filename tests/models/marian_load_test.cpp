@@ -8,33 +8,30 @@
 #include "models/generation_config.hpp"
 #include "models/marian_case.hpp"
 #include "models/open_model.hpp"
+#include "support/files.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
 const std::string kBase = "relu_d30_h5_h3";
 
-json config_json() {
-    std::ifstream file(goldens_dir() / "marian" / kBase / "config.json");
-    return json::parse(file);
-}
+json marian_json() { return read_json(goldens_dir() / "marian" / kBase / "config.json"); }
 
-formats::Weights weights() { return must(formats::open_weights(goldens_dir() / "marian" / kBase)); }
+formats::Weights marian_weights() { return must(formats::open_weights(goldens_dir() / "marian" / kBase)); }
 
-Result<models::Seq2Seq> parse(const json& config) {
-    return models::load_marian(must(formats::Config::parse(config.dump(), "config.json")), weights());
+Result<models::Seq2Seq> parse_marian(const json& config) {
+    return models::load_marian(must(formats::Config::parse(config.dump(), "config.json")), marian_weights());
 }
 
 /// The model with its weights changed.
 Result<models::Seq2Seq> create(const std::function<void(formats::TensorMap&)>& change) {
-    const auto original = weights();
+    const auto original = marian_weights();
     formats::TensorMap tensors = original.tensors();
     change(tensors);
-    return models::load_marian(must(formats::Config::parse(config_json().dump(), "config.json")),
+    return models::load_marian(must(formats::Config::parse(marian_json().dump(), "config.json")),
                                formats::Weights("model.safetensors", std::move(tensors)));
 }
 
@@ -54,9 +51,9 @@ TEST_CASE("a config that Marian does not compute is refused by name", "[models][
                                                                          {"encoder_attention_heads", "7"},
                                                                          {"decoder_attention_heads", "4"}}));
     CAPTURE(name, value);
-    json config = config_json();
+    json config = marian_json();
     config[name] = json::parse(value);
-    const auto result = parse(config);
+    const auto result = parse_marian(config);
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::UnsupportedConfig);
     CHECK_THAT(result.error().message, ContainsSubstring(name));
@@ -72,16 +69,16 @@ TEST_CASE("a config that contradicts itself is corrupt", "[models][marian][error
                                                                          {"vocab_size", "[]"},
                                                                          {"scale_embedding", "1"}}));
     CAPTURE(name, value);
-    json config = config_json();
+    json config = marian_json();
     config[name] = json::parse(value);
-    const auto result = parse(config);
+    const auto result = parse_marian(config);
     REQUIRE_FALSE(result);
     CHECK(result.error().code == ErrorCode::CorruptFile);
     CHECK_THAT(result.error().message, ContainsSubstring(name));
 }
 
 TEST_CASE("every missing tensor is named", "[models][marian][errors]") {
-    const formats::Weights original = weights();
+    const formats::Weights original = marian_weights();
     for (const std::string_view name : original.names()) {
         if (name == "final_logits_bias") continue;  // absent: zeros
         CAPTURE(name);
@@ -93,7 +90,7 @@ TEST_CASE("every missing tensor is named", "[models][marian][errors]") {
 }
 
 TEST_CASE("every wrong shape is named with what was expected", "[models][marian][errors]") {
-    const formats::Weights original = weights();
+    const formats::Weights original = marian_weights();
     for (const std::string_view name : original.names()) {
         CAPTURE(name);
         const auto result = create([&](formats::TensorMap& tensors) {
@@ -294,10 +291,12 @@ TEST_CASE("numbers of generation outside their range are corrupt", "[models][gen
 }
 
 TEST_CASE("config.json serves older models, with all its other fields", "[models][generation_config]") {
-    json config = config_json();
+    json config = marian_json();
     config.update(kMinimal);
     config["num_beams"] = 6;
     config["some_other_field"] = 1;
     const auto generation = must(parse_generation(config, models::GenerationSource::model_config));
     CHECK(generation.beams == 6);
 }
+
+}  // namespace vkformer::tests

@@ -10,10 +10,30 @@
 
 #include "graph/program.hpp"
 #include "models/encoder_decoder.hpp"
+#include "support/backends.hpp"
+#include "support/bounds.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
 namespace vkformer::tests {
+
+/// What the goldens of whole models bound: what the README promises of float32, in double what the attributes' rounding leaves.
+inline double model_bound(const graph::Backend& backend, DType dtype) {
+    if (dtype == DType::f16) return 3e-3;
+    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
+}
+/// The same where the goldens' rotary angles are float32.
+inline double rotary_bound(const graph::Backend& backend, DType dtype) {
+    return is_double(backend) && dtype != DType::f16 ? 3e-6 : model_bound(backend, dtype);
+}
+
+inline void check_golden(const std::vector<double>& found, const Golden& golden, const std::string& name,
+                         double bound) {
+    const std::vector<double> expected = golden.doubles(name);
+    CAPTURE(name);
+    REQUIRE(found.size() == expected.size());
+    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+}
 
 /// Token ids with their mask, both [batch, len].
 struct TokenBatch {
@@ -59,6 +79,11 @@ struct ForwardRun {
         return values;
     }
 };
+
+inline void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
+                         double bound) {
+    check_golden(run.read(tensor), golden, name, bound);
+}
 
 inline ForwardRun run_forward(const models::EncoderDecoder& model, graph::Backend& backend, const TokenBatch& source,
                               const TokenBatch& target, const models::ForwardOptions& wanted) {

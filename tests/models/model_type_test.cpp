@@ -15,7 +15,7 @@ using Catch::Matchers::ContainsSubstring;
 using models::ModelKind;
 
 /// Why the folder cannot be loaded as a model of the kind.
-std::string refusal(ModelKind kind, const std::filesystem::path& folder) {
+std::string kind_refusal(ModelKind kind, const std::filesystem::path& folder) {
     const auto message = [](const auto& result) { return result ? std::string() : result.error().message; };
     switch (kind) {
     case ModelKind::encoder_decoder: return message(models::load_encoder_decoder(folder));
@@ -44,10 +44,10 @@ TEST_CASE("every type that is named is loaded as one of its kind, and refused as
             const TemporaryFolder folder;
             write_type(folder, type);
             CHECK(models::kind_of(must(models::open_model(folder.path()))) == kind);
-            CHECK(refusal(kind, folder.path()).find("\"model_type\"") == std::string::npos);
+            CHECK(kind_refusal(kind, folder.path()).find("\"model_type\"") == std::string::npos);
             for (const ModelKind other : models::kModelKinds) {
                 if (other == kind) continue;
-                CHECK_THAT(refusal(other, folder.path()),
+                CHECK_THAT(kind_refusal(other, folder.path()),
                            ContainsSubstring("supported: " + models::list_types(std::array{other}) + "; this one is " +
                                              std::string(models::kind_name(kind))));
             }
@@ -63,7 +63,7 @@ TEST_CASE("a type that nothing loads is refused with those of every kind that wa
     CHECK(any.error().code == ErrorCode::UnsupportedConfig);
     for (const ModelKind kind : models::kModelKinds) {
         CHECK_THAT(any.error().message, ContainsSubstring(models::list_types(std::array{kind})));
-        CHECK_THAT(refusal(kind, folder.path()), ContainsSubstring(models::list_types(std::array{kind})));
+        CHECK_THAT(kind_refusal(kind, folder.path()), ContainsSubstring(models::list_types(std::array{kind})));
     }
     CHECK(models::open_model(folder.path(), std::array{ModelKind::decoder}).error().message.find("whisper") ==
           std::string::npos);
@@ -74,8 +74,8 @@ TEST_CASE("a GGUF file is said to be what it is where something else is needed",
     CHECK(models::kind_of(must(models::open_model(file))) == ModelKind::decoder);
     CHECK(models::kind_of(must(models::open_model(goldens_dir() / "gguf_encoders/bert.gguf"))) == ModelKind::encoder);
     for (const ModelKind other : {ModelKind::encoder_decoder, ModelKind::vision, ModelKind::speech}) {
-        CHECK_THAT(refusal(other, file), ContainsSubstring("is a GGUF file of a language model, supported: " +
-                                                           models::list_types(std::array{other})));
+        CHECK_THAT(kind_refusal(other, file), ContainsSubstring("is a GGUF file of a language model, supported: " +
+                                                                models::list_types(std::array{other})));
         CHECK(models::open_model(file, std::array{other}).error().hint == Hint::language_model);
     }
     CHECK(models::open_model(file, std::array{ModelKind::decoder}));

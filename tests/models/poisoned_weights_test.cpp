@@ -14,6 +14,7 @@
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
 #include "models/vision_loading.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
@@ -32,36 +33,30 @@ std::optional<Error> error_of(Result<T> result) {
     return std::move(result).error();
 }
 
-std::optional<Error> load_decoder(const fs::path& path) { return error_of(models::load_decoder(path)); }
-std::optional<Error> load_encoder(const fs::path& path) { return error_of(models::load_encoder(path)); }
-std::optional<Error> load_encoder_decoder(const fs::path& path) { return error_of(models::load_encoder_decoder(path)); }
-std::optional<Error> load_speech(const fs::path& path) { return error_of(models::load_speech_model(path)); }
-std::optional<Error> load_sentences(const fs::path& path) { return error_of(models::load_sentence_model(path)); }
-std::optional<Error> load_vision(const fs::path& path) {
+std::optional<Error> decoder_error(const fs::path& path) { return error_of(models::load_decoder(path)); }
+std::optional<Error> encoder_error(const fs::path& path) { return error_of(models::load_encoder(path)); }
+std::optional<Error> encoder_decoder_error(const fs::path& path) {
+    return error_of(models::load_encoder_decoder(path));
+}
+std::optional<Error> speech_error(const fs::path& path) { return error_of(models::load_speech_model(path)); }
+std::optional<Error> sentences_error(const fs::path& path) { return error_of(models::load_sentence_model(path)); }
+std::optional<Error> vision_error(const fs::path& path) {
     const bool is_clip = path.filename().string().starts_with("clip");
     return is_clip ? error_of(models::load_clip(path)) : error_of(models::load_vision_encoder(path));
 }
 
-std::vector<std::byte> read_file(const fs::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::vector<char> chars((std::istreambuf_iterator<char>(file)), {});
-    std::vector<std::byte> bytes(chars.size());
-    std::ranges::transform(chars, bytes.begin(), [](char c) { return static_cast<std::byte>(c); });
-    return bytes;
-}
-
-void write_file(const fs::path& path, std::span<const std::byte> bytes) {
+void overwrite(const fs::path& path, std::span<const std::byte> bytes) {
     std::ofstream file(path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
     REQUIRE(file.good());
 }
 
-struct Place {
+struct LastBlock {
     std::string name;
     std::span<std::byte> block;  ///< the tensor's last
 };
 
-std::vector<Place> places_in(std::span<std::byte> file, bool is_gguf) {
+std::vector<LastBlock> places_in(std::span<std::byte> file, bool is_gguf) {
     formats::TensorMap tensors;
     if (is_gguf) {
         const auto parsed = must(formats::Gguf::parse(file, nullptr, "file"));
@@ -70,7 +65,7 @@ std::vector<Place> places_in(std::span<std::byte> file, bool is_gguf) {
     } else {
         tensors = must(formats::Safetensors::parse(file, nullptr, "file")).tensors();
     }
-    std::vector<Place> places;
+    std::vector<LastBlock> places;
     for (const auto& [name, tensor] : tensors) {
         if (!is_float(tensor.dtype) && !is_quantized(tensor.dtype)) continue;  // integers are always numbers
         const auto first = static_cast<std::size_t>(tensor.bytes.data() - file.data());
@@ -87,14 +82,14 @@ bool is_other_head(const std::string& name) {
 
 /// The tensors of a file that may hold what is no number; all others must be refused by name.
 std::vector<std::string> unread_in(const fs::path& model, const fs::path& weights, Load load) {
-    const std::vector<std::byte> original = read_file(weights);
+    const std::vector<std::byte> original = read_bytes(weights);
     REQUIRE_FALSE(load(model));
     std::vector<std::byte> changed = original;
     std::vector<std::string> unread;
-    for (const Place& place : places_in(changed, weights.extension() == ".gguf")) {
+    for (const LastBlock& place : places_in(changed, weights.extension() == ".gguf")) {
         const std::vector<std::byte> kept(place.block.begin(), place.block.end());
         std::ranges::fill(place.block, std::byte{0xFF});  // as a float of any size, and as a block's scale, no number
-        write_file(weights, changed);
+        overwrite(weights, changed);
         std::ranges::copy(kept, place.block.begin());
         const std::optional<Error> error = load(model);
         if (!error) {
@@ -105,7 +100,7 @@ std::vector<std::string> unread_in(const fs::path& model, const fs::path& weight
         CHECK(error->code == ErrorCode::CorruptFile);
         CHECK(error->message.find(place.name + " has a value that is infinite or no number") != std::string::npos);
     }
-    write_file(weights, original);
+    overwrite(weights, original);
     return unread;
 }
 
@@ -127,15 +122,15 @@ std::vector<std::pair<fs::path, Load>> models_of(const std::vector<Family>& fami
 }  // namespace
 
 TEST_CASE("every tensor that a graph reads is refused with a value that is no number", "[models][errors]") {
-    const auto cases = models_of({{"decoders", &load_decoder},
-                                  {"gguf_decoders", &load_decoder},
-                                  {"encoders", &load_encoder},
-                                  {"sentences", &load_encoder},
-                                  {"encoder_decoders", &load_encoder_decoder},
-                                  {"marian", &load_encoder_decoder},
-                                  {"seq2seq", &load_encoder_decoder},
-                                  {"speech", &load_speech},
-                                  {"vision/models", &load_vision}});
+    const auto cases = models_of({{"decoders", &decoder_error},
+                                  {"gguf_decoders", &decoder_error},
+                                  {"encoders", &encoder_error},
+                                  {"sentences", &encoder_error},
+                                  {"encoder_decoders", &encoder_decoder_error},
+                                  {"marian", &encoder_decoder_error},
+                                  {"seq2seq", &encoder_decoder_error},
+                                  {"speech", &speech_error},
+                                  {"vision/models", &vision_error}});
     for (const auto& [source, load] : cases) {
         CAPTURE(source);
         const TemporaryFolder folder;
@@ -155,14 +150,14 @@ TEST_CASE("every tensor in blocks is refused with a scale that is no number", "[
     must(formats::write_gguf(model, contents.metadata, contents.tensors));
     const auto written = must(formats::Gguf::open(model));
     REQUIRE(must(written.weights().get("blk.0.attn_q.weight")).dtype == dtype);
-    CHECK(unread_in(model, model, &load_decoder) == std::vector<std::string>{});
+    CHECK(unread_in(model, model, &decoder_error) == std::vector<std::string>{});
 }
 
 TEST_CASE("a layer behind the pooling is refused with a value that is no number", "[models][sentence][errors]") {
     const TemporaryFolder folder;
     const fs::path model = folder.path() / "embedder";
     fs::copy(goldens_dir() / "sentences" / "embedder", model, fs::copy_options::recursive);
-    CHECK(unread_in(model, model / "2_Dense" / "model.safetensors", &load_sentences) == std::vector<std::string>{});
+    CHECK(unread_in(model, model / "2_Dense" / "model.safetensors", &sentences_error) == std::vector<std::string>{});
 }
 
 }  // namespace vkformer::tests

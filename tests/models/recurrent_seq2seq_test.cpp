@@ -29,24 +29,16 @@ const char* const kCases[] = {
     "gru_dot_local_p",
 };
 
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "seq2seq" / name; }
+std::filesystem::path seq2seq_folder(const std::string& name) { return goldens_dir() / "seq2seq" / name; }
 
 auto cases() { return GENERATE(from_range(std::begin(kCases), std::end(kCases))); }
-
-void check_golden(const ForwardRun& run, graph::Value tensor, const Golden& golden, const std::string& name,
-                  double bound) {
-    const std::vector<double> found = run.read(tensor), expected = golden.doubles(name);
-    CAPTURE(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
-}
 
 TEST_CASE("a recurrent model's forward pass is PyTorch's", "[models][recurrent][golden]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = cases();
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
-    const auto model = must(models::load_encoder_decoder(folder_of(name)));
+    const auto model = must(models::load_encoder_decoder(seq2seq_folder(name)));
     const Golden golden("seq2seq/" + name + "/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
     const TokenBatch target = token_batch(golden, "decoder_input_ids", "");
@@ -70,9 +62,9 @@ TEST_CASE("a recurrent model generates what generate() does", "[models][recurren
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::string name = cases();
     CAPTURE(backend.name(), name);
-    const auto model = must(models::load_encoder_decoder(folder_of(name)));
-    const json folder_config = read_json(folder_of(name) / "generation_config.json");
-    const json entries = read_json(folder_of(name) / "generate.json");
+    const auto model = must(models::load_encoder_decoder(seq2seq_folder(name)));
+    const json folder_config = read_json(seq2seq_folder(name) / "generation_config.json");
+    const json entries = read_json(seq2seq_folder(name) / "generate.json");
     REQUIRE(entries.size() >= 5);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         const Entry entry =
@@ -90,7 +82,7 @@ TEST_CASE("a recurrent model generates what generate() does", "[models][recurren
 TEST_CASE("every node of a recurrent model agrees with double precision", "[models][recurrent][validate]") {
     const std::string name = cases();
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const auto model = must(models::load_encoder_decoder(folder_of(name)));
+    const auto model = must(models::load_encoder_decoder(seq2seq_folder(name)));
     auto f = must(model->forward({.batch = 2,
                                   .source_len = 7,
                                   .target_len = 3,
@@ -114,9 +106,9 @@ TEST_CASE("every node of a recurrent model agrees with double precision", "[mode
 
 // ---- what is refused ------------------------------------------------------------------------------------------------
 
-json config_of(const std::string& name) { return read_json(folder_of(name) / "config.json"); }
+json config_of(const std::string& name) { return read_json(seq2seq_folder(name) / "config.json"); }
 
-Result<models::RecurrentSeq2SeqConfig> parse(const json& config) {
+Result<models::RecurrentSeq2SeqConfig> parse_recurrent(const json& config) {
     return models::parse_recurrent_seq2seq_config(must(formats::Config::parse(config.dump(), "config.json")));
 }
 
@@ -150,24 +142,24 @@ TEST_CASE("a recurrent config that makes no sense is refused by name", "[models]
         json config = config_of(c.base);
         config[c.field] = c.value;
         CAPTURE(c.base, c.field, c.value.dump());
-        const auto result = parse(config);
+        const auto result = parse_recurrent(config);
         REQUIRE_FALSE(result);
         INFO(result.error().message);
         CHECK(result.error().message.find("config.json") != std::string::npos);
     }
-    for (const char* name : kCases) CHECK(parse(config_of(name)));
+    for (const char* name : kCases) CHECK(parse_recurrent(config_of(name)));
 }
 
 TEST_CASE("a recurrent model with wrong weights is refused", "[models][recurrent][errors]") {
     const std::string name = "gru_bidirectional_additive_previous";
-    const auto config = must(parse(config_of(name)));
+    const auto config = must(parse_recurrent(config_of(name)));
     const auto create = [&](const std::function<void(formats::TensorMap&)>& change) {
-        formats::TensorMap tensors = must(formats::open_weights(folder_of(name))).tensors();
+        formats::TensorMap tensors = must(formats::open_weights(seq2seq_folder(name))).tensors();
         change(tensors);
         return models::RecurrentSeq2Seq::create(config, formats::Weights("model.safetensors", std::move(tensors)));
     };
     CHECK(create([](formats::TensorMap&) {}));
-    const formats::TensorMap all = must(formats::open_weights(folder_of(name))).tensors();
+    const formats::TensorMap all = must(formats::open_weights(seq2seq_folder(name))).tensors();
     for (const auto& [tensor, data] : all) {
         CAPTURE(tensor);
         const auto missing = create([&](formats::TensorMap& t) { t.erase(tensor); });
@@ -185,7 +177,7 @@ TEST_CASE("a recurrent model with wrong weights is refused", "[models][recurrent
 
 TEST_CASE("a recurrent model refuses masks that are no padding", "[models][recurrent][errors]") {
     graph::Backend& backend = *test_backends().front();
-    const auto model = must(models::load_encoder_decoder(folder_of("lstm_dot_feeding")));
+    const auto model = must(models::load_encoder_decoder(seq2seq_folder("lstm_dot_feeding")));
     CHECK_FALSE(model->limits().takes_any_mask);
     CHECK_FALSE(model->forward({.source_mask = SourceMask::additive}));
     CHECK_FALSE(model->forward({.target_mask = true}));

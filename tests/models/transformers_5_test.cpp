@@ -14,31 +14,17 @@
 #include "support/catch.h"
 #include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using Catch::Matchers::ContainsSubstring;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
 namespace fs = std::filesystem;
 
-const fs::path kFolder = goldens_dir() / "transformers_5";
-
-double bound_of(const graph::Backend& backend, DType dtype) {
-    if (dtype == DType::f16) return 3e-3;
-    return is_double(backend) ? 3e-6 : kModelBound;  // the goldens' rotary angles are float32
-}
-
-void check_golden(const std::vector<double>& found, const Golden& golden, const std::string& name, double bound) {
-    const std::vector<double> expected = golden.doubles(name);
-    CAPTURE(name);
-    REQUIRE(found.size() == expected.size());
-    CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
-}
+const fs::path kTransformers5 = goldens_dir() / "transformers_5";
 
 json read_config(const std::string& name) {
-    std::ifstream file(kFolder / name / "config.json");
+    std::ifstream file(kTransformers5 / name / "config.json");
     return json::parse(file);
 }
 
@@ -46,7 +32,7 @@ json read_config(const std::string& name) {
 Result<models::Decoder> load_decoder_with(const std::string& name, const std::string& field, const json& value) {
     const TemporaryFolder folder;
     const fs::path model = folder.path() / name;
-    fs::copy(kFolder / name, model);
+    fs::copy(kTransformers5 / name, model);
     json config = read_config(name);
     config[field] = value;
     std::ofstream(model / "config.json") << config;
@@ -63,12 +49,12 @@ TEST_CASE("decoders that transformers 5 saved give its logits", "[models][decode
                  "gemma_activations", "gemma_exact_gelu");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
-    const models::Decoder model = must(models::load_decoder(kFolder / name));
+    const models::Decoder model = must(models::load_decoder(kTransformers5 / name));
     const Golden golden("transformers_5/" + name + "/golden.safetensors");
     const auto len = static_cast<std::uint32_t>(golden.shape("input_ids")[1]);
     const PiecewiseRun run = run_in_pieces(model, backend, golden, dtype, {len});
-    check_golden(run.logits, golden, "logits", bound_of(backend, dtype));
-    check_golden(run.hidden, golden, "last_hidden_state", bound_of(backend, dtype));
+    check_golden(run.logits, golden, "logits", rotary_bound(backend, dtype));
+    check_golden(run.hidden, golden, "last_hidden_state", rotary_bound(backend, dtype));
 }
 
 TEST_CASE("encoder-decoders that transformers 5 saved give its logits", "[models][encoder_decoder][golden]") {
@@ -77,13 +63,14 @@ TEST_CASE("encoder-decoders that transformers 5 saved give its logits", "[models
                                       "umt5_own_head", "bart_own_head", "marian_own_head");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
-    const auto model = must(models::load_encoder_decoder(kFolder / name));
+    const auto model = must(models::load_encoder_decoder(kTransformers5 / name));
     const Golden golden("transformers_5/" + name + "/golden.safetensors");
     const ForwardRun run =
         run_forward(*model, backend, token_batch(golden, "input_ids", ""), token_batch(golden, "decoder_input_ids", ""),
                     {.dtype = dtype, .source_mask = models::SourceMask::lengths});
-    check_golden(run.read(run.forward.logits), golden, "logits", bound_of(backend, dtype));
-    check_golden(run.read(run.forward.decoder_hidden), golden, "decoder_last_hidden_state", bound_of(backend, dtype));
+    check_golden(run.read(run.forward.logits), golden, "logits", rotary_bound(backend, dtype));
+    check_golden(run.read(run.forward.decoder_hidden), golden, "decoder_last_hidden_state",
+                 rotary_bound(backend, dtype));
 }
 
 TEST_CASE("a head that has the table's bytes is the table", "[models][decoder]") {
@@ -91,13 +78,13 @@ TEST_CASE("a head that has the table's bytes is the table", "[models][decoder]")
         const auto model = must(models::load_decoder(path));
         return models::is_same(model.weights().lm_head.weight, model.weights().embedding);
     };
-    CHECK_FALSE(is_tied(kFolder / "llama_own_head"));
-    CHECK(is_tied(kFolder / "gemma_activations"));  // whose file has no head
+    CHECK_FALSE(is_tied(kTransformers5 / "llama_own_head"));
+    CHECK(is_tied(kTransformers5 / "gemma_activations"));  // whose file has no head
 
     // The same folder with the table stored a second time, as the head.
     const TemporaryFolder folder;
     const fs::path model = folder.path() / "model";
-    fs::copy(kFolder / "llama_own_head", model);
+    fs::copy(kTransformers5 / "llama_own_head", model);
     std::fstream file(model / "model.safetensors", std::ios::binary | std::ios::in | std::ios::out);
     std::uint64_t header_bytes = 0;
     file.read(reinterpret_cast<char*>(&header_bytes), sizeof(header_bytes));
@@ -142,7 +129,7 @@ TEST_CASE("rope_scaling beside rope_parameters is an error where either makes no
 
 TEST_CASE("part of a head is turned for Phi-3 alone", "[models][decoder][errors]") {
     const auto rope_dims = [](const std::string& name) {
-        return 2 * must(models::load_decoder(kFolder / name)).config().ropes.at(0).frequencies.size();
+        return 2 * must(models::load_decoder(kTransformers5 / name)).config().ropes.at(0).frequencies.size();
     };
     CHECK(rope_dims("phi3_partial") == 4);
     CHECK(rope_dims("llama_partial") == 8);
@@ -157,7 +144,7 @@ TEST_CASE("the version of transformers decides on the head's scale where no fiel
         config["transformers_version"] = version;
         const auto parsed = must(formats::Config::parse(config.dump(), "config.json"));
         return static_cast<bool>(
-            must(models::load_t5(parsed, must(formats::open_weights(kFolder / name)))).weights().logits_norm);
+            must(models::load_t5(parsed, must(formats::open_weights(kTransformers5 / name)))).weights().logits_norm);
     };
     CHECK(is_scaled("mt5_tied", "4.57.6"));
     CHECK(is_scaled("mt5_tied", nullptr));
@@ -167,7 +154,9 @@ TEST_CASE("the version of transformers decides on the head's scale where no fiel
     json config = read_config("mt5_tied");
     config["transformers_version"] = "five";
     const auto refused = models::load_t5(must(formats::Config::parse(config.dump(), "config.json")),
-                                         must(formats::open_weights(kFolder / "mt5_tied")));
+                                         must(formats::open_weights(kTransformers5 / "mt5_tied")));
     REQUIRE_FALSE(refused);
     CHECK_THAT(refused.error().message, ContainsSubstring("\"transformers_version\" is \"five\""));
 }
+
+}  // namespace vkformer::tests

@@ -4,27 +4,21 @@
 #include <cmath>
 #include <filesystem>
 
+#include "models/model_case.hpp"
 #include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-
+namespace vkformer::tests {
 namespace {
 
-double bound_of(const graph::Backend& backend, DType dtype) {
-    if (dtype == DType::f16) return 3e-3;
-    return is_double(backend) ? kRoundedAttributeBound : kModelBound;
-}
-
-std::filesystem::path folder_of(const std::string& name) { return goldens_dir() / "vision/models" / name; }
-Golden golden_of(const std::string& name) { return Golden("vision/models/" + name + "/golden.safetensors"); }
+std::filesystem::path vision_model_folder(const std::string& name) { return goldens_dir() / "vision/models" / name; }
+Golden vision_golden(const std::string& name) { return Golden("vision/models/" + name + "/golden.safetensors"); }
 
 /// A graph that is run once; its inputs are tensors of the golden.
-struct Pass {
+struct VisionPass {
     graph::Graph graph;
     std::unique_ptr<graph::Program> program;
 
@@ -46,15 +40,12 @@ struct Pass {
         return values;
     }
     void check(graph::Value value, const Golden& golden, const std::string& name, double bound) const {
-        CAPTURE(name);
-        const std::vector<double> expected = golden.doubles(name), found = read(value);
-        REQUIRE(found.size() == expected.size());
-        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) < bound);
+        check_golden(read(value), golden, name, bound);
     }
 };
 
-models::VisionTensors add_images(Pass& pass, const models::VisionEncoder& encoder, const Golden& golden, DType dtype,
-                                 bool attention = false) {
+models::VisionTensors add_images(VisionPass& pass, const models::VisionEncoder& encoder, const Golden& golden,
+                                 DType dtype, bool attention = false) {
     const auto batch = static_cast<std::uint32_t>(golden.shape("pixel_values")[0]);
     const auto tensors =
         must(encoder.add_encoder(pass.graph, {.batch = batch, .dtype = dtype, .attention_weights = attention}));
@@ -63,7 +54,7 @@ models::VisionTensors add_images(Pass& pass, const models::VisionEncoder& encode
     return tensors;
 }
 
-void write_pixels(Pass& pass, const models::VisionTensors& tensors, const Golden& golden) {
+void write_pixels(VisionPass& pass, const models::VisionTensors& tensors, const Golden& golden) {
     const auto pixels = golden.floats("pixel_values");
     must(pass.program->write(tensors.pixels, std::span<const float>(pixels)));
 }
@@ -75,9 +66,9 @@ TEST_CASE("vision encoders give Hugging Face's last hidden states and logits", "
     const DType dtype = GENERATE(DType::f32, DType::f16);
     for (const std::string name : {"vit_h20", "vit_labels", "vit_many_labels", "deit_teacher", "deit_labels"}) {
         CAPTURE(backend.name(), name, to_string(dtype));
-        const auto encoder = must(models::load_vision_encoder(folder_of(name)));
-        const Golden golden = golden_of(name);
-        Pass pass;
+        const auto encoder = must(models::load_vision_encoder(vision_model_folder(name)));
+        const Golden golden = vision_golden(name);
+        VisionPass pass;
         const auto tensors = add_images(pass, encoder, golden, dtype);
         CHECK((encoder.config().labels > 0) == golden.has("logits"));
         graph::Value logits;
@@ -85,8 +76,8 @@ TEST_CASE("vision encoders give Hugging Face's last hidden states and logits", "
         pass.compile(backend);
         write_pixels(pass, tensors, golden);
         pass.run();
-        pass.check(tensors.hidden, golden, "last_hidden_state", bound_of(backend, dtype));
-        if (logits) pass.check(logits, golden, "logits", bound_of(backend, dtype));
+        pass.check(tensors.hidden, golden, "last_hidden_state", model_bound(backend, dtype));
+        if (logits) pass.check(logits, golden, "logits", model_bound(backend, dtype));
     }
 }
 
@@ -94,16 +85,16 @@ TEST_CASE("vision encoders give the attention of their patches", "[models][visio
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     for (const std::string name : {"vit_labels", "deit_teacher"}) {
         CAPTURE(backend.name(), name);
-        const auto encoder = must(models::load_vision_encoder(folder_of(name)));
-        const Golden golden = golden_of(name);
-        Pass pass;
+        const auto encoder = must(models::load_vision_encoder(vision_model_folder(name)));
+        const Golden golden = vision_golden(name);
+        VisionPass pass;
         const auto tensors = add_images(pass, encoder, golden, DType::f32, true);
         REQUIRE(tensors.attention.size() == encoder.config().layers);
         pass.compile(backend);
         write_pixels(pass, tensors, golden);
         pass.run();
-        pass.check(tensors.attention[0], golden, "attentions.0", bound_of(backend, DType::f32));
-        pass.check(tensors.hidden, golden, "last_hidden_state", bound_of(backend, DType::f32));
+        pass.check(tensors.attention[0], golden, "attentions.0", model_bound(backend, DType::f32));
+        pass.check(tensors.hidden, golden, "last_hidden_state", model_bound(backend, DType::f32));
     }
 }
 
@@ -112,10 +103,10 @@ TEST_CASE("CLIP's towers give Hugging Face's hidden states and vectors", "[model
     const DType dtype = GENERATE(DType::f32, DType::f16);
     for (const std::string name : {"clip_old_end", "clip_gelu"}) {
         CAPTURE(backend.name(), name, to_string(dtype));
-        const auto clip = must(models::load_clip(folder_of(name)));
-        const Golden golden = golden_of(name);
+        const auto clip = must(models::load_clip(vision_model_folder(name)));
+        const Golden golden = vision_golden(name);
         const Shape ids = golden.shape("input_ids");
-        Pass pass;
+        VisionPass pass;
         const auto images = add_images(pass, clip.vision, golden, dtype);
         const auto texts = must(clip.text.add_encoder(
             pass.graph,
@@ -132,7 +123,7 @@ TEST_CASE("CLIP's towers give Hugging Face's hidden states and vectors", "[model
         must(pass.program->write(texts.lengths, std::span<const std::int32_t>(lengths)));
         pass.run();
 
-        const double bound = bound_of(backend, dtype);
+        const double bound = model_bound(backend, dtype);
         pass.check(images.hidden, golden, "last_hidden_state", bound);
         pass.check(image_vector, golden, "image_features", bound);
         pass.check(text_vector, golden, "text_features", bound);
@@ -149,3 +140,5 @@ TEST_CASE("CLIP's towers give Hugging Face's hidden states and vectors", "[model
         CHECK(clip.text.config().end_token == (name == "clip_gelu" ? 44 : 60));
     }
 }
+
+}  // namespace vkformer::tests

@@ -7,40 +7,31 @@
 #include <nlohmann/json.hpp>
 
 #include "models/open_model.hpp"
+#include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/refused.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
+namespace vkformer::tests {
+namespace {
+
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
+json vision_json(const std::string& name) { return read_json(goldens_dir() / "vision/models" / name / "config.json"); }
 
-json config_json(const std::string& name) {
-    std::ifstream file(goldens_dir() / "vision/models" / name / "config.json");
-    return json::parse(file);
-}
-
-formats::TensorMap tensors(const std::string& name) {
+formats::TensorMap vision_tensors(const std::string& name) {
     return must(formats::open_weights(goldens_dir() / "vision/models" / name)).tensors();
 }
 
-formats::Config parse(const json& config) { return must(formats::Config::parse(config.dump(), "config.json")); }
-formats::Weights weights(formats::TensorMap map) { return {"model.safetensors", std::move(map)}; }
+formats::Config parse_config(const json& config) { return must(formats::Config::parse(config.dump(), "config.json")); }
+formats::Weights vision_weights(formats::TensorMap map) { return {"model.safetensors", std::move(map)}; }
 
 Result<models::VisionEncoder> load_vit(const json& config, formats::TensorMap map) {
-    return models::load_vit(parse(config), weights(std::move(map)));
+    return models::load_vit(parse_config(config), vision_weights(std::move(map)));
 }
 Result<models::Clip> load_clip(const json& config, formats::TensorMap map) {
-    return models::load_clip(parse(config), weights(std::move(map)));
-}
-
-template <class T>
-void check_refused(const Result<T>& result, ErrorCode code, const std::string& what) {
-    REQUIRE_FALSE(result);
-    CHECK(result.error().code == code);
-    CHECK_THAT(result.error().message, ContainsSubstring(what));
+    return models::load_clip(parse_config(config), vision_weights(std::move(map)));
 }
 
 }  // namespace
@@ -50,12 +41,12 @@ TEST_CASE("config fields that would change a vision model's arithmetic are refus
     const auto refused = [](const std::string& field, const json& value,
                             ErrorCode code = ErrorCode::UnsupportedConfig) {
         CAPTURE(field);
-        json config = config_json("vit_labels");
+        json config = vision_json("vit_labels");
         config[field] = value;
-        check_refused(load_vit(config, tensors("vit_labels")), code, "\"" + field + "\"");
-        json whole = config_json("clip_gelu");
+        check_refused(load_vit(config, vision_tensors("vit_labels")), code, "\"" + field + "\"");
+        json whole = vision_json("clip_gelu");
         whole["vision_config"][field] = value;
-        check_refused(load_clip(whole, tensors("clip_gelu")), code, "\"" + field + "\"");
+        check_refused(load_clip(whole, vision_tensors("clip_gelu")), code, "\"" + field + "\"");
     };
     refused("hidden_act", "mish");
     refused("num_attention_heads", 5);
@@ -67,22 +58,24 @@ TEST_CASE("config fields that would change a vision model's arithmetic are refus
     refused("quantization_config", {{"bits", 4}});
     refused("layer_norm_eps", "small", ErrorCode::CorruptFile);
 
-    json config = config_json("vit_labels");
+    json config = vision_json("vit_labels");
     config["problem_type"] = "segmentation";
-    check_refused(load_vit(config, tensors("vit_labels")), ErrorCode::UnsupportedConfig, "\"problem_type\"");
-    config = config_json("clip_gelu");
+    check_refused(load_vit(config, vision_tensors("vit_labels")), ErrorCode::UnsupportedConfig, "\"problem_type\"");
+    config = vision_json("clip_gelu");
     config["text_config"]["num_attention_heads"] = 7;
-    check_refused(load_clip(config, tensors("clip_gelu")), ErrorCode::UnsupportedConfig, "\"num_attention_heads\"");
-    config = config_json("vit_labels");
+    check_refused(load_clip(config, vision_tensors("clip_gelu")), ErrorCode::UnsupportedConfig,
+                  "\"num_attention_heads\"");
+    config = vision_json("vit_labels");
     config["patch_size"] = 1;
     config["image_size"] = 1000;
-    check_refused(load_vit(config, tensors("vit_labels")), ErrorCode::UnsupportedConfig, "at most 65536 patches");
+    check_refused(load_vit(config, vision_tensors("vit_labels")), ErrorCode::UnsupportedConfig,
+                  "at most 65536 patches");
 }
 
 TEST_CASE("weights of a vision model are found with and without the prefix, and checked", "[models][vision][errors]") {
     const std::string name = "vit_labels";
-    const formats::TensorMap original = tensors(name);
-    json trunk = config_json(name);
+    const formats::TensorMap original = vision_tensors(name);
+    json trunk = vision_json(name);
     trunk["architectures"] = {"ViTModel"};
     formats::TensorMap bare;
     for (const auto& [key, data] : original) bare[key.starts_with("vit.") ? key.substr(4) : key] = data;
@@ -91,70 +84,70 @@ TEST_CASE("weights of a vision model are found with and without the prefix, and 
     const auto without = [&](const std::string& key) {
         formats::TensorMap fewer = original;
         REQUIRE(fewer.erase(key) == 1);
-        check_refused(load_vit(config_json(name), fewer), ErrorCode::MissingTensor, key);
+        check_refused(load_vit(vision_json(name), fewer), ErrorCode::MissingTensor, key);
     };
     without("vit.embeddings.cls_token");
     without("vit.encoder.layer.1.intermediate.dense.bias");
     without("vit.layernorm.weight");
     without("classifier.weight");
 
-    json larger = config_json(name);
+    json larger = vision_json(name);
     larger["image_size"] = {30, 22};
     check_refused(load_vit(larger, original), ErrorCode::ShapeMismatch, "position_embeddings");
-    json biased = config_json(name);
+    json biased = vision_json(name);
     biased["qkv_bias"] = true;
     check_refused(load_vit(biased, original), ErrorCode::MissingTensor, "query.bias");
 
-    formats::TensorMap fewer = tensors("clip_gelu");
+    formats::TensorMap fewer = vision_tensors("clip_gelu");
     fewer.erase("logit_scale");
-    check_refused(load_clip(config_json("clip_gelu"), fewer), ErrorCode::MissingTensor, "logit_scale");
+    check_refused(load_clip(vision_json("clip_gelu"), fewer), ErrorCode::MissingTensor, "logit_scale");
     const auto logarithm = std::make_shared<std::vector<float>>(1, 1000.0f);
     fewer["logit_scale"] = {
         .dtype = DType::f32, .shape = {}, .bytes = std::as_bytes(std::span(*logarithm)), .owner = logarithm};
-    check_refused(load_clip(config_json("clip_gelu"), fewer), ErrorCode::CorruptFile, "logit_scale is 1000");
-    json narrow = config_json("clip_gelu");
+    check_refused(load_clip(vision_json("clip_gelu"), fewer), ErrorCode::CorruptFile, "logit_scale is 1000");
+    json narrow = vision_json("clip_gelu");
     narrow["projection_dim"] = 15;
-    check_refused(load_clip(narrow, tensors("clip_gelu")), ErrorCode::ShapeMismatch, "visual_projection.weight");
+    check_refused(load_clip(narrow, vision_tensors("clip_gelu")), ErrorCode::ShapeMismatch, "visual_projection.weight");
 }
 
 TEST_CASE("weights that are infinite or no number are refused by name", "[models][vision][errors]") {
     const std::string name = "vit_labels", key = "vit.encoder.layer.2.output.dense.weight";
-    formats::TensorMap map = tensors(name);
+    formats::TensorMap map = vision_tensors(name);
     const TensorData original = map.at(key);
     const auto damaged = std::make_shared<std::vector<std::byte>>(original.bytes.begin(), original.bytes.end());
     map[key].bytes = *damaged;
     map[key].owner = damaged;
-    CHECK(load_vit(config_json(name), map));
+    CHECK(load_vit(vision_json(name), map));
     const float infinity = std::numeric_limits<float>::infinity();
     std::memcpy(damaged->data() + 5 * sizeof infinity, &infinity, sizeof infinity);
-    check_refused(load_vit(config_json(name), map), ErrorCode::CorruptFile, key);
-    check_refused(load_vit(config_json(name), map), ErrorCode::CorruptFile, "element 5");
+    check_refused(load_vit(vision_json(name), map), ErrorCode::CorruptFile, key);
+    check_refused(load_vit(vision_json(name), map), ErrorCode::CorruptFile, "element 5");
 }
 
 TEST_CASE("labels are counted and named as config.json says", "[models][vision]") {
-    const auto named = must(load_vit(config_json("vit_labels"), tensors("vit_labels")));
+    const auto named = must(load_vit(vision_json("vit_labels"), vision_tensors("vit_labels")));
     CHECK(named.config().label_names == std::vector<std::string>{"tench", "a cat, or two", "Straße", "猫", "none"});
-    const auto many = must(load_vit(config_json("vit_many_labels"), tensors("vit_many_labels")));
+    const auto many = must(load_vit(vision_json("vit_many_labels"), vision_tensors("vit_many_labels")));
     CHECK(many.config().problem == models::ProblemType::many_labels);
     CHECK(many.config().labels == 3);
     // the default of two is not written
-    CHECK(must(load_vit(config_json("deit_labels"), tensors("deit_labels"))).config().labels == 2);
-    json holes = config_json("vit_labels");
+    CHECK(must(load_vit(vision_json("deit_labels"), vision_tensors("deit_labels"))).config().labels == 2);
+    json holes = vision_json("vit_labels");
     holes["id2label"].erase("3");
-    check_refused(load_vit(holes, tensors("vit_labels")), ErrorCode::CorruptFile, "\"3\"");
+    check_refused(load_vit(holes, vision_tensors("vit_labels")), ErrorCode::CorruptFile, "\"3\"");
     graph::Graph graph;
-    const auto trunk = must(load_vit(config_json("vit_h20"), tensors("vit_h20")));
+    const auto trunk = must(load_vit(vision_json("vit_h20"), vision_tensors("vit_h20")));
     const auto t = must(trunk.add_encoder(graph, {}));
     check_refused(trunk.add_classifier(graph, t.hidden), ErrorCode::UnsupportedConfig, "no classification head");
 }
 
 TEST_CASE("old CLIP configs may say each tower twice", "[models][vision][clip]") {
-    json config = config_json("clip_gelu");
+    json config = vision_json("clip_gelu");
     const json text = config["text_config"];
     config["text_config"]["hidden_size"] = 99;
-    check_refused(load_clip(config, tensors("clip_gelu")), ErrorCode::UnsupportedConfig, "");
+    check_refused(load_clip(config, vision_tensors("clip_gelu")), ErrorCode::UnsupportedConfig, "");
     config["text_config_dict"] = text;  // which wins
-    CHECK(must(load_clip(config, tensors("clip_gelu"))).text.config().hidden_size == 18);
+    CHECK(must(load_clip(config, vision_tensors("clip_gelu"))).text.config().hidden_size == 18);
 }
 
 TEST_CASE("folders of other models are refused", "[models][vision][errors]") {
@@ -165,3 +158,5 @@ TEST_CASE("folders of other models are refused", "[models][vision][errors]") {
                   "supported: CLIP models (clip); this one is an encoder of texts");
     check_refused(models::load_clip(goldens_dir() / "nowhere"), ErrorCode::FileNotFound, "nowhere");
 }
+
+}  // namespace vkformer::tests

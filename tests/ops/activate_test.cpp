@@ -6,6 +6,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -59,8 +60,6 @@ TEST_CASE("activate meets infinities, NaN and huge values", "[op][activate]") {
     const Activation activation = activations();
     CAPTURE(backend.name(), static_cast<int>(activation));
 
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     c.expect(activate(
         c.graph,

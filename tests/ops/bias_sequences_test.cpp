@@ -5,6 +5,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 using graph::SequenceBias;
 using graph::Value;
 using Ints = std::vector<std::int32_t>;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST_CASE("bias_sequences adds to the tokens that complete a phrase", "[op][bias_sequences]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
@@ -73,7 +72,6 @@ TEST_CASE("bias_sequences of single tokens asks for no sequences, and keeps infi
           "[op][bias_sequences]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     const Value x = c.floats("x", DType::f32, {1, 6}, {-kInfinity, kNaN, kNaN, 2, 1, 3});
     const std::vector<SequenceBias> phrases = {

@@ -6,6 +6,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -69,8 +70,6 @@ TEST_CASE("arg_max and top_k order NaN, infinities, zeros of both signs and subn
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
 
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     // clang-format off
     const Value x = c.floats("x", DType::f32, {5, 6}, {

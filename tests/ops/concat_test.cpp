@@ -5,6 +5,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -43,7 +44,6 @@ TEST_CASE("concat leaves a NaN in its place", "[op][concat]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), to_string(dtype));
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     const Value a = c.floats("a", dtype, {2, 3}, {1, kNaN, 3, 4, 5, 6});
     const Value b = c.floats("b", dtype, {2, 2}, {7, 8, kNaN, 10});

@@ -15,7 +15,7 @@ struct DecodeSizes {
 
 // A workgroup of the plain variant takes 32 to 128 keys at a time, 16 elements of depth; one of the direct variant 8 of the
 // heads that share a key head.
-const DecodeSizes kSizes[] = {
+const DecodeSizes kDecodeSizes[] = {
     {{1, 1, 1, 1, 1, 1, 1}, 128},     {{2, 1, 31, 2, 1, 15, 17}, 31},       {{2, 1, 32, 2, 2, 16, 32}, 32},
     {{2, 1, 33, 4, 2, 17, 33}, 32},   {{3, 1, 127, 2, 1, 64, 64}, 64},      {{2, 1, 129, 2, 2, 5, 128}, 128},
     {{2, 1, 300, 6, 3, 33, 65}, 128}, {{1, 1, 300, 2, 2, 40, 24}, 1},       {{1, 1, 1031, 2, 1, 256, 256}, 500},
@@ -28,7 +28,7 @@ const DecodeSizes kSizes[] = {
 bool is_left_out(const graph::Backend& backend, DType dtype, const DecodeSizes& d) {
     if (dtype == DType::f32 || backend.name().starts_with("CPU (") || std::getenv("VKFORMER_TEST_THOROUGH"))
         return false;
-    return (&d - kSizes) % 2 == 0;
+    return (&d - kDecodeSizes) % 2 == 0;
 }
 
 graph::Value partial_of(const OpCase& c) { return std::get<graph::DecodeAttention>(c.graph.nodes()[0].op).partial; }
@@ -36,7 +36,7 @@ graph::Value partial_of(const OpCase& c) { return std::get<graph::DecodeAttentio
 TEST_CASE("decode_attention agrees with double precision", "[op][decode_attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const DecodeSizes& d = kSizes[GENERATE(range(std::size_t{0}, std::size(kSizes)))];
+    const DecodeSizes& d = kDecodeSizes[GENERATE(range(std::size_t{0}, std::size(kDecodeSizes)))];
     if (is_left_out(backend, dtype, d)) return;
     CAPTURE(backend.name(), to_string(dtype), to_string(d.sizes), d.split_keys);
 

@@ -4,6 +4,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using graph::Activation;
 using graph::Value;
 
-auto activations() {
+auto gate_activations() {
     return GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
                             Activation::silu, Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
 }
@@ -20,7 +21,7 @@ auto activations() {
 TEST_CASE("gated_activation of two tensors agrees with double precision", "[op][gated_activation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const Activation activation = activations();
+    const Activation activation = gate_activations();
     const auto count = GENERATE(values<std::uint64_t>({1, 127, 511, 512, 513, 1'088, 5'003}));
     CAPTURE(backend.name(), to_string(dtype), static_cast<int>(activation), count);
 
@@ -34,7 +35,7 @@ TEST_CASE("gated_activation of two tensors agrees with double precision", "[op][
 TEST_CASE("gated_activation of the halves of one tensor agrees with double precision", "[op][gated_activation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const Activation activation = activations();
+    const Activation activation = gate_activations();
     const auto [rows, width] = GENERATE(table<std::uint64_t, std::uint64_t>(
         {{1, 1}, {7, 3}, {5, 511}, {3, 512}, {3, 513}, {2, 1536}, {3, 1088}, {70'000, 1}}));
     CAPTURE(backend.name(), to_string(dtype), static_cast<int>(activation), rows, width);
@@ -46,11 +47,9 @@ TEST_CASE("gated_activation of the halves of one tensor agrees with double preci
 
 TEST_CASE("gated_activation keeps NaN and infinities visible", "[op][gated_activation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const Activation activation = activations();
+    const Activation activation = gate_activations();
     CAPTURE(backend.name(), static_cast<int>(activation));
 
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     const Value gate = c.floats("gate", DType::f32, {7}, {kNaN, 1, kInfinity, -kInfinity, 0, 3e38f, 2});
     const Value up = c.floats("up", DType::f32, {7}, {1, kNaN, 2, 2, kInfinity, 0, -kInfinity});

@@ -19,7 +19,7 @@ namespace {
 using graph::Activation;
 using graph::Value;
 
-struct LinearCase {
+struct QuantizedLinearCase {
     DType format;
     std::uint64_t rows, in, out;
     DType dtype = DType::f32, result = DType::f32;
@@ -28,7 +28,7 @@ struct LinearCase {
     bool gated = false;
 };
 
-void add_linear(OpCase& c, const LinearCase& s) {
+void add_quantized_linear(OpCase& c, const QuantizedLinearCase& s) {
     const Value x = c.floats("x", s.dtype, {s.rows, s.in});
     const Value weight = random_weight(c, s.format, s.out, s.in);
     const Value bias = s.bias ? c.floats("bias", s.dtype, {s.out}) : Value{};
@@ -91,7 +91,7 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
     }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;
-    add_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});
+    add_quantized_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});
     c.check(backend);
 }
 
@@ -106,13 +106,13 @@ TEST_CASE("linear with quantised weights takes float16 activations", "[op][linea
                                                                                      {DType::iq4_nl, 9, DType::f32}}));
     CAPTURE(backend.name(), to_string(format), to_string(result), rows);
     OpCase c;
-    add_linear(c, {.format = format,
-                   .rows = rows,
-                   .in = width_of(format, 2),
-                   .out = 19,
-                   .dtype = DType::f16,
-                   .result = result,
-                   .activation = Activation::relu});
+    add_quantized_linear(c, {.format = format,
+                             .rows = rows,
+                             .in = width_of(format, 2),
+                             .out = 19,
+                             .dtype = DType::f16,
+                             .result = result,
+                             .activation = Activation::relu});
     c.check(backend);
 }
 
@@ -124,13 +124,13 @@ TEST_CASE("linear with quantised weights computes every epilogue", "[op][linear]
                                                                {2, Activation::silu, false, true}}));
     CAPTURE(backend.name(), rows, static_cast<int>(activation), bias, residual);
     OpCase c;
-    add_linear(c, {.format = DType::q4_0,
-                   .rows = rows,
-                   .in = 64,
-                   .out = 9,
-                   .bias = bias,
-                   .residual = residual,
-                   .activation = activation});
+    add_quantized_linear(c, {.format = DType::q4_0,
+                             .rows = rows,
+                             .in = 64,
+                             .out = 9,
+                             .bias = bias,
+                             .residual = residual,
+                             .activation = activation});
     c.check(backend);
 }
 
@@ -158,16 +158,16 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
         }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out, to_string(dtype), to_string(result));
     OpCase c;
-    add_linear(c, {.format = format,
-                   .rows = rows,
-                   .in = width_of(format, blocks),
-                   .out = out,
-                   .dtype = dtype,
-                   .result = result,
-                   .bias = rows != 3,
-                   .residual = false,
-                   .activation = Activation::silu,
-                   .gated = true});
+    add_quantized_linear(c, {.format = format,
+                             .rows = rows,
+                             .in = width_of(format, blocks),
+                             .out = out,
+                             .dtype = dtype,
+                             .result = result,
+                             .bias = rows != 3,
+                             .residual = false,
+                             .activation = Activation::silu,
+                             .gated = true});
     c.check(backend);
 }
 

@@ -17,13 +17,13 @@ struct LocalSizes {
 };
 
 // The workgroup has 32 invocations up to 64 keys, then 128.
-const LocalSizes kSizes[] = {{1, 1, 1, 1, 1},   {2, 1, 5, 31, 1},   {2, 3, 4, 64, 5},
-                             {3, 2, 3, 65, 10}, {2, 1, 7, 129, 40}, {1, 1, 2, 1031, 1u << 20}};
+const LocalSizes kLocalSizes[] = {{1, 1, 1, 1, 1},   {2, 1, 5, 31, 1},   {2, 3, 4, 64, 5},
+                                  {3, 2, 3, 65, 10}, {2, 1, 7, 129, 40}, {1, 1, 2, 1031, 1u << 20}};
 
 TEST_CASE("local_softmax agrees with double precision", "[op][local_softmax]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const bool is_relative = GENERATE(false, true), has_lengths = GENERATE(false, true);
-    for (const LocalSizes& s : kSizes) {
+    for (const LocalSizes& s : kLocalSizes) {
         CAPTURE(backend.name(), is_relative, has_lengths, s.batch, s.query_len, s.key_len, s.half_width);
         OpCase c;
         const Value scores = c.floats("scores", DType::f32, {s.batch, s.heads, s.query_len, s.key_len}, 9);

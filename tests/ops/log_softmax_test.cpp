@@ -5,6 +5,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -29,7 +30,6 @@ TEST_CASE("log_softmax meets infinities and NaN", "[op][log_softmax]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
 
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
     constexpr std::uint64_t kVocab = 300;
     OpCase c;
     std::vector<float> rows = c.random_floats(4 * kVocab);

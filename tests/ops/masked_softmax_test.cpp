@@ -7,7 +7,7 @@
 namespace vkformer::tests {
 namespace {
 
-const AttentionSizes kSizes[] = {
+const AttentionSizes kMaskedSizes[] = {
     {1, 1, 1, 1, 1, 1, 1},   {3, 4, 31, 2, 2, 1, 1},    {2, 3, 32, 1, 1, 1, 1},   {2, 9, 65, 3, 3, 1, 1},
     {3, 5, 127, 2, 2, 1, 1}, {2, 130, 129, 2, 2, 1, 1}, {1, 2, 1031, 1, 1, 1, 1},
 };
@@ -15,7 +15,7 @@ const AttentionSizes kSizes[] = {
 TEST_CASE("masked_softmax agrees with double precision", "[op][masked_softmax]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
-    for (const AttentionSizes& s : kSizes) {
+    for (const AttentionSizes& s : kMaskedSizes) {
         CAPTURE(backend.name(), kind.name, to_string(s));
         OpCase c;
         const graph::Value scores = c.floats("scores", DType::f32, {s.batch, s.heads, s.query_len, s.key_len}, 9);

@@ -2,9 +2,10 @@
 #include <limits>
 
 #include "support/backends.hpp"
-#include "support/must.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -65,8 +66,6 @@ TEST_CASE("penalize takes its steps in order", "[op][penalize]") {
 TEST_CASE("penalize leaves infinities and NaN", "[op][penalize]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     const Value x = c.floats("x", DType::f32, {1, 5}, {-kInfinity, -kInfinity, kNaN, kNaN, 1});
     const Value counts = c.ints("counts", {1, 5}, {1, kInPrompt, 0, 4, 0});

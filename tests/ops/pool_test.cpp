@@ -5,6 +5,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -14,7 +15,6 @@ using graph::Value;
 
 constexpr Pooling kPoolings[] = {Pooling::first,     Pooling::last,          Pooling::mean,
                                  Pooling::root_mean, Pooling::weighted_mean, Pooling::max};
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("pool agrees with double precision", "[op][pool]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));

@@ -15,7 +15,7 @@ namespace {
 
 using graph::Value;
 
-struct AppendSizes {
+struct QuantizedAppendSizes {
     std::uint64_t batch, len, capacity, heads, dim;
 
     std::uint64_t width() const { return heads * dim; }
@@ -27,7 +27,7 @@ struct Appended {
     std::vector<float> x, before;
 };
 
-Appended append_case(DType dtype, const AppendSizes& s, const std::vector<std::int32_t>& starts) {
+Appended append_case(DType dtype, const QuantizedAppendSizes& s, const std::vector<std::int32_t>& starts) {
     Appended made;
     made.x = made.c.random_floats(s.batch * s.len * s.width(), 3);
     made.before = made.c.random_floats(s.batch * s.capacity * s.width());
@@ -41,7 +41,7 @@ Appended append_case(DType dtype, const AppendSizes& s, const std::vector<std::i
 TEST_CASE("cache_append keeps blocks of 8 bits, its positions and no others", "[op][cache_append][q8_0]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const AppendSizes s = GENERATE(values<AppendSizes>({
+    const QuantizedAppendSizes s = GENERATE(values<QuantizedAppendSizes>({
         {1, 1, 1, 1, 64},
         {2, 1, 5, 2, 32},
         {2, 4, 9, 2, 64},
@@ -61,7 +61,7 @@ TEST_CASE("cache_append keeps blocks of 8 bits, its positions and no others", "[
 TEST_CASE("a cache of q8_0 holds what GGUF's blocks would", "[op][cache_append][q8_0]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    const AppendSizes s{2, 3, 8, 2, 96};
+    const QuantizedAppendSizes s{2, 3, 8, 2, 96};
     Appended made = append_case(DType::f32, s, {4, 0});
     const std::vector<float> found = made.c.run(backend, made.cache);
     cpu::round_to_q8_0(std::span(made.x));

@@ -8,6 +8,7 @@
 #include "support/catch.h"
 #include "support/must.hpp"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -47,7 +48,7 @@ TEST_CASE("sample draws what the double oracle draws", "[op][sample]") {
     const Value x = c.floats("x", DType::f32, {rows, vocab}, 10);
     SampleOptions fitting = options;
     fitting.top_k = std::min(options.top_k, static_cast<std::uint32_t>(vocab));
-    c.expect(sample(c.graph, x, random_states(c, rows), fitting));
+    c.expect(graph::sample(c.graph, x, random_states(c, rows), fitting));
     c.check(backend, 2);
 }
 
@@ -61,7 +62,7 @@ TEST_CASE("sample at temperature 0 is arg_max, ties and NaN included", "[op][sam
     for (float& logit : logits) logit = std::round(logit / 4);
     logits[3 * kVocab + 5] = std::numeric_limits<float>::quiet_NaN();
     const Value x = c.floats("x", DType::f32, {kRows, kVocab}, logits);
-    const Value drawn = c.expect(sample(c.graph, x, random_states(c, kRows), {.temperature = 0, .top_p = 0.5f}));
+    const Value drawn = c.expect(graph::sample(c.graph, x, random_states(c, kRows), {.temperature = 0, .top_p = 0.5f}));
     const Value best = c.expect(arg_max(c.graph, x));
     CHECK(c.run_ints(backend, drawn) == c.run_ints(backend, best));
 }
@@ -72,8 +73,6 @@ TEST_CASE("sample meets NaN, infinities, level rows and logits far apart", "[op]
         {{}, {.top_k = 2}, {.top_p = 0.6f}, {.min_p = 0.5f}, {.temperature = 1e-4f}, {.temperature = 1e4f}}));
     CAPTURE(backend.name(), options.temperature, options.top_k, options.top_p, options.min_p);
 
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     // clang-format off
     const Value x = c.floats("x", DType::f32, {7, 6}, {
@@ -86,7 +85,7 @@ TEST_CASE("sample meets NaN, infinities, level rows and logits far apart", "[op]
         0.0f, -0.0f, 0.0f, -0.0f, -1e-3f, -2e-3f,
     });
     // clang-format on
-    const Value drawn = c.expect(sample(c.graph, x, random_states(c, 7), options));
+    const Value drawn = c.expect(graph::sample(c.graph, x, random_states(c, 7), options));
     c.check(backend, 3);
     const std::vector<std::int32_t> found = c.run_ints(backend, drawn);
     CHECK(found[0] == 1);
@@ -132,7 +131,7 @@ TEST_CASE("sample draws tokens as often as their probabilities say", "[op][sampl
 
     OpCase c;
     const Value x = c.floats("x", DType::f32, {kRows, kVocab}, logits);
-    const Value drawn = c.expect(sample(c.graph, x, c.state("random", {kRows, 3}, seeds), options));
+    const Value drawn = c.expect(graph::sample(c.graph, x, c.state("random", {kRows, 3}, seeds), options));
     std::vector<double> counts(kVocab, 0.0);
     for (const std::int32_t token : c.run_ints(backend, drawn)) ++counts.at(static_cast<std::size_t>(token));
 
@@ -168,7 +167,7 @@ TEST_CASE("draws of one row do not depend on the others, and go on from run to r
         const Value x = one.floats("x", DType::f32, {place + 1, kVocab}, logits);
         const Value state = one.state("random", {place + 1, 3}, random);
         for (std::uint64_t step = 0; step < kSteps; ++step) {
-            const Value drawn = one.expect(sample(one.graph, x, state));
+            const Value drawn = one.expect(graph::sample(one.graph, x, state));
             found[place / 2].push_back(one.run_ints(backend, drawn)[place]);
         }
         CHECK(one.run_ints(backend, state)[3 * place + 2] == 7 + static_cast<std::int32_t>(kSteps));

@@ -6,6 +6,7 @@
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/op_case.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -44,8 +45,6 @@ TEST_CASE("soft_cap is accurate for small values", "[op][soft_cap]") {
 TEST_CASE("soft_cap meets infinities, NaN and huge values", "[op][soft_cap]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
-    constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
     OpCase c;
     const Value x = c.floats("x", DType::f32, {8}, {kNaN, kInfinity, -kInfinity, 1e20f, -1e20f, 3e38f, -3e38f, 0.0f});
     const Value y = c.expect(soft_cap(c.graph, x, 50));

@@ -72,6 +72,12 @@ std::size_t case_stride(const std::string& device_index, std::size_t otherwise) 
 
 const std::vector<std::string>& vulkan_device_indices() { return vulkan_devices().indices; }
 
+std::vector<std::string> device_names() {
+    std::vector<std::string> names = {"cpu"};
+    names.insert(names.end(), vulkan_device_indices().begin(), vulkan_device_indices().end());
+    return names;
+}
+
 const std::vector<graph::Backend*>& test_backends() {
     static const std::unique_ptr<graph::Backend> cpu_float = cpu::make_cpu_backend<float>();
     static const std::unique_ptr<graph::Backend> cpu_double = cpu::make_cpu_backend<double>();

@@ -37,4 +37,7 @@ std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 /// Every device name that `VulkanBackend::create` takes for the devices of vulkan_backends(): their indices.
 const std::vector<std::string>& vulkan_device_indices();
 
+/// "cpu" and vulkan_device_indices().
+std::vector<std::string> device_names();
+
 }  // namespace vkformer::tests

@@ -16,6 +16,12 @@ formats::Safetensors open(const std::string& path) {
 
 std::filesystem::path goldens_dir() { return std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests" / "goldens"; }
 
+std::vector<float> values_in(const TensorData& data) {
+    std::vector<float> values(data.shape.element_count());
+    REQUIRE(convert(data.dtype, data.bytes, 0, std::span(values)));
+    return values;
+}
+
 Golden::Golden(const std::string& path) : path_(path), file_(open(path)) {}
 
 const TensorData& Golden::tensor(const std::string& name) const {

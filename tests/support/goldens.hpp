@@ -11,6 +11,9 @@
 namespace vkformer::tests {
 
 std::filesystem::path goldens_dir();
+inline std::filesystem::path sentence_folder(const std::string& name) { return goldens_dir() / "sentences" / name; }
+inline std::filesystem::path speech_folder(const std::string& name) { return goldens_dir() / "speech" / name; }
+inline std::filesystem::path vision_folder(const std::string& name) { return goldens_dir() / "vision" / name; }
 
 /// One safetensors file of tests/goldens; whatever is missing fails the test case.
 class Golden {
@@ -33,6 +36,9 @@ private:
     formats::Safetensors file_;
 };
 
+/// The elements of a file's tensor as float32.
+std::vector<float> values_in(const TensorData& data);
+
 /// [a, b, c, d] → [a, c, b, d]: between PyTorch's [batch, heads, len, dim] and ours, [batch, len, heads, dim].
 template <class T>
 std::vector<T> swap_middle(const std::vector<T>& x, const Shape& shape) {
@@ -46,5 +52,14 @@ std::vector<T> swap_middle(const std::vector<T>& x, const Shape& shape) {
     return result;
 }
 inline Shape swap_middle(const Shape& s) { return {s[0], s[2], s[1], s[3]}; }
+
+/// [rows, columns] → [columns, rows]
+inline std::vector<float> transposed(const std::vector<float>& matrix, std::size_t columns) {
+    const std::size_t rows = matrix.size() / columns;
+    std::vector<float> result(matrix.size());
+    for (std::size_t i = 0; i < rows; ++i)
+        for (std::size_t j = 0; j < columns; ++j) result[j * rows + i] = matrix[i * columns + j];
+    return result;
+}
 
 }  // namespace vkformer::tests

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "support/catch.h"
@@ -22,6 +23,9 @@ public:
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     std::filesystem::path operator/(const char* name) const { return path_ / name; }
     const std::filesystem::path& path() const { return path_; }
+    void write(const char* name, const std::string& text) const {
+        std::ofstream(path_ / name, std::ios::binary) << text;
+    }
 
 private:
     std::filesystem::path path_;

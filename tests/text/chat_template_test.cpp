@@ -11,19 +11,19 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/temporary_folder.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
-using Catch::Matchers::Contains;
-
+namespace vkformer::tests {
 namespace {
 
-using json = nlohmann::ordered_json;
+using namespace text;
+using Catch::Matchers::Contains;
+using nlohmann::ordered_json;
 
-json golden() {
+ordered_json golden() {
     std::ifstream file(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/chat_templates.json");
     REQUIRE(file);
-    return json::parse(file);
+    return ordered_json::parse(file);
 }
 
 /// When the goldens were made.
@@ -51,7 +51,7 @@ Result<std::string> render(const std::string& source, const std::vector<ChatMess
                                    .now = golden_time()});
 }
 
-std::string message_of(const std::string& source, ErrorCode code) {
+std::string render_error(const std::string& source, ErrorCode code) {
     const auto text = render(source, {{"user", "Hi"}}, true, "{}");
     CAPTURE(source);
     if (text) FAIL("no error, but " << text->substr(0, 1000));
@@ -59,37 +59,18 @@ std::string message_of(const std::string& source, ErrorCode code) {
     return text.error().message;
 }
 
-class Folder {
-public:
-    Folder()
-        : path_(std::filesystem::temp_directory_path() / ("vkformer_chat_" + std::to_string(std::random_device{}()))) {
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
-    void write(const char* name, const std::string& text) const {
-        std::ofstream(path_ / name, std::ios::binary) << text;
-    }
-    const std::filesystem::path& path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
-
 }  // namespace
 
 TEST_CASE("templates of the families say what transformers says", "[text][chat][golden]") {
-    const json all = golden();
+    const ordered_json all = golden();
     std::size_t count = 0;
-    for (const json& family : all["families"]) {
+    for (const ordered_json& family : all["families"]) {
         const auto chat = ChatTemplate::parse(family["template"].get<std::string>(), family["name"]);
         if (!chat) FAIL(chat.error().message);
-        for (const json& entry : family["cases"]) {
+        for (const ordered_json& entry : family["cases"]) {
             CAPTURE(family["name"].get<std::string>(), entry.dump());
             std::vector<ChatMessage> messages;
-            for (const json& message : all["conversations"][entry[0].get<std::size_t>()])
+            for (const ordered_json& message : all["conversations"][entry[0].get<std::size_t>()])
                 messages.push_back({message[0], message[1]});
             const std::string variables = all["extras"][entry[2].get<std::size_t>()].dump();
             const auto text = chat->render(messages, {.add_generation_prompt = entry[1].get<bool>(),
@@ -110,12 +91,12 @@ TEST_CASE("templates of the families say what transformers says", "[text][chat][
 }
 
 TEST_CASE("features of templates, one by one", "[text][chat][golden]") {
-    const json all = golden();
+    const ordered_json all = golden();
     std::vector<ChatMessage> messages;
-    for (const json& message : all["messages"]) messages.push_back({message["role"], message["content"]});
+    for (const ordered_json& message : all["messages"]) messages.push_back({message["role"], message["content"]});
     const std::string variables = all["variables"].dump();
     REQUIRE(all["features"].size() > 80);
-    for (const json& feature : all["features"]) {
+    for (const ordered_json& feature : all["features"]) {
         const std::string source = feature[0];
         CAPTURE(source);
         const auto text = render(source, messages, true, variables);
@@ -132,7 +113,7 @@ TEST_CASE("features of templates, one by one", "[text][chat][golden]") {
 }
 
 TEST_CASE("what templates may not use is refused by name and line", "[text][chat]") {
-    const auto refused = [](const std::string& source) { return message_of(source, ErrorCode::UnsupportedConfig); };
+    const auto refused = [](const std::string& source) { return render_error(source, ErrorCode::UnsupportedConfig); };
     CHECK(refused("a\nb\n{% include 'x' %}") == "test: line 3: the tag {% include %} is not supported");
     CHECK_THAT(refused("{% call m() %}{% endcall %}"), Contains("{% call %}"));
     CHECK_THAT(refused("{{ x | urlize }}"), Contains("the filter urlize"));
@@ -145,20 +126,20 @@ TEST_CASE("what templates may not use is refused by name and line", "[text][chat
     CHECK_THAT(refused("{{ f(*x) }}"), Contains("* or **"));
     CHECK_THAT(refused("{{ cycler(1) }}"), Contains("the name cycler"));
     CHECK_THAT(refused("{{ [raise_exception] }}"), Contains("a function inside a list"));
-    CHECK_THAT(message_of("{{ 1 +\n\n }}", ErrorCode::CorruptFile),
+    CHECK_THAT(render_error("{{ 1 +\n\n }}", ErrorCode::CorruptFile),
                Contains("line 3: expected an expression, found }}"));
-    CHECK_THAT(message_of("\n{% if x %}", ErrorCode::CorruptFile), Contains("{% endif %} is missing"));
-    CHECK_THAT(message_of("\n{{ x", ErrorCode::CorruptFile), Contains("line 2: a tag has no end"));
-    CHECK_THAT(message_of("\xFF", ErrorCode::CorruptFile), Contains("not UTF-8"));
-    CHECK_THAT(message_of("\n{{ raise_exception('no system role') }}", ErrorCode::InvalidArgument),
+    CHECK_THAT(render_error("\n{% if x %}", ErrorCode::CorruptFile), Contains("{% endif %} is missing"));
+    CHECK_THAT(render_error("\n{{ x", ErrorCode::CorruptFile), Contains("line 2: a tag has no end"));
+    CHECK_THAT(render_error("\xFF", ErrorCode::CorruptFile), Contains("not UTF-8"));
+    CHECK_THAT(render_error("\n{{ raise_exception('no system role') }}", ErrorCode::InvalidArgument),
                Contains("line 2: the template refuses the conversation: no system role"));
-    CHECK_THAT(message_of("{{ nothing.at.all }}", ErrorCode::InvalidArgument), Contains("\"nothing\" is undefined"));
-    CHECK_THAT(message_of("{{ messages[0].tool_calls[0] }}", ErrorCode::InvalidArgument),
+    CHECK_THAT(render_error("{{ nothing.at.all }}", ErrorCode::InvalidArgument), Contains("\"nothing\" is undefined"));
+    CHECK_THAT(render_error("{{ messages[0].tool_calls[0] }}", ErrorCode::InvalidArgument),
                Contains("the member tool_calls of a mapping is undefined"));
 }
 
 TEST_CASE("hostile templates end in an error", "[text][chat]") {
-    const auto stopped = [](const std::string& source) { return message_of(source, ErrorCode::InvalidArgument); };
+    const auto stopped = [](const std::string& source) { return render_error(source, ErrorCode::InvalidArgument); };
     CHECK_THAT(stopped("{% set r = range(9999) %}{% for a in r %}{% for b in r %}{% endfor %}{% endfor %}"),
                Contains("steps"));
     CHECK_THAT(stopped("{{ 'x' * 10 ** 12 }}"), Contains("MiB"));
@@ -185,12 +166,12 @@ TEST_CASE("hostile templates end in an error", "[text][chat]") {
     CHECK_THAT(stopped("{{ 'a' | map(" + maps + "'upper') }}"), Contains("nested"));
     CHECK_THAT(stopped("{{ 9223372036854775807 + 1 }}"), Contains("64 bits"));
     CHECK_THAT(stopped("{{ 10 ** 19 }}"), Contains("64 bits"));
-    CHECK_THAT(message_of("{% set n = namespace() %}{% set n.n = n %}", ErrorCode::UnsupportedConfig),
+    CHECK_THAT(render_error("{% set n = namespace() %}{% set n.n = n %}", ErrorCode::UnsupportedConfig),
                Contains("a namespace inside"));
 }
 
 TEST_CASE("deeply nested templates end in an error", "[text][chat]") {
-    const auto broken = [](const std::string& source) { return message_of(source, ErrorCode::CorruptFile); };
+    const auto broken = [](const std::string& source) { return render_error(source, ErrorCode::CorruptFile); };
     const auto repeated = [](const char* text, int count) {
         std::string result;
         for (int i = 0; i < count; ++i) result += text;
@@ -214,10 +195,10 @@ TEST_CASE("deeply nested templates end in an error", "[text][chat]") {
 }
 
 TEST_CASE("mutated templates never crash", "[text][chat]") {
-    const json all = golden();
+    const ordered_json all = golden();
     std::mt19937 random(5);
     std::size_t rendered = 0;
-    for (const json& family : all["families"]) {
+    for (const ordered_json& family : all["families"]) {
         const std::string whole = family["template"];
         for (int round = 0; round < 150; ++round) {
             std::string source = whole;
@@ -239,7 +220,7 @@ TEST_CASE("mutated templates never crash", "[text][chat]") {
 }
 
 TEST_CASE("templates of model folders", "[text][chat]") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto load = [&](std::string_view variant = "default") { return load_chat_template(folder.path(), variant); };
     const std::vector<ChatMessage> messages = {{"user", "Hi"}};
     REQUIRE_FALSE(load());
@@ -272,3 +253,5 @@ TEST_CASE("templates of model folders", "[text][chat]") {
     std::filesystem::remove(folder.path() / "chat_template.jinja");
     CHECK(load().error().code == ErrorCode::CorruptFile);
 }
+
+}  // namespace vkformer::tests

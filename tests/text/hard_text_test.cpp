@@ -15,21 +15,15 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/files.hpp"
+#include "support/goldens.hpp"
 #include "text/tokenizer.hpp"
 #include "text/unicode.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kGoldens = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/hard_text";
-
-nlohmann::json read(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    REQUIRE(file);
-    return nlohmann::json::parse(file);
-}
+using namespace text;
 
 std::uint64_t fnv(std::string_view data, std::uint64_t value = 0xCBF29CE484222325) {
     for (const char byte : data) value = (value ^ static_cast<unsigned char>(byte)) * 0x100000001B3;
@@ -48,9 +42,9 @@ std::string hexadecimal(std::uint64_t value, std::size_t digits) {
     return result;
 }
 
-class Generator {
+class TextGenerator {
 public:
-    explicit Generator(const nlohmann::json& text) : fragments_(text["fragments"].get<std::vector<std::string>>()) {
+    explicit TextGenerator(const nlohmann::json& text) : fragments_(text["fragments"].get<std::vector<std::string>>()) {
         for (const auto& span : text["ranges"]) spans_.push_back({span[0], span[1]});
     }
 
@@ -130,8 +124,8 @@ private:
 };
 
 std::vector<std::string> make_lines() {
-    const auto text = read(kGoldens / "text.json");
-    Generator generator(text);
+    const auto text = read_json(goldens_dir() / "hard_text/text.json");
+    TextGenerator generator(text);
     std::vector<std::string> lines(text["lines"].get<std::size_t>());
     std::uint64_t hash = fnv("");
     for (std::string& line : lines) hash = fnv(line = generator.line(), hash);
@@ -141,7 +135,7 @@ std::vector<std::string> make_lines() {
 
 std::vector<std::string> kinds() {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(kGoldens))
+    for (const auto& entry : std::filesystem::directory_iterator(goldens_dir() / "hard_text"))
         if (entry.is_directory()) names.push_back(entry.path().filename().string());
     return names;
 }
@@ -166,9 +160,9 @@ TEST_CASE("hard text: the ids and texts of Hugging Face", "[text][hard]") {
     REQUIRE(lines.size() >= 5000);
     const std::string name = GENERATE(from_range(kinds()));
     CAPTURE(name);
-    const auto tokenizer = load_tokenizer(kGoldens / name);
+    const auto tokenizer = load_tokenizer(goldens_dir() / "hard_text" / name);
     if (!tokenizer) FAIL(tokenizer.error().message);
-    const auto expected = read(kGoldens / name / "expected.json");
+    const auto expected = read_json(goldens_dir() / "hard_text" / name / "expected.json");
 
     for (std::size_t i = 0; i < expected["ids"].size(); ++i) {
         CAPTURE(i, lines[i]);
@@ -198,7 +192,7 @@ TEST_CASE("hard text: the ids and texts of Hugging Face", "[text][hard]") {
 TEST_CASE("hard text: 128 KiB of the same costs no more than other text", "[text][hard]") {
     const std::string name = GENERATE(from_range(kinds()));
     CAPTURE(name);
-    const auto tokenizer = load_tokenizer(kGoldens / name);
+    const auto tokenizer = load_tokenizer(goldens_dir() / "hard_text" / name);
     if (!tokenizer) FAIL(tokenizer.error().message);
     for (const char* unit : {"a", " ", "\n", " \n", "<", "é", "\u0301", "🙂", "a ", "<s>", "<|"}) {
         CAPTURE(unit);
@@ -228,3 +222,5 @@ TEST_CASE("speed of encode on a text of one's own", "[.speed]") {
     for (const std::int32_t id : *ids) bytes += little_endian(static_cast<std::uint32_t>(id), 4);
     std::cout << "speed " << seconds.count() << ' ' << ids->size() << ' ' << hexadecimal(fnv(bytes), 16) << '\n';
 }
+
+}  // namespace vkformer::tests

@@ -10,32 +10,20 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/temporary_folder.hpp"
 #include "text/charsmap.hpp"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
+namespace vkformer::tests {
+namespace {
+
+using namespace text;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
-namespace {
-
-/// A folder with the files given to it; removed at the end.
-class Folder {
-public:
-    Folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "vkformer-test-XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-    }
-    ~Folder() { std::filesystem::remove_all(path_); }
-    Folder(const Folder&) = delete;
-    Folder& operator=(const Folder&) = delete;
-
-    void write(const char* name, const std::string& text) const {
-        std::ofstream(path_ / name, std::ios::binary) << text;
-    }
-    Result<std::unique_ptr<Tokenizer>> load() const { return load_tokenizer(path_); }
+/// A folder that a tokenizer is read from.
+struct TokenizerFolder : TemporaryFolder {
+    Result<std::unique_ptr<Tokenizer>> load() const { return load_tokenizer(path()); }
     Result<std::unique_ptr<Tokenizer>> load(const json& tokenizer) const {
         write("tokenizer.json", tokenizer.dump());
         return load();
@@ -46,9 +34,6 @@ public:
         CHECK(loaded.error().code == code);
         return loaded.error().message;
     }
-
-private:
-    std::filesystem::path path_;
 };
 
 json words() {
@@ -58,7 +43,7 @@ json words() {
         "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1, "<unk>": 2}, "unk_token": "<unk>"}})");
 }
 
-std::string read_golden(const char* path) {
+std::string tokenizer_golden(const char* path) {
     std::ifstream file(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers" / path,
                        std::ios::binary);
     REQUIRE(file);
@@ -68,7 +53,7 @@ std::string read_golden(const char* path) {
 }  // namespace
 
 TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     const auto refused = [&](const char* part, const char* value, const char* expected) {
         json tokenizer = words();
         tokenizer[part] = json::parse(value);
@@ -101,7 +86,7 @@ TEST_CASE("tokenizer.json: what is not implemented is refused by name", "[text][
 }
 
 TEST_CASE("tokenizer.json: broken files", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     const auto broken = [&](const char* part, const char* value, const char* expected) {
         json tokenizer = words();
         tokenizer[part] = json::parse(value);
@@ -149,7 +134,7 @@ TEST_CASE("tokenizer.json: broken files", "[text][json]") {
 }
 
 TEST_CASE("tokenizer.json: texts without a token are errors, not crashes", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     const auto encode = [&](const char* model, const char* text) {
         json tokenizer = words();
         tokenizer["model"] = json::parse(model);
@@ -175,7 +160,7 @@ TEST_CASE("tokenizer.json: texts without a token are errors, not crashes", "[tex
 }
 
 TEST_CASE("tokenizer.json: an expression that explodes is an error", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     json tokenizer = words();
     tokenizer["normalizer"] = json::parse(R"({"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}, "content": ""})");
     const auto loaded = folder.load(tokenizer);
@@ -186,19 +171,19 @@ TEST_CASE("tokenizer.json: an expression that explodes is an error", "[text][jso
 }
 
 TEST_CASE("tokenizer.json: the spm files win where both are there", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     REQUIRE(folder.load(words()));
     for (const char* name : {"source.spm", "target.spm", "vocab.json"})
-        folder.write(name, read_golden((std::string("marian/") + name).c_str()));
+        folder.write(name, tokenizer_golden((std::string("marian/") + name).c_str()));
     const auto loaded = folder.load();
     REQUIRE(loaded);
     CHECK((*loaded)->piece(0) == "</s>");
 }
 
 TEST_CASE("tokenizer.json: mutated files never crash", "[text][json]") {
-    const Folder folder;
+    const TokenizerFolder folder;
     const char* name = GENERATE("unigram", "unigram-bytes", "bpe-pieces", "bpe-words", "words");
-    const std::string whole = read_golden((std::string(name) + "/tokenizer.json").c_str());
+    const std::string whole = tokenizer_golden((std::string(name) + "/tokenizer.json").c_str());
     std::mt19937 random(1234);
     int loaded_count = 0;
     for (int round = 0; round < 60; ++round) {
@@ -224,9 +209,9 @@ TEST_CASE("tokenizer.json: mutated files never crash", "[text][json]") {
 }
 
 TEST_CASE("normalisation map: truncations and flipped bits never lead outside", "[text][charsmap]") {
-    const json tokenizer = json::parse(read_golden("unigram/tokenizer.json"));
+    const json tokenizer = json::parse(tokenizer_golden("unigram/tokenizer.json"));
     const std::string encoded = tokenizer["normalizer"]["normalizers"][1]["precompiled_charsmap"];
-    const Folder folder;
+    const TokenizerFolder folder;
     std::mt19937 random(99);
     const std::string_view alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     int accepted = 0;
@@ -249,3 +234,5 @@ TEST_CASE("normalisation map: truncations and flipped bits never lead outside", 
     CHECK_FALSE(Charsmap::parse(std::string(8, '\0'), "x"));
     CHECK_FALSE(Charsmap::parse(std::string("\xFF\xFF\xFF\xFF", 4) + std::string(2000, '\0'), "x"));
 }
+
+}  // namespace vkformer::tests

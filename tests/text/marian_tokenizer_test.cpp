@@ -11,11 +11,11 @@
 #include "support/catch.h"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
-using Catch::Matchers::ContainsSubstring;
-
+namespace vkformer::tests {
 namespace {
+
+using namespace text;
+using Catch::Matchers::ContainsSubstring;
 
 /// A copy of the golden Marian folder whose files can be broken; removed at the end.
 class Copy {
@@ -155,3 +155,5 @@ TEST_CASE("Marian tokenizer: truncated and mutated SentencePiece models never cr
         try_model(mutated);
     }
 }
+
+}  // namespace vkformer::tests

@@ -9,13 +9,12 @@
 #include "support/temporary_folder.hpp"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using nlohmann::json;
-
+namespace vkformer::tests {
 namespace {
 
-std::unique_ptr<text::Tokenizer> load(const json& tokenizer) {
+using nlohmann::json;
+
+std::unique_ptr<text::Tokenizer> load_json_tokenizer(const json& tokenizer) {
     TemporaryFolder folder;
     std::ofstream(folder / "tokenizer.json") << tokenizer.dump();
     return must(text::load_tokenizer(folder.path()));
@@ -26,7 +25,7 @@ std::unique_ptr<text::Tokenizer> load(const json& tokenizer) {
 TEST_CASE("texts and pairs get Hugging Face's ids and types", "[text][pairs][golden]") {
     std::ifstream file(goldens_dir() / "sentences/pairs.json");
     for (const json& entry : json::parse(file)) {
-        const auto tokenizer = load(entry["tokenizer"]);
+        const auto tokenizer = load_json_tokenizer(entry["tokenizer"]);
         CAPTURE(entry["name"].get<std::string>());
         REQUIRE(entry["encodings"].size() > 50);
         for (const json& expected : entry["encodings"]) {
@@ -46,8 +45,10 @@ TEST_CASE("texts and pairs get Hugging Face's ids and types", "[text][pairs][gol
 
 TEST_CASE("a length without room for the special tokens is an error", "[text][pairs][errors]") {
     std::ifstream file(goldens_dir() / "sentences/pairs.json");
-    const auto tokenizer = load(json::parse(file)[0]["tokenizer"]);
+    const auto tokenizer = load_json_tokenizer(json::parse(file)[0]["tokenizer"]);
     CHECK_FALSE(tokenizer->encode_for_encoder("a", std::nullopt, 1));
     CHECK(must(tokenizer->encode_for_encoder("a", std::nullopt, 2)).ids.size() == 2);
     CHECK_FALSE(tokenizer->encode_for_encoder("a", "b", 2));
 }
+
+}  // namespace vkformer::tests

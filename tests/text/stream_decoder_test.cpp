@@ -11,27 +11,17 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/temporary_folder.hpp"
 #include "text/tokenizer.hpp"
 #include "text/unicode.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kGoldens = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers";
+using namespace text;
 
-class Folder {
-public:
-    Folder()
-        : path_(std::filesystem::temp_directory_path() /
-                ("vkformer_stream_" + std::to_string(std::random_device{}()))) {
-        std::filesystem::create_directories(path_);
-    }
-    ~Folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path_, ignored);
-    }
+struct DecoderFolder : TemporaryFolder {
     /// A tokenizer of these tokens with this decoder.
     std::unique_ptr<Tokenizer> load(const std::vector<std::string>& tokens, const char* decoder,
                                     const char* config = "{}") const {
@@ -42,15 +32,12 @@ public:
             {"decoder", nlohmann::json::parse(decoder)},
             {"model", {{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}}},
         };
-        std::ofstream(path_ / "tokenizer.json") << tokenizer.dump();
-        std::ofstream(path_ / "tokenizer_config.json") << config;
-        auto loaded = load_tokenizer(path_);
+        write("tokenizer.json", tokenizer.dump());
+        write("tokenizer_config.json", config);
+        auto loaded = load_tokenizer(path());
         if (!loaded) FAIL(loaded.error().message);
         return *std::move(loaded);
     }
-
-private:
-    std::filesystem::path path_;
 };
 
 std::vector<std::string> parts(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids,
@@ -66,12 +53,12 @@ std::vector<std::string> parts(const Tokenizer& tokenizer, const std::vector<std
 
 TEST_CASE("streams of tokens give the text of all, and take nothing back", "[text][stream]") {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(kGoldens))
+    for (const auto& entry : std::filesystem::directory_iterator(goldens_dir() / "tokenizers"))
         if (entry.is_directory()) names.push_back(entry.path().filename().string());
     const std::string name = GENERATE_COPY(from_range(names));
     const bool skip_special = GENERATE(true, false);
     CAPTURE(name, skip_special);
-    const auto tokenizer = load_tokenizer(kGoldens / name);
+    const auto tokenizer = load_tokenizer(goldens_dir() / "tokenizers" / name);
     REQUIRE(tokenizer);
     std::mt19937 random(7);
     for (int round = 0; round < 200; ++round) {
@@ -95,7 +82,7 @@ TEST_CASE("streams of tokens give the text of all, and take nothing back", "[tex
 
 TEST_CASE("streams hold back what may change, and nothing else", "[text][stream]") {
     using Parts = std::vector<std::string>;
-    const Folder folder;
+    const DecoderFolder folder;
     SECTION("bytes") {
         const auto t = folder.load({"Hi", "Ġthere", "ðŁ", "ĺ", "Ģ", "!"}, R"({"type": "ByteLevel"})");
         CHECK(parts(*t, {0, 1, 2, 3, 4, 5}) == Parts{"Hi", " there", "", "", "😀", "!", ""});
@@ -137,7 +124,7 @@ TEST_CASE("streams hold back what may change, and nothing else", "[text][stream]
 }
 
 TEST_CASE("streams cost the same at the end of a long text", "[text][stream]") {
-    const Folder folder;
+    const DecoderFolder folder;
     const auto t = folder.load({"a", "▁", "<0xC3>"}, R"({"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
             {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})");
@@ -212,7 +199,7 @@ TEST_CASE("stop strings do not depend on how the text is cut", "[text][stream]")
 }
 
 TEST_CASE("encode without special tokens, and with special tokens as text", "[text][stream]") {
-    const auto tokenizer = load_tokenizer(kGoldens / "bpe-bytes");
+    const auto tokenizer = load_tokenizer(goldens_dir() / "tokenizers/bpe-bytes");
     REQUIRE(tokenizer);
     const Tokenizer& t = **tokenizer;
     const auto all = t.encode("Hello </s> x").value();
@@ -227,7 +214,7 @@ TEST_CASE("encode without special tokens, and with special tokens as text", "[te
     CHECK_FALSE(t.find("no such token"));
     for (std::int32_t id = 0; id < static_cast<std::int32_t>(t.vocab_size()); ++id) CHECK(t.find(t.piece(id)) == id);
 
-    const auto marian = load_tokenizer(kGoldens / "marian");
+    const auto marian = load_tokenizer(goldens_dir() / "tokenizers/marian");
     REQUIRE(marian);
     const auto marian_eos = (*marian)->find("</s>");
     REQUIRE(marian_eos);
@@ -238,3 +225,5 @@ TEST_CASE("encode without special tokens, and with special tokens as text", "[te
     CHECK((*marian)->piece((*marian)->find("</s>").value()) == "</s>");
     CHECK_FALSE((*marian)->find("no such token"));
 }
+
+}  // namespace vkformer::tests

@@ -8,24 +8,18 @@
 #include <nlohmann/json.hpp>
 
 #include "support/catch.h"
+#include "support/files.hpp"
+#include "support/goldens.hpp"
 #include "text/tokenizer.hpp"
 
-using namespace vkformer;
-using namespace vkformer::text;
-
+namespace vkformer::tests {
 namespace {
 
-const std::filesystem::path kGoldens = std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers";
-
-nlohmann::json read(const std::filesystem::path& path) {
-    std::ifstream file(path);
-    REQUIRE(file);
-    return nlohmann::json::parse(file);
-}
+using namespace text;
 
 std::vector<std::string> folders() {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(kGoldens))
+    for (const auto& entry : std::filesystem::directory_iterator(goldens_dir() / "tokenizers"))
         if (entry.is_directory()) names.push_back(entry.path().filename().string());
     return names;
 }
@@ -35,10 +29,10 @@ std::vector<std::string> folders() {
 TEST_CASE("tokenizers give the ids and texts of Hugging Face", "[text][golden]") {
     const std::string name = GENERATE(from_range(folders()));
     CAPTURE(name);
-    const auto tokenizer = load_tokenizer(kGoldens / name);
+    const auto tokenizer = load_tokenizer(goldens_dir() / "tokenizers" / name);
     if (!tokenizer) FAIL(tokenizer.error().message);
-    const auto lines = read(kGoldens / "lines.json");
-    const auto expected = read(kGoldens / name / "expected.json");
+    const auto lines = read_json(goldens_dir() / "tokenizers/lines.json");
+    const auto expected = read_json(goldens_dir() / "tokenizers" / name / "expected.json");
     REQUIRE(lines.size() > 300);
     REQUIRE(expected["ids"].size() == lines.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -60,3 +54,5 @@ TEST_CASE("tokenizers give the ids and texts of Hugging Face", "[text][golden]")
         CHECK((*tokenizer)->decode(ids, false) == expected["generated_decoded_all"][i].get<std::string>());
     }
 }
+
+}  // namespace vkformer::tests

@@ -7,10 +7,10 @@
 
 #include "support/catch.h"
 
-using namespace vkformer;
-using tuning::Trial;
-
+namespace vkformer::tests {
 namespace {
+
+using tuning::Trial;
 
 /// A machine on which everything takes thrice as long between two moments.
 struct Machine {
@@ -103,3 +103,5 @@ TEST_CASE("of several results the one counts that takes most of its own bound", 
     tuning::judge(trial, off_by(0), expected, 1e-5);
     CHECK(trial.fault == "wrong results");
 }
+
+}  // namespace vkformer::tests

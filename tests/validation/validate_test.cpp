@@ -7,11 +7,10 @@
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
 
-using namespace vkformer;
-using namespace vkformer::tests;
-using graph::Value;
-
+namespace vkformer::tests {
 namespace {
+
+using graph::Value;
 
 /// A device whose compiler changes the plan before it makes the program: what a broken shader does to one node.
 class BrokenBackend final : public graph::Backend {
@@ -34,12 +33,12 @@ private:
     Damage damage_;
 };
 
-struct Case {
+struct ValidatedCase {
     graph::Graph graph;
     validation::Feeds feeds;
 };
 
-Case forward_case(DType dtype = DType::f32) {
+ValidatedCase forward_case(DType dtype = DType::f32) {
     const models::Seq2Seq model = load_marian("relu_d30_h5_h3");
     const Golden golden("marian/relu_d30_h5_h3/golden.safetensors");
     const TokenBatch source = token_batch(golden, "input_ids", "attention_mask");
@@ -53,7 +52,7 @@ Case forward_case(DType dtype = DType::f32) {
             {{"input_ids", source.tokens}, {"decoder_input_ids", target.tokens}, {"source_lengths", source.lengths()}}};
 }
 
-validation::Report validate(const Case& c, graph::Backend& device) {
+validation::Report validate(const ValidatedCase& c, graph::Backend& device) {
     const auto oracle = cpu::make_cpu_backend<double>();
     return must(validation::validate(c.graph, "forward", c.feeds, device, *oracle));
 }
@@ -64,7 +63,7 @@ TEST_CASE("every node of a right device is within its bound", "[validation]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), to_string(dtype));
-    const Case c = forward_case(dtype);
+    const ValidatedCase c = forward_case(dtype);
     const auto report = validate(c, backend);
     REQUIRE(report.checks.size() > 30);
     if (const auto* first = report.first_divergence())
@@ -124,12 +123,12 @@ TEST_CASE("states: the first wrong update is named", "[validation]") {
     std::vector<float> values(24), filled(120);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.1f * static_cast<float>(i % 7) - 0.2f;
     for (std::size_t i = 0; i < filled.size(); ++i) filled[i] = 0.1f * static_cast<float>(i % 11) - 0.4f;
-    const Case c = {g,
-                    {{"x", values},
-                     {"cache", filled},
-                     {"starts", std::vector<std::int32_t>{2, 2, 1, 4}},
-                     {"parents", std::vector<std::int32_t>{1, 0, 3, 3}},
-                     {"lengths", std::vector<std::int32_t>{3, 3, 2, 5}}}};
+    const ValidatedCase c = {g,
+                             {{"x", values},
+                              {"cache", filled},
+                              {"starts", std::vector<std::int32_t>{2, 2, 1, 4}},
+                              {"parents", std::vector<std::int32_t>{1, 0, 3, 3}},
+                              {"lengths", std::vector<std::int32_t>{3, 3, 2, 5}}}};
 
     for (graph::Backend* backend : test_backends()) {
         CAPTURE(backend->name());
@@ -146,10 +145,12 @@ TEST_CASE("states: the first wrong update is named", "[validation]") {
 }
 
 TEST_CASE("an input without values is an error", "[validation][errors]") {
-    Case c = forward_case();
+    ValidatedCase c = forward_case();
     c.feeds.erase("input_ids");
     const auto oracle = cpu::make_cpu_backend<double>();
     const auto result = validation::validate(c.graph, "forward", c.feeds, *oracle, *oracle);
     REQUIRE_FALSE(result);
     CHECK_THAT(result.error().message, Catch::Matchers::ContainsSubstring("input_ids"));
 }
+
+}  // namespace vkformer::tests

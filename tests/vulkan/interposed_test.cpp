@@ -6,6 +6,7 @@
 #include "core/hash.hpp"
 #include "graph/builders.hpp"
 #include "support/backends.hpp"
+#include "support/files.hpp"
 #include "support/host_application.hpp"
 #include "support/interposer.hpp"
 #include "support/must.hpp"
@@ -65,13 +66,6 @@ Bytes cache_data_of(const vulkan::Capabilities& device) {
     Bytes data(sizeof(header) + 16, std::byte{0x5A});
     std::memcpy(data.data(), &header, sizeof(header));
     return data;
-}
-
-Bytes read_bytes(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    const auto bytes = std::as_bytes(std::span(text));
-    return {bytes.begin(), bytes.end()};
 }
 
 void write_bytes(const std::filesystem::path& path, const Bytes& bytes) {

@@ -12,7 +12,10 @@
 namespace vkformer::tests {
 namespace {
 
-using namespace graph;
+using graph::Activation;
+using graph::Backend;
+using graph::Graph;
+using graph::Value;
 using vulkan::DeviceInfo;
 using vulkan::VulkanBackend;
 

@@ -36,14 +36,14 @@ private:
     std::mt19937 random_{7};
 };
 
-struct Outcome {
+struct Punctuality {
     double late = 0;  ///< share of the slices that took longer than the budget
     double mean = 0;  ///< share of the budget that slices took
 };
 
-Outcome run(Device device, int slices = 4000) {
+Punctuality run_slices(Device device, int slices = 4000) {
     for (int i = 0; i < 400; ++i) device.run_slice();
-    Outcome outcome;
+    Punctuality outcome;
     for (int i = 0; i < slices; ++i) {
         const double us = device.run_slice();
         outcome.late += us > kBudgetUs ? 1.0 / slices : 0;
@@ -53,13 +53,13 @@ Outcome run(Device device, int slices = 4000) {
 }
 
 TEST_CASE("slices keep to their budget on a quiet device, and use it", "[vulkan][guest][clock]") {
-    const Outcome quiet = run(Device(50, 0, 1));
+    const Punctuality quiet = run_slices(Device(50, 0, 1));
     CHECK(quiet.late == 0);
     CHECK(quiet.mean > 0.9);
 }
 
 TEST_CASE("where slices are disturbed, room is left for it", "[vulkan][guest][clock]") {
-    const Outcome disturbed = run(Device(50, 0.2, 2));  // every fifth takes twice as long
+    const Punctuality disturbed = run_slices(Device(50, 0.2, 2));  // every fifth takes twice as long
     CHECK(disturbed.late < 0.07);
     CHECK(disturbed.mean > 0.35);
 }

@@ -55,7 +55,7 @@ bool read_all(int from_child, double max_seconds, std::string& text) {
         const int ready = poll(&waited, 1, static_cast<int>(left.count()));
         if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
         std::array<char, 4096> chunk;
-        const ssize_t count = read(from_child, chunk.data(), chunk.size());
+        const ssize_t count = ::read(from_child, chunk.data(), chunk.size());
         if (count <= 0) return true;
         text.append(chunk.data(), static_cast<std::size_t>(count));
     }

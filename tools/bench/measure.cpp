@@ -14,14 +14,15 @@
 namespace vkformer::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxCopies = 256;
-constexpr std::size_t kMaxNodes = 64;    // of a timed program
-constexpr double kSubmitSeconds = 0.01;  // what a submission should take: short for watchdogs, long for clocks
+constexpr std::size_t kMaxNodes = 64;                        // of a timed program
 constexpr std::uint64_t kMaxBytes = std::uint64_t{2} << 30;  // of all copies
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(SteadyClock::time_point start) {
+    return std::chrono::duration<double>(SteadyClock::now() - start).count();
+}
 
 /// The named variant for every node that has it. Errors: InvalidArgument (none has).
 Result<vulkan::ChosenVariants> name_variants(const graph::Graph& graph, const vulkan::VulkanBackend& backend,
@@ -145,10 +146,10 @@ Result<void> sample(graph::Program& program, const CaseBuilder& builder, const T
                     const MeasureOptions& options, Measurement& result) {
     vulkan::VulkanProgram* const timestamps = profiled(program, target);
     Sampler device(options.stopping), wall(options.stopping);
-    const auto begin = Clock::now();
+    const auto begin = SteadyClock::now();
     for (std::uint32_t submission = 0;; ++submission) {
         VKFORMER_CHECK(builder.rewind(program));
-        const auto start = Clock::now();
+        const auto start = SteadyClock::now();
         VKFORMER_CHECK(program.submit());
         VKFORMER_CHECK(program.wait());
         const double ns = 1e9 * seconds_since(start) / static_cast<double>(rotation.runs);
@@ -178,7 +179,7 @@ Result<void> poison_results(const CaseBuilder& builder, graph::Program& program)
 
 /// Seconds of one run of a program that has run before.
 Result<double> one_run(graph::Program& program, const Target& target) {
-    const auto start = Clock::now();
+    const auto start = SteadyClock::now();
     VKFORMER_CHECK(program.submit());
     VKFORMER_CHECK(program.wait());
     double seconds = seconds_since(start);

@@ -21,6 +21,9 @@ enum class Cache : std::uint8_t {
 };
 std::string_view to_string(Cache cache) noexcept;
 
+/// What a submission should take: short for watchdogs, long for clocks.
+inline constexpr double kSubmitSeconds = 0.01;
+
 /// A backend, and the same as Vulkan if it is that: then it profiles (BackendOptions::profile).
 struct Target {
     graph::Backend* backend = nullptr;

@@ -8,14 +8,14 @@
 #include <limits>
 #include <random>
 
+#include "bench/measure.hpp"
 #include "bench/shader_runner.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::bench {
 namespace {
 
-constexpr std::size_t kMaxCopies = 16;   // each is a pipeline and buffers of its own
-constexpr double kSubmitSeconds = 0.01;  // as in measure.cpp
+constexpr std::size_t kMaxShaderCopies = 16;  // each is a pipeline and buffers of its own
 constexpr double kMaxDispatches = 64;
 
 /// What the manifest compares with.
@@ -204,8 +204,8 @@ std::size_t copies_for(const MeasureOptions& options, const std::vector<Buffer>&
     double bytes = 0;
     for (const Buffer& buffer : buffers) bytes += static_cast<double>(buffer.contents.size());
     if (options.cache == Cache::hot || bytes == 0) return 1;
-    return static_cast<std::size_t>(
-        std::clamp(std::ceil(static_cast<double>(options.cold_bytes) / bytes), 1.0, static_cast<double>(kMaxCopies)));
+    return static_cast<std::size_t>(std::clamp(std::ceil(static_cast<double>(options.cold_bytes) / bytes), 1.0,
+                                               static_cast<double>(kMaxShaderCopies)));
 }
 
 std::string text_of(const std::array<std::uint32_t, 3>& groups) {

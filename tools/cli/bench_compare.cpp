@@ -17,8 +17,8 @@ struct BenchCompareCommand {
 };
 
 Result<bench::Report> read_report(const std::string& path) {
-    VKFORMER_TRY(const auto json, read_json(path));
-    return bench::report_from_json(json, path);
+    VKFORMER_TRY(const auto report, read_json(path));
+    return bench::report_from_json(report, path);
 }
 
 Result<int> run(const BenchCompareCommand& command) {

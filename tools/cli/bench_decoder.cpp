@@ -38,7 +38,7 @@ using decoding::DecoderSession;
 using decoding::DecoderSessionOptions;
 using nlohmann::json;
 
-constexpr std::uint32_t kDefaultPrompt = 256, kDefaultTokens = 32, kDefaultRuns = 5;
+constexpr std::uint32_t kDefaultPrompt = 256, kDefaultDecoderTokens = 32, kDefaultDecoderRuns = 5;
 
 /// Since the system started this process, loading of libraries included.
 double process_seconds() {
@@ -136,7 +136,7 @@ Result<graph::Graph> step_graph(const models::Decoder& model, const DecoderSessi
 }
 
 /// Positions of the middle of the generation, so that attention reads as much as it does on average; a beam search begins there.
-Result<void> feed(graph::Program& program, std::uint32_t start) {
+Result<void> feed_decoder(graph::Program& program, std::uint32_t start) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
@@ -160,8 +160,8 @@ Result<void> feed(graph::Program& program, std::uint32_t start) {
 Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<models::Decoder>& opened) {
     BenchModelCommand command = given;
     if (command.length == 0) command.length = kDefaultPrompt;
-    if (command.steps == 0) command.steps = kDefaultTokens;
-    if (command.runs == 0) command.runs = kDefaultRuns;
+    if (command.steps == 0) command.steps = kDefaultDecoderTokens;
+    if (command.runs == 0) command.runs = kDefaultDecoderRuns;
     if (command.beams == 0) command.beams = 1;
     VKFORMER_TRY(const models::Decoder model, opened.load());
     const DecoderSessionOptions options = {
@@ -205,7 +205,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
                          measure({.name = name,
                                   .graph = graph,
                                   .runs = command.runs,
-                                  .prepare = [&](graph::Program& p) { return feed(p, command.length); }},
+                                  .prepare = [&](graph::Program& p) { return feed_decoder(p, command.length); }},
                                  *device.backend, profiler.get()));
             if (command.json)
                 programs.push_back(as_json(program));
@@ -224,9 +224,9 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
                        {"beams", command.beams},
                        {"prompt_tokens", command.length},
                        {"generated_tokens", command.steps},
-                       {"prompt_tokens_per_second", as_json(cost.prompt_rate)},
-                       {"decode_tokens_per_second", as_json(cost.decode_rate)},
-                       {"host_cpu_us_per_token", as_json(cost.host_us)},
+                       {"prompt_tokens_per_second", summary_json(cost.prompt_rate)},
+                       {"decode_tokens_per_second", summary_json(cost.decode_rate)},
+                       {"host_cpu_us_per_token", summary_json(cost.host_us)},
                        {"weight_bytes_per_step", cost.bytes_per_token},
                        {"weight_gb_per_second", read_rate},
                        {"first_token_seconds", cost.first_token_seconds},

@@ -57,7 +57,7 @@ std::uint64_t cache_bytes(const graph::Graph& graph) {
     return bytes;
 }
 
-nlohmann::json as_json(const bench::Summary& summary) {
+nlohmann::json summary_json(const bench::Summary& summary) {
     return {{"median", summary.median},
             {"mad", summary.mad},
             {"low", summary.interval.low},

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +11,7 @@
 
 #include "bench/statistics.hpp"
 #include "graph/plan.hpp"
+#include "line.hpp"
 
 namespace vkformer::cli {
 
@@ -33,12 +33,6 @@ std::uint64_t cache_bytes(const graph::Graph& graph);
 inline double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 /// median, mad, low, high, runs
-nlohmann::json as_json(const bench::Summary& summary);
-
-inline std::string line(const char* format, auto... values) {
-    char text[256];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
+nlohmann::json summary_json(const bench::Summary& summary);
 
 }  // namespace vkformer::cli

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 
 /// Tokens, lengths and states as a generation starts with them.
-Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
+Result<void> feed_translation(graph::Program& program, const models::DecodeLayout& layout) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
@@ -46,7 +46,7 @@ Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
     return {};
 }
 
-constexpr std::uint32_t kDefaultLength = 32, kDefaultSteps = 16, kDefaultRuns = 15;
+constexpr std::uint32_t kDefaultLength = 32, kDefaultSteps = 16, kDefaultModelRuns = 15;
 
 struct BenchDevices {
     api::OpenedBackend opened;
@@ -82,7 +82,7 @@ Result<void> feed(graph::Program& program, const validation::Feeds& feeds) {
 template <OnePass Model>
 Result<int> bench(const BenchModelCommand& command, const models::Opened<Model>& opened) {
     if (command.beams > 1) return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
-    const std::uint32_t runs = command.runs == 0 ? kDefaultRuns : command.runs;
+    const std::uint32_t runs = command.runs == 0 ? kDefaultModelRuns : command.runs;
     VKFORMER_TRY(const auto passes, passes_of(opened, {.batch = command.batch,
                                                        .length = command.length == 0 ? kDefaultLength : command.length,
                                                        .dtype = command.device.dtype_value()}));
@@ -123,7 +123,7 @@ Result<int> bench(const BenchModelCommand& given,
     BenchModelCommand command = given;
     if (command.length == 0) command.length = kDefaultLength;
     if (command.steps == 0) command.steps = kDefaultSteps;
-    if (command.runs == 0) command.runs = kDefaultRuns;
+    if (command.runs == 0) command.runs = kDefaultModelRuns;
     VKFORMER_TRY(const auto model, opened.load());
     VKFORMER_TRY(auto generation,
                  models::load_generation_config(opened.path, model->limits().target_len, model->limits().target_vocab));
@@ -151,7 +151,7 @@ Result<int> bench(const BenchModelCommand& given,
                               .graph = graph,
                               .runs_per_submit = per_submit,
                               .runs = command.runs,
-                              .prepare = [&](graph::Program& program) { return feed(program, layout); }},
+                              .prepare = [&](graph::Program& program) { return feed_translation(program, layout); }},
                              *devices.opened.backend, devices.profiler.get()));
         if (command.json) {
             programs.push_back(as_json(cost));

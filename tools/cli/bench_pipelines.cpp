@@ -165,7 +165,7 @@ std::string cell(const std::optional<double>& value) {
     return value ? std::to_string(std::llround(*value)) : std::string("-");
 }
 
-std::string line(const std::vector<std::string>& cells) {
+std::string table_row(const std::vector<std::string>& cells) {
     static constexpr int kWidths[] = {-34, 8, 6, 7, 7, 8, 6, 7, 8, 9, 9};
     std::string out;
     for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -183,12 +183,12 @@ std::string as_text(const Compiled& compiled) {
     char ms[32];
     std::snprintf(ms, sizeof(ms), "%.1f", compiled.report->compile_ms);
     const auto& executables = compiled.report->executables;
-    if (executables.empty()) return line({wanted.dispatch.module.name(), ms});
+    if (executables.empty()) return table_row({wanted.dispatch.module.name(), ms});
     for (const PipelineExecutable& executable : executables) {
         const PipelineSummary s = vulkan::summarise(executable);
-        out += line({wanted.dispatch.module.name(), ms, cell(s.registers), cell(s.scalar_registers), cell(s.spills),
-                     cell(s.shared_bytes), cell(s.waves), cell(s.instructions), cell(s.code_bytes), cell(s.cycles),
-                     cell(s.throughput_cycles)});
+        out += table_row({wanted.dispatch.module.name(), ms, cell(s.registers), cell(s.scalar_registers),
+                          cell(s.spills), cell(s.shared_bytes), cell(s.waves), cell(s.instructions), cell(s.code_bytes),
+                          cell(s.cycles), cell(s.throughput_cycles)});
     }
     return out;
 }
@@ -199,7 +199,8 @@ std::string as_text(const std::vector<Compiled>& list) {
         const auto count = std::ranges::count(list, is_default, [](const auto& c) { return c.wanted->is_default; });
         if (count == 0) continue;
         out += is_default ? "What the device runs where nothing was measured\n" : "The other variants\n";
-        out += line({"shader", "ms", "regs", "scalar", "spills", "shared", "waves", "instr", "code", "cycles", "busy"});
+        out += table_row(
+            {"shader", "ms", "regs", "scalar", "spills", "shared", "waves", "instr", "code", "cycles", "busy"});
         for (const Compiled& compiled : list) {
             if (compiled.wanted->is_default != is_default) continue;
             if (compiled.wanted->case_label != label) out += "  " + (label = compiled.wanted->case_label) + "\n";

@@ -5,25 +5,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "core/try.hpp"
+#include "line.hpp"
 
 namespace vkformer::cli {
-namespace {
 
 using nlohmann::json;
-
-std::string line(const char* format, auto... values) {
-    char text[256];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
-}
-
-}  // namespace
 
 double thread_cpu_us() {
     timespec now{};

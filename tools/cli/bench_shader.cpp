@@ -34,8 +34,8 @@ Result<bench::SpirvModule> load(const BenchShaderCommand& command, const bench::
     return bench::read_spirv(bytes, manifest.entry_point, command.shader);
 }
 
-Result<int> measure(const BenchShaderCommand& command, const bench::SpirvModule& module,
-                    const bench::ShaderManifest& manifest) {
+Result<int> measure_module(const BenchShaderCommand& command, const bench::SpirvModule& module,
+                           const bench::ShaderManifest& manifest) {
     VKFORMER_TRY(const OpenedTarget opened, open_target(command.device));
     const bench::Target& target = opened.target;
     VKFORMER_TRY(bench::Report report, begin_report(target, command.flags, command.device.quiet));
@@ -54,11 +54,11 @@ Result<int> measure(const BenchShaderCommand& command, const bench::SpirvModule&
 Result<int> run(const BenchShaderCommand& command) {
     if (command.device.device == "cpu")
         return Error{ErrorCode::InvalidArgument, "bench shader: the CPU backend runs no shaders"};
-    VKFORMER_TRY(const auto json, read_json(command.manifest));
-    VKFORMER_TRY(const auto manifest, bench::parse_shader_manifest(json, command.manifest));
+    VKFORMER_TRY(const auto described, read_json(command.manifest));
+    VKFORMER_TRY(const auto manifest, bench::parse_shader_manifest(described, command.manifest));
     VKFORMER_TRY(const auto module, load(command, manifest));
     VKFORMER_CHECK(bench::check_fit(module, manifest));
-    return bench::in_child([&] { return measure(command, module, manifest); }, command.timeout);
+    return bench::in_child([&] { return measure_module(command, module, manifest); }, command.timeout);
 }
 
 }  // namespace

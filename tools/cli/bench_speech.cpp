@@ -30,7 +30,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint32_t kDefaultTokens = 64, kDefaultRuns = 5;
+constexpr std::uint32_t kDefaultSpeechTokens = 64, kDefaultSpeechRuns = 5;
 
 class Stopwatch {
 public:
@@ -140,7 +140,7 @@ Result<SpeechCost> SpeechBench::measure(graph::Backend& backend) const {
 }
 
 /// The window whole, and the decoder in the middle of what it writes.
-Result<void> feed(graph::Program& program, const models::DecodeLayout& layout) {
+Result<void> feed_speech(graph::Program& program, const models::DecodeLayout& layout) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
@@ -191,8 +191,8 @@ Result<SpeechBench> open_bench(const BenchModelCommand& command, const std::file
                       .options = {.rules = {.generation = config->generation, .timestamps = {}},
                                   .batch = command.batch,
                                   .dtype = command.device.dtype_value()},
-                      .tokens = command.steps > 0 ? command.steps : kDefaultTokens,
-                      .runs = command.runs > 0 ? command.runs : kDefaultRuns};
+                      .tokens = command.steps > 0 ? command.steps : kDefaultSpeechTokens,
+                      .runs = command.runs > 0 ? command.runs : kDefaultSpeechRuns};
     bench.options.rules.generation.rules.banned.push_back(config->generation.eos);  // so that every run is as long
     const std::uint64_t room = positions + 1 - std::min<std::uint64_t>(positions, bench.given.size());
     if (command.steps > room)
@@ -246,7 +246,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                          measure({.name = name,
                                   .graph = graph,
                                   .runs = bench.runs,
-                                  .prepare = [&](graph::Program& p) { return feed(p, bench.layout()); }},
+                                  .prepare = [&](graph::Program& p) { return feed_speech(p, bench.layout()); }},
                                  *device.backend, profiler.get()));
             nodes.push_back(as_json(program));
             nodes_text += "\n" + as_text(program, command.top);
@@ -261,12 +261,12 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                        {"given_tokens", bench.given.size()},
                        {"generated_tokens", bench.tokens},
                        {"runs", bench.runs},
-                       {"spectrogram_seconds", as_json(cost.spectrogram)},
-                       {"encoder_seconds", as_json(cost.encoder)},
-                       {"decoder_seconds", as_json(cost.decoder)},
-                       {"decode_tokens_per_second", as_json(cost.tokens_per_second)},
-                       {"real_time_factor", as_json(cost.real_time_factor)},
-                       {"host_cpu_us_per_token", as_json(cost.host_us)},
+                       {"spectrogram_seconds", summary_json(cost.spectrogram)},
+                       {"encoder_seconds", summary_json(cost.encoder)},
+                       {"decoder_seconds", summary_json(cost.decoder)},
+                       {"decode_tokens_per_second", summary_json(cost.tokens_per_second)},
+                       {"real_time_factor", summary_json(cost.real_time_factor)},
+                       {"host_cpu_us_per_token", summary_json(cost.host_us)},
                        {"encoder_gflop", programs.encoder_flops / 1e9},
                        {"encoder_gflop_per_second", flop_rate},
                        {"weight_bytes_per_step", programs.weight_bytes_per_step},

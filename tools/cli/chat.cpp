@@ -14,6 +14,7 @@
 #include "hints.hpp"
 #include "line_editor.hpp"
 #include "line_reader.hpp"
+#include "vectors.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -26,8 +27,6 @@ struct ChatCommand {
     std::vector<std::string> messages;  ///< of the user, one after the other; none: lines of standard input
     bool json = false;
 };
-
-std::string dump(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
 
 std::string number_of(std::size_t count, const char* what) {
     return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
@@ -76,7 +75,7 @@ private:
         const auto on_text = [&](std::size_t, std::string_view text, std::int32_t token) {
             json event = {{"event", token < 0 ? "text" : "token"}, {"text", text}};
             if (token >= 0) event["token"] = token;
-            auto printed = print(command_.json ? dump(event) : std::string(text));
+            auto printed = print(command_.json ? to_line(event) + "\n" : std::string(text));
             if (!printed) broken = printed.error();
             tokens += token >= 0;
             is_cut = command_.generator.max_tokens == 0 && tokens == longest_answer();
@@ -90,12 +89,13 @@ private:
         const Finish finish = is_cut ? Finish::length : generation->finish;
         conversation_.answer(generation->text);
         if (command_.json)
-            return print(dump({{"event", "end"},
-                               {"finish", to_string(finish)},
-                               {"text", generation->text},
-                               {"tokens", generation->tokens},
-                               {"prompt_tokens", generation->prompt_tokens},
-                               {"reused_tokens", generation->reused_tokens}}));
+            return print(to_line({{"event", "end"},
+                                  {"finish", to_string(finish)},
+                                  {"text", generation->text},
+                                  {"tokens", generation->tokens},
+                                  {"prompt_tokens", generation->prompt_tokens},
+                                  {"reused_tokens", generation->reused_tokens}}) +
+                         "\n");
         VKFORMER_CHECK(print("\n"));
         if (is_interrupted) std::fputs("(the answer was stopped)\n", stderr);
         if (is_cut || finish == Finish::context)

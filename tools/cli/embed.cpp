@@ -74,7 +74,7 @@ private:
             } else if (command_.json) {
                 out += (embedding ? as_json(inputs[i].value, *embedding) : command_.bad.as_json(inputs[i])) + "\n";
             } else {
-                out += (embedding ? as_text(embedding->values) : "") + "\n";
+                out += (embedding ? spaced(embedding->values) : "") + "\n";
             }
         }
         return print(out);
@@ -108,7 +108,7 @@ Result<std::vector<float>> embed_images(ClipEncoder& encoder, const EmbedCommand
             values.insert(values.end(), vectors[i].begin(), vectors[i].end());
         else
             out += (command.json ? to_line({{"image", command.images[i]}, {"embedding", vectors[i]}})
-                                 : as_text(vectors[i])) +
+                                 : spaced(vectors[i])) +
                    "\n";
     }
     VKFORMER_CHECK(print(out));

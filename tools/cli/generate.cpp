@@ -11,6 +11,7 @@
 #include "core/try.hpp"
 #include "generator.hpp"
 #include "line_reader.hpp"
+#include "vectors.hpp"
 
 namespace vkformer::cli {
 namespace {
@@ -23,8 +24,6 @@ struct GenerateCommand {
     std::vector<std::string> tokens;  ///< prompts as "1,2,3"
     bool echo = false, json = false;
 };
-
-std::string dump(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"; }
 
 Result<std::vector<std::int32_t>> parse_tokens(const std::string& list) {
     std::vector<std::int32_t> tokens;
@@ -109,7 +108,7 @@ Result<int> run(const GenerateCommand& command) {
     const auto on_text = [&](std::size_t index, std::string_view text, std::int32_t token) {
         Result<void> printed = {};
         if (command.json)
-            printed = print(dump(as_json(generator, index, text, token)));
+            printed = print(to_line(as_json(generator, index, text, token)) + "\n");
         else if (streams)
             printed = print(generator.has_tokenizer() ? std::string(text)
                                                       : (printed_tokens++ ? "," : "") + std::to_string(token));
@@ -121,7 +120,7 @@ Result<int> run(const GenerateCommand& command) {
     if (broken) return *broken;
     for (std::size_t i = 0; i < generations.size(); ++i) {
         if (command.json) {
-            VKFORMER_CHECK(print(dump(as_json(generator, i, generations[i]))));
+            VKFORMER_CHECK(print(to_line(as_json(generator, i, generations[i])) + "\n"));
         } else {
             const std::string echoed = command.echo ? prompts.texts[i] : "";
             const std::string& text = generator.has_tokenizer() ? generations[i].text : list_of(generations[i].tokens);

@@ -233,7 +233,7 @@ Size page_size(const HeatMapPage& page, const std::vector<SectionLayout>& sectio
 }
 
 /// What cairo calls with the file's bytes.
-cairo_status_t append(void* picture, const unsigned char* data, unsigned int size) {
+cairo_status_t append_bytes(void* picture, const unsigned char* data, unsigned int size) {
     const auto bytes = std::as_bytes(std::span(data, size));
     auto& all = *static_cast<std::vector<std::byte>*>(picture);
     all.insert(all.end(), bytes.begin(), bytes.end());
@@ -255,7 +255,7 @@ Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const
     const Size size = page_size(page, sections, ruler);
 
     if (format == PictureFormat::svg) {
-        const Surface surface(cairo_svg_surface_create_for_stream(append, &picture, size.width, size.height));
+        const Surface surface(cairo_svg_surface_create_for_stream(append_bytes, &picture, size.width, size.height));
         Canvas canvas(surface.get());
         draw_page(page, sections, size, canvas);
         cairo_surface_finish(surface.get());
@@ -272,7 +272,7 @@ Result<void> draw_heat_maps(const HeatMapPage& page, PictureFormat format, const
     Canvas canvas(surface.get(), kPngScale);
     draw_page(page, sections, size, canvas);
     if (canvas.status() != CAIRO_STATUS_SUCCESS) return failed(canvas.status());
-    const auto status = cairo_surface_write_to_png_stream(surface.get(), append, &picture);
+    const auto status = cairo_surface_write_to_png_stream(surface.get(), append_bytes, &picture);
     if (status != CAIRO_STATUS_SUCCESS) return failed(status);
     return write_file(path, picture);
 }

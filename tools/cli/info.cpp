@@ -34,7 +34,7 @@ struct InfoCommand {
 using Variants = std::map<std::string, std::set<std::string>>;
 
 /// A model's programs by the dtype of their activations.
-using Plans = std::map<DType, std::vector<graph::Plan>>;
+using PlansByDtype = std::map<DType, std::vector<graph::Plan>>;
 
 /// What the kernels would choose on a device; nothing runs.
 Result<Variants> variants_on(const Capabilities& device, const std::vector<graph::Plan>& plans) {
@@ -179,8 +179,8 @@ Result<std::optional<models::OpenedModel>> open_model(const ModelOption& option,
     return std::optional(std::move(model));
 }
 
-Result<Plans> plans_by_dtype(const models::OpenedModel& model) {
-    Plans plans;
+Result<PlansByDtype> plans_by_dtype(const models::OpenedModel& model) {
+    PlansByDtype plans;
     for (const DType dtype : {DType::f32, DType::f16}) {
         VKFORMER_TRY(plans[dtype], plans_of(model, {.length = 16, .steps = 16, .dtype = dtype, .every_program = true}));
     }
@@ -196,7 +196,7 @@ void add_verdicts(json& device, const Capabilities& capabilities) {
     device["verdicts_file"] = file.path().string();
 }
 
-void add_variants(json& device, const Capabilities& capabilities, const Plans& plans_by_dtype) {
+void add_variants(json& device, const Capabilities& capabilities, const PlansByDtype& plans_by_dtype) {
     for (const auto& [dtype, plans] : plans_by_dtype) {
         const auto variants = variants_on(capabilities, plans);
         const std::string name(to_string(dtype));
@@ -273,7 +273,7 @@ std::string auto_text(const json& choices) {
 Result<int> run(const InfoCommand& command) {
     json report = {{"version", VKFORMER_VERSION}, {"devices", json::array()}};
     VKFORMER_TRY(const auto model, open_model(command.model, report));
-    Plans plans;
+    PlansByDtype plans;
     if (model) {
         VKFORMER_TRY(plans, plans_by_dtype(*model));
     }

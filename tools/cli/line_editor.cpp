@@ -36,7 +36,7 @@ void note_interrupt(int signal) {
 /// descriptor of standard input itself. −1: there is no such name.
 int open_terminal() {
     const char* const name = ttyname(STDIN_FILENO);
-    return name ? open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+    return name ? ::open(name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
 }
 
 /// A character of the terminal; 0 at its end, −1 at an interrupt, which libedit would not end a line for. That is looked for every now

@@ -62,7 +62,7 @@ std::string megabytes(std::uint64_t bytes) {
     return text;
 }
 
-std::string line(const std::string& name, const Total& total) {
+std::string total_line(const std::string& name, const Total& total) {
     return "  " + padded(name, 8) + " " + std::to_string(total.tensors) + " tensors, " +
            std::to_string(total.elements) + " elements, " + megabytes(total.bytes) + "\n";
 }
@@ -91,8 +91,8 @@ std::string as_text(const Listing& listing, const std::string& path, std::size_t
     Total all;
     const auto by_type = totals(listing, all);
     text += "\ntotal\n";
-    for (const auto& [type, total] : by_type) text += line(type, total);
-    return text + line("all", all);
+    for (const auto& [type, total] : by_type) text += total_line(type, total);
+    return text + total_line("all", all);
 }
 
 std::string as_json(const Listing& listing, const std::string& path, std::size_t max_elements) {

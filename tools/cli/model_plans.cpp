@@ -16,15 +16,15 @@
 namespace vkformer::cli {
 namespace {
 
-constexpr std::uint32_t kBeams = 4;  // of the search among every_program
+constexpr std::uint32_t kSearchBeams = 4;  // of the search among every_program
 
 using Plans = std::vector<graph::Plan>;
 
 void append(Plans& plans, Plans more) { std::ranges::move(more, std::back_inserter(plans)); }
 
 /// The programs of a generation.
-Result<Plans> plans_of(const models::EncoderDecoder& model, models::GenerationConfig generation,
-                       const PlanOptions& options) {
+Result<Plans> plans_of_kind(const models::EncoderDecoder& model, models::GenerationConfig generation,
+                            const PlanOptions& options) {
     const auto limits = model.limits();
     if (options.beams > 0) generation.beams = options.beams;
     generation.max_steps = static_cast<std::uint32_t>(std::min<std::uint64_t>(options.steps, limits.target_len));
@@ -59,7 +59,7 @@ Result<Plans> forward_plans_of(const models::EncoderDecoder& model, const PlanOp
 }
 
 /// The chunks of a prompt and the step of a language model; both lengths together are the context.
-Result<Plans> plans_of(const models::Decoder& model, const PlanOptions& wanted) {
+Result<Plans> plans_of_kind(const models::Decoder& model, const PlanOptions& wanted) {
     const decoding::DecoderSessionOptions options = {
         .rows = wanted.batch,
         .context = std::min(wanted.length + wanted.steps, model.config().max_positions),
@@ -100,12 +100,12 @@ Result<Plans> speech_plans_of(const models::EncoderDecoder& model, const PlanOpt
 }
 
 PlanOptions as_search(PlanOptions options) {
-    options.beams = kBeams;
+    options.beams = kSearchBeams;
     return options;
 }
 
 template <OnePass Model>
-Result<Plans> plans_of(const models::Opened<Model>& opened, const PlanOptions& options) {
+Result<Plans> plans_of_kind(const models::Opened<Model>& opened, const PlanOptions& options) {
     if (options.beams > 1) return Error{ErrorCode::InvalidArgument, "the model answers in one pass: leave out --beams"};
     VKFORMER_TRY(auto passes, passes_of(opened, {.batch = options.batch,
                                                  .length = options.length,
@@ -116,32 +116,32 @@ Result<Plans> plans_of(const models::Opened<Model>& opened, const PlanOptions& o
     return plans;
 }
 
-Result<Plans> plans_of(const models::Opened<models::Decoder>& opened, const PlanOptions& options) {
+Result<Plans> plans_of_kind(const models::Opened<models::Decoder>& opened, const PlanOptions& options) {
     VKFORMER_TRY(const auto model, opened.load());
-    VKFORMER_TRY(auto plans, plans_of(model, options));
+    VKFORMER_TRY(auto plans, plans_of_kind(model, options));
     if (options.every_program) {
-        VKFORMER_TRY(auto more, plans_of(model, as_search(options)));
+        VKFORMER_TRY(auto more, plans_of_kind(model, as_search(options)));
         append(plans, std::move(more));
     }
     return plans;
 }
 
-Result<Plans> plans_of(const models::Opened<models::SpeechModel>& opened, const PlanOptions& options) {
+Result<Plans> plans_of_kind(const models::Opened<models::SpeechModel>& opened, const PlanOptions& options) {
     if (options.beams > 1)
         return Error{ErrorCode::InvalidArgument, "a model that hears is decoded without beams: leave out --beams"};
     VKFORMER_TRY(const auto speech, opened.load());
     return speech_plans_of(*speech.model, options);
 }
 
-Result<Plans> plans_of(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened,
-                       const PlanOptions& options) {
+Result<Plans> plans_of_kind(const models::Opened<std::unique_ptr<models::EncoderDecoder>>& opened,
+                            const PlanOptions& options) {
     VKFORMER_TRY(const auto model, opened.load());
     const auto limits = model->limits();
     VKFORMER_TRY(const auto generation,
                  models::load_generation_config(opened.path, limits.target_len, limits.target_vocab));
-    VKFORMER_TRY(auto plans, plans_of(*model, generation, options));
+    VKFORMER_TRY(auto plans, plans_of_kind(*model, generation, options));
     if (options.every_program) {
-        VKFORMER_TRY(auto more, plans_of(*model, generation, as_search(options)));
+        VKFORMER_TRY(auto more, plans_of_kind(*model, generation, as_search(options)));
         append(plans, std::move(more));
         VKFORMER_TRY(auto passes, forward_plans_of(*model, options));
         append(plans, std::move(passes));
@@ -152,7 +152,7 @@ Result<Plans> plans_of(const models::Opened<std::unique_ptr<models::EncoderDecod
 }  // namespace
 
 Result<Plans> plans_of(const models::OpenedModel& model, const PlanOptions& options) {
-    return std::visit([&](const auto& opened) { return plans_of(opened, options); }, model);
+    return std::visit([&](const auto& opened) { return plans_of_kind(opened, options); }, model);
 }
 
 }  // namespace vkformer::cli

@@ -7,7 +7,15 @@
 namespace vkformer::cli {
 namespace {
 
-using namespace graph;
+using graph::Activation;
+using graph::AttentionMask;
+using graph::Direction;
+using graph::Graph;
+using graph::Pooling;
+using graph::RecurrentState;
+using graph::RopePairing;
+using graph::TokenOrigin;
+using graph::Value;
 
 /// Makes the operands of one case; the first failure is kept, and what comes after it is of no use.
 class Operands {

@@ -2,7 +2,6 @@
 /// vkformer validate: every node of a model on a device against the CPU in double precision.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <random>
 
@@ -16,6 +15,7 @@
 #include "decoding/speech_steps.hpp"
 #include "decoding/steps.hpp"
 #include "device.hpp"
+#include "line.hpp"
 #include "models/generation_config.hpp"
 #include "models/open_model.hpp"
 #include "models/speech_config.hpp"
@@ -78,7 +78,7 @@ private:
     std::mt19937 generator_;
 };
 
-constexpr std::uint32_t kBatch = 2;
+constexpr std::uint32_t kCheckedBatch = 2;
 
 /// The second sequence is shorter by a third.
 std::vector<std::int32_t> source_lengths(std::uint32_t len) {
@@ -101,17 +101,17 @@ Result<Case> forward_case(const models::EncoderDecoder& model, std::uint32_t len
     const auto limits = model.limits();
     const bool masked = keeps_weights && limits.takes_any_mask && limits.source_features == 0;
     VKFORMER_TRY(auto f,
-                 model.forward({.batch = kBatch,
+                 model.forward({.batch = kCheckedBatch,
                                 .source_len = len,
                                 .target_len = len,
                                 .dtype = dtype,
                                 .source_mask = masked ? models::SourceMask::additive : models::SourceMask::lengths,
                                 .attention_weights = keeps_weights}));
     Case c = {.name = keeps_weights ? "forward, attention weights kept" : "forward", .graph = std::move(f.graph)};
-    feed_source(c, limits, kBatch, len, random);
-    c.feeds["decoder_input_ids"] = random.integers(std::size_t{kBatch} * len, limits.target_vocab);
+    feed_source(c, limits, kCheckedBatch, len, random);
+    c.feeds["decoder_input_ids"] = random.integers(std::size_t{kCheckedBatch} * len, limits.target_vocab);
     if (masked) {
-        c.feeds["source_mask"] = random.mask(kBatch, len);
+        c.feeds["source_mask"] = random.mask(kCheckedBatch, len);
     } else {
         c.feeds["source_lengths"] = source_lengths(len);
     }
@@ -178,7 +178,7 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
     const auto limits = model.limits();
     const auto len =
         static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
-    models::DecodeLayout layout = {.batch = kBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+    models::DecodeLayout layout = {.batch = kCheckedBatch, .source_len = len, .max_steps = len, .dtype = dtype};
     std::vector<Case> cases;
     for (const bool keeps_weights : {false, true}) {
         VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
@@ -224,7 +224,7 @@ Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const mo
     const auto limits = model.limits();
     const auto len =
         static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
-    const models::DecodeLayout layout = {.batch = kBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+    const models::DecodeLayout layout = {.batch = kCheckedBatch, .source_len = len, .max_steps = len, .dtype = dtype};
     std::vector<Case> cases;
     for (const bool keeps_weights : {false, true}) {
         VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
@@ -257,16 +257,19 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
                                    models::CacheFormat cache, std::uint32_t seed) {
     Random random(seed);
     const std::uint32_t context = std::min(2 * length, model.config().max_positions), len = (context + 1) / 2;
-    const decoding::DecoderSessionOptions options = {
-        .rows = kBatch, .context = context, .dtype = dtype, .weights = models::WeightFormat::as_filed, .cache = cache};
+    const decoding::DecoderSessionOptions options = {.rows = kCheckedBatch,
+                                                     .context = context,
+                                                     .dtype = dtype,
+                                                     .weights = models::WeightFormat::as_filed,
+                                                     .cache = cache};
     std::vector<Case> cases(2);
     Case& forward = cases[0];
     forward.name = "forward";
     graph::Graph& g = forward.graph;
-    VKFORMER_TRY(const auto tokens, g.input("tokens", DType::i32, {kBatch, len}));
-    VKFORMER_TRY(const auto starts, g.input("starts", DType::i32, {kBatch}));
+    VKFORMER_TRY(const auto tokens, g.input("tokens", DType::i32, {kCheckedBatch, len}));
+    VKFORMER_TRY(const auto starts, g.input("starts", DType::i32, {kCheckedBatch}));
     VKFORMER_TRY(const auto pass, model.add_pass(g,
-                                                 {.rows = kBatch,
+                                                 {.rows = kCheckedBatch,
                                                   .len = len,
                                                   .capacity = context,
                                                   .dtype = dtype,
@@ -274,7 +277,7 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
                                                   .cache = cache},
                                                  tokens, starts, models::Logits::all));
     g.mark_output(pass.logits);
-    forward.feeds["tokens"] = random.integers(std::size_t{kBatch} * len, model.config().vocab_size);
+    forward.feeds["tokens"] = random.integers(std::size_t{kCheckedBatch} * len, model.config().vocab_size);
     forward.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - len), 0};
     feed_caches(forward, random);
 
@@ -282,7 +285,7 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
     step.name = "greedy step";
     VKFORMER_TRY(auto step_graph, decoding::step_graph(model, options));
     step.graph = std::move(step_graph.graph);
-    step.feeds["step_tokens"] = random.integers(kBatch, model.config().vocab_size);
+    step.feeds["step_tokens"] = random.integers(kCheckedBatch, model.config().vocab_size);
     step.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - 1), 1};
     feed_caches(step, random);
     VKFORMER_TRY(Case beams, beam_case(model, options, random));
@@ -292,7 +295,7 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
 
 template <OnePass Model>
 Result<std::vector<Case>> cases_of(const models::Opened<Model>& model, const ValidateCommand& command) {
-    VKFORMER_TRY(auto passes, passes_of(model, {.batch = kBatch,
+    VKFORMER_TRY(auto passes, passes_of(model, {.batch = kCheckedBatch,
                                                 .length = command.length,
                                                 .dtype = command.device.dtype_value(),
                                                 .seed = command.seed,
@@ -359,12 +362,6 @@ double share_of_bound(const NodeCheck& check) {
     if (check.error == 0) return 0;
     const double share = check.error / check.bound;
     return std::isnan(share) ? std::numeric_limits<double>::infinity() : share;
-}
-
-std::string line(const char* format, auto... values) {
-    char text[512];
-    std::snprintf(text, sizeof text, format, values...);
-    return text;
 }
 
 std::string as_text(const Report& report, std::size_t worst) {

@@ -23,7 +23,7 @@ std::string digits(float value) {
 
 }  // namespace
 
-std::string as_text(const std::vector<float>& values) {
+std::string spaced(const std::vector<float>& values) {
     std::string line;
     for (const float value : values) line += (line.empty() ? "" : " ") + digits(value);
     return line;

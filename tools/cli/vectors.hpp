@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// How `embed` and `classify` write what they found.
+/// How commands write what they found.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace vkformer::cli {
 
 /// Numbers with a space between them, each with as few digits as give the same float back.
-std::string as_text(const std::vector<float>& values);
+std::string spaced(const std::vector<float>& values);
 
 /// JSON on one line; what is no UTF-8 is replaced.
 std::string to_line(const nlohmann::json& object);

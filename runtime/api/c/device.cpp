@@ -12,7 +12,7 @@ using vulkan::FeatureInfo;
 using vulkan::FeatureSet;
 using vulkan::Instance;
 
-constexpr vkf_device_options kDefaultOptions = VKF_DEVICE_OPTIONS_INIT;
+constexpr vkf_device_options kDefaultDeviceOptions = VKF_DEVICE_OPTIONS_INIT;
 constexpr vkf_adopt_info kDefaultAdoption = VKF_ADOPT_INFO_INIT;
 
 Result<Instance::PhysicalDevice> describe(PFN_vkGetInstanceProcAddr get, VkInstance instance, VkPhysicalDevice device) {
@@ -176,7 +176,7 @@ vkf_result vkf_device_adopt(const vkf_adopt_info* info, const vkf_device_options
     return c::guarded([&] {
         const auto given = c::read_struct(info, kDefaultAdoption, "vkf_adopt_info");
         if (!given) return c::fail(given.error());
-        const auto chosen = c::read_struct(options, kDefaultOptions, "vkf_device_options");
+        const auto chosen = c::read_struct(options, kDefaultDeviceOptions, "vkf_device_options");
         if (!chosen) return c::fail(chosen.error());
         auto backend = backend_options(*chosen, given->queue != VK_NULL_HANDLE);
         if (!backend) return c::fail(backend.error());
@@ -204,7 +204,7 @@ vkf_result vkf_device_adopt(const vkf_adopt_info* info, const vkf_device_options
 vkf_result vkf_device_create(const char* choice, const vkf_device_options* options, vkf_device** device) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        const auto chosen = c::read_struct(options, kDefaultOptions, "vkf_device_options");
+        const auto chosen = c::read_struct(options, kDefaultDeviceOptions, "vkf_device_options");
         if (!chosen) return c::fail(chosen.error());
         auto backend = backend_options(*chosen, true);
         if (!backend) return c::fail(backend.error());

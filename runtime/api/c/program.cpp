@@ -11,7 +11,7 @@ namespace {
 using graph::Value;
 using vulkan::VulkanProgram;
 
-constexpr vkf_program_options kDefaultOptions = VKF_PROGRAM_OPTIONS_INIT;
+constexpr vkf_program_options kDefaultProgramOptions = VKF_PROGRAM_OPTIONS_INIT;
 
 vkf_dtype to_c(DType dtype) { return dtype == DType::f16 ? VKF_F16 : dtype == DType::i32 ? VKF_I32 : VKF_F32; }
 
@@ -132,7 +132,7 @@ Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info) {
 Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBackend> backend, graph::Graph graph,
                                              NamedTensors tensors, const vkf_program_options* options,
                                              std::shared_ptr<vulkan::VulkanStore> weights) {
-    VKFORMER_TRY(const auto given, read_struct(options, kDefaultOptions, "vkf_program_options"));
+    VKFORMER_TRY(const auto given, read_struct(options, kDefaultProgramOptions, "vkf_program_options"));
     Bound bound(tensors);
     vulkan::ProgramOptions memory;
     VKFORMER_CHECK(bind_buffers(given, graph, bound, memory));

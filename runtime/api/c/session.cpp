@@ -91,8 +91,6 @@ private:
     std::deque<Submitted> submitted_;
 };
 
-constexpr float kMostLengthPenalty = 100;
-
 Result<decoding::BeamRules> beams_of(const c::Model& model, const vkf_session_info& info) {
     if (info.beams == 0) {
         VKFORMER_TRY(const std::uint32_t beams, model.beams);
@@ -101,7 +99,7 @@ Result<decoding::BeamRules> beams_of(const c::Model& model, const vkf_session_in
                                    .early_stopping = model.generation.early_stopping};
     }
     decoding::BeamRules rules = {.beams = info.beams, .length_penalty = info.length_penalty};
-    if (!(std::abs(info.length_penalty) <= kMostLengthPenalty))
+    if (!(std::abs(info.length_penalty) <= decoding::kMostLengthPenalty))
         return Error{ErrorCode::InvalidArgument, "vkf_session_info::length_penalty is " +
                                                      std::to_string(info.length_penalty) +
                                                      ", expected a number from −100 to 100"};

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kMaxTokens = 1'000'000;
 
-[[noreturn]] void broken(std::string what) { throw Failure{ErrorCode::CorruptFile, std::move(what)}; }
-
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }

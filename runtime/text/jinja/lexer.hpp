@@ -4,7 +4,10 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "text/jinja/value.hpp"
 
 namespace vkformer::text::jinja {
 
@@ -26,6 +29,9 @@ struct Token {
     std::string text;
     std::size_t line = 1;
 };
+
+/// What lexer and parser throw where a template is none.
+[[noreturn]] inline void broken(std::string what) { throw Failure{ErrorCode::CorruptFile, std::move(what)}; }
 
 /// Cuts a template into tokens, white space around tags treated as transformers has it (trim_blocks, lstrip_blocks). Comments
 /// leave none. Throws Failure (CorruptFile) and leaves the line in `line`.

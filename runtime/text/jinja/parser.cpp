@@ -14,9 +14,7 @@ namespace vkformer::text::jinja {
 namespace {
 
 constexpr std::size_t kMaxExpressionDepth = 200;
-constexpr std::size_t kMaxNesting = 100;  // of blocks and brackets
-
-[[noreturn]] void broken(std::string what) { throw Failure{ErrorCode::CorruptFile, std::move(what)}; }
+constexpr std::size_t kMaxBlockNesting = 100;  // of blocks and brackets
 
 std::size_t depth_of(const Expr& expression) { return expression ? expression->depth : 0; }
 std::size_t depth_of(const std::vector<Expr>& expressions) {
@@ -49,8 +47,8 @@ private:
     class Nesting {
     public:
         explicit Nesting(Parser& parser) : parser_(parser) {
-            if (parser_.nesting_ >= kMaxNesting)
-                broken("it is nested deeper than " + std::to_string(kMaxNesting) + " levels");
+            if (parser_.nesting_ >= kMaxBlockNesting)
+                broken("it is nested deeper than " + std::to_string(kMaxBlockNesting) + " levels");
             ++parser_.nesting_;
         }
         ~Nesting() { --parser_.nesting_; }

@@ -14,7 +14,7 @@
 namespace vkformer::text::jinja {
 namespace {
 
-constexpr std::size_t kMaxNesting = 100;  // of lists and dictionaries
+constexpr std::size_t kMaxValueNesting = 100;  // of lists and dictionaries
 constexpr std::size_t kElementBytes = sizeof(Value);
 
 std::size_t nesting(const Value& value) {
@@ -27,7 +27,7 @@ void check_member(const Value& value, std::size_t& depth) {
     if (value.get<NamespacePointer>() || value.get<CallablePointer>() || value.get<const LoopState*>())
         refuse(std::string("a ") + value.type_name() + " inside a list or a mapping");
     depth = std::max(depth, nesting(value) + 1);
-    if (depth > kMaxNesting) fail("lists are nested deeper than " + std::to_string(kMaxNesting) + " levels");
+    if (depth > kMaxValueNesting) fail("lists are nested deeper than " + std::to_string(kMaxValueNesting) + " levels");
 }
 
 bool is_printable(char32_t code) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/ceil_div.hpp"
 #include "graph/graph.hpp"
 #include "graph/rounding.hpp"
 #include "shader_table.hpp"
@@ -84,12 +85,6 @@ constexpr Storage with_float_results(Storage storage) noexcept {
 
 /// `value`, or `stand_in` where it is absent: a binding that the shader does not touch still needs a buffer.
 inline graph::Value or_else(graph::Value value, graph::Value stand_in) noexcept { return value ? value : stand_in; }
-
-/// How many pieces of `size` cover `count`.
-constexpr std::uint64_t ceil_div(std::uint64_t count, std::uint64_t size) noexcept { return (count + size - 1) / size; }
-constexpr std::uint64_t round_up(std::uint64_t size, std::uint64_t multiple) noexcept {
-    return ceil_div(size, multiple) * multiple;
-}
 
 /// A grid of at least `count` workgroups folded into x and y (shaders: lib/grid.glsl).
 /// Errors: MissingFeature where the device does not allow as many.

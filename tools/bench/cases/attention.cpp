@@ -9,11 +9,11 @@
 namespace vkformer::bench {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
     std::uint64_t batch, queries, keys, heads, kv_heads, head_dim;
 };
 
-Result<void> check_heads(std::string_view op, const Sizes& s) {
+Result<void> check_heads(std::string_view op, const AttentionSizes& s) {
     if (s.heads % s.kv_heads != 0)
         return Error{ErrorCode::InvalidArgument, std::string(op) + ": " + std::to_string(s.heads) +
                                                      " heads are no multiple of " + std::to_string(s.kv_heads) +
@@ -22,7 +22,7 @@ Result<void> check_heads(std::string_view op, const Sizes& s) {
 }
 
 /// 2 products per pair of query and key that sees each other, and what is read and written once.
-Work work_of(const Sizes& s, DType dtype, bool causal) {
+Work work_of(const AttentionSizes& s, DType dtype, bool causal) {
     const double queries = static_cast<double>(s.queries), keys = static_cast<double>(s.keys);
     // the last query sees all keys, the one before it one fewer …
     const double pairs = causal ? queries * keys - queries * (queries - 1) / 2 : queries * keys;
@@ -39,7 +39,7 @@ struct Operands {
     graph::Value query, key, value;
 };
 
-Result<Operands> make_operands(CaseBuilder& b, const Sizes& s, DType dtype) {
+Result<Operands> make_operands(CaseBuilder& b, const AttentionSizes& s, DType dtype) {
     Operands operands;
     const Shape keys{s.batch, s.keys, s.kv_heads, s.head_dim};
     VKFORMER_TRY(operands.query, b.input("query", activations_of(dtype), {s.batch, s.queries, s.heads, s.head_dim}));
@@ -51,11 +51,11 @@ Result<Operands> make_operands(CaseBuilder& b, const Sizes& s, DType dtype) {
     return operands;
 }
 
-float scale_of(const Sizes& s) { return 1 / std::sqrt(static_cast<float>(s.head_dim)); }
+float scale_of(const AttentionSizes& s) { return 1 / std::sqrt(static_cast<float>(s.head_dim)); }
 
 Result<Case> prefill(std::string_view op, const Family::Dims& shape, std::string_view dtype_name, bool causal) {
     const DType dtype = dtype_of(dtype_name);
-    const Sizes s{1, shape[0], shape[1], shape[2], shape[3], shape[4]};
+    const AttentionSizes s{1, shape[0], shape[1], shape[2], shape[3], shape[4]};
     VKFORMER_CHECK(check_heads(op, s));
     if (causal && s.queries > s.keys)
         return Error{ErrorCode::InvalidArgument, std::string(op) + ": more queries than keys"};
@@ -86,7 +86,7 @@ Result<Case> causal_case(const Family::Dims& shape, std::string_view dtype) {
 
 Result<Case> decode_case(const Family::Dims& shape, std::string_view dtype_name) {
     const DType dtype = dtype_of(dtype_name);
-    const Sizes s{shape[0], 1, shape[1], shape[2], shape[3], shape[4]};
+    const AttentionSizes s{shape[0], 1, shape[1], shape[2], shape[3], shape[4]};
     VKFORMER_CHECK(check_heads("decode_attention", s));
     return Case{.op = "decode_attention",
                 .shape = to_text(shape),
@@ -104,7 +104,7 @@ Result<Case> decode_case(const Family::Dims& shape, std::string_view dtype_name)
 /// A cache that is larger than what it holds: the last `queries` of `keys` positions, of `capacity`.
 Result<Case> cached_case(std::string_view op, const Family::Dims& shape, std::string_view dtype_name, bool split) {
     const DType dtype = dtype_of(dtype_name);
-    const Sizes s{1, shape[0], shape[1], shape[3], shape[4], shape[5]};
+    const AttentionSizes s{1, shape[0], shape[1], shape[3], shape[4], shape[5]};
     const std::uint64_t capacity = shape[2];
     VKFORMER_CHECK(check_heads(op, s));
     if (s.queries > s.keys || s.keys > capacity)
@@ -114,7 +114,7 @@ Result<Case> cached_case(std::string_view op, const Family::Dims& shape, std::st
                 .dtype = std::string(dtype_name),
                 .work = work_of(s, dtype, true),
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    Sizes allocated = s;
+                    AttentionSizes allocated = s;
                     allocated.keys = capacity;
                     VKFORMER_TRY(const Operands o, make_operands(b, allocated, dtype));
                     graph::AttentionMask mask{.causal = true};

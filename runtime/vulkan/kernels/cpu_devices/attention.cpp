@@ -33,8 +33,6 @@ bool fits_keys_vectors(std::uint64_t head_dim, std::uint64_t value_dim, DType ke
            value_dim % vector == 0 && std::max(head_dim, value_dim) <= shaders::kCpuAttentionVectorsMaxDim;
 }
 
-enum class Loads : std::uint8_t { shuffled, vectors };
-
 /// How many of the `rows` that share a key head a workgroup of cpu_devices/attention/keys.comp owns.
 std::uint32_t rows_of_workgroup(std::uint64_t rows, std::uint64_t value_dim, Loads loads) {
     if (rows <= 4) return static_cast<std::uint32_t>(rows);

@@ -2,6 +2,8 @@
 /// What the kernels of the wing ask of a device.
 #pragma once
 
+#include <cstdint>
+
 #include "cpu_devices/lib/lanes.h"
 #include "vulkan/kernels/kernel.hpp"
 
@@ -19,6 +21,9 @@ inline bool has_shuffled_lanes(const Capabilities& device) {
 inline bool has_vector_loads(const Capabilities& device) {
     return has_shuffled_lanes(device) && device.buffer_addresses;
 }
+
+/// How a shader loads: what it spreads over the lanes by shuffles, or vectors by addresses.
+enum class Loads : std::uint8_t { shuffled, vectors };
 
 /// Where there are no wide loads halves are words even if the device has 16-bit storage.
 inline Module wide_or_words(const ShaderFamily& wide, const ShaderFamily& words, DType dtype,

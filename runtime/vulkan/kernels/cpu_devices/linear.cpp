@@ -14,8 +14,6 @@ namespace {
 
 static_assert(sizeof(shaders::LinearPush) <= shaders::kCpuLinearXAddress);
 
-enum class Loads : std::uint8_t { shuffled, vectors };
-
 /// Words of 32 bits in a row of x or weight.
 std::uint64_t words_of(const Product& product) { return product.in_width / (product.dtype == DType::f16 ? 2 : 1); }
 
