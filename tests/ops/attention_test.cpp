@@ -33,10 +33,13 @@ TEST_CASE("attention agrees with double precision", "[op][attention]") {
 
 TEST_CASE("attention agrees with double precision under every mask", "[op][attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
+    const std::size_t mask = GENERATE(range(std::size_t{0}, std::size(kMasks)));
+    const MaskKind& kind = kMasks[mask];
+    std::size_t index = mask;
     for (const AttentionSizes& sizes :
          {AttentionSizes{3, 4, 9, 2, 1, 8, 8}, AttentionSizes{4, 15, 70, 2, 2, 16, 33},
           AttentionSizes{3, 71, 67, 2, 1, 9, 12}, AttentionSizes{2, 21, 67, 6, 2, 16, 16}}) {
+        if (!has_turn(backend, index++)) continue;
         CAPTURE(backend.name(), kind.name, to_string(sizes));
         OpCase c;
         const AttentionOperands o = attention_operands(c, sizes, DType::f32);

@@ -42,7 +42,7 @@ void add_quantized_linear(OpCase& c, const QuantizedLinearCase& s) {
 // linear/quantized_tile.comp has tiles of 64 × 64; linear/quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
 // time; cpu_devices/linear/quantized_columns.comp, only on CPU-type devices, 8 rows and 32 columns; cpu_devices/linear/quantized_depth.comp there, for q8_0 and
 // q4_0 and up to 4 rows, 16 columns and two blocks at a time.
-// Most of the time here is that of SwiftShader's compiler: shapes and formats are not multiplied with each other.
+// Most of the time here is that of compilers: shapes and formats are not multiplied with each other.
 TEST_CASE("linear with quantised weights agrees with double precision", "[op][linear][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [format, rows, blocks, out] = GENERATE(table<DType, std::uint64_t, std::uint64_t, std::uint64_t>({
@@ -61,6 +61,20 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::iq4_xs, 3, 3, 67},
         {DType::q2_k, 3, 3, 67},
         {DType::q3_k, 3, 3, 67},
+    }));
+    CAPTURE(backend.name(), to_string(format), rows, blocks, out);
+    OpCase c;
+    add_quantized_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});
+    c.check(backend);
+}
+
+TEST_CASE("linear with quantised weights agrees with double precision at odd sizes and in parts",
+          "[op][linear][quantized]") {
+    struct Case {
+        DType format;
+        std::uint64_t rows, blocks, out;
+    };
+    static constexpr Case kCases[] = {
         {DType::q4_1, 9, 3, 35},
         {DType::q5_0, 17, 3, 35},
         {DType::q5_1, 65, 1, 65},
@@ -88,7 +102,11 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q4_0, 20, 33, 70},
         {DType::q5_0, 1, 129, 7},
         {DType::q5_1, 20, 33, 7},
-    }));
+    };
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::size_t index = GENERATE(range(std::size_t{0}, std::size(kCases)));
+    if (!has_turn(backend, index)) return;
+    const auto& [format, rows, blocks, out] = kCases[index];
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;
     add_quantized_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});

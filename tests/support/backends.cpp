@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "support/backends.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -68,6 +69,14 @@ void close_vulkan_devices() { opened.reset(); }
 
 std::size_t case_stride(const std::string& device_index, std::size_t otherwise) {
     return device_index == vulkan_device_indices().back() || std::getenv("VKFORMER_TEST_THOROUGH") ? 1 : otherwise;
+}
+
+bool has_turn(const graph::Backend& backend, std::size_t index) {
+    std::vector<const graph::Backend*> cpus;
+    for (const vulkan::VulkanBackend* const device : vulkan_backends())
+        if (device->capabilities().is_cpu()) cpus.push_back(device);
+    const auto found = std::ranges::find(cpus, &backend);
+    return found == cpus.end() || std::getenv("VKFORMER_TEST_THOROUGH") || cpus[index % cpus.size()] == &backend;
 }
 
 const std::vector<std::string>& vulkan_device_indices() { return vulkan_devices().indices; }

@@ -34,6 +34,10 @@ bool is_double(const graph::Backend& backend);
 /// Debian's SwiftShader compiles each pipeline anew, a tenth of a second at a time.
 std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 
+/// Whether a backend takes the case of that index. Vulkan devices that are CPUs share cases out among each other, for their compilers
+/// take up to a minute for a pipeline; any other backend has every case, and every backend with VKFORMER_TEST_THOROUGH=1.
+bool has_turn(const graph::Backend& backend, std::size_t index);
+
 /// Every device name that `VulkanBackend::create` takes for the devices of vulkan_backends(): their indices.
 const std::vector<std::string>& vulkan_device_indices();
 
