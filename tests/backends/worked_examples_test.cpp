@@ -37,8 +37,11 @@ std::vector<T> flat(const json& list) {
     return values;
 }
 
-/// A list [rows, columns] as [columns, rows]: the texts multiply x · w, linear takes weights as [out, in].
-std::vector<float> flat_transposed(const json& list) { return transposed(flat<float>(list), list.at(0).size()); }
+/// A list of any depth, read as [rows, columns], as [columns, rows]: the texts multiply x · w, linear takes weights as [out, in].
+std::vector<float> flat_transposed(const json& list, std::size_t rows) {
+    const auto values = flat<float>(list);
+    return transposed(values, values.size() / rows);
+}
 
 /// Attention over query, key, value [1, len, heads, dim] in three nodes and in one.
 struct Attended {
@@ -74,7 +77,7 @@ TEST_CASE("the worked examples of one head come out", "[golden][attention]") {
             const std::uint64_t len = rows.size(), width = rows.at(0).size();
             const Value x = c.floats(role, DType::f32, {1, len, 1, width}, flat<float>(rows));
             if (!inputs.contains("w_" + role)) return x;
-            const std::vector<float> weight = flat_transposed(inputs.at("w_" + role));
+            const std::vector<float> weight = flat_transposed(inputs.at("w_" + role), width);
             return must(
                 graph::linear(c.graph, x, c.floats("w_" + role, DType::f32, {weight.size() / width, width}, weight)));
         };
@@ -96,9 +99,10 @@ TEST_CASE("the worked example of two heads, key width 2 and value width 3, comes
         OpCase c;
         const Value x = c.floats("x", DType::f32, {1, 4, 3}, flat<float>(inputs.at("x")));
         const auto project = [&](const std::string& role, Value from, std::uint64_t in, std::uint64_t out) {
-            return must(graph::linear(
-                c.graph, from, c.floats("w_" + role, DType::f32, {out, in}, flat_transposed(inputs.at("w_" + role))),
-                c.floats("b_" + role, DType::f32, {out}, flat<float>(inputs.at("b_" + role)))));
+            return must(
+                graph::linear(c.graph, from,
+                              c.floats("w_" + role, DType::f32, {out, in}, flat_transposed(inputs.at("w_" + role), in)),
+                              c.floats("b_" + role, DType::f32, {out}, flat<float>(inputs.at("b_" + role)))));
         };
         const Value query = must(c.graph.reshape(project("query", x, 3, 4), {1, 4, 2, 2}));
         const Value key = must(c.graph.reshape(project("key", x, 3, 4), {1, 4, 2, 2}));
@@ -120,7 +124,7 @@ TEST_CASE("the worked example with one packed projection comes out, causal and n
     for (const json& example : cases_of("packed_heads")) {
         CAPTURE(backend.name(), example.value("name", ""));
         const json& inputs = example.at("inputs");
-        const std::vector<float> weight = flat_transposed(inputs.at("w_qkv"));
+        const std::vector<float> weight = flat_transposed(inputs.at("w_qkv"), kIn);
         const std::vector<float> bias = flat<float>(inputs.at("b_qkv"));
         OpCase c;
         const Value x = c.floats("x", DType::f32, {1, kLen, kIn}, flat<float>(inputs.at("x")));
@@ -142,7 +146,7 @@ TEST_CASE("the worked example with one packed projection comes out, causal and n
         const Attended a =
             attend(c, query, key, value, inputs.at("scale").get<float>(), example.at("name") == "causal");
         const Value joined = must(c.graph.reshape(a.fused, {1, kLen, kWidth}));
-        const std::vector<float> w_output = flat_transposed(inputs.at("w_output"));
+        const std::vector<float> w_output = flat_transposed(inputs.at("w_output"), kWidth);
         const Value output =
             c.expect(graph::linear(c.graph, joined, c.floats("w_output", DType::f32, {kWidth, kWidth}, w_output),
                                    c.floats("b_output", DType::f32, {kWidth}, flat<float>(inputs.at("b_output")))));
@@ -164,7 +168,7 @@ TEST_CASE("the worked example of additive attention comes out", "[golden][additi
         OpCase c;
         std::vector<float> x;  // [batch, len, hidden]
         for (const json& sequence : inputs.at("x")) {
-            const std::vector<float> rows = flat_transposed(sequence);
+            const std::vector<float> rows = flat_transposed(sequence, kHidden);
             x.insert(x.end(), rows.begin(), rows.end());
         }
         const Value input = c.floats("x", DType::f32, {kBatch, kLen, kHidden}, x);
