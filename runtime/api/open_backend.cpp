@@ -8,7 +8,7 @@
 namespace vkformer::api {
 namespace {
 
-/// Of a user who waits for an answer; what is not tried by then is tried the next time.
+/// What trials may take while a user waits for an answer; what is not tried by then is tried the next time.
 constexpr double kTrialSeconds = 1;
 
 std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {

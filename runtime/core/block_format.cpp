@@ -160,7 +160,7 @@ void dequantize_q2_k(Bytes block, std::span<float> out) {
     }
 }
 
-/// Of q3_k: where the lower four and the upper two bits of a group's s are.
+/// In q3_k: where the lower four and the upper two bits of a group's s are.
 struct Q3Scale {
     std::size_t lower_byte, upper_byte;
     std::uint32_t lower_shift, upper_shift;

@@ -9,7 +9,7 @@
 
 namespace vkformer::cpu {
 
-/// Of a product of float32 matrices. x: [rows, depth], w: [columns, depth], y: [rows, columns], by rows `stride` elements apart.
+/// The operands of a product of float32 matrices. x: [rows, depth], w: [columns, depth], y: [rows, columns], by rows `stride` elements apart.
 struct ProductOperands {
     std::size_t rows, columns, depth;
     const float* x;

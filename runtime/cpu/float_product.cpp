@@ -9,7 +9,7 @@
 namespace vkformer::cpu {
 namespace {
 
-/// Of x, kBlockRows · kDepth floats (384 KiB) stay in a second cache while all of w passes; of w, kDepth rows of a panel (18 or 36 KiB) and
+/// kBlockRows · kDepth floats of x (384 KiB) stay in a second cache while all of w passes; of w, kDepth rows of a panel (18 or 36 KiB) and
 /// a tile (6 KiB) in the first.
 constexpr std::size_t kBlockRows = 512, kDepth = 192;
 
@@ -20,7 +20,7 @@ struct Block {
     float* y;
 };
 
-/// Of a thread: rows of w that had to be made, and a panel of them.
+/// What a thread has: rows of w that had to be made, and a panel of them.
 struct Buffers {
     float* tiles;    // of all threads
     float* threads;  // two buffers of each

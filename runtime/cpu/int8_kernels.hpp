@@ -17,7 +17,7 @@ namespace vkformer::cpu {
 
 /// Elements that share a d.
 inline constexpr std::size_t kInt8Group = 32;
-/// Of a QuantizedRows.
+/// The most rows that a QuantizedRows has.
 inline constexpr std::size_t kMostDotRows = 2;
 
 /// What `add_dots` reads: rows of x one after the other.
@@ -33,7 +33,7 @@ struct Int8Kernels {
     /// Weight rows of a panel, and rows of x of a tile: the sums of their products stay in registers. Rows that are left over make
     /// small tiles.
     std::size_t panel_columns, tile_rows, small_tile_rows;
-    /// Of a group: of all rows of a panel, of each row of a tile.
+    /// What a group takes: with all rows of a panel, with each row of a tile.
     std::size_t panel_bytes, tile_row_bytes;
 
     /// One row: groups · 32 quants, `groups` scales and totals.

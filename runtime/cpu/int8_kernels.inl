@@ -117,7 +117,7 @@ struct Nibbles {
         if constexpr (format.has_table) quants = table_bytes(quants);
         return (Ints)quants;
     }
-    /// Of groups g and g + 1: the lower nibbles, which are the first 16 of each, or the upper ones.
+    /// What groups g and g + 1 have: the lower nibbles, which are the first 16 of each, or the upper ones.
     static Ints pair(const std::byte* block, std::size_t g, std::size_t half) {
         block += g * kBytes + format.nibbles();
         const __m256i nibbles =

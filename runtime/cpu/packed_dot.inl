@@ -58,7 +58,7 @@ struct F16 {
     static Floats odd(Words words) { return number(words); }
 
 private:
-    /// Of the halves in the upper halves of the words. The exponent's bias grows by 112, of infinities twice that; a subnormal half
+    /// The floats of the halves in the upper halves of the words. The exponent's bias grows by 112, of infinities twice that; a subnormal half
     /// becomes 2^−14 + itself before 2^−14 is taken away. (No product of subnormals: some processors take a hundred cycles.)
     static Floats number(Words words) {
         const Words magnitude = (words & 0x7FFF0000u) >> 3;
@@ -289,7 +289,7 @@ struct Q4_K {
 
 struct Q5_K {
     static constexpr std::size_t bytes = kQ5KBytes, nibbles = 48;
-    /// Of a group, above its nibbles: of all its quants, of eight from `i` on.
+    /// The bits above a group's nibbles: of all its quants, of eight from `i` on.
     static Words fifth_bits(const std::byte* block, std::size_t g) {
         return (load<Words>(block + 16) >> static_cast<std::uint32_t>(g) & 0x01010101u) << 4;
     }
@@ -404,7 +404,7 @@ constexpr PackedKernels kQ6_K = {groups_arranged_size, arrange_groups<-32>, dot_
 // ---- any format of groups: group(block, g) gives the quants as bytes of words, which are `offset` too large, what is multiplied by them and,
 // with has_minimum, what is added. Products of a scale and a quant are exact but for iq4_xs, which adds nothing.
 
-/// Of 32 elements; lanes 0 … 3 and 4 … 7 belong to 16 each.
+/// 32 elements; lanes 0 … 3 and 4 … 7 belong to 16 each.
 struct Group {
     Words quants;
     Floats scale, addend = {};

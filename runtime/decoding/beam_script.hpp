@@ -35,7 +35,7 @@ public:
     const BeamRules& rules() const noexcept { return rules_; }
     /// Tokens of the prompt that the caches held already.
     std::uint32_t reused() const noexcept { return reused_; }
-    /// Of a sequence that is done.
+    /// Requires a sequence that is done.
     const Answer& answer() const noexcept { return answer_; }
     void reset_timings() noexcept { timings_ = {}; }
     /// Errors: InvalidArgument (a bias of an unknown token).

@@ -34,7 +34,7 @@ public:
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
     const BeamRules& rules() const noexcept { return script_->rules(); }
-    /// Of the last run.
+    /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// For the next run. Errors: InvalidArgument (a bias of an unknown token).
     Result<void> set_penalties(const Penalties& penalties) { return script_->set_penalties(penalties); }

@@ -40,7 +40,7 @@ public:
     Result<std::vector<SequenceResult>> run(std::span<const Request> requests, const OnToken& on_token = {});
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
-    /// Of the last run.
+    /// What the last run took.
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;
     /// but the first with no_repeat_ngram, and the first without, begin with empty caches.

@@ -108,7 +108,7 @@ public:
     virtual bool is_done() const noexcept = 0;
     /// Whether each step chooses a token for good.
     virtual bool streams() const noexcept = 0;
-    /// Of the answer of a beam search, else 0.
+    /// The score of a beam search's answer, else 0.
     virtual float score() const noexcept { return 0; }
 };
 

@@ -134,7 +134,7 @@ Result<std::int32_t> SpeechSession::likeliest(std::span<const std::int32_t> choi
                                      [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; });
 }
 
-/// Of each row, among all tokens, after the step that has run.
+/// The token's probability in each row, among all tokens, after the step that has run.
 Result<std::vector<double>> SpeechSession::probability_of(Step& step, std::int32_t token) const {
     VKFORMER_TRY(const auto logits, read_tensor<float>(*step.program, step.graph.logits));
     const std::size_t vocab = logits.size() / options_.batch;

@@ -22,7 +22,7 @@ struct StepGraph {
     graph::BeamStates beam;      ///< with beams > 1
     graph::Value source_tokens;  ///< state i32 [batch, source_len], −1 behind the end; absent where no rule reads them
 };
-/// Of layout.beams > 1.
+/// Requires layout.beams > 1.
 BeamLayout beam_layout(const models::DecodeLayout& layout) noexcept;
 /// layout.beams and layout.max_steps are the generation's.
 Result<StepGraph> step_graph(const models::EncoderDecoder& model, const models::DecodeLayout& layout,

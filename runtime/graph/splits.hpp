@@ -10,7 +10,7 @@ namespace vkformer::graph {
 
 /// With 8 key heads they are 256 workgroups; more would only be more sums to combine.
 inline constexpr std::uint64_t kMaxSplits = 32;
-/// Of a split that has any: on lavapipe, reading the query and storing the sums take as long as 8 keys.
+/// A split that has keys has this many at least: on lavapipe, reading the query and storing the sums take as long as 8 keys.
 inline constexpr std::uint64_t kLeastSplitKeys = 32;
 
 /// As many as give `split_keys` keys each where the cache is full.
@@ -18,7 +18,7 @@ constexpr std::uint64_t split_count(std::uint64_t key_len, std::uint64_t split_k
     return std::min((key_len + split_keys - 1) / split_keys, kMaxSplits);
 }
 
-/// Of DecodeAttention::partial, whose rows are so wide.
+/// The splits that DecodeAttention::partial has room for, by the width of its rows.
 constexpr std::uint64_t splits_in(std::uint64_t partial_width, std::uint64_t value_dim) noexcept {
     return (partial_width - 1) / (value_dim + 2);
 }

@@ -65,7 +65,7 @@ public:
     std::uint64_t last_ticket() const noexcept { return last_ticket_; }
     double last_us() const noexcept { return last_us_; }
     double total_us() const noexcept { return total_us_; }
-    /// Of the answer of a beam search that is done, else 0.
+    /// The score of the answer of a beam search that is done, else 0.
     float score() const noexcept;
 
 private:

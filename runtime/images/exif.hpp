@@ -17,7 +17,7 @@ struct Orientation {
     bool mirrored_y = false;  ///< top is bottom
 };
 
-/// Of an APP1 marker's data; upright where it says nothing that makes sense. Reads nothing outside `marker`.
+/// The orientation in an APP1 marker's data; upright where it says nothing that makes sense. Reads nothing outside `marker`.
 Orientation exif_orientation(std::span<const std::byte> marker);
 
 Image upright(Image image, const Orientation& orientation);

@@ -76,7 +76,7 @@ Result<TargetSize> read_size(const Config& config, std::string_view name, Target
 
 /// Beyond these a processor's numbers are damaged: pixels are 0 to 255, or a fraction of that.
 constexpr double kLeastFactor = 1e-6, kLargestMean = 1e3, kLeastDeviation = 1e-3, kLargestDeviation = 1e3;
-/// Of a normalised pixel. Models are made for a few; beyond some ten thousands float16 has infinities.
+/// The largest normalised pixel. Models are made for a few; beyond some ten thousands float16 has infinities.
 constexpr float kLargestValue = 1e3f;
 
 Result<std::array<float, 3>> read_channels(const Config& config, std::string_view name,

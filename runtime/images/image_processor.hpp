@@ -32,7 +32,7 @@ public:
     /// of make_image.
     Result<std::vector<float>> process(const Image& image) const;
 
-    /// Of what process gives; none where it depends on the picture.
+    /// The size of what process gives; none where it depends on the picture.
     std::optional<TargetSize> output_size() const noexcept;
 
     /// What becomes of each channel: (value − mean) / deviation; values are 0 to 1.

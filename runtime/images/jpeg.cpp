@@ -31,7 +31,7 @@ struct Failure : jpeg_error_mgr {
     std::longjmp(failure.leave, 1);
 }
 
-/// Of missing and damaged data libjpeg only warns, and fills in grey: here they are errors. Other warnings do no harm: bytes that no
+/// Where data are missing or damaged libjpeg only warns, and fills in grey: here they are errors. Other warnings do no harm: bytes that no
 /// one asked for, an odd Adobe marker.
 void on_message(j_common_ptr common, int level) {
     const int code = common->err->msg_code;

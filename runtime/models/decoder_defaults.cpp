@@ -30,7 +30,7 @@ Result<std::uint32_t> read_beams(const Config& generation, GenerationSource sour
     return beams;
 }
 
-/// Of a model whose makers want it to draw.
+/// How a model draws whose makers want it to.
 Result<graph::SampleOptions> read_sampling(const Config& generation, GenerationSource source) {
     VKFORMER_CHECK(check_generation_fields(generation, source, kKind, {.draws = true, .searches = false}));
     VKFORMER_TRY(const double temperature, generation.real("temperature", {.fallback = 1, .min = 0, .max = 1e4}));

@@ -236,7 +236,7 @@ Result<std::uint64_t> rotary_dim_of(const Config& config, const RopeSource& sour
     return dim;
 }
 
-/// Of an object that is rope_parameters, a part of it, or rope_scaling.
+/// Reads an object that is rope_parameters, a part of it, or rope_scaling.
 Result<RopeSource> rope_source(const Config& config, const Config& object, const RopeDefaults& defaults) {
     VKFORMER_TRY(const double outer, positive(config, defaults.theta_name, defaults.theta));
     VKFORMER_TRY(const double theta, positive(object, "rope_theta", outer));

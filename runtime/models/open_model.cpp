@@ -201,6 +201,12 @@ auto open_as(const path& path) -> Result<std::variant_alternative_t<static_cast<
     return std::get<static_cast<std::size_t>(kKind)>(std::move(model));
 }
 
+template <ModelKind kKind>
+auto load_as(const path& path) -> decltype(open_as<kKind>(path)->load()) {
+    VKFORMER_TRY(const auto model, open_as<kKind>(path));
+    return model.load();
+}
+
 }  // namespace
 
 Result<OpenedModel> open_model(const path& path, std::span<const ModelKind> wanted) {
@@ -209,35 +215,14 @@ Result<OpenedModel> open_model(const path& path, std::span<const ModelKind> want
 
 Result<Opened<Decoder>> open_decoder(const path& path) { return open_as<ModelKind::decoder>(path); }
 
-Result<Decoder> load_decoder(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::decoder>(path));
-    return model.load();
-}
-
+Result<Decoder> load_decoder(const path& path) { return load_as<ModelKind::decoder>(path); }
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::encoder_decoder>(path));
-    return model.load();
+    return load_as<ModelKind::encoder_decoder>(path);
 }
-
-Result<Encoder> load_encoder(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::encoder>(path));
-    return model.load();
-}
-
-Result<VisionEncoder> load_vision_encoder(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::vision>(path));
-    return model.load();
-}
-
-Result<Clip> load_clip(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::clip>(path));
-    return model.load();
-}
-
-Result<SpeechModel> load_speech_model(const path& path) {
-    VKFORMER_TRY(const auto model, open_as<ModelKind::speech>(path));
-    return model.load();
-}
+Result<Encoder> load_encoder(const path& path) { return load_as<ModelKind::encoder>(path); }
+Result<VisionEncoder> load_vision_encoder(const path& path) { return load_as<ModelKind::vision>(path); }
+Result<Clip> load_clip(const path& path) { return load_as<ModelKind::clip>(path); }
+Result<SpeechModel> load_speech_model(const path& path) { return load_as<ModelKind::speech>(path); }
 
 std::vector<std::string_view> model_types(ModelKind kind) {
     std::vector<std::string_view> types;

@@ -37,7 +37,7 @@ struct LadderOptions {
     double max_seconds = 0;
 };
 
-/// Of the variants of a node those that are tried when a device is first used, the first one among them. A device that is a CPU has no
+/// Those variants of a node that are tried when a device is first used, the first one among them. A device that is a CPU has no
 /// units for cooperative matrices or float16 arithmetic; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
 vulkan::KernelList worth_trying(const vulkan::KernelList& kernels, const vulkan::Capabilities& device);
 

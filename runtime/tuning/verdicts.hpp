@@ -45,7 +45,7 @@ public:
     bool begin(const std::string& key, std::string_view variant);
     void end();
 
-    /// Of a model on this device: microseconds by name ("cpu", "vulkan"); see tuning/workload.hpp.
+    /// What a model took on this device: microseconds by name ("cpu", "vulkan"); see tuning/workload.hpp.
     std::map<std::string, double> timings(const std::string& model) const;
     void set_timings(const std::string& model, const std::map<std::string, double>& us);
 

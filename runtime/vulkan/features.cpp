@@ -244,7 +244,7 @@ FeatureSet supported_features(const InstanceTable& vk, VkPhysicalDevice device,
                                        .pNext = const_cast<void*>(chain.pNext)};
     vk.vkGetPhysicalDeviceFeatures2(device, &features);
     FeatureSet set = set_features(reinterpret_cast<const VkBaseOutStructure*>(&features), has);
-    // Of no use without, and validation layers of old warn of every shader of SPIR-V 1.5 on a device with it.
+    // Useless without, and validation layers of old warn of every shader of SPIR-V 1.5 on a device with it.
     if (!set.has(Feature::matrix2_per_element_operations)) set.set(Feature::maintenance4, false);
     return set;
 }

@@ -62,8 +62,8 @@ Result<ImageReader> ImageReader::create(std::shared_ptr<Device> device, const Pi
     ImageReader reader;
     reader.module_ = {family_for(image.storage_format)};
     reader.device_ = std::move(device);
-    VKFORMER_TRY(reader.dispatch_.groups, folded_grid((shape[2] * shape[3] + kImageWorkgroup - 1) / kImageWorkgroup,
-                                                      reader.device_->capabilities()));
+    VKFORMER_TRY(reader.dispatch_.groups,
+                 folded_grid(ceil_div(shape[2] * shape[3], kImageWorkgroup), reader.device_->capabilities()));
     reader.dispatch_.push.set(shaders::ImageToTensorPush{.channels = static_cast<std::uint32_t>(shape[1]),
                                                          .height = static_cast<std::uint32_t>(shape[2]),
                                                          .width = static_cast<std::uint32_t>(shape[3]),

@@ -23,7 +23,7 @@ struct Range {
     std::uint64_t first = 0, count = 1;
     friend bool operator==(const Range&, const Range&) = default;
 };
-/// Of a tensor seen as one of four dimensions.
+/// The sizes of a tensor seen as one of four dimensions.
 using Sizes = std::array<std::uint64_t, 4>;
 using Block = std::array<Range, 4>;
 

@@ -37,7 +37,7 @@ struct PipelineReport {
     std::vector<PipelineExecutable> executables;
 };
 
-/// Of a pipeline of `device`. Errors: MissingFeature (the device was opened without PipelineCapture), Vulkan.
+/// What the driver made of a pipeline of `device`. Errors: MissingFeature (the device was opened without PipelineCapture), Vulkan.
 Result<std::vector<PipelineExecutable>> pipeline_executables(const Device& device, VkPipeline pipeline);
 
 /// The statistics that most vendors have under some name. Absent: the driver does not say.

@@ -21,7 +21,7 @@ struct WordPlaces {
     std::uint64_t first = 0;
     std::array<std::uint64_t, 4> strides{};
 };
-/// Of a tensor that is the block.
+/// The places of a tensor that is the block.
 WordPlaces dense_places(const std::array<std::uint64_t, 4>& sizes) noexcept;
 
 /// y[in_y] = x[in_x], a block of 32-bit words.

@@ -7,7 +7,7 @@
 // a stride apart, and of such a column the values of all rows: it has read them into registers before it writes the first, and
 // nobody else touches them, so working in place needs no barrier. Rows that are their own parents are neither read nor written;
 // a group in which all are costs the reading of its parents.
-// Of a cache in blocks (lib/kv_cache.glsl) the integers are one plane, their scales a second one, both copied as words.
+// In a cache in blocks (lib/kv_cache.glsl) the integers are one plane, their scales a second one, both copied as words.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cache_reorder/contract.h"

@@ -11,7 +11,7 @@ struct EmbeddingPush {
     uint vocab;  // rows of the table
     uint width;  // elements per row
     float scale;
-    // Of the table, the rows that are bound: others' tokens leave y as it is, but for the first piece, which has unknown tokens too.
+    // The rows of the table that are bound: others' tokens leave y as it is, but for the first piece, which has unknown tokens too.
     uint first, count;
 };
 SHARED_END

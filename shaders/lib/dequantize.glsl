@@ -57,7 +57,7 @@ vec4 bytes_to_floats(uint packed) {
     return vec4(packed & 0xFFu, (packed >> 8) & 0xFFu, (packed >> 16) & 0xFFu, packed >> 24);
 }
 
-// Of the halves of a block that lie behind all vectors, BLOCK_REST of them: number `i`, and numbers i and i + 1. `blocks` is the number of
+// The halves of a block that lie behind all vectors, BLOCK_REST of them: number `i`, and numbers i and i + 1. `blocks` is the number of
 // blocks of the tensor.
 float rest_half(uint block, uint i, uint blocks) {
     const uint at = block * BLOCK_REST + i;

@@ -6,8 +6,8 @@
 // x may be the product's input before its RMS norm, (gain + gain_offset) · x / sqrt(mean(x²) + eps) over a row, in the shaders that know of
 // it: they multiply by the gains as they load x, add up the squares on the way, and scale the sums.
 // bias has the storage of x and weight; residual and y have it too or, with TO_F32, are float.
-#ifndef VKFORMER_LINEAR_GLSL
-#define VKFORMER_LINEAR_GLSL
+#ifndef VKFORMER_LINEAR_EPILOGUE_GLSL
+#define VKFORMER_LINEAR_EPILOGUE_GLSL
 #include "linear/contract.h"
 #include "lib/activation.glsl"
 #include "lib/grid.glsl"
@@ -83,7 +83,7 @@ uint weight_row_of(uint column, uint turn) {
     return min(column / (2 * turn) * turn + column % turn, half_width - 1) + column / turn % 2 * half_width;
 }
 
-// Of such a column of the gate, which of y it makes; not less than half the width: none.
+// Which column of y such a column of the gate makes; not less than half the width: none.
 uint gated_column(uint column, uint turn) { return column / (2 * turn) * turn + column % turn; }
 
 // The sums of `column`, of the gate, and column + turn.
@@ -97,7 +97,7 @@ void finish_gated(uint row, uint column, uint turn, float gate, float other) {
     STORE_RESULT(y, row * half_width + at, activated(ACTIVATION, gate) * other);
 }
 
-// Of an invocation with the columns first, first + turn, … `count` (even) of them, the one at c, whose sum is sums[c]. FINISH and FINISH_GATED:
+// An invocation has the columns first, first + turn, … `count` (even) of them: finishes the one at c, whose sum is sums[c]. FINISH and FINISH_GATED:
 // what is done with the sums (linear/split_depth.glsl has others).
 #define FINISH finish
 #define FINISH_GATED finish_gated

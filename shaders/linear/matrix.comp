@@ -105,7 +105,7 @@ float finish_element(const in uint row, const in uint column, const in float sum
     return sum;
 }
 
-// Of two matrices side by side.
+// Finishes two matrices side by side.
 float finish_gated_element(const in uint row, const in uint column, const in float gate, const in float other,
                            const in uint first_row, const in uint first_column) {
     if (first_row + row < p.rows) {

@@ -25,7 +25,7 @@ float total_of(uint s) {
     return total;
 }
 
-// Of a sum of the row; behind the sums lie those of the squares.
+// The total of a sum of the row; behind the sums lie those of the squares.
 float scaled_total_of(uint s) {
     const float total = total_of(s);
     return HAS_NORM ? total * norm_scale(total_of(ROWS * COLUMNS + s / COLUMNS)) : total;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the row shaders for quantised weights and linear/row_vec4.comp share: ROWS · COLUMNS sums of a workgroup, of which every
 // invocation has a part. Included behind linear/epilogue.glsl and, if at all, linear/split_depth.glsl.
-#ifndef VKFORMER_QUANTIZED_ROW_GLSL
-#define VKFORMER_QUANTIZED_ROW_GLSL
+#ifndef VKFORMER_LINEAR_ROW_SUMS_GLSL
+#define VKFORMER_LINEAR_ROW_SUMS_GLSL
 layout(constant_id = kLinearRows) const uint ROWS = 1;
 layout(constant_id = kLinearColumns) const uint COLUMNS = 4;
 

@@ -2,15 +2,15 @@
 // The depth of a product cut into SPLITS parts, a workgroup each, for products with too few tiles to fill a device. With SPLITS = 1 a
 // workgroup finishes its results; else it leaves partial sums, which linear/combine.comp adds up in the order of the depth. Included
 // behind linear/epilogue.glsl.
-#ifndef VKFORMER_LINEAR_SPLIT_GLSL
-#define VKFORMER_LINEAR_SPLIT_GLSL
+#ifndef VKFORMER_LINEAR_SPLIT_DEPTH_GLSL
+#define VKFORMER_LINEAR_SPLIT_DEPTH_GLSL
 layout(constant_id = kLinearSplits) const uint SPLITS = 1;
 layout(std430, binding = kLinearPartial) writeonly buffer Partial { float partial[]; };
 
 uint split_workgroup() { return linear_workgroup() / SPLITS; }
 uint split_of_depth() { return linear_workgroup() % SPLITS; }
 
-// Of `count` steps of the depth, x … y − 1 belong to this workgroup.
+// Steps x … y − 1, of `count` steps of the depth, belong to this workgroup.
 uvec2 steps_of_split(uint count) {
     const uint split = split_of_depth();
     return uvec2(count * split / SPLITS, count * (split + 1) / SPLITS);

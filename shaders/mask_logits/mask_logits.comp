@@ -29,7 +29,7 @@ layout(std430, binding = kMaskLogitsY) writeonly buffer Y { float y[]; };
 
 shared uint banned_bits[kMaskLogitsChunk / 32];
 
-// Of the token, if it lies in the chunk that begins at `first`: offset is huge for one before it.
+// Bans the token, if it lies in the chunk that begins at `first`: offset is huge for one before it.
 void ban(uint token, uint first) {
     const uint offset = token - first;
     if (offset < kMaskLogitsChunk) atomicOr(banned_bits[offset / 32], 1u << (offset % 32));

@@ -164,7 +164,7 @@ TEST_CASE("files that the command line names may be pipes", "[cli][input]") {
 
 TEST_CASE("an endless file has an end", "[cli][input][errors]") {
     const TemporaryFolder folder;
-    // Of the test's own, as in output_file_test.cpp; it is only read here.
+    // The test's own, as in output_file_test.cpp; it is only read here.
     const fs::path zero = folder / "zero";
     if (::mknod(zero.c_str(), S_IFCHR | 0600, makedev(1, 5)) != 0 || std::ifstream(zero).get() != 0) {
         WARN("not tested: making device nodes takes privileges");

@@ -127,7 +127,7 @@ TEST_CASE("a FIFO and what leads to a descriptor get the bytes, and stay", "[cor
 
 TEST_CASE("a device stays one, and a full one says so", "[core][output]") {
     const TemporaryFolder folder;
-    // Of the test's own: a mistake must not take the machine's away.
+    // The test's own: a mistake must not take the machine's away.
     const auto null = folder / "null", full = folder / "full";
     if (::mknod(null.c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0 ||
         ::mknod(full.c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0 || ::access(null.c_str(), W_OK) != 0) {

@@ -77,7 +77,7 @@ struct Expected {
     double sum = 0, terms = 0;  ///< terms: as large as they could be
 };
 
-/// Of the rounded row of x: nothing but float32 sums of groups may differ.
+/// The dot of the rounded row of x: nothing but float32 sums of groups may differ.
 Expected expected_dot(const std::vector<double>& x, std::size_t row, const Weight& weight, std::size_t weight_row) {
     Expected result;
     double largest = 0;

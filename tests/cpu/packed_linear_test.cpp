@@ -58,7 +58,7 @@ std::vector<const PackedKernels*> kernels_of(DType format) {
     return {cpu::packed_kernels(format), cpu::plain_packed_kernels(format)};
 }
 
-/// Of activations rounded to 8 bits: validation/bounds.cpp.
+/// The bound of activations rounded to 8 bits: validation/bounds.cpp.
 constexpr double kInt8Bound = 0x1p-6;
 
 bool is_same(float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }

@@ -134,7 +134,7 @@ TEST_CASE("one prompt after the other is searched as alone, and beginnings are r
     CHECK(results[0].finish == FinishReason::context);
     CHECK(results[1].finish == FinishReason::length);
 
-    // Of an answer nothing is known: the row that found it may be any.
+    // Nothing is known of an answer: the row that found it may be any.
     Request longer = requests[1];
     longer.prompt.insert(longer.prompt.end(), results[1].best.tokens.begin(), results[1].best.tokens.begin() + 3);
     must(together.run({&requests[1], 1}));

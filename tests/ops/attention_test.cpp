@@ -9,9 +9,9 @@
 namespace vkformer::tests {
 namespace {
 
-// The plain variant's tiles: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns; the direct one's
-// are 8 rows, a row being a query of one of the heads that share a key head; the coopmat one's 1, 2 or 4 matrices of rows, 32 or 64
-// keys. Then head sizes that models have.
+// The tiles of `tile`: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns; those of `cpu_queries`
+// are 8 rows, a row being a query of one of the heads that share a key head; those of `matrix` 1, 2 or 4 matrices of rows,
+// 32 or 64 keys. Then head sizes that models have.
 const AttentionSizes kAttentionSizes[] = {
     {1, 1, 1, 1, 1, 1, 1},      {2, 7, 31, 2, 2, 31, 33},    {3, 8, 32, 2, 1, 32, 32},    {2, 9, 33, 4, 2, 33, 31},
     {2, 16, 64, 2, 2, 5, 64},   {2, 17, 65, 3, 1, 64, 5},    {1, 31, 100, 2, 2, 97, 128}, {2, 33, 33, 2, 2, 17, 65},

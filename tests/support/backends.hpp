@@ -30,7 +30,7 @@ bool validation_available();
 /// Whether the backend computes in double precision.
 bool is_double(const graph::Backend& backend);
 
-/// Of many equal cases a device takes every so many: all of them the last device, or every device with VKFORMER_TEST_THOROUGH=1.
+/// The stride at which a device goes through many equal cases: 1 for the last device, and for every one with VKFORMER_TEST_THOROUGH=1.
 /// Debian's SwiftShader compiles each pipeline anew, a tenth of a second at a time.
 std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 

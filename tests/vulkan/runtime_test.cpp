@@ -61,7 +61,7 @@ TEST_CASE("a device is chosen by rank, index, UUID or name", "[vulkan][device]")
         CHECK(result.error().code == ErrorCode::NoDevice);
         CHECK(result.error().message.find("4 = \"Radeon Pro\"") != std::string::npos);
     }
-    // Of devices that are CPUs the one that works with more lanes, wherever it is in the list.
+    // Among devices that are CPUs the one that works with more lanes, wherever it is in the list.
     std::vector<DeviceInfo> processors = {device(0, "four", "cpu", "00000000000000000000000000000004"),
                                           device(1, "eight", "cpu", "00000000000000000000000000000008"),
                                           device(2, "eight too", "cpu", "00000000000000000000000000000009")};

@@ -20,7 +20,7 @@ struct Code {
     std::optional<vulkan::PipelineSummary> summary;  ///< where the backend captures statistics
 };
 
-/// Of every dispatch of the plan, its nodes run by their variants. Errors: those of VulkanBackend::report_pipeline.
+/// The code of every dispatch of the plan, its nodes run by their variants. Errors: those of VulkanBackend::report_pipeline.
 Result<std::vector<Code>> code_of(const graph::Plan& plan, const vulkan::ChosenVariants& variants,
                                   vulkan::VulkanBackend& backend);
 

@@ -37,7 +37,7 @@ inline constexpr std::array kLimits{kCopyBandwidth, kReadBandwidth, kPeakF32, kP
 
 struct LimitOptions {
     Stopping stopping{.relative_bound = 0.01, .max_seconds = 0.5, .min_runs = 6, .max_runs = 100};
-    /// Of a limit, about: the shaders that might reach it share them, what the driver takes to compile them included. Each is run
+    /// What a limit may take, about: the shaders that might reach it share them, what the driver takes to compile them included. Each is run
     /// twice at least, with as little work as a slow device needs.
     double seconds = 8;
     std::function<void(std::string_view)> progress;  ///< called with a limit's name before it is measured

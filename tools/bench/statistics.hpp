@@ -53,7 +53,7 @@ public:
     void add(double sample) { samples_.push_back(sample); }
     std::size_t count() const noexcept { return samples_.size(); }
     bool done(double elapsed_seconds) const;
-    /// Of what was added; no runs if nothing was.
+    /// Summarises what was added; no runs if nothing was.
     Summary summary() const;
 
 private:

@@ -15,7 +15,7 @@
 
 namespace vkformer::cli {
 
-/// Of this process, so far.
+/// The most that this process has had so far.
 std::uint64_t peak_host_bytes();
 
 /// By tensor id, what the device holds of the weights.
@@ -24,10 +24,10 @@ std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulka
 /// What one run of the graph reads of its weights; of an embedding only the rows that are asked for.
 std::uint64_t weight_bytes_read(const graph::Graph& graph, std::span<const std::uint64_t> weights);
 
-/// Of weights, activations and states.
+/// What weights, activations and states take.
 std::uint64_t device_bytes(const graph::Plan& plan, std::span<const std::uint64_t> weights);
 
-/// Of keys and values.
+/// What keys and values take.
 std::uint64_t cache_bytes(const graph::Graph& graph);
 
 inline double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }

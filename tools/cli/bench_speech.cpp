@@ -91,7 +91,7 @@ struct SpeechBench {
     std::size_t frames() const { return 2 * speech.model->limits().source_len; }
     std::size_t samples() const { return frames() * mel.options().hop; }
     double window_seconds() const { return static_cast<double>(samples()) / mel.options().sample_rate; }
-    /// Of the decoder for one window: those that are given take a step each, too.
+    /// The decoder's steps for one window: tokens that are given take one each, too.
     std::uint32_t steps() const { return static_cast<std::uint32_t>(given.size()) - 1 + tokens; }
     models::DecodeLayout layout() const {
         return {.batch = options.batch,

@@ -114,7 +114,7 @@ Result<void> build_quantized(Graph& graph, DType dtype) {
     return o.done();
 }
 
-/// Of weights in block formats.
+/// With weights in block formats.
 template <std::uint64_t rows, DType stored>
 Result<void> build_small_grid_quantized(Graph& graph, DType dtype) {
     constexpr std::uint64_t kOut = 512;
@@ -126,7 +126,7 @@ Result<void> build_small_grid_quantized(Graph& graph, DType dtype) {
     return o.done();
 }
 
-/// Of weights in block formats.
+/// With weights in block formats.
 template <std::uint64_t rows, DType stored>
 Result<void> build_normed_quantized(Graph& graph, DType dtype) {
     constexpr std::uint64_t kWidth = 1024;

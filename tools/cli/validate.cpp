@@ -172,20 +172,32 @@ Result<Case> step_case(const models::EncoderDecoder& model, const models::Decode
     return c;
 }
 
-Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::GenerationConfig& generation,
-                                   std::uint32_t length, DType dtype, std::uint32_t seed) {
-    Random random(seed);
-    const auto limits = model.limits();
-    const auto len =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
-    models::DecodeLayout layout = {.batch = kCheckedBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+/// The forward pass, with and without the weights of its attention, and the encoder.
+Result<std::vector<Case>> forward_and_encoder_cases(const models::EncoderDecoder& model,
+                                                    const models::DecodeLayout& layout, Random& random) {
     std::vector<Case> cases;
     for (const bool keeps_weights : {false, true}) {
-        VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
+        VKFORMER_TRY(Case c, forward_case(model, layout.source_len, layout.dtype, keeps_weights, random));
         cases.push_back(std::move(c));
     }
     VKFORMER_TRY(Case encoder, encoder_case(model, layout, random));
     cases.push_back(std::move(encoder));
+    return cases;
+}
+
+/// What is checked of a model that has as many positions as `length`, or fewer.
+models::DecodeLayout checked_layout(const models::EncoderDecoder& model, std::uint32_t length, DType dtype) {
+    const auto limits = model.limits();
+    const auto len =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
+    return {.batch = kCheckedBatch, .source_len = len, .max_steps = len, .dtype = dtype};
+}
+
+Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::GenerationConfig& generation,
+                                   std::uint32_t length, DType dtype, std::uint32_t seed) {
+    Random random(seed);
+    models::DecodeLayout layout = checked_layout(model, length, dtype);
+    VKFORMER_TRY(std::vector<Case> cases, forward_and_encoder_cases(model, layout, random));
     for (const std::uint32_t beams : {1u, std::max(3u, generation.beams)}) {
         layout.beams = beams;
         VKFORMER_TRY(Case c, step_case(model, layout, generation, random));
@@ -217,21 +229,12 @@ Result<Case> speech_step_case(const models::EncoderDecoder& model, const models:
     return c;
 }
 
-/// Of a model that hears: windows of random features, in place of the spectrogram's.
+/// A model that hears has windows of random features, in place of the spectrogram's.
 Result<std::vector<Case>> cases_of(const models::EncoderDecoder& model, const models::SpeechConfig& speech,
                                    std::uint32_t length, DType dtype, std::uint32_t seed) {
     Random random(seed);
-    const auto limits = model.limits();
-    const auto len =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>({length, limits.source_len, limits.target_len}));
-    const models::DecodeLayout layout = {.batch = kCheckedBatch, .source_len = len, .max_steps = len, .dtype = dtype};
-    std::vector<Case> cases;
-    for (const bool keeps_weights : {false, true}) {
-        VKFORMER_TRY(Case c, forward_case(model, len, dtype, keeps_weights, random));
-        cases.push_back(std::move(c));
-    }
-    VKFORMER_TRY(Case encoder, encoder_case(model, layout, random));
-    cases.push_back(std::move(encoder));
+    const models::DecodeLayout layout = checked_layout(model, length, dtype);
+    VKFORMER_TRY(std::vector<Case> cases, forward_and_encoder_cases(model, layout, random));
     VKFORMER_TRY(Case step, speech_step_case(model, layout, speech, random));
     cases.push_back(std::move(step));
     return cases;
@@ -252,7 +255,7 @@ Result<Case> beam_case(const models::Decoder& model, decoding::DecoderSessionOpt
     return c;
 }
 
-/// Of a language model: tokens in the middle of a context and at its beginning, and steps.
+/// A language model has tokens in the middle of a context and at its beginning, and steps.
 Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t length, DType dtype,
                                    models::CacheFormat cache, std::uint32_t seed) {
     Random random(seed);

@@ -6,7 +6,7 @@
 namespace vkformer::c {
 namespace {
 
-/// Of this thread. A plain array: it needs neither construction nor destruction.
+/// The last error of this thread. A plain array: it needs neither construction nor destruction.
 struct LastError {
     char message[1024];
     VkResult vk;

@@ -51,7 +51,7 @@ Result<std::string> name_of(const char* name) {
     return std::string(name);
 }
 
-/// Of an input or an output, which no other has.
+/// The name of an input or an output, which no other has.
 Result<std::string> free_name(const vkf_graph& graph, const char* name) {
     VKFORMER_TRY(std::string given, name_of(name));
     if (graph.tensors.values.contains(given))

@@ -18,7 +18,7 @@ Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& co
     const std::uint64_t most_workgroups = context.device.is_cpu() ? 8 : 64;
     const Shape& cache = context.graph.shape(op.cache);
     const bool is_q8 = context.graph.dtype(op.cache) == DType::q8_0;
-    // Of a cache in blocks, words: four integers, or the scales of two blocks.
+    // A cache in blocks is copied in words: four integers, or the scales of two blocks.
     const std::uint64_t position = cache.element_count() / (cache[0] * cache[1]);
     const std::uint64_t width = is_q8 ? position / 4 : position, scale_width = is_q8 ? position / 64 : 0;
     const std::uint64_t row_elements = cache[1] * width;

@@ -26,7 +26,7 @@ RowForm row_vec4_form(std::uint64_t width) noexcept;
 /// `most`: vectors that an invocation may keep.
 std::uint32_t kept_vectors(std::uint64_t width, std::uint32_t workgroup, std::uint64_t most) noexcept;
 
-/// The three kernels of an op: its width, and the plan of a form with a family of modules.
+/// The dispatch of an op whose rows are shared out in that form, by that module.
 template <class Op>
 using PlanRows = Result<Dispatch> (*)(const Op& op, const RowForm& form, Module module, const KernelContext& context);
 

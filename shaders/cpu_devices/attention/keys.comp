@@ -75,12 +75,12 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 
 const uint LANES = kCpuLanes;
 const uint KEYS = kCpuAttentionKeys, LANE_KEYS = KEYS / LANES;  // of a block, and of those a lane's: l, l + LANES, …
-// Of a query, DEPTH elements are taken at a time: ROW_LANES lanes hold those of one row, the lanes behind them the next row's.
+// DEPTH elements of a query are taken at a time: ROW_LANES lanes hold those of one row, the lanes behind them the next row's.
 const uint DEPTH = kCpuAttentionDepth, ROW_LANES = DEPTH / WORD_ELEMENTS, LOAD_ROWS = LANES / ROW_LANES;
 const uint STEP_ROWS = ROWS < 4 ? ROWS : 4;  // whose scores are worked on at a time
 const uint STEP_LOADS = (STEP_ROWS + LOAD_ROWS - 1) / LOAD_ROWS, STEPS = ROWS / STEP_ROWS;
 const uint HEAD_WORDS = HEAD_DIM / WORD_ELEMENTS;
-// Of a value, and of a row's sums, a lane has the words l · LANES + lane.
+// A lane has these words of a value, and of a row's sums: l · LANES + lane.
 const uint VALUE_WORDS = VALUE_DIM / WORD_ELEMENTS, PARTS = (VALUE_WORDS + LANES - 1) / LANES, LANE_SUMS = PARTS * WORD_ELEMENTS;
 
 const float LOG2_E = 1.44269504;  // scores are kept times log2(e), for exp2()
@@ -96,7 +96,7 @@ uint first_key, end_key;  // what any of the rows sees
 
 uint query_row_of(uint row) { return (batch * QUERY_LEN + row / group) * p.heads + kv_head * group + row % group; }
 
-// Of row r: its query, its head, its row in `query`, and the keys that it sees.
+// Row r has: its query, its head, its row in `query`, and the keys that it sees.
 uint query_of[ROWS], head_of[ROWS], query_row[ROWS], first_seen[ROWS], end_seen[ROWS];
 
 void find_rows() {

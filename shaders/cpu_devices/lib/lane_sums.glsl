@@ -8,7 +8,7 @@
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "cpu_devices/lib/lanes.h"
 
-// Of two lanes whose numbers differ in the bit `distance`, the one that has it not gets the sum of both `lower`, the other of both `upper`.
+// Where two lanes' numbers differ in the bit `distance`, the one that has it not gets the sum of both `lower`, the other of both `upper`.
 float fold(float lower, float upper, uint distance) {
     const bool is_upper = (gl_SubgroupInvocationID & distance) != 0;
     return (is_upper ? upper : lower) + subgroupShuffle(is_upper ? lower : upper, gl_SubgroupInvocationID ^ distance);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Of the shaders that spread loads of 64 bits over the lanes of a subgroup, which is a workgroup: how many lanes that is.
-#ifndef VKFORMER_SHADERS_WIDE_H
-#define VKFORMER_SHADERS_WIDE_H
+// How many lanes a subgroup has, which is a workgroup, where a shader spreads loads of 64 bits over them.
+#ifndef VKFORMER_SHADERS_CPU_DEVICES_LANES_H
+#define VKFORMER_SHADERS_CPU_DEVICES_LANES_H
 #include "lib/types.h"
 SHARED_BEGIN
 const uint kCpuLanes = 8;

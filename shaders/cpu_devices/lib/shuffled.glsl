@@ -7,8 +7,8 @@
 // USED_COLUMNS: those of COLUMNS that a pipeline uses, if not all.
 // Where y has halves and COLUMNS is even, a lane's columns are pairs of neighbours, which are words of y.
 // x: [rows, in], in a multiple of DEPTH, as words (cpu_devices/lib/wide.glsl). Declare COLUMNS and DEPTH, and include linear/epilogue.glsl, before.
-#ifndef VKFORMER_BROADCAST_GLSL
-#define VKFORMER_BROADCAST_GLSL
+#ifndef VKFORMER_SHUFFLED_GLSL
+#define VKFORMER_SHUFFLED_GLSL
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "cpu_devices/lib/wide.glsl"

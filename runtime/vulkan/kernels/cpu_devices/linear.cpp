@@ -139,7 +139,7 @@ Result<DispatchPlan> plan_depth(const graph::Linear& op, Operand x, const Kernel
         dispatch.bind(shaders::kLinearGain, or_else(op.prologue.gain, op.y));
         return with_staged_rows(std::move(dispatch), op, context.graph);
     }
-    // Of one row, a loop's own instructions are more than a few of its loads.
+    // With one row, a loop's own instructions are more than a few of its loads.
     const bool many = product.rows == 1 && words_of(product) % shaders::kCpuLinearManyWords == 0;
     dispatch.set(shaders::kCpuLinearDepthWords, many ? shaders::kCpuLinearManyWords : shaders::kCpuLinearFewWords)
         .point(shaders::kCpuLinearGainAddress, or_else(op.prologue.gain, op.weight));

@@ -33,22 +33,23 @@ Module module_for(const RowFamilies& families, std::uint64_t width, DType dtype,
     return {&families.vec4, storage};
 }
 
-template <class Op>
-Result<DispatchPlan> plan_row(const Op& op, graph::Value row, PlanRows<Op> plan, const RowFamilies& families,
-                              const KernelContext& context) {
-    const std::uint64_t width = context.graph.shape(row).back();
-    VKFORMER_TRY(
-        Dispatch dispatch,
-        plan(op, form_for(width), module_for(families, width, context.graph.dtype(row), context.device), context));
+constexpr RowFamilies kRmsNorm{modules::rms_norm_row, modules::rms_norm_row_vec4, &modules::cpu_rms_norm_row_wide};
+constexpr RowFamilies kLayerNorm{modules::layer_norm_row, modules::layer_norm_row_vec4,
+                                 &modules::cpu_layer_norm_row_wide};
+constexpr RowFamilies kMaskedSoftmax{modules::masked_softmax_row, modules::masked_softmax_row_vec4};
+constexpr RowFamilies kLogSoftmax{modules::log_softmax_row, modules::log_softmax_row_vec4};
+
+template <class Op, graph::Value Op::*kRow, PlanRows<Op> kPlan, const RowFamilies& kFamilies>
+Result<DispatchPlan> plan_row(const Op& op, const KernelContext& context) {
+    const std::uint64_t width = row_width<Op, kRow>(op, context);
+    const Module module = module_for(kFamilies, width, context.graph.dtype(op.*kRow), context.device);
+    VKFORMER_TRY(Dispatch dispatch, kPlan(op, form_for(width), module, context));
     return DispatchPlan(std::move(dispatch));
 }
 
-const RowFamilies kRmsNorm{modules::rms_norm_row, modules::rms_norm_row_vec4, &modules::cpu_rms_norm_row_wide};
-const RowFamilies kLayerNorm{modules::layer_norm_row, modules::layer_norm_row_vec4, &modules::cpu_layer_norm_row_wide};
-const RowFamilies kMaskedSoftmax{modules::masked_softmax_row, modules::masked_softmax_row_vec4};
-const RowFamilies kLogSoftmax{modules::log_softmax_row, modules::log_softmax_row_vec4};
-
-constexpr KernelTraits kTraits{.name = "cpu_row", .device = DeviceClass::cpu};
+template <class Op, graph::Value Op::*kRow, PlanRows<Op> kPlan, const RowFamilies& kFamilies>
+constexpr Kernel<Op> kCpuRow[] = {
+    {.traits = {.name = "cpu_row", .device = DeviceClass::cpu}, .plan = plan_row<Op, kRow, kPlan, kFamilies>}};
 
 }  // namespace
 
@@ -58,35 +59,19 @@ Result<Dispatch> dispatch_rms_norm(const RmsNormRows& rows, DType dtype, const C
 }
 
 std::span<const Kernel<graph::RmsNorm>> kernels(const graph::RmsNorm&) {
-    static constexpr Kernel<graph::RmsNorm> kKernels[] = {
-        {.traits = kTraits, .plan = [](const graph::RmsNorm& op, const KernelContext& context) {
-             return plan_row<graph::RmsNorm>(op, op.x, plan_rms_norm_rows, kRmsNorm, context);
-         }}};
-    return kKernels;
+    return kCpuRow<graph::RmsNorm, &graph::RmsNorm::x, plan_rms_norm_rows, kRmsNorm>;
 }
 
 std::span<const Kernel<graph::LayerNorm>> kernels(const graph::LayerNorm&) {
-    static constexpr Kernel<graph::LayerNorm> kKernels[] = {
-        {.traits = kTraits, .plan = [](const graph::LayerNorm& op, const KernelContext& context) {
-             return plan_row<graph::LayerNorm>(op, op.x, plan_layer_norm_rows, kLayerNorm, context);
-         }}};
-    return kKernels;
+    return kCpuRow<graph::LayerNorm, &graph::LayerNorm::x, plan_layer_norm_rows, kLayerNorm>;
 }
 
 std::span<const Kernel<graph::MaskedSoftmax>> kernels(const graph::MaskedSoftmax&) {
-    static constexpr Kernel<graph::MaskedSoftmax> kKernels[] = {
-        {.traits = kTraits, .plan = [](const graph::MaskedSoftmax& op, const KernelContext& context) {
-             return plan_row<graph::MaskedSoftmax>(op, op.scores, plan_masked_softmax_rows, kMaskedSoftmax, context);
-         }}};
-    return kKernels;
+    return kCpuRow<graph::MaskedSoftmax, &graph::MaskedSoftmax::scores, plan_masked_softmax_rows, kMaskedSoftmax>;
 }
 
 std::span<const Kernel<graph::LogSoftmax>> kernels(const graph::LogSoftmax&) {
-    static constexpr Kernel<graph::LogSoftmax> kKernels[] = {
-        {.traits = kTraits, .plan = [](const graph::LogSoftmax& op, const KernelContext& context) {
-             return plan_row<graph::LogSoftmax>(op, op.x, plan_log_softmax_rows, kLogSoftmax, context);
-         }}};
-    return kKernels;
+    return kCpuRow<graph::LogSoftmax, &graph::LogSoftmax::x, plan_log_softmax_rows, kLogSoftmax>;
 }
 
 }  // namespace vkformer::vulkan::cpu_devices

@@ -23,7 +23,7 @@ const ShaderFamily& family_for(MatrixForm::Results results, const Product& produ
 /// Float32 x becomes halves, in a dispatch before, where the weight has a format of its own.
 bool has_halved_rows(const Product& product) { return product.dtype != DType::f16; }
 
-/// Of float32 x as halves, and the scales of its rows behind them.
+/// The size of float32 x as halves, and of the scales of its rows behind them.
 std::uint64_t halves_bytes(const Shape& x) { return x.element_count() * 2 + x.row_count() * sizeof(float); }
 
 /// x as halves in the scratch memory, and the scales of the rows behind them.

@@ -34,7 +34,7 @@ bool takes_matrices(const Product& product);
 bool fits_matrix(MatrixForm form, const graph::Linear& op, const KernelContext& context);
 Result<DispatchPlan> plan_matrix(MatrixForm form, const graph::Linear& op, Operand x, const KernelContext& context);
 
-/// Of the small form with the depth in parts.
+/// The small form, with the depth in parts.
 bool fits_matrix_split(const graph::Linear& op, const KernelContext& context);
 Result<DispatchPlan> plan_matrix_split(const graph::Linear& op, Operand x, const KernelContext& context);
 

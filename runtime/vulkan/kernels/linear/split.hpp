@@ -14,7 +14,7 @@ constexpr LinearTile tile_vec4(std::uint32_t lane_rows) noexcept {
     return {std::uint64_t{lane_rows} * shaders::kLinearVec4RowLanes, shaders::kLinearTileColumns};
 }
 inline constexpr LinearTile kQuantizedTile{shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
-/// Of row_vec4.comp, quantized_row.comp and quantized_row_int8.comp.
+/// The tile of row_vec4.comp, quantized_row.comp and quantized_row_int8.comp.
 LinearTile row_sums_tile(const graph::Linear& op, const Product& product);
 
 // The algorithms that can leave the sums of `splits` parts: plans without what says where these go, which whole() or combine_parts() adds.
