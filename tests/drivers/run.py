@@ -10,9 +10,6 @@ variable names. They compile for it and run nothing, which is all that `vkformer
     tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results --gpu navi31 --gpu adreno750
     tests/drivers/run.py --out after --before before        compares two folders of results, runs nothing
 
-No root and no chroot to run: the program is started by the folder's own dynamic linker, so that the folder's drivers find the C
-library they were built for, with this machine's libraries behind for what the folder lacks.
-
 Exit code 1: a shader did not compile, a shader that runs where nothing was measured spills, or one has no case.
 """
 import argparse
@@ -24,6 +21,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import debian_folder
 
 # key: (name in the tables, driver, shim, environment)
 GPUS = {
@@ -62,60 +61,14 @@ PRODUCTS = [
 ]
 
 
-def library_folder(folder):
-    return next((folder / "usr/lib").glob("*-linux-gnu"))
-
-
-def debian_mirror():
-    """Where apt has Debian from on this machine, by its configuration, as in scripts/setup.sh; on a derivative none is found."""
-    def targets(fields, *options):
-        command = ["apt-get", "indextargets", *options, "--format", " ".join(f"$({field})" for field in fields)]
-        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        return [line.split() for line in found.splitlines()]
-
-    found = [target[-1] for target in targets(["CREATED_BY", "ORIGIN", "LABEL", "REPO_URI"])
-             if target[:-1] == ["Packages", "Debian", "Debian"]]
-    if not found:  # before the first `apt-get update`: by the name of the release
-        release = re.search(r"^VERSION_CODENAME=(\S+)", pathlib.Path("/etc/os-release").read_text(), re.M)
-        found = [target[-1] for target in
-                 targets(["CREATED_BY", "RELEASE", "COMPONENT", "REPO_URI"], "--no-release-info")
-                 if release and target[:-1] == ["Packages", release[1], "main"]]
-    return found[0] if found else None
-
-
-def make(folder, mirror):
-    """Debian sid in a folder, with Mesa's drivers and the shims."""
-    if not mirror:
-        sys.exit("apt's configuration names no Debian mirror; name one with --mirror")
-    subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
-    packages = ["mesa-vulkan-drivers", "mesa-drm-shim", "libvulkan1", "libstdc++6"]
-    subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *packages], check=True)
-
-
-def manifest_of(folder, driver, where):
-    """A copy of the driver's manifest that names its library in the folder."""
-    manifest = json.loads(next((folder / "usr/share/vulkan/icd.d").glob(f"{driver}_icd*.json")).read_text())
-    library = pathlib.Path(manifest["ICD"]["library_path"]).name
-    manifest["ICD"]["library_path"] = str(library_folder(folder) / library)
-    path = pathlib.Path(where) / f"{driver}.json"
-    path.write_text(json.dumps(manifest))
-    return path
-
-
 def run_on(gpu, options):
     """The report of `vkformer bench pipelines --all --code` for a GPU that is not here, without the code itself."""
     _, driver, shim, variables = GPUS[gpu]
-    libraries = library_folder(options.folder)
-    # This machine's libraries come last. OpenBLAS and BLAS lie in folders of their own.
-    here = [f"/usr/lib/{libraries.name}", *map(str, pathlib.Path(f"/usr/lib/{libraries.name}").glob("*blas*"))]
     with tempfile.TemporaryDirectory() as temporary:
-        manifest = str(manifest_of(options.folder, driver, temporary))
-        environment = {"VK_DRIVER_FILES": manifest, "VK_ICD_FILENAMES": manifest, "MESA_SHADER_CACHE_DISABLE": "true",
-                       "HOME": temporary, "XDG_RUNTIME_DIR": temporary, "OPENBLAS_NUM_THREADS": "1", **variables}
-        command = [next(libraries.glob("ld-linux*.so*")),
-                   "--preload", libraries / f"lib{shim}_noop_drm_shim.so",
-                   "--library-path", ":".join([str(libraries), *here]),
-                   options.vkformer, "bench", "pipelines", "--all", "--json", "--code", "-q", "-d", "0"]
+        environment = {**debian_folder.driver_environment(options.folder, driver, temporary),
+                       "MESA_SHADER_CACHE_DISABLE": "true", "HOME": temporary, "XDG_RUNTIME_DIR": temporary, **variables}
+        command = debian_folder.command(options.folder, f"lib{shim}_noop_drm_shim.so")
+        command += [options.vkformer, "bench", "pipelines", "--all", "--json", "--code", "-q", "-d", "0"]
         if options.only:
             command += ["--only", options.only]
         done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
@@ -368,7 +321,7 @@ def main():
     options = parser.parse_args()
 
     if options.make:
-        return make(options.make, options.mirror or debian_mirror())
+        return debian_folder.make(options.make, options.mirror)
     if not options.out:
         parser.error("--out is required")
     if options.folder:

@@ -73,12 +73,15 @@ struct State {
     std::optional<std::vector<std::byte>> cache_data;
     std::vector<std::byte> initial_cache_data;
     bool loses_stores = false;
+    std::optional<std::size_t> dropped_barrier;
+    std::size_t most_barriers = 0;
     std::vector<std::string> recorded;
     PFN_vkCmdDispatch dispatch = nullptr;
     PFN_vkCmdPipelineBarrier pipeline_barrier = nullptr;
     PFN_vkCreateDevice create_device = nullptr;
     PFN_vkDestroyDevice destroy_device = nullptr;
     PFN_vkCreatePipelineCache create_pipeline_cache = nullptr;
+    PFN_vkCreateShaderModule create_shader_module = nullptr;
     PFN_vkEnumerateDeviceExtensionProperties extensions = nullptr;
     PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties = nullptr;
     std::uint32_t claimed_binding = 0;  // bytes; 0: the driver's
@@ -181,6 +184,33 @@ VKAPI_ATTR VkResult VKAPI_CALL get_cache_data(VkDevice, VkPipelineCache, std::si
     return VK_SUCCESS;
 }
 
+/// Without the OpControlBarrier of that number. The words of SPIR-V: a header of five, then instructions whose first word has their length
+/// in words above and the opcode below ("SPIR-V Specification", 2.3).
+std::vector<std::uint32_t> without_barrier(std::span<const std::uint32_t> code, std::size_t number) {
+    constexpr std::size_t kHeaderWords = 5;
+    constexpr std::uint32_t kControlBarrier = 224;
+    std::vector<std::uint32_t> left(code.begin(), code.begin() + kHeaderWords);
+    std::size_t barriers = 0;
+    for (std::size_t i = kHeaderWords; i < code.size(); i += code[i] >> 16) {
+        const bool is_barrier = (code[i] & 0xFFFFu) == kControlBarrier;
+        if (is_barrier && barriers++ == number) continue;
+        left.insert(left.end(), code.begin() + static_cast<std::ptrdiff_t>(i),
+                    code.begin() + static_cast<std::ptrdiff_t>(i + (code[i] >> 16)));
+    }
+    const std::lock_guard lock(state->mutex);
+    state->most_barriers = std::max(state->most_barriers, barriers);
+    return left;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkShaderModuleCreateInfo* info,
+                                                    const VkAllocationCallbacks* callbacks, VkShaderModule* module) {
+    const auto code = without_barrier({info->pCode, info->codeSize / 4}, *state->dropped_barrier);
+    VkShaderModuleCreateInfo changed = *info;
+    changed.pCode = code.data();
+    changed.codeSize = code.size() * 4;
+    return state->create_shader_module(device, &changed, callbacks, module);
+}
+
 void note(const char* name) {
     const std::lock_guard lock(state->mutex);
     state->recorded.emplace_back(name);
@@ -234,6 +264,10 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
     if (state->cache_data && std::strcmp(name, "vkCreatePipelineCache") == 0) {
         state->create_pipeline_cache = reinterpret_cast<PFN_vkCreatePipelineCache>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&create_pipeline_cache);
+    }
+    if (state->dropped_barrier && std::strcmp(name, "vkCreateShaderModule") == 0) {
+        state->create_shader_module = reinterpret_cast<PFN_vkCreateShaderModule>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&create_shader_module);
     }
     if (state->cache_data && std::strcmp(name, "vkGetPipelineCacheData") == 0)
         return reinterpret_cast<PFN_vkVoidFunction>(&get_cache_data);
@@ -338,6 +372,8 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->hidden.clear();
     state->cache_data.reset();
     state->loses_stores = false;
+    state->dropped_barrier.reset();
+    state->most_barriers = 0;
     state->recorded.clear();
     state->fallible_calls.clear();
     state->armed_call.reset();
@@ -418,6 +454,16 @@ std::vector<std::byte> Interposer::initial_cache_data() const {
 std::vector<std::string> Interposer::recorded() const {
     const std::lock_guard lock(state->mutex);
     return state->recorded;
+}
+
+void Interposer::drop_barrier(std::size_t number) {
+    const std::lock_guard lock(state->mutex);
+    state->dropped_barrier = number;
+}
+
+std::size_t Interposer::most_barriers() const {
+    const std::lock_guard lock(state->mutex);
+    return state->most_barriers;
 }
 
 void Interposer::lose_stores() {

@@ -51,6 +51,10 @@ public:
     std::vector<std::byte> initial_cache_data() const;
     /// vkCmdDispatch and vkCmdPipelineBarrier as they were recorded since the making.
     std::vector<std::string> recorded() const;
+    /// From now on the barrier() of this number (from 0, in the order of the SPIR-V) is missing from every shader module that has so many.
+    void drop_barrier(std::size_t number);
+    /// The most barriers that a shader module had since the making, with drop_barrier().
+    std::size_t most_barriers() const;
     /// From now on dispatches that are recorded do nothing: a driver that loses what shaders store.
     void lose_stores();
 

@@ -9,6 +9,7 @@
 #include "support/files.hpp"
 #include "support/host_application.hpp"
 #include "support/interposer.hpp"
+#include "support/lent_device.hpp"
 #include "support/must.hpp"
 #include "support/temporary_folder.hpp"
 #include "tuning/ladder.hpp"
@@ -19,15 +20,6 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 using Catch::Matchers::ContainsSubstring;
-
-vulkan::AdoptedDevice lent(HostApplication& host, const Interposer& interposer) {
-    return {.get_instance_proc_addr = interposer.get(),
-            .instance = host.instance,
-            .physical_device = host.physical,
-            .device = host.device,
-            .created_with = host.lend(true).created_with,
-            .queue = host.queue};
-}
 
 /// y = relu(x), compiled.
 void compile_something(vulkan::VulkanBackend& backend) {
