@@ -169,8 +169,7 @@ struct Generator::Impl {
                                       .ends = std::move(ends),
                                       .rules = std::move(rules)});
         }
-        for (const auto& [token, bias] : wanted->logit_bias)
-            std::erase_if(rules.biases, [token](const auto& phrase) { return phrase.tokens == std::vector{token}; });
+        for (const auto& [token, bias] : wanted->logit_bias) rules.drop_bias(token);
         return set_rules({.temperature = wanted->temperature,
                           .top_k = wanted->top_k,
                           .top_p = wanted->top_p,

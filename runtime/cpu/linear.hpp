@@ -53,7 +53,7 @@ void end_linear(std::span<const T> residual, graph::Activation activation, const
 // y += x · weightᵀ. A weight is read once for few rows; for more it is laid out anew.
 inline void add_linear(std::span<const float> x, std::span<const float> weight, const LinearDims& dims,
                        std::span<float> y) {
-    const auto [rows, in, out] = dims;
+    const std::size_t rows = dims.rows, in = dims.in, out = dims.out;
     if (rows > kFewRows) return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
     parallel_for(out, slice_of_weight(out, in * rows, in * sizeof(float)),
                  [&](std::size_t first, std::size_t last, std::size_t) {

@@ -239,6 +239,10 @@ bool TokenRules::looks_back() const noexcept {
            std::ranges::any_of(biases, [](const graph::SequenceBias& phrase) { return phrase.tokens.size() > 1; });
 }
 
+void TokenRules::drop_bias(std::int32_t token) {
+    std::erase_if(biases, [token](const auto& phrase) { return phrase.tokens == std::vector{token}; });
+}
+
 Result<graph::EarlyStopping> read_early_stopping(const Config& config) {
     using graph::EarlyStopping;
     if (const auto value = config.boolean("early_stopping", false))

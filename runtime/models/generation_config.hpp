@@ -25,6 +25,8 @@ struct TokenRules {
 
     /// Whether a rule looks at the tokens before the one that is chosen.
     bool looks_back() const noexcept;
+    /// Takes away the biases of this one token, for one of the caller's; those of longer phrases stay.
+    void drop_bias(std::int32_t token);
     friend bool operator==(const TokenRules&, const TokenRules&) = default;
 };
 

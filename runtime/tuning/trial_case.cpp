@@ -59,7 +59,8 @@ void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t
 /// Products of a batch: fewer of them first, then as for one.
 void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
     const std::uint64_t in = graph.shape(op.x).back();
-    auto [batch, rows, out] = std::array{graph.shape(op.y)[0], graph.shape(op.y)[1], graph.shape(op.y)[2]};
+    const Shape& y = graph.shape(op.y);
+    std::uint64_t batch = y[0], rows = y[1], out = y[2];
     const auto work = [&] {
         return static_cast<double>(batch * rows) * static_cast<double>(in) * static_cast<double>(out);
     };

@@ -15,10 +15,9 @@ struct CooperativeMatrix {
     friend bool operator==(const CooperativeMatrix&, const CooperativeMatrix&) = default;
 };
 
-/// What a driver has of VK_NV_cooperative_matrix2; the names of the extension's features.
+/// What a driver has of the parts of VK_NV_cooperative_matrix2 that shaders use; the names of the extension's features.
 struct CooperativeMatrix2 {
-    bool workgroup_scope = false, flexible_dimensions = false, reductions = false, conversions = false;
-    bool per_element_operations = false, tensor_addressing = false, block_loads = false;
+    bool reductions = false, conversions = false, per_element_operations = false;
 };
 
 /// What a device is and what it can do: looked up once, before any shader is chosen. A plain value.
@@ -35,10 +34,8 @@ struct Capabilities {
 
     bool unified_memory = false;  ///< device-local memory that the host can map: no staging
     bool storage16 = false;       ///< storageBuffer16BitAccess
-    bool storage8 = false;        ///< storageBuffer8BitAccess
     bool float16 = false;         ///< shaderFloat16
-    bool int8 = false;            ///< shaderInt8
-    bool int64 = false;           ///< shaderInt64
+    bool int64 = false;           ///< shaderInt64. Only on devices that are CPUs.
     bool integer_dot = false;     ///< shaderIntegerDotProduct
     /// bufferDeviceAddress, and all device memory comes from vkformer itself. Only on devices that are CPUs.
     bool buffer_addresses = false;

@@ -48,26 +48,19 @@ bool has_unified_memory(VkPhysicalDeviceType type, const VkPhysicalDeviceMemoryP
 }
 
 CooperativeMatrix2 parts_of(const FeatureSet& features) {
-    return {.workgroup_scope = features.has(Feature::matrix2_workgroup_scope),
-            .flexible_dimensions = features.has(Feature::matrix2_flexible_dimensions),
-            .reductions = features.has(Feature::matrix2_reductions),
+    return {.reductions = features.has(Feature::matrix2_reductions),
             .conversions = features.has(Feature::matrix2_conversions),
-            .per_element_operations = features.has(Feature::matrix2_per_element_operations),
-            .tensor_addressing = features.has(Feature::matrix2_tensor_addressing),
-            .block_loads = features.has(Feature::matrix2_block_loads)};
+            .per_element_operations = features.has(Feature::matrix2_per_element_operations)};
 }
 
 bool has_any(const CooperativeMatrix2& parts) {
-    return parts.workgroup_scope || parts.flexible_dimensions || parts.reductions || parts.conversions ||
-           parts.per_element_operations || parts.tensor_addressing || parts.block_loads;
+    return parts.reductions || parts.conversions || parts.per_element_operations;
 }
 
 /// What the capabilities say of features, where these are the ones that are there. Needs the fields that features do not decide.
 void set_features(Capabilities& c, const FeatureSet& features) {
     c.storage16 = features.has(Feature::storage16);
-    c.storage8 = features.has(Feature::storage8);
     c.float16 = features.has(Feature::float16);
-    c.int8 = features.has(Feature::int8);
     c.memory_model = features.has(Feature::memory_model) && features.has(Feature::memory_model_device_scope);
     c.int64 = features.has(Feature::int64);
     c.integer_dot = features.has(Feature::integer_dot);
@@ -263,7 +256,9 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
     const auto extensions = device_extensions(vk_, handle);
     const auto has = [&](const char* name) { return std::ranges::count(extensions, name) > 0; };
     device.features = supported_features(vk_, handle, extensions);
-    if (properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU) device.features.set(Feature::buffer_addresses, false);
+    for (const FeatureInfo& info : feature_table())
+        if (info.only_cpus && properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU)
+            device.features.set(info.feature, false);
     if (properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU && has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME)) {
         VkPhysicalDeviceExternalMemoryHostPropertiesEXT host{
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT};

@@ -19,27 +19,21 @@ namespace vkformer::vulkan {
 enum class Feature : std::uint8_t {
     timeline_semaphore,
     storage16,
-    storage8,
     float16,
-    int8,
     memory_model,
-    memory_model_device_scope,
+    memory_model_device_scope,  ///< for the atomics of all shaders, where the memory model is enabled
     integer_dot,
     subgroup_size_control,
     full_subgroups,
     cooperative_matrix,
-    matrix2_workgroup_scope,
-    matrix2_flexible_dimensions,
     matrix2_reductions,
     matrix2_conversions,
     matrix2_per_element_operations,
-    matrix2_tensor_addressing,
-    matrix2_block_loads,
     int64,
     maintenance4,
     buffer_addresses,
 };
-inline constexpr std::size_t kFeatureCount = 21;
+inline constexpr std::size_t kFeatureCount = 15;
 
 /// Some of the features.
 class FeatureSet {
@@ -57,9 +51,10 @@ private:
 
 struct FeatureInfo {
     Feature feature;
-    const char* name;       ///< as Vulkan spells it
-    const char* extension;  ///< that it needs to be enabled with; null: core in Vulkan 1.2
-    const char* gain;       ///< what it is good for
+    const char* name;        ///< as Vulkan spells it
+    const char* extension;   ///< that it needs to be enabled with; null: core in Vulkan 1.2
+    const char* gain;        ///< what it is good for
+    bool only_cpus = false;  ///< shaders for devices that are CPUs need it, and no others
 };
 /// All of them, in the order of the enum.
 std::span<const FeatureInfo, kFeatureCount> feature_table();

@@ -39,7 +39,7 @@ void StepClock::learn(std::span<const Kind> slice, double measured_us) {
     const double factor = 1 + (ratio > 1 ? kTrustSlower : kTrustQuicker) * (ratio - 1);
     std::vector<Kind> kinds(slice.begin(), slice.end());
     std::ranges::sort(kinds);
-    kinds.erase(std::ranges::unique(kinds).begin(), kinds.end());
+    kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     for (const Kind kind : kinds) us_[kind] = std::max(us_[kind], kLeastUs) * factor;
 }
 

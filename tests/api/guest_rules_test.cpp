@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -135,6 +136,63 @@ TEST_CASE("a guest is given rules in place of the files'", "[api][c][guest][sess
     const Tokens found = run_stepped(*session, 0);
     CHECK(found == waited_for(RuledModel(json{{"eos_token_id", 299}}), index, {.max_tokens = kRuledTokens}, 1));
     CHECK(found != by_files);
+}
+
+TEST_CASE("a guest's bias of a token takes the place of the file's", "[api][c][guest][session][token_rules]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    struct Case {
+        std::string golden;
+        Tokens prompt;
+        json config;
+        std::uint32_t context, max_tokens;
+    };
+    const Case c = GENERATE(Case{"decoder_text", kPrompt, {{"eos_token_id", 299}}, 64, kRuledTokens},
+                            Case{"encoder_decoders/t5_d22_relu",
+                                 {5, 9, 14, 3, 7},
+                                 {{"eos_token_id", 1}, {"decoder_start_token_id", 0}, {"pad_token_id", 0}},
+                                 12,
+                                 0});
+    CAPTURE(c.golden);
+    constexpr std::int32_t kToken = 17;
+    const auto answer = [&](const json& filed, std::optional<float> bias) {
+        json config = c.config;
+        config.update(filed);
+        const RuledModel model(config, c.golden);
+        const VkfModel guest = load_model(*device, model.path.string());
+        const vkf_token_bias given = {kToken, bias.value_or(0)};
+        vkf_session_info info = small_session(1);
+        info.source_capacity = static_cast<std::uint32_t>(c.prompt.size()) + 1;
+        info.context = c.context;
+        info.biases = &given;
+        info.bias_count = bias ? 1 : 0;
+        const VkfSession session = make_session(*guest, info);
+        begin(*session, c.prompt, c.max_tokens);
+        return run_stepped(*session, 0);
+    };
+    const json forcing = {{"sequence_bias", {{{kToken}, 1000.0}}}};
+    const Tokens forced = answer(forcing, std::nullopt);
+    CHECK(std::ranges::count(forced, kToken) == std::ssize(forced));
+    CHECK(answer(forcing, 0.25f) == answer(json::object(), 0.25f));
+    CHECK(answer(forcing, 0.25f) != forced);
+}
+
+TEST_CASE("a guest may end before the files' least tokens", "[api][c][guest][session][token_rules]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    const VkfDevice device = own_device(index);
+    const Tokens plain = waited_for(RuledModel(json{{"eos_token_id", 299}}), index, {.max_tokens = kRuledTokens}, 1);
+    const RuledModel model(json{{"eos_token_id", plain[2]}, {"min_new_tokens", 9}});
+    const VkfModel guest = load_model(*device, model.path.string());
+    vkf_session_info info = small_session(1);
+    const auto count = [&] {
+        const VkfSession session = make_session(*guest, info);
+        begin(*session, kPrompt, kRuledTokens);
+        return run_stepped(*session, 0).size();
+    };
+    CHECK(count() >= 9);
+    info.min_tokens = VKF_NO_RULE;
+    CHECK(count() <= 3);
 }
 
 TEST_CASE("rules that a session cannot have are refused", "[api][c][guest][session][token_rules][errors]") {

@@ -537,13 +537,21 @@ TEST_CASE("a translation's text grows with its tokens, and is cut between charac
     CHECK(vkf_model_piece(model.get(), 320, &bytes, short_text) == VKF_ERROR_INVALID_ARGUMENT);
     CHECK(vkf_model_piece(model.get(), -1, &bytes, short_text) == VKF_ERROR_INVALID_ARGUMENT);
 
+    const auto write_four = [&](const char* source) {
+        begin(*session, tokenize(*model, source), 0);
+        while (status_of(*session).generated_tokens < 4) {
+            vkf_slice slice = VKF_SLICE_INIT;
+            succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
+            succeed(vkf_session_wait(session.get(), UINT64_MAX));
+        }
+    };
     // What was written when a sequence is cancelled can be read whole.
-    begin(*session, tokenize(*model, "4. März 2021"), 0);
-    while (status_of(*session).generated_tokens < 4) {
-        vkf_slice slice = VKF_SLICE_INIT;
-        succeed(vkf_session_step(session.get(), 0, nullptr, &slice));
-        succeed(vkf_session_wait(session.get(), UINT64_MAX));
-    }
+    write_four("5. Mai 1987");
+    const std::string other = text_of(*session);
+    CHECK(std::string("1987-05-05").starts_with(other));
+    write_four("4. März 2021");  // nothing of the sequence before, of which as many tokens were read
+    CHECK(std::string("2021-03-04").starts_with(text_of(*session)));
+    CHECK(text_of(*session).front() != other.front());
     succeed(vkf_session_cancel(session.get()));
     CHECK(tokens_of(*session).size() == 4);
     CHECK_FALSE(text_of(*session).empty());

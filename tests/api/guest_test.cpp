@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <thread>
 
 #include "core/dtype.hpp"
@@ -12,6 +13,7 @@
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/host_application.hpp"
+#include "support/interposer.hpp"
 #include "support/vkf.hpp"
 #include "support/vkf_frames.hpp"
 
@@ -254,6 +256,29 @@ TEST_CASE("the C interface answers wrong calls with errors", "[api][c]") {
         CHECK(refusal.find(known) != std::string::npos);
     vkf_device_destroy(nullptr);
     vkf_session_destroy(nullptr);
+}
+
+TEST_CASE("what only devices that are CPUs gain from is wished of no GPU", "[api][c][guest]") {
+    if (vulkan_device_indices().empty()) return;
+    Interposer interposer(must(vulkan::open_loader()));
+    HostApplication host({.device_index = index_of(vulkan_device_indices().back()), .patched = false});
+    const auto wishes = [&] {
+        std::uint32_t count = 0;
+        succeed(vkf_get_device_wishes(interposer.get(), host.instance, host.physical, &count, nullptr));
+        std::vector<vkf_wish> found(count);
+        succeed(vkf_get_device_wishes(interposer.get(), host.instance, host.physical, &count, found.data()));
+        std::set<std::string> names;
+        for (const vkf_wish& wish : found) names.insert(wish.name);
+        return names;
+    };
+    CHECK_FALSE(wishes().contains("bufferDeviceAddress"));
+    interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_CPU);
+    const auto of_cpu = wishes();
+    CHECK(of_cpu.contains("shaderInt64"));
+    interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
+    auto of_gpu = wishes();
+    CHECK(of_gpu.insert("shaderInt64").second);
+    CHECK(of_gpu == of_cpu);
 }
 
 TEST_CASE("a host application is told what vkformer needs, and what was lost", "[api][c][guest]") {

@@ -11,10 +11,10 @@
 
 namespace vkformer::tests {
 
-/// The golden model that speaks, with another generation_config.json.
+/// A golden model, the one that speaks where none is named, with another generation_config.json.
 struct RuledModel {
-    explicit RuledModel(const nlohmann::json& config) {
-        std::filesystem::copy(goldens_dir() / "decoder_text", path);
+    explicit RuledModel(const nlohmann::json& config, const std::string& golden = "decoder_text") {
+        std::filesystem::copy(goldens_dir() / golden, path);
         std::ofstream(path / "generation_config.json") << config.dump();
     }
     TemporaryFolder folder;

@@ -14,6 +14,7 @@
 #include "shader_table.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
+#include "vulkan/features.hpp"
 #include "vulkan/pipelines.hpp"
 #include "vulkan/variants.hpp"
 
@@ -135,6 +136,38 @@ TEST_CASE("what a module requires of a device is what it declares to the driver"
             for (auto i = first; i != last; ++i) declared |= vulkan::bit_of(i->second);
         }
         CHECK((declared & ~shader.requires_mask) == 0);  // more may be asked for: what is of no use without it
+    }
+}
+
+TEST_CASE("a feature that is asked of a device is one that modules or the runtime use", "[shaders][contracts]") {
+    // By the capability that lets a module use it. Those without are the runtime's, for queues and for how pipelines are made, or belong
+    // to the memory model: once it is enabled, atomics of modules that do not declare it need its device scope.
+    const std::map<std::string_view, std::uint32_t> capability_of = {{"storageBuffer16BitAccess", 4433},
+                                                                     {"shaderFloat16", 9},
+                                                                     {"vulkanMemoryModel", 5345},
+                                                                     {"shaderIntegerDotProduct", 6019},
+                                                                     {"cooperativeMatrix", 6022},
+                                                                     {"cooperativeMatrixReductions", 5430},
+                                                                     {"cooperativeMatrixConversions", 5431},
+                                                                     {"cooperativeMatrixPerElementOperations", 5432},
+                                                                     {"shaderInt64", 11},
+                                                                     {"bufferDeviceAddress", 5347}};
+    const std::set<std::string_view> of_the_runtime = {"timelineSemaphore", "subgroupSizeControl",
+                                                       "computeFullSubgroups", "maintenance4",
+                                                       "vulkanMemoryModelDeviceScope"};
+    std::map<std::uint32_t, bool> only_cpus;  // by capability: whether all modules with it are the wing's
+    for (const vulkan::ShaderBinary& shader : vulkan::shader_table())
+        for (const std::uint32_t capability : module_of(shader).capabilities) {
+            const bool is_wing = shader.name.starts_with("cpu_");  // of shaders/cpu_devices/, some from sources outside
+            const auto [found, is_new] = only_cpus.emplace(capability, is_wing);
+            if (!is_new) found->second = found->second && is_wing;
+        }
+    for (const vulkan::FeatureInfo& feature : vulkan::feature_table()) {
+        CAPTURE(feature.name);
+        if (of_the_runtime.contains(feature.name)) continue;
+        const auto found = only_cpus.find(capability_of.at(feature.name));
+        if (vulkan::kLackingRequirements == 0) CHECK(found != only_cpus.end());
+        if (found != only_cpus.end()) CHECK(found->second == feature.only_cpus);
     }
 }
 

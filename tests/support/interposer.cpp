@@ -86,6 +86,7 @@ struct State {
     PFN_vkGetPhysicalDeviceMemoryProperties2 memory_properties = nullptr;
     std::uint32_t claimed_binding = 0;  // bytes; 0: the driver's
     std::uint64_t claimed_allocation = 0;
+    std::optional<VkPhysicalDeviceType> claimed_type;
     std::uint64_t largest_binding = 0, largest_allocation = 0;
     PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
 };
@@ -329,6 +330,7 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDev
     state->properties(device, properties);
     const std::lock_guard lock(state->mutex);
     if (state->claimed_binding) properties->properties.limits.maxStorageBufferRange = state->claimed_binding;
+    if (state->claimed_type) properties->properties.deviceType = *state->claimed_type;
     for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext)
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES && state->claimed_allocation)
             reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(next)->maxMemoryAllocationSize =
@@ -382,6 +384,7 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->live.clear();
     state->claimed_binding = 0;
     state->claimed_allocation = 0;
+    state->claimed_type.reset();
     state->largest_binding = state->largest_allocation = 0;
 }
 
@@ -475,6 +478,11 @@ void Interposer::claim_limits(std::uint32_t binding, std::uint64_t allocation) {
     const std::lock_guard lock(state->mutex);
     state->claimed_binding = binding;
     state->claimed_allocation = allocation;
+}
+
+void Interposer::claim_type(VkPhysicalDeviceType type) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_type = type;
 }
 
 std::uint64_t Interposer::largest_binding() const {

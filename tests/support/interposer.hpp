@@ -61,6 +61,8 @@ public:
     /// From now on every device claims to bind (maxStorageBufferRange) and to allocate (maxMemoryAllocationSize) no more than so many bytes at
     /// once; 0: what it does.
     void claim_limits(std::uint32_t binding, std::uint64_t allocation);
+    /// From now on every device claims to be of this type.
+    void claim_type(VkPhysicalDeviceType type);
     /// The largest binding of storage buffers since the making, in bytes.
     std::uint64_t largest_binding() const;
     /// Likewise of allocations.

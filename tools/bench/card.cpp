@@ -35,7 +35,6 @@ std::string features(const vulkan::Capabilities& c) {
     };
     add(c.unified_memory, "unified memory");
     add(c.storage16, "16-bit storage");
-    add(c.storage8, "8-bit storage");
     add(c.float16, "float16");
     add(c.integer_dot, "integer dot product");
     add(c.subgroup_arithmetic, "subgroup arithmetic");

@@ -58,9 +58,7 @@ std::string version_text(std::uint32_t version) {
 json features(const Capabilities& c) {
     return {{"unified_memory", c.unified_memory},
             {"storage16", c.storage16},
-            {"storage8", c.storage8},
             {"float16", c.float16},
-            {"int8", c.int8},
             {"int64", c.int64},
             {"integer_dot", c.integer_dot},
             {"subgroup_arithmetic", c.subgroup_arithmetic},
@@ -86,13 +84,9 @@ json cooperative_matrices(const Capabilities& c) {
 
 json cooperative_matrix2(const Capabilities& c) {
     const vulkan::CooperativeMatrix2& parts = c.cooperative_matrix2_parts;
-    return {{"workgroup_scope", parts.workgroup_scope},
-            {"flexible_dimensions", parts.flexible_dimensions},
-            {"reductions", parts.reductions},
+    return {{"reductions", parts.reductions},
             {"conversions", parts.conversions},
-            {"per_element_operations", parts.per_element_operations},
-            {"tensor_addressing", parts.tensor_addressing},
-            {"block_loads", parts.block_loads}};
+            {"per_element_operations", parts.per_element_operations}};
 }
 
 json limits(const Capabilities& c) {

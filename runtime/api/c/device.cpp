@@ -23,10 +23,12 @@ Result<Instance::PhysicalDevice> describe(PFN_vkGetInstanceProcAddr get, VkInsta
     return adopted->describe(device);
 }
 
-std::vector<vkf_wish> wishes_of(const FeatureSet& available, const FeatureSet& enabled) {
+std::vector<vkf_wish> wishes_of(const Instance::PhysicalDevice& device, const FeatureSet& enabled) {
+    const FeatureSet& available = device.features;
     std::vector<vkf_wish> wishes;
     for (const FeatureInfo& info : vulkan::feature_table()) {
-        if (info.feature == vulkan::Feature::buffer_addresses) continue;  // of no use on an adopted device
+        if (info.feature == Feature::buffer_addresses) continue;  // an adopted device makes no use of it
+        if (info.only_cpus && !device.capabilities.is_cpu()) continue;
         const auto flag = [&](const FeatureSet& set) { return set.has(info.feature) ? VK_TRUE : VK_FALSE; };
         const bool is_required = info.feature == Feature::timeline_semaphore;
         wishes.push_back({.name = info.name,
@@ -100,7 +102,7 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
 
 /// What the application could still enable.
 void tell_lost_paths(const vkf_device_options& options, const vulkan::Device& device) {
-    for (const vkf_wish& wish : wishes_of(device.physical().features, device.enabled()))
+    for (const vkf_wish& wish : wishes_of(device.physical(), device.enabled()))
         if (wish.is_available && !wish.is_enabled)
             tell(options, VKF_LOG_INFO,
                  std::string(wish.name) + " is available and was not enabled; lost: " + wish.gain);
@@ -145,7 +147,7 @@ vkf_result vkf_get_device_wishes(PFN_vkGetInstanceProcAddr get_instance_proc_add
     return c::guarded([&] {
         const auto described = describe(get_instance_proc_addr, instance, physical_device);
         if (!described) return c::fail(described.error());
-        return write_wishes(wishes_of(described->features, {}), count, wishes);
+        return write_wishes(wishes_of(*described, {}), count, wishes);
     });
 }
 
@@ -161,7 +163,7 @@ vkf_result vkf_patch_device_create_info(PFN_vkGetInstanceProcAddr get_instance_p
                             "device \"" + described->capabilities.name + "\" cannot be used: " + described->unusable});
         auto made = std::make_unique<vkf_device_patch>();
         vulkan::FeatureSet wanted = described->features;
-        wanted.set(vulkan::Feature::buffer_addresses, false);  // of no use on an adopted device
+        wanted.set(Feature::buffer_addresses, false);  // an adopted device makes no use of it
         made->patch = std::make_unique<vulkan::DevicePatch>(wanted, std::span<const char* const>{});
         made->patch->apply(*info);
         *patch = made.release();
@@ -236,7 +238,7 @@ vkf_result vkf_device_report(const vkf_device* device, uint32_t* count, vkf_wish
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
         const vulkan::Device& d = *device->backend->device();
-        return write_wishes(wishes_of(d.physical().features, d.enabled()), count, wishes);
+        return write_wishes(wishes_of(d.physical(), d.enabled()), count, wishes);
     });
 }
 

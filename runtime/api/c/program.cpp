@@ -218,10 +218,6 @@ vkf_result vkf_program_write(vkf_program* program, const char* name, const void*
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
         VKFORMER_TRY(const auto slice, slice_for_copy(*program, name, data, bytes));
-        VKFORMER_TRY(const Value value, find(*program, name));
-        const graph::Graph& graph = program->program->plan().graph;
-        if (graph.tensor(graph.storage(value)).kind == graph::TensorKind::weight)
-            return Error{ErrorCode::InvalidArgument, std::string(name) + " is a weight, and programs share those"};
         return program->backend->device()->transfer().upload(slice, 0, {static_cast<const std::byte*>(data), bytes});
     });
 }

@@ -126,10 +126,6 @@ std::uint32_t rule_of(std::uint32_t asked, std::uint32_t in_files) {
     return asked == 0 ? in_files : asked == VKF_NO_RULE ? 0 : asked;
 }
 
-void drop_bias(models::TokenRules& rules, std::int32_t token) {
-    std::erase_if(rules.biases, [token](const auto& phrase) { return phrase.tokens == std::vector{token}; });
-}
-
 Result<void> take_rules(const c::Model& model, const vkf_session_info& info, Recipe& recipe) {
     constexpr float kMostPenalty = 1e3f;
     const auto outside = [](const char* member, const std::string& expected) {
@@ -152,7 +148,7 @@ Result<void> take_rules(const c::Model& model, const vkf_session_info& info, Rec
         if (!has_none)
             return outside("repetition_penalty and its like", "left alone: they are for decoder-only models");
         for (const vkf_token_bias& bias : biases) {
-            drop_bias(g.rules, bias.token);
+            g.rules.drop_bias(bias.token);
             g.rules.biases.push_back({.tokens = {bias.token}, .bias = bias.bias});
         }
         return {};
@@ -166,7 +162,7 @@ Result<void> take_rules(const c::Model& model, const vkf_session_info& info, Rec
                  .ends = model.end_tokens,
                  .rules = g.rules};
     for (const vkf_token_bias& bias : biases) {
-        drop_bias(penalties.rules, bias.token);
+        penalties.rules.drop_bias(bias.token);
         penalties.bias[bias.token] = bias.bias;
     }
     return {};
