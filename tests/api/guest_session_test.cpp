@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sessions of the C interface: slices recorded into the application's frames, and steps through its queue.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,7 @@
 
 #include "models/decoder_case.hpp"
 #include "support/backends.hpp"
+#include "support/temporary_folder.hpp"
 #include "support/vkf_frames.hpp"
 
 namespace vkformer::tests {
@@ -458,8 +460,12 @@ TEST_CASE("a model says what it is", "[api][c][guest]") {
     std::size_t bytes = sizeof name;
     succeed(vkf_model_label(vision.get(), 2, &bytes, name));
     CHECK(std::string(name) == "Straße");
-    bytes = 3;
-    CHECK(vkf_model_label(vision.get(), 2, &bytes, name) == VKF_INCOMPLETE);
+    for (const std::size_t room : {3u, 5u, 6u, 7u}) {
+        bytes = room;
+        CHECK(vkf_model_label(vision.get(), 2, &bytes, name) == VKF_INCOMPLETE);
+        CHECK(std::string(name) == (room == 3 ? "St" : room < 7 ? "Stra" : "Straß"));
+        CHECK(bytes == std::strlen(name) + 1);
+    }
     CHECK(vkf_model_label(vision.get(), 5, &bytes, name) == VKF_ERROR_INVALID_ARGUMENT);
 
     const VkfModel decoder = load_model(*device, decoder_folder("qwen2"));
@@ -470,6 +476,32 @@ TEST_CASE("a model says what it is", "[api][c][guest]") {
     CHECK(properties.start_token == -1);
     CHECK(vkf_model_label(decoder.get(), 0, &bytes, name) == VKF_ERROR_INVALID_ARGUMENT);
     CHECK(vkf_model_query(nullptr, &properties) == VKF_ERROR_INVALID_ARGUMENT);
+}
+
+TEST_CASE("a model says how images are normalised, and which it takes as they are", "[api][c][guest]") {
+    if (vulkan_device_indices().empty()) return;
+    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const auto folder = goldens_dir() / "vision" / "vit";
+    const auto normalization = [&](const std::filesystem::path& path) {
+        const VkfModel model = load_model(*device, path.string());
+        std::array<float, 6> found{};
+        succeed(vkf_model_image_normalization(model.get(), found.data(), found.data() + 3));
+        return found;
+    };
+    TemporaryFolder temporary;
+    const auto copy = temporary / "vit";
+    std::filesystem::copy(folder, copy);
+    std::ifstream file(folder / "preprocessor_config.json");
+    auto config = nlohmann::json::parse(file);
+    config["image_mean"] = {0.125, 0.25, 0.375};
+    config["image_std"] = {0.5, 0.625, 0.75};
+    std::ofstream(copy / "preprocessor_config.json") << config.dump();
+    CHECK(normalization(copy) == std::array{0.125f, 0.25f, 0.375f, 0.5f, 0.625f, 0.75f});
+    std::filesystem::remove(copy / "preprocessor_config.json");
+    CHECK(normalization(copy) == std::array{0.0f, 0.0f, 0.0f, 1.0f, 1.0f, 1.0f});
+    const VkfModel decoder = load_model(*device, decoder_folder("qwen2"));
+    std::array<float, 6> none{};
+    CHECK(vkf_model_image_normalization(decoder.get(), none.data(), none.data() + 3) == VKF_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_CASE("the making of a session tells how far it is", "[api][c][guest][session]") {
