@@ -236,10 +236,18 @@ VKFORMER_API vkf_result vkf_device_adopt(const vkf_adopt_info* info, const vkf_d
                                          vkf_device** device);
 
 /**
- * Makes a device of vkformer's own, through the installed Vulkan loader. `choice`: "auto" or null, an index, a UUID or
- * a part of the name. Errors: VKF_ERROR_NO_VULKAN_LOADER, VKF_ERROR_NO_DEVICE, VKF_ERROR_MISSING_FEATURE,
- * VKF_ERROR_VULKAN.
+ * Makes a device of vkformer's own, through the installed Vulkan loader. `choice`: "auto" or null (a Vulkan device), an
+ * index, a UUID or a part of the name, or VKF_DEVICE_CPU. Errors: VKF_ERROR_NO_VULKAN_LOADER, VKF_ERROR_NO_DEVICE,
+ * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_VULKAN; VKF_ERROR_INVALID_ARGUMENT (with VKF_DEVICE_CPU, an option for Vulkan).
+ *
+ * VKF_DEVICE_CPU is the processor, for hosts without a usable Vulkan device: no loader, no driver. Programs and sessions
+ * give the same numbers there; vkf_program_submit and vkf_session_step compute before they return, in the calling
+ * thread and OpenBLAS's (OPENBLAS_NUM_THREADS), and what they give a ticket for is done. What takes or gives Vulkan's
+ * objects (command buffers, semaphores, the application's buffers and images, vkf_device_vulkan) is
+ * VKF_ERROR_MISSING_FEATURE, a tensor has no buffer, and no memory is counted. max_gpu_us and the times of sessions are
+ * of the processor; a chunk of a prompt and a token are not divided.
  */
+#define VKF_DEVICE_CPU "cpu"
 VKFORMER_API vkf_result vkf_device_create(const char* choice, const vkf_device_options* options, vkf_device** device);
 
 /** Null is allowed. See "Lifetimes" above. */
@@ -471,7 +479,7 @@ VKFORMER_API const char* vkf_program_tensor_name(const vkf_program* program, uin
  * shader) adds a barrier from VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT / VK_ACCESS_SHADER_WRITE_BIT to it. Inputs that a
  * graphics stage writes likewise. Clobbers: the compute pipeline, compute descriptor set 0, the compute push
  * constants; nothing of graphics. Allocates nothing, waits for nothing, cannot fail but for null arguments
- * (VKF_ERROR_INVALID_ARGUMENT).
+ * (VKF_ERROR_INVALID_ARGUMENT) and on VKF_DEVICE_CPU (VKF_ERROR_MISSING_FEATURE).
  */
 VKFORMER_API vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands);
 

@@ -19,13 +19,6 @@ Result<void> write(graph::Program& program, const Write& write) {
     return write_floats(program, write.tensor, floats);
 }
 
-Result<void> compile(Part& part, graph::Backend& backend, const SessionStores& stores) {
-    if (part.program) return {};
-    VKFORMER_TRY(part.program, backend.compile(std::move(part.plan), stores.weights, stores.states));
-    for (const Write& constant : part.constants) VKFORMER_CHECK(write(*part.program, constant));
-    return {};
-}
-
 /// Reads a state as a whole, once, when it is asked for: later steps add to histories, so one look serves all steps of a job.
 class ProgramRecords final : public Records {
 public:
@@ -65,24 +58,36 @@ double seconds_since(Clock::time_point start) noexcept {
     return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+Result<void> compile(Part& part, graph::Backend& backend, const SessionStores& stores) {
+    if (part.program) return {};
+    VKFORMER_TRY(part.program, backend.compile(std::move(part.plan), stores.weights, stores.states));
+    for (const Write& constant : part.constants) VKFORMER_CHECK(write(*part.program, constant));
+    return {};
+}
+
+Result<double> run_job(Script& script, const Job& job, graph::Backend& backend, const SessionStores& stores) {
+    const Clock::time_point begin = Clock::now();
+    VKFORMER_CHECK(compile(*job.part, backend, stores));
+    graph::Program& program = *job.part->program;
+    for (const Write& values : job.writes) VKFORMER_CHECK(write(program, values));
+    const Clock::time_point submitted = Clock::now();
+    VKFORMER_CHECK(program.submit(job.runs));
+    VKFORMER_TRY(Part* const later, script.meanwhile(job));
+    if (later) VKFORMER_CHECK(compile(*later, backend, stores));
+    VKFORMER_CHECK(program.wait());
+    const double run_seconds = seconds_since(submitted);
+    script.took(job, seconds_since(begin), run_seconds);
+    ProgramRecords records(script, program);
+    VKFORMER_CHECK(script.take(job, records));
+    return run_seconds;
+}
+
 Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue) {
     while (true) {
         VKFORMER_TRY(const std::optional<Job> job, script.next(queue.count()));
         if (!job) return {};
-        const Clock::time_point begin = Clock::now();
-        VKFORMER_CHECK(compile(*job->part, backend, stores));
-        graph::Program& program = *job->part->program;
-        for (const Write& values : job->writes) VKFORMER_CHECK(write(program, values));
-        const Clock::time_point submitted = Clock::now();
-        VKFORMER_CHECK(program.submit(job->runs));
-        VKFORMER_TRY(Part* const later, script.meanwhile(*job));
-        if (later) VKFORMER_CHECK(compile(*later, backend, stores));
-        VKFORMER_CHECK(program.wait());
-        const double run_seconds = seconds_since(submitted);
-        script.took(*job, seconds_since(begin), run_seconds);
+        VKFORMER_TRY(const double run_seconds, run_job(script, *job, backend, stores));
         if (job->kind == Job::Kind::step) queue.took(job->runs, run_seconds);
-        ProgramRecords records(script, program);
-        VKFORMER_CHECK(script.take(*job, records));
     }
 }
 

@@ -12,7 +12,10 @@ namespace vkformer::decoding {
 
 /// Where the programs of a session keep what they share.
 struct SessionStores {
-    explicit SessionStores(graph::Backend& backend) : weights(backend.make_store()), states(backend.make_store()) {}
+    explicit SessionStores(graph::Backend& backend) : SessionStores(backend, backend.make_store()) {}
+    /// With weights that others use, too.
+    SessionStores(graph::Backend& backend, std::shared_ptr<graph::TensorStore> shared)
+        : weights(std::move(shared)), states(backend.make_store()) {}
     std::shared_ptr<graph::TensorStore> weights, states;
 };
 
@@ -40,7 +43,12 @@ private:
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) noexcept;
 
-/// Until the script hands out nothing. Errors: those of the script and the backend.
+/// If that was not done before. Errors: those of Backend::compile.
+Result<void> compile(Part& part, graph::Backend& backend, const SessionStores& stores);
+/// One job, whose part is compiled if it was not, waited for and taken; how long its runs took. Errors: those of the script and the
+/// backend.
+Result<double> run_job(Script& script, const Job& job, graph::Backend& backend, const SessionStores& stores);
+/// Until the script hands out nothing. Errors: as above.
 Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue);
 
 }  // namespace vkformer::decoding

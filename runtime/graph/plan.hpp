@@ -31,6 +31,12 @@ struct Plan {
 /// Bytes of a tensor as a device stores it, rounded up to whole 32-bit words.
 std::uint64_t storage_bytes(const Tensor& tensor);
 
+/// Bytes that programs take of a device.
+struct MemoryNeeds {
+    std::uint64_t weights = 0, states = 0, activations = 0;
+    std::uint64_t total() const noexcept { return weights + states + activations; }
+};
+
 /// Fuses, orders the nodes by depth (which gives the fewest barriers: one per level), places the activations.
 Plan make_plan(Graph graph, const PlanOptions& options = {});
 

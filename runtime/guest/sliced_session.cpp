@@ -52,9 +52,9 @@ class SlicedSession::Readback final : public decoding::Records {
 public:
     explicit Readback(const SlicedSession& session) : session_(session) {}
     Result<std::span<const std::int32_t>> get(std::uint32_t step, std::size_t index) override {
-        const std::uint64_t all = session_.record_words() * session_.script_->capacity();
+        const std::uint64_t all = session_.record_words() * session_.script().capacity();
         std::uint64_t at = session_.record_words() * step;
-        const auto reads = session_.script_->reads(step);
+        const auto reads = session_.script().reads(step);
         for (std::size_t i = 0; i < index; ++i) at += reads[i].count;
         return std::span(reinterpret_cast<const std::int32_t*>(session_.readback_.mapped()), all)
             .subspan(at, reads[index].count);
@@ -64,16 +64,10 @@ private:
     const SlicedSession& session_;
 };
 
-std::span<const std::int32_t> SlicedSession::tokens() const noexcept {
-    return has_begun_ ? script_->tokens() : std::span<const std::int32_t>();
-}
-std::uint32_t SlicedSession::computed_prompt() const noexcept { return has_begun_ ? script_->prompt_read() : 0; }
-float SlicedSession::score() const noexcept { return has_begun_ ? script_->score() : 0; }
-std::uint64_t SlicedSession::record_words() const { return words_of(*script_); }
+std::uint64_t SlicedSession::record_words() const { return words_of(script()); }
 
-Result<vulkan::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend,
-                                                        decoding::SequenceScript& script,
-                                                        const vulkan::VulkanStore& weights) {
+Result<graph::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend, decoding::SequenceScript& script,
+                                                       const vulkan::VulkanStore& weights) {
     VKFORMER_TRY(const auto plans, plans_of(script));
     VKFORMER_TRY(auto needs,
                  vulkan::memory_needs(*backend.device(), plans, weights, vulkan::VulkanStore(backend.device())));
@@ -87,8 +81,8 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
                                                              std::uint64_t first_ticket, const Progress& progress) {
     auto session = std::unique_ptr<SlicedSession>(new SlicedSession(backend, std::move(script), first_ticket));
     const vulkan::Device& device = *backend.device();
-    VKFORMER_TRY(const auto parts, session->script_->parts());
-    VKFORMER_TRY(const auto plans, plans_of(*session->script_));
+    VKFORMER_TRY(const auto parts, session->script().parts());
+    VKFORMER_TRY(const auto plans, plans_of(session->script()));
     VKFORMER_TRY(const auto needs,
                  vulkan::memory_needs(device, plans, *weights, vulkan::VulkanStore(backend.device())));
     VKFORMER_CHECK(device.allocator().check(needs.total(), "the session"));
@@ -102,7 +96,7 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
     VKFORMER_CHECK(session->compile(parts, std::move(weights), tell));
     VKFORMER_TRY(
         session->readback_,
-        vulkan::Buffer::create(device, session->script_->capacity() * session->record_words() * sizeof(std::int32_t),
+        vulkan::Buffer::create(device, session->script().capacity() * session->record_words() * sizeof(std::int32_t),
                                vulkan::Buffer::Use::staging, "vkformer tokens"));
     VKFORMER_CHECK(session->prepare_measuring());
     if (has_warm_up)
@@ -161,11 +155,11 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     VkCommandBuffer commands = VK_NULL_HANDLE;
     if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
-    const std::vector<std::int32_t> tokens(script_->longest_warm_up(), 0);
+    const std::vector<std::int32_t> tokens(script().longest_warm_up(), 0);
     std::size_t steps = 0;
     for (const auto& [part, compiled] : programs_) steps += compiled.kinds.size();
     for (std::uint32_t round = 0; round < kWarmUps; ++round) {
-        script_->forget();  // nothing of the round before serves again
+        script().forget();  // nothing of the round before serves again
         VKFORMER_CHECK(begin({.prompt = tokens, .max_tokens = 1}));
         for (std::size_t done = 0; has_work();) {
             VKFORMER_TRY(const std::size_t ran, run_alone(commands));
@@ -175,10 +169,7 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
             tell(round, has_work() ? std::min(share, 0.99) : 1);
         }
     }
-    cancel();
-    script_->forget();
-    has_begun_ = false;
-    last_us_ = total_us_ = 0;
+    forget_all();
     return {};
 }
 
@@ -200,30 +191,15 @@ Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
         return done.error();
     }
     const std::size_t count = slices_.size();
-    VKFORMER_CHECK(retire(last_ticket_));
+    VKFORMER_CHECK(retire(last_ticket()));
     return count;
-}
-
-Result<void> SlicedSession::begin(decoding::Sequence sequence) {
-    if (!slices_.empty())
-        return Error{ErrorCode::InvalidArgument, "slices of the sequence before are not retired (" +
-                                                     std::to_string(slices_.size()) + "); retire or cancel them"};
-    VKFORMER_TRY(const std::uint32_t room, script_->room_for(sequence.prompt));
-    sequence.max_tokens = sequence.max_tokens == 0 ? room : std::min(sequence.max_tokens, room);
-    script_->begin(std::move(sequence));
-    job_.reset();
-    step_in_job_ = 0;
-    total_us_ = 0;
-    has_begun_ = true;
-    state_ = SlicedState::prompt;
-    return {};
 }
 
 /// Whether there is a job to record; all parts have been made, so that nothing can fail in handing it out.
 bool SlicedSession::has_work() {
-    if (state_ != SlicedState::prompt && state_ != SlicedState::generating) return false;
+    if (!is_running()) return false;
     if (job_) return true;
-    if (auto next = script_->next(1)) job_ = *std::move(next);
+    if (auto next = script().next(1)) job_ = *std::move(next);
     return job_.has_value();
 }
 
@@ -254,13 +230,13 @@ SlicedSession::Reach SlicedSession::reach(const Recorded& recorded, double budge
 void SlicedSession::open_slice(VkCommandBuffer commands) const {
     if (!queries_.get()) return;
     const DeviceTable& vk = backend_->device()->vk();
-    const auto slot = static_cast<std::uint32_t>((last_ticket_ + 1) % kMostSlices * 2);
+    const auto slot = static_cast<std::uint32_t>((last_ticket() + 1) % kMostSlices * 2);
     vk.vkCmdResetQueryPool(commands, queries_.get(), slot, 2);
     vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(), slot);
 }
 
 void SlicedSession::close_slice(VkCommandBuffer commands, Recorded& recorded) {
-    recorded.ticket = ++last_ticket_;
+    recorded.ticket = take_ticket();
     if (queries_.get()) {
         const auto slot = static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2);
         backend_->device()->vk().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(),
@@ -295,7 +271,7 @@ void SlicedSession::record_readback(VkCommandBuffer commands) const {
     const DeviceTable& vk = backend_->device()->vk();
     constexpr std::uint64_t kWord = sizeof(std::int32_t);
     VkDeviceSize at = record_words() * job_->first_step * kWord;
-    for (const decoding::Read& read : script_->reads(job_->first_step)) {
+    for (const decoding::Read& read : script().reads(job_->first_step)) {
         const auto slice = program().slice(read.tensor);
         if (!slice) continue;
         const VkBufferCopy region{
@@ -330,7 +306,7 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
         if (step_in_job_ < kinds.size()) continue;
         if (job_->kind == decoding::Job::Kind::step) {
             record_readback(commands);
-            slice.tokens += script_->streams() ? 1 : 0;
+            slice.tokens += script().streams() ? 1 : 0;
             is_full = is_full || budget_us <= 0;
         }
         job_->writes.clear();
@@ -342,13 +318,13 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
     slice.dispatches = static_cast<std::uint32_t>(recorded.steps.size());
     slice.expected_us = recorded.expected_us;
     close_slice(commands, recorded);
-    slice.ticket = last_ticket_;
+    slice.ticket = last_ticket();
     return slice;
 }
 
 /// What the slice took, where the queue has timestamps and they are there.
 Result<void> SlicedSession::learn(const Recorded& recorded) {
-    last_us_ = 0;
+    note_time(0);
     if (!queries_.get()) return {};
     const vulkan::Device& device = *backend_->device();
     const vulkan::Capabilities& c = device.capabilities();
@@ -360,29 +336,22 @@ Result<void> SlicedSession::learn(const Recorded& recorded) {
     if (r != VK_SUCCESS) return vulkan::vulkan_error(r, "vkGetQueryPoolResults", "reading a slice's timestamps");
     const std::uint64_t mask =
         c.timestamp_valid_bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << c.timestamp_valid_bits) - 1;
-    last_us_ = static_cast<double>((ticks[1] - ticks[0]) & mask) * static_cast<double>(c.timestamp_period_ns) / 1000;
-    total_us_ += last_us_;
-    clock_.learn(recorded.steps, last_us_);
+    note_time(static_cast<double>((ticks[1] - ticks[0]) & mask) * static_cast<double>(c.timestamp_period_ns) / 1000);
+    clock_.learn(recorded.steps, last_us());
     return {};
 }
 
 Result<void> SlicedSession::take(const Recorded& recorded) {
     Readback records(*this);
     for (const decoding::Job& job : recorded.jobs) {
-        const auto taken = script_->take(job, records);
-        const bool is_live = state_ == SlicedState::prompt || state_ == SlicedState::generating;
-        if (is_live && job.kind == decoding::Job::Kind::step) state_ = SlicedState::generating;
-        if (is_live && script_->is_done()) state_ = SlicedState::done;
+        const auto taken = script().take(job, records);
+        note_taken(job);
         if (!taken) return taken;
     }
     return {};
 }
 
-Result<void> SlicedSession::retire(std::uint64_t ticket) {
-    if (ticket > last_ticket_)
-        return Error{
-            ErrorCode::InvalidArgument,
-            "slice " + std::to_string(ticket) + " was never recorded; the last is " + std::to_string(last_ticket_)};
+Result<void> SlicedSession::retire_slices(std::uint64_t ticket) {
     Result<void> result;
     while (!slices_.empty() && slices_.front().ticket <= ticket) {
         const Recorded recorded = std::move(slices_.front());
@@ -394,12 +363,10 @@ Result<void> SlicedSession::retire(std::uint64_t ticket) {
     return result;
 }
 
-void SlicedSession::cancel() {
+void SlicedSession::drop_slices() {
     slices_.clear();
     job_.reset();
     step_in_job_ = 0;
-    script_->stop();
-    state_ = SlicedState::idle;
 }
 
 }  // namespace vkformer::guest

@@ -13,26 +13,15 @@
 #include <vector>
 
 #include "decoding/script.hpp"
+#include "guest/session.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/step_clock.hpp"
 
 namespace vkformer::guest {
 
-struct Slice {
-    std::uint64_t ticket = 0;  ///< 0: there was nothing to record
-    std::uint32_t dispatches = 0;
-    std::uint32_t tokens = 0;  ///< that it completes; with beams 0
-    double expected_us = 0;
-    bool exceeds = false;  ///< one dispatch that is expected to take more than was allowed
-};
-
-enum class SlicedState : std::uint8_t { idle, prompt, generating, done };
-
-/// Not thread-safe. Backend, model and store outlive it.
-class SlicedSession {
+class SlicedSession final : public Session {
 public:
-    static constexpr std::uint32_t kMostSlices = 64;                                ///< recorded and not retired
-    using Progress = std::function<void(std::uint32_t done, std::uint32_t total)>;  ///< the last time, done is total
+    static constexpr std::uint32_t kMostSlices = 64;  ///< recorded and not retired
 
     /// Compiles everything, and on a device that can submit runs everything twice, each dispatch alone: drivers that compile at the
     /// first dispatch have done so, and the times are known. Nothing compiles afterwards. `weights` may be shared with other sessions;
@@ -43,30 +32,13 @@ public:
                                                          std::shared_ptr<vulkan::VulkanStore> weights,
                                                          std::uint64_t first_ticket = 1, const Progress& progress = {});
     /// What create would allocate. Allocates nothing.
-    static Result<vulkan::MemoryNeeds> memory_needs(vulkan::VulkanBackend& backend, decoding::SequenceScript& script,
-                                                    const vulkan::VulkanStore& weights);
+    static Result<graph::MemoryNeeds> memory_needs(vulkan::VulkanBackend& backend, decoding::SequenceScript& script,
+                                                   const vulkan::VulkanStore& weights);
 
-    /// Starts a sequence. What the caches hold of its beginning is not computed again (decoders). Errors: InvalidArgument (no tokens,
-    /// too many, unknown ones; slices that are not retired).
-    Result<void> begin(decoding::Sequence sequence);
     /// Records what follows, up to `budget_us` of expected device time; 0: up to the next token. Nothing is allocated on the
     /// device, nothing waited for. A slice without a ticket where there is nothing to do, none where kMostSlices are outstanding.
     std::optional<Slice> record(VkCommandBuffer commands, double budget_us);
-    /// The device is done with this slice and those before it. Errors: InvalidArgument, DeviceLost, Vulkan.
-    Result<void> retire(std::uint64_t ticket);
-    /// Ends the sequence; slices that are not retired were never submitted, or are done.
-    void cancel();
-
-    SlicedState state() const noexcept { return state_; }
-    std::span<const std::int32_t> tokens() const noexcept;
-    /// Tokens of the prompt that retired slices have read, those that were in the caches included.
-    std::uint32_t computed_prompt() const noexcept;
-    std::uint32_t outstanding() const noexcept { return static_cast<std::uint32_t>(slices_.size()); }
-    std::uint64_t last_ticket() const noexcept { return last_ticket_; }
-    double last_us() const noexcept { return last_us_; }
-    double total_us() const noexcept { return total_us_; }
-    /// The score of the answer of a beam search that is done, else 0.
-    float score() const noexcept;
+    std::uint32_t outstanding() const noexcept override { return static_cast<std::uint32_t>(slices_.size()); }
 
 private:
     /// A slice that the device may be executing.
@@ -81,7 +53,9 @@ private:
 
     SlicedSession(vulkan::VulkanBackend& backend, std::unique_ptr<decoding::SequenceScript> script,
                   std::uint64_t first_ticket)
-        : backend_(&backend), script_(std::move(script)), last_ticket_(first_ticket - 1) {}
+        : Session(std::move(script), first_ticket), backend_(&backend) {}
+    Result<void> retire_slices(std::uint64_t ticket) override;
+    void drop_slices() override;
     Result<void> compile(std::span<decoding::Part* const> parts, std::shared_ptr<vulkan::VulkanStore> weights,
                          const std::function<void(std::uint32_t nodes)>& tell);
     const vulkan::VulkanProgram& program() const { return *programs_.at(job_->part).program; }
@@ -101,7 +75,6 @@ private:
     Result<void> take(const Recorded& recorded);
 
     vulkan::VulkanBackend* backend_;
-    std::unique_ptr<decoding::SequenceScript> script_;
     vulkan::StepClock clock_;
     struct Compiled {
         vulkan::VulkanProgram* program = nullptr;    // the part's
@@ -111,13 +84,9 @@ private:
     vulkan::UniqueQueryPool queries_;  // two for each outstanding slice; absent without timestamps
     vulkan::Buffer readback_;          // the results of the steps, where the host sees them
 
-    SlicedState state_ = SlicedState::idle;
-    bool has_begun_ = false;            // what the script has is not the warm-up's
     std::optional<decoding::Job> job_;  // that is being recorded, or is next
     std::size_t step_in_job_ = 0;
     std::deque<Recorded> slices_;
-    std::uint64_t last_ticket_ = 0;
-    double last_us_ = 0, total_us_ = 0;
 };
 
 }  // namespace vkformer::guest

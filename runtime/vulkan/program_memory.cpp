@@ -94,9 +94,9 @@ Slice part_of(Slice slice, VkDeviceSize offset, VkDeviceSize bytes) {
 
 }  // namespace
 
-Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
+Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
                                  const VulkanStore& weights, const VulkanStore& states) {
-    MemoryNeeds needs;
+    graph::MemoryNeeds needs;
     std::set<std::string> known;  // of plans before
     for (const graph::Plan* plan : plans) {
         VKFORMER_TRY(const PiecedPlan pieced, cut_into_pieces(*plan, device.capabilities()));

@@ -18,13 +18,9 @@
 namespace vkformer::vulkan {
 
 /// Bytes of device memory that programs take, with what alignment adds.
-struct MemoryNeeds {
-    std::uint64_t weights = 0, states = 0, activations = 0;
-    std::uint64_t total() const noexcept { return weights + states + activations; }
-};
 /// What compiling the plans, in this order, with these stores would allocate. Errors: MissingFeature (a tensor is larger than the
 /// device allows).
-Result<MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
+Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
                                  const VulkanStore& weights, const VulkanStore& states);
 
 /// Inputs, and outputs that a node writes: they do not lie in the arena. For those that are cut, and activations that are, the pieces.

@@ -98,8 +98,7 @@ TEST_CASE("every code of the C interface has a name", "[api][c]") {
 }
 
 TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
-    if (vulkan_device_indices().empty()) return;
-    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const std::string index = GENERATE(from_range(device_names()));
     const VkfDevice device = own_device(index);
     CAPTURE(vkf_device_name(device.get()));
     const Operands operands;
@@ -120,7 +119,7 @@ TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
     }
     vkf_memory_use use = VKF_MEMORY_USE_INIT;
     succeed(vkf_device_memory(device.get(), &use));
-    CHECK(use.peak > 0);
+    CHECK((use.peak > 0) == (index != VKF_DEVICE_CPU));
     const std::uint64_t before = use.used;
     std::uint64_t freed = 0;
     succeed(vkf_device_trim(device.get(), &freed));
@@ -130,8 +129,7 @@ TEST_CASE("attention on three tensors through the C interface", "[api][c]") {
 }
 
 TEST_CASE("threads that share a device make programs of any variants", "[api][c][threads]") {
-    if (vulkan_device_indices().empty()) return;
-    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const std::string index = GENERATE(from_range(device_names()));
     const vkf_variants variants = GENERATE(VKF_VARIANTS_PLAIN, VKF_VARIANTS_MEASURED);
     vkf_device_options options = VKF_DEVICE_OPTIONS_INIT;
     options.variants = variants;
@@ -164,8 +162,7 @@ TEST_CASE("threads that share a device make programs of any variants", "[api][c]
 }
 
 TEST_CASE("a graph of the C interface runs a feed-forward block", "[api][c]") {
-    if (vulkan_device_indices().empty()) return;
-    const VkfDevice device = own_device(vulkan_device_indices().back());
+    const VkfDevice device = own_device(GENERATE(from_range(device_names())));
     vkf_graph* raw = nullptr;
     succeed(vkf_graph_create(&raw));
     const VkfGraph graph(raw);

@@ -2,6 +2,7 @@
 #include "api/c/handles.hpp"
 #include "api/open_backend.hpp"
 #include "core/try.hpp"
+#include "cpu/backend.hpp"
 
 using namespace vkformer;
 
@@ -72,8 +73,19 @@ vulkan::MemoryCallbacks memory_callbacks(const vkf_memory_callbacks& given) {
     return {.allocate = allocate, .free = free};
 }
 
+Result<void> check_variants(const vkf_device_options& options) {
+    switch (options.variants) {
+    case VKF_VARIANTS_DEFAULT:
+    case VKF_VARIANTS_PLAIN:
+    case VKF_VARIANTS_MEASURED: return {};
+    case VKF_VARIANTS_MAX_ENUM: break;
+    }
+    return Error{ErrorCode::InvalidArgument, "vkf_device_options::variants is " + std::to_string(options.variants)};
+}
+
 /// `can_submit`: variants can only be measured on a device with a queue.
 Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options, bool can_submit) {
+    VKFORMER_CHECK(check_variants(options));
     vulkan::BackendOptions result{.cache_folder = options.cache_folder ? options.cache_folder : ""};
     result.pipeline_cache = options.pipeline_cache;
     result.memory_limit = options.memory_budget;
@@ -97,7 +109,7 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
     }
     case VKF_VARIANTS_MAX_ENUM: break;
     }
-    return Error{ErrorCode::InvalidArgument, "vkf_device_options::variants is " + std::to_string(options.variants)};
+    return result;
 }
 
 /// What the application could still enable.
@@ -111,11 +123,32 @@ void tell_lost_paths(const vkf_device_options& options, const vulkan::Device& de
 vkf_result hand_out(Result<std::unique_ptr<vulkan::VulkanBackend>> backend, const vkf_device_options& options,
                     vkf_device** device) {
     if (!backend) return c::fail(backend.error());
-    auto made = std::make_unique<vkf_device>();
-    made->backend = *std::move(backend);
-    tell_lost_paths(options, *made->backend->device());
-    *device = made.release();
+    tell_lost_paths(options, *(*backend)->device());
+    *device = new vkf_device{std::make_shared<c::Device>(*std::move(backend))};
     return VKF_SUCCESS;
+}
+
+/// VKF_DEVICE_CPU. What an option asks of Vulkan is refused by name.
+Result<std::shared_ptr<c::Device>> cpu_device(const vkf_device_options& options) {
+    const std::pair<bool, const char*> for_vulkan[] = {{options.memory_budget != 0, "memory_budget"},
+                                                       {options.memory != nullptr, "memory"},
+                                                       {options.pipeline_cache != VK_NULL_HANDLE, "pipeline_cache"},
+                                                       {options.external_handle_types != 0, "external_handle_types"}};
+    for (const auto& [is_given, member] : for_vulkan)
+        if (is_given)
+            return Error{ErrorCode::InvalidArgument, std::string("vkf_device_options::") + member +
+                                                         " is for Vulkan devices; leave it out with VKF_DEVICE_CPU"};
+    VKFORMER_CHECK(check_variants(options));
+    const bool plain = options.variants == VKF_VARIANTS_PLAIN;
+    return std::make_shared<c::Device>(
+        cpu::make_cpu_backend<float>(plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8));
+}
+
+/// A host without a Vulkan device hears of the other one.
+Error with_cpu_device(Error error) {
+    if (error.code == ErrorCode::NoVulkanLoader || error.code == ErrorCode::NoDevice)
+        error.message += "; VKF_DEVICE_CPU computes without Vulkan";
+    return error;
 }
 
 }  // namespace
@@ -208,22 +241,31 @@ vkf_result vkf_device_create(const char* choice, const vkf_device_options* optio
     return c::guarded([&] {
         const auto chosen = c::read_struct(options, kDefaultDeviceOptions, "vkf_device_options");
         if (!chosen) return c::fail(chosen.error());
-        auto backend = backend_options(*chosen, true);
-        if (!backend) return c::fail(backend.error());
-        return hand_out(vulkan::VulkanBackend::create(choice ? choice : "auto", *backend), *chosen, device);
+        const std::string_view which = choice ? choice : "auto";
+        if (which == VKF_DEVICE_CPU) {
+            auto made = cpu_device(*chosen);
+            if (!made) return c::fail(made.error());
+            *device = new vkf_device{*std::move(made)};
+            return VKF_SUCCESS;
+        }
+        auto options_of_backend = backend_options(*chosen, true);
+        if (!options_of_backend) return c::fail(options_of_backend.error());
+        auto backend = vulkan::VulkanBackend::create(which, *options_of_backend);
+        if (!backend) return c::fail(with_cpu_device(backend.error()));
+        return hand_out(std::move(backend), *chosen, device);
     });
 }
 
 void vkf_device_destroy(vkf_device* device) { delete device; }
 
-const char* vkf_device_name(const vkf_device* device) {
-    return device ? device->backend->capabilities().name.c_str() : "";
-}
+const char* vkf_device_name(const vkf_device* device) { return device ? device->device->name().c_str() : ""; }
 
 vkf_result vkf_device_vulkan(const vkf_device* device, vkf_vulkan_handles* handles) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        const vulkan::Device& d = *device->backend->device();
+        const auto backend = device->device->need_vulkan("vkf_device_vulkan");
+        if (!backend) return c::fail(backend.error());
+        const vulkan::Device& d = *(*backend)->device();
         vkf_vulkan_handles answer = VKF_VULKAN_HANDLES_INIT;
         answer.get_instance_proc_addr = d.instance().vk().vkGetInstanceProcAddr;
         answer.instance = d.instance().handle();
@@ -237,7 +279,8 @@ vkf_result vkf_device_vulkan(const vkf_device* device, vkf_vulkan_handles* handl
 vkf_result vkf_device_report(const vkf_device* device, uint32_t* count, vkf_wish* wishes) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        const vulkan::Device& d = *device->backend->device();
+        if (!device->device->vulkan()) return write_wishes({}, count, wishes);
+        const vulkan::Device& d = *device->device->vulkan()->device();
         return write_wishes(wishes_of(d.physical(), d.enabled()), count, wishes);
     });
 }
@@ -245,11 +288,13 @@ vkf_result vkf_device_report(const vkf_device* device, uint32_t* count, vkf_wish
 vkf_result vkf_device_memory(const vkf_device* device, vkf_memory_use* use) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        const vulkan::Allocator& allocator = device->backend->device()->allocator();
         vkf_memory_use answer = VKF_MEMORY_USE_INIT;
-        answer.used = allocator.used();
-        answer.peak = allocator.peak();
-        answer.budget = allocator.budget().value_or(0);
+        if (const vulkan::VulkanBackend* const backend = device->device->vulkan()) {
+            const vulkan::Allocator& allocator = backend->device()->allocator();
+            answer.used = allocator.used();
+            answer.peak = allocator.peak();
+            answer.budget = allocator.budget().value_or(0);
+        }
         return c::write_struct(use, answer, "vkf_memory_use");
     });
 }
@@ -257,7 +302,9 @@ vkf_result vkf_device_memory(const vkf_device* device, vkf_memory_use* use) {
 vkf_result vkf_device_trim(vkf_device* device, uint64_t* freed) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        const vulkan::Device& d = *device->backend->device();
+        if (freed) *freed = 0;
+        if (!device->device->vulkan()) return VKF_SUCCESS;
+        const vulkan::Device& d = *device->device->vulkan()->device();
         const std::uint64_t before = d.allocator().used();
         d.transfer().trim();
         if (freed) *freed = before - d.allocator().used();
@@ -268,9 +315,11 @@ vkf_result vkf_device_trim(vkf_device* device, uint64_t* freed) {
 vkf_result vkf_device_wait(vkf_device* device, uint64_t ticket, uint64_t timeout_ns) {
     if (!device) return c::invalid("device is required");
     return c::guarded([&] {
-        vulkan::Device& d = *device->backend->device();
-        if (ticket > d.last_submission())
-            return c::invalid("the ticket was never given: nothing of that number was submitted");
+        vulkan::VulkanBackend* const backend = device->device->vulkan();
+        const std::uint64_t last = backend ? backend->device()->last_submission() : device->device->last_ticket();
+        if (ticket > last) return c::invalid("the ticket was never given: nothing of that number was submitted");
+        if (!backend) return VKF_SUCCESS;
+        vulkan::Device& d = *backend->device();
         const auto done = d.wait_for(ticket, timeout_ns);
         if (!done) return c::fail(done.error());
         return *done ? VKF_SUCCESS : timeout_ns == 0 ? VKF_NOT_READY : VKF_TIMEOUT;

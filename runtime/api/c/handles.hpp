@@ -2,6 +2,7 @@
 /// What stands behind the opaque handles.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,18 +12,43 @@
 #include <vector>
 
 #include "api/c/common.hpp"
-#include "decoding/sequence_script.hpp"
-#include "guest/sliced_session.hpp"
 #include "images/image_processor.hpp"
 #include "models/decoder.hpp"
 #include "models/encoder.hpp"
 #include "models/encoder_decoder.hpp"
+#include "models/generation_config.hpp"
 #include "models/vision.hpp"
 #include "text/tokenizer.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/features.hpp"
 
 namespace vkformer::c {
+
+/// Where programs run. Thread-safe.
+class Device {
+public:
+    explicit Device(std::unique_ptr<vulkan::VulkanBackend> backend)
+        : vulkan_(backend.get()), name_(backend->name()), backend_(std::move(backend)) {}
+    /// VKF_DEVICE_CPU.
+    explicit Device(std::unique_ptr<graph::Backend> cpu) : name_(cpu->name()), backend_(std::move(cpu)) {}
+
+    const std::string& name() const noexcept { return name_; }
+    graph::Backend& backend() const noexcept { return *backend_; }
+    /// nullptr on the CPU.
+    vulkan::VulkanBackend* vulkan() const noexcept { return vulkan_; }
+    /// For what the CPU has not. Errors: MissingFeature, `what` says who needs it.
+    Result<vulkan::VulkanBackend*> need_vulkan(const std::string& what) const;
+
+    // Runs on the CPU are done when they have been handed out.
+    std::uint64_t take_ticket() noexcept { return tickets_.fetch_add(1) + 1; }
+    std::uint64_t last_ticket() const noexcept { return tickets_.load(); }
+
+private:
+    vulkan::VulkanBackend* vulkan_ = nullptr;
+    std::string name_;
+    std::unique_ptr<graph::Backend> backend_;
+    std::atomic<std::uint64_t> tickets_ = 0;
+};
 
 /// A compiled graph whose inputs and outputs the caller knows by name.
 struct NamedTensors {
@@ -35,9 +61,9 @@ struct NamedTensors {
 };
 
 /// Errors: those of vkf_program_create.
-Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBackend> backend, graph::Graph graph,
-                                             NamedTensors tensors, const vkf_program_options* options,
-                                             std::shared_ptr<vulkan::VulkanStore> weights);
+Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, graph::Graph graph, NamedTensors tensors,
+                                             const vkf_program_options* options,
+                                             std::shared_ptr<graph::TensorStore> weights);
 
 Result<DType> dtype_of(vkf_dtype dtype);
 /// Errors: InvalidArgument.
@@ -50,7 +76,7 @@ struct vkf_device_patch {
 };
 
 struct vkf_device {
-    std::shared_ptr<vkformer::vulkan::VulkanBackend> backend;  // shared with all that was made from the device
+    std::shared_ptr<vkformer::c::Device> device;  // shared with all that was made from it
 };
 
 struct vkf_graph {
@@ -63,7 +89,7 @@ namespace vkformer::c {
 
 /// What a vkf_model stands for; its sessions keep it alive.
 struct Model {
-    std::shared_ptr<vulkan::VulkanBackend> backend;
+    std::shared_ptr<Device> device;
     std::variant<std::unique_ptr<models::EncoderDecoder>, models::Decoder, models::Encoder, models::VisionEncoder>
         model;
     // nullptr where it is another.
@@ -82,11 +108,11 @@ struct Model {
     std::optional<images::ImageProcessor::Normalization> normalization;  // of images
 
     /// The weights in a form, shared by all that use them and gone with the last. Thread-safe.
-    std::shared_ptr<vulkan::VulkanStore> weights(DType dtype, models::WeightFormat format);
+    std::shared_ptr<graph::TensorStore> weights(DType dtype, models::WeightFormat format);
 
 private:
     std::mutex mutex_;
-    std::map<std::pair<DType, models::WeightFormat>, std::weak_ptr<vulkan::VulkanStore>> stores_;
+    std::map<std::pair<DType, models::WeightFormat>, std::weak_ptr<graph::TensorStore>> stores_;
 };
 
 }  // namespace vkformer::c
@@ -96,8 +122,9 @@ struct vkf_model {
 };
 
 struct vkf_program {
-    std::shared_ptr<vkformer::vulkan::VulkanBackend> backend;
+    std::shared_ptr<vkformer::c::Device> device;
     vkformer::c::NamedTensors tensors;
     std::shared_ptr<vkformer::c::Model> model;  // null for a graph's; weights may still be read from its files
-    std::unique_ptr<vkformer::vulkan::VulkanProgram> program;
+    std::unique_ptr<vkformer::graph::Program> program;
+    vkformer::vulkan::VulkanProgram* vulkan = nullptr;  // the same; null on the CPU
 };

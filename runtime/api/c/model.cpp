@@ -230,11 +230,11 @@ Result<graph::Graph> pass_of(const models::VisionEncoder& model, const vkf_pass_
 
 namespace vkformer::c {
 
-std::shared_ptr<vulkan::VulkanStore> Model::weights(DType dtype, models::WeightFormat format) {
+std::shared_ptr<graph::TensorStore> Model::weights(DType dtype, models::WeightFormat format) {
     const std::lock_guard lock(mutex_);
-    std::weak_ptr<vulkan::VulkanStore>& known = stores_[{dtype, format}];
+    std::weak_ptr<graph::TensorStore>& known = stores_[{dtype, format}];
     if (auto store = known.lock()) return store;
-    auto made = std::make_shared<vulkan::VulkanStore>(backend->device());
+    auto made = device->backend().make_store();
     known = made;
     return made;
 }
@@ -256,7 +256,7 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
     if (!device || !path || !model) return c::invalid("device, path and model are required");
     return c::guarded([&]() -> Result<void> {
         auto made = std::make_shared<Model>();
-        made->backend = device->backend;
+        made->device = device->device;
         VKFORMER_TRY(const auto opened, models::open_model(path, kKinds));
         VKFORMER_CHECK(std::visit([&](const auto& one) { return load(*made, one); }, opened));
         *model = new vkf_model{std::move(made)};
@@ -335,7 +335,7 @@ vkf_result vkf_model_pass(vkf_model* model, const vkf_pass_info* info, const vkf
                      std::visit([&](const auto& one) { return pass_of(one, given, dtype, tensors); }, m.model));
         auto weights = m.weights(dtype, models::WeightFormat::as_filed);
         VKFORMER_TRY(auto made,
-                     c::compile(m.backend, std::move(graph), std::move(tensors), options, std::move(weights)));
+                     c::compile(m.device, std::move(graph), std::move(tensors), options, std::move(weights)));
         made->model = model->model;
         *program = made.release();
         return {};

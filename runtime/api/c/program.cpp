@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "api/c/handles.hpp"
+#include "core/dtype.hpp"
 #include "core/try.hpp"
+#include "decoding/tensor_io.hpp"
 
 using namespace vkformer;
 
@@ -93,17 +97,51 @@ Result<Value> find(const vkf_program& program, const char* name) {
                  std::string("no input or output is called \"") + (name ? name : "") + "\"; there are: " + known};
 }
 
-/// The slice to copy to or from, once nothing of ours uses it any more.
-Result<vulkan::Slice> slice_for_copy(vkf_program& program, const char* name, const void* data, size_t bytes) {
+/// The tensor of that name, which `data` has as many bytes as.
+Result<Value> find_for_copy(vkf_program& program, const char* name, const void* data, size_t bytes) {
     VKFORMER_TRY(const Value value, find(program, name));
     const std::uint64_t needed = bytes_of(program.program->plan().graph, value);
     if (!data) return Error{ErrorCode::InvalidArgument, "data is required"};
     if (bytes != needed)
         return Error{ErrorCode::ShapeMismatch,
                      std::string(name) + " has " + std::to_string(needed) + " bytes, not " + std::to_string(bytes)};
-    VKFORMER_CHECK(program.program->wait());
-    VKFORMER_TRY(vulkan::Slice slice, program.program->slice(value));
-    return slice;
+    return value;
+}
+
+/// Where the tensor lies, once nothing of ours uses it any more.
+Result<vulkan::Slice> slice_for_copy(vulkan::VulkanProgram& program, Value value) {
+    VKFORMER_CHECK(program.wait());
+    return program.slice(value);
+}
+
+Result<void> write_to(graph::Program& program, Value value, std::span<const std::byte> data) {
+    const graph::Graph& graph = program.plan().graph;
+    const std::size_t count = graph.shape(value).element_count();
+    const auto write = [&]<class T>(std::vector<T> values) -> Result<void> {
+        VKFORMER_CHECK(convert(graph.dtype(value), data, 0, values));
+        return program.write(value, std::span<const T>(values));
+    };
+    return graph.dtype(value) == DType::i32 ? write(std::vector<std::int32_t>(count))
+                                            : write(std::vector<float>(count));
+}
+
+Result<void> read_from(graph::Program& program, Value value, std::span<std::byte> data) {
+    const auto copy = [&](const auto& numbers) { std::memcpy(data.data(), numbers.data(), data.size()); };
+    const DType dtype = program.plan().graph.dtype(value);
+    if (dtype == DType::i32) {
+        VKFORMER_TRY(const auto ints, decoding::read_ints(program, value));
+        copy(ints);
+        return {};
+    }
+    VKFORMER_TRY(const auto floats, decoding::read_tensor<float>(program, value));
+    if (dtype == DType::f32) {
+        copy(floats);
+        return {};
+    }
+    std::vector<std::uint16_t> halves(floats.size());
+    std::ranges::transform(floats, halves.begin(), float_to_half);
+    copy(halves);
+    return {};
 }
 
 std::vector<vulkan::SemaphorePoint> points(std::uint32_t count, const VkSemaphore* semaphores,
@@ -129,26 +167,52 @@ Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info) {
                                    .signals = points(given.signal_count, given.signal_semaphores, given.signal_values)};
 }
 
-Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<vulkan::VulkanBackend> backend, graph::Graph graph,
-                                             NamedTensors tensors, const vkf_program_options* options,
-                                             std::shared_ptr<vulkan::VulkanStore> weights) {
+Result<vulkan::VulkanBackend*> Device::need_vulkan(const std::string& what) const {
+    if (vulkan_) return vulkan_;
+    return Error{ErrorCode::MissingFeature, what + " needs Vulkan, and this device is VKF_DEVICE_CPU"};
+}
+
+namespace {
+
+Result<void> compile_on(vulkan::VulkanBackend& backend, const graph::Plan& plan,
+                        std::shared_ptr<graph::TensorStore> weights, vulkan::ProgramOptions memory,
+                        vkf_program& target) {
+    const auto states = std::make_shared<vulkan::VulkanStore>(backend.device());
+    const graph::Plan* const plans[] = {&plan};
+    VKFORMER_TRY(const auto needs, vulkan::memory_needs(*backend.device(), plans,
+                                                        static_cast<const vulkan::VulkanStore&>(*weights), *states));
+    VKFORMER_CHECK(backend.device()->allocator().check(needs.total(), "the program"));
+    VKFORMER_TRY(auto chosen, backend.default_options(plan));
+    chosen.bindings = std::move(memory.bindings);
+    chosen.strided = std::move(memory.strided);
+    chosen.images = std::move(memory.images);
+    VKFORMER_TRY(auto program, backend.compile_program(plan, std::move(weights), states, chosen));
+    target.vulkan = program.get();
+    target.program = std::move(program);
+    return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, graph::Graph graph, NamedTensors tensors,
+                                             const vkf_program_options* options,
+                                             std::shared_ptr<graph::TensorStore> weights) {
     VKFORMER_TRY(const auto given, read_struct(options, kDefaultProgramOptions, "vkf_program_options"));
+    if (given.buffer_count > 0 || given.image_count > 0)
+        VKFORMER_CHECK(device->need_vulkan("vkf_program_options: to bind buffers and images"));
     Bound bound(tensors);
     vulkan::ProgramOptions memory;
     VKFORMER_CHECK(bind_buffers(given, graph, bound, memory));
     VKFORMER_TRY(memory.images, images_of(given, graph, bound));
-    const graph::Plan plan = graph::make_plan(std::move(graph));
-    const auto states = std::make_shared<vulkan::VulkanStore>(backend->device());
-    const graph::Plan* const plans[] = {&plan};
-    VKFORMER_TRY(const auto needs, vulkan::memory_needs(*backend->device(), plans, *weights, *states));
-    VKFORMER_CHECK(backend->device()->allocator().check(needs.total(), "the program"));
-    VKFORMER_TRY(auto chosen, backend->default_options(plan));
-    chosen.bindings = std::move(memory.bindings);
-    chosen.strided = std::move(memory.strided);
-    chosen.images = std::move(memory.images);
+    graph::Plan plan = graph::make_plan(std::move(graph));
     auto made = std::make_unique<vkf_program>();
-    VKFORMER_TRY(made->program, backend->compile_program(plan, std::move(weights), states, chosen));
-    made->backend = std::move(backend);
+    graph::Backend& backend = device->backend();
+    if (device->vulkan()) {
+        VKFORMER_CHECK(compile_on(*device->vulkan(), plan, std::move(weights), std::move(memory), *made));
+    } else {
+        VKFORMER_TRY(made->program, backend.compile(std::move(plan), std::move(weights), backend.make_store()));
+    }
+    made->device = std::move(device);
     made->tensors = std::move(tensors);
     return made;
 }
@@ -161,9 +225,8 @@ vkf_result vkf_program_create(vkf_device* device, vkf_graph* graph, const vkf_pr
     if (graph->is_spent) return c::invalid("the graph has become a program already; make a new one");
     return c::guarded([&]() -> Result<void> {
         graph->is_spent = true;
-        auto weights = std::make_shared<vulkan::VulkanStore>(device->backend->device());
-        VKFORMER_TRY(auto made, c::compile(device->backend, std::move(graph->graph), std::move(graph->tensors), options,
-                                           std::move(weights)));
+        VKFORMER_TRY(auto made, c::compile(device->device, std::move(graph->graph), std::move(graph->tensors), options,
+                                           device->device->backend().make_store()));
         *program = made.release();
         return {};
     });
@@ -176,20 +239,22 @@ vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_
     return c::guarded([&] {
         const auto value = find(*program, name);
         if (!value) return c::fail(value.error());
-        const auto slice = program->program->slice(*value);
-        if (!slice) return c::fail(slice.error());
         const graph::Graph& graph = program->program->plan().graph;
         const Shape& shape = graph.shape(*value);
         vkf_tensor answer = VKF_TENSOR_INIT;
         answer.dtype = to_c(graph.dtype(*value));
         answer.rank = static_cast<uint32_t>(shape.rank());
         std::ranges::copy(shape.dims(), answer.shape);
-        answer.buffer = slice->buffer;
-        answer.offset = slice->offset;
         answer.bytes = bytes_of(graph, *value);
-        answer.mapped = slice->mapped;
-        answer.memory = slice->memory;
-        answer.memory_offset = slice->memory_offset;
+        if (program->vulkan) {
+            const auto slice = program->vulkan->slice(*value);
+            if (!slice) return c::fail(slice.error());
+            answer.buffer = slice->buffer;
+            answer.offset = slice->offset;
+            answer.mapped = slice->mapped;
+            answer.memory = slice->memory;
+            answer.memory_offset = slice->memory_offset;
+        }
         return c::write_struct(tensor, answer, "vkf_tensor");
     });
 }
@@ -200,15 +265,27 @@ const char* vkf_program_tensor_name(const vkf_program* program, uint32_t index) 
 
 vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands) {
     if (!program || !commands) return c::invalid("program and commands are required");
-    program->program->record(commands);
-    return VKF_SUCCESS;
+    return c::guarded([&]() -> Result<void> {
+        VKFORMER_CHECK(program->device->need_vulkan("to record a program"));
+        program->vulkan->record(commands);
+        return {};
+    });
 }
 
 vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket) {
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
         VKFORMER_TRY(const auto semaphores, c::semaphores_of(info));
-        VKFORMER_TRY(const std::uint64_t value, program->program->submit(semaphores));
+        std::uint64_t value = 0;
+        if (program->vulkan) {
+            VKFORMER_TRY(value, program->vulkan->submit(semaphores));
+        } else {
+            if (!semaphores.waits.empty() || !semaphores.signals.empty())
+                VKFORMER_CHECK(program->device->need_vulkan("a semaphore"));
+            VKFORMER_CHECK(program->program->submit());
+            VKFORMER_CHECK(program->program->wait());
+            value = program->device->take_ticket();
+        }
         if (ticket) *ticket = value;
         return {};
     });
@@ -217,15 +294,21 @@ vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info,
 vkf_result vkf_program_write(vkf_program* program, const char* name, const void* data, size_t bytes) {
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
-        VKFORMER_TRY(const auto slice, slice_for_copy(*program, name, data, bytes));
-        return program->backend->device()->transfer().upload(slice, 0, {static_cast<const std::byte*>(data), bytes});
+        VKFORMER_TRY(const Value value, find_for_copy(*program, name, data, bytes));
+        const std::span source(static_cast<const std::byte*>(data), bytes);
+        if (!program->vulkan) return write_to(*program->program, value, source);
+        VKFORMER_TRY(const auto slice, slice_for_copy(*program->vulkan, value));
+        return program->device->vulkan()->device()->transfer().upload(slice, 0, source);
     });
 }
 
 vkf_result vkf_program_read(vkf_program* program, const char* name, void* data, size_t bytes) {
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
-        VKFORMER_TRY(const auto slice, slice_for_copy(*program, name, data, bytes));
-        return program->backend->device()->transfer().download(slice, 0, {static_cast<std::byte*>(data), bytes});
+        VKFORMER_TRY(const Value value, find_for_copy(*program, name, data, bytes));
+        const std::span target(static_cast<std::byte*>(data), bytes);
+        if (!program->vulkan) return read_from(*program->program, value, target);
+        VKFORMER_TRY(const auto slice, slice_for_copy(*program->vulkan, value));
+        return program->device->vulkan()->device()->transfer().download(slice, 0, target);
     });
 }

@@ -5,13 +5,17 @@
 
 #include "api/c/handles.hpp"
 #include "core/try.hpp"
+#include "decoding/sequence_script.hpp"
+#include "guest/cpu_session.hpp"
+#include "guest/sliced_session.hpp"
 
 using namespace vkformer;
 
 namespace {
 
+using guest::CpuSession;
+using guest::SessionState;
 using guest::SlicedSession;
-using guest::SlicedState;
 
 constexpr vkf_session_info kDefaultInfo = VKF_SESSION_INFO_INIT;
 
@@ -208,14 +212,16 @@ struct vkf_session {
     std::shared_ptr<c::Model> model;
     Recipe recipe;
     std::uint64_t first_ticket = 1;
-    std::unique_ptr<SlicedSession> sliced;  // null: evicted
-    std::unique_ptr<Stepper> stepper;       // null without a queue. Waits for its steps before `sliced` goes
+    std::unique_ptr<guest::Session> sequence;  // null: evicted
+    SlicedSession* sliced = nullptr;           // the same, on Vulkan
+    CpuSession* computed = nullptr;            // the same, on VKF_DEVICE_CPU
+    std::unique_ptr<Stepper> stepper;          // null without a queue. Waits for its steps before `sequence` goes
 
     // The sequence, which outlives an eviction: its tokens before the last one, and what is left of its limit.
     std::vector<std::int32_t> prompt, earlier;
     std::uint32_t max_tokens = 0;
-    float score = 0;                                     // of `earlier`, where beams found it
-    SlicedState state_when_evicted = SlicedState::idle;  // idle once a sequence has begun since
+    float score = 0;                                       // of `earlier`, where beams found it
+    SessionState state_when_evicted = SessionState::idle;  // idle once a sequence has begun since
 
     /// The text as far as it has been asked for, so that asking again costs what is new.
     struct Text {
@@ -235,8 +241,8 @@ struct vkf_session {
 /// A decoder goes on from its tokens. An encoder–decoder begins anew: until it has caught up, the earlier ones are its tokens.
 std::vector<std::int32_t> vkf_session::tokens() const {
     std::vector<std::int32_t> all = earlier;
-    if (!sliced) return all;
-    const auto now = sliced->tokens();
+    if (!sequence) return all;
+    const auto now = sequence->tokens();
     if (model->decoder())
         all.insert(all.end(), now.begin(), now.end());
     else if (now.size() >= all.size())
@@ -246,8 +252,8 @@ std::vector<std::int32_t> vkf_session::tokens() const {
 
 std::string vkf_session::text_so_far(const text::Tokenizer& tokenizer) const {
     const auto all = tokens();
-    const SlicedState state = sliced ? sliced->state() : state_when_evicted;
-    if (state == SlicedState::done || state == SlicedState::idle) return tokenizer.decode(all);
+    const SessionState state = sequence ? sequence->state() : state_when_evicted;
+    if (state == SessionState::done || state == SessionState::idle) return tokenizer.decode(all);
     const bool goes_on = text.stream && text.tokens.size() <= all.size() &&
                          std::equal(text.tokens.begin(), text.tokens.end(), all.begin());
     if (!goes_on) text = {.stream = tokenizer.stream(), .tokens = {}, .text = {}};
@@ -257,33 +263,43 @@ std::string vkf_session::text_so_far(const text::Tokenizer& tokenizer) const {
 }
 
 Result<void> vkf_session::make(vkf_progress_function progress, void* user) {
-    auto& backend = *model->backend;
-    std::unique_ptr<Stepper> made_stepper;
-    if (backend.can_submit()) {
-        VKFORMER_TRY(made_stepper, Stepper::create(backend.device()));
-    }
-    SlicedSession::Progress tell;
+    guest::Progress tell;
     if (progress) tell = [progress, user](std::uint32_t done, std::uint32_t total) { progress(user, done, total); };
     VKFORMER_TRY(auto script, script_of(*model, recipe));
-    VKFORMER_TRY(sliced, SlicedSession::create(backend, std::move(script),
-                                               model->weights(recipe.options.dtype, recipe.options.weights),
-                                               first_ticket, tell));
+    auto weights = model->weights(recipe.options.dtype, recipe.options.weights);
+    vulkan::VulkanBackend* const backend = model->device->vulkan();
+    if (!backend) {
+        VKFORMER_TRY(auto made, CpuSession::create(model->device->backend(), std::move(script), std::move(weights),
+                                                   first_ticket, tell));
+        computed = made.get();
+        sequence = std::move(made);
+        return {};
+    }
+    std::unique_ptr<Stepper> made_stepper;
+    if (backend->can_submit()) {
+        VKFORMER_TRY(made_stepper, Stepper::create(backend->device()));
+    }
+    VKFORMER_TRY(auto made,
+                 SlicedSession::create(*backend, std::move(script),
+                                       std::static_pointer_cast<vulkan::VulkanStore>(weights), first_ticket, tell));
+    sliced = made.get();
+    sequence = std::move(made);
     stepper = std::move(made_stepper);
     return {};
 }
 
 Result<void> vkf_session::begin(std::vector<std::int32_t> read, std::uint32_t limit, std::uint32_t answered) {
-    return sliced->begin({.prompt = std::move(read),
-                          .max_tokens = limit,
-                          .stop_tokens = model->end_tokens,
-                          .seed = recipe.seed,
-                          .answered = answered});
+    return sequence->begin({.prompt = std::move(read),
+                            .max_tokens = limit,
+                            .stop_tokens = model->end_tokens,
+                            .seed = recipe.seed,
+                            .answered = answered});
 }
 
 Result<void> vkf_session::retire_done() {
     if (!stepper) return {};
     VKFORMER_TRY(const std::uint64_t ticket, stepper->take_done());
-    if (ticket > 0) VKFORMER_CHECK(sliced->retire(ticket));
+    if (ticket > 0) VKFORMER_CHECK(sequence->retire(ticket));
     return {};
 }
 
@@ -291,19 +307,19 @@ namespace {
 
 Error evicted() { return {ErrorCode::InvalidArgument, "the session is evicted; reload it first"}; }
 
-Error outstanding_error(const SlicedSession& session) {
+Error outstanding_error(const guest::Session& session) {
     return {ErrorCode::InvalidArgument, "slices are outstanding (" + std::to_string(session.outstanding()) +
                                             "); retire them, or cancel the sequence"};
 }
 
 vkf_session_state state_of(const vkf_session& session) {
-    if (!session.sliced) return VKF_SESSION_EVICTED;
-    switch (session.sliced->state()) {
-    case SlicedState::idle:
-        return session.state_when_evicted == SlicedState::done ? VKF_SESSION_DONE : VKF_SESSION_IDLE;
-    case SlicedState::prompt: return VKF_SESSION_PROMPT;
-    case SlicedState::generating: return VKF_SESSION_GENERATING;
-    case SlicedState::done: return VKF_SESSION_DONE;
+    if (!session.sequence) return VKF_SESSION_EVICTED;
+    switch (session.sequence->state()) {
+    case SessionState::idle:
+        return session.state_when_evicted == SessionState::done ? VKF_SESSION_DONE : VKF_SESSION_IDLE;
+    case SessionState::prompt: return VKF_SESSION_PROMPT;
+    case SessionState::generating: return VKF_SESSION_GENERATING;
+    case SessionState::done: return VKF_SESSION_DONE;
     }
     return VKF_SESSION_IDLE;
 }
@@ -317,6 +333,17 @@ vkf_result write_slice(vkf_slice* target, const std::optional<guest::Slice>& sli
     answer.expected_us = slice->expected_us;
     answer.exceeds = slice->exceeds ? VK_TRUE : VK_FALSE;
     return c::write_struct(target, answer, "vkf_slice");
+}
+
+/// On VKF_DEVICE_CPU the calling thread computes the slice.
+vkf_result compute_step(vkf_session& session, std::uint32_t most_us, const vkf_submit_info* info, vkf_slice* slice) {
+    const auto semaphores = c::semaphores_of(info);
+    if (!semaphores) return c::fail(semaphores.error());
+    if (!semaphores->waits.empty() || !semaphores->signals.empty())
+        if (const auto vulkan = session.model->device->need_vulkan("a semaphore"); !vulkan)
+            return c::fail(vulkan.error());
+    const auto made = session.computed->step(most_us);
+    return made ? write_slice(slice, *made) : c::fail(made.error());
 }
 
 }  // namespace
@@ -344,7 +371,10 @@ vkf_result vkf_session_query_memory(vkf_model* model, const vkf_session_info* in
         const auto script = script_of(m, *recipe);
         if (!script) return c::fail(script.error());
         const auto weights = m.weights(recipe->options.dtype, recipe->options.weights);
-        const auto needs = SlicedSession::memory_needs(*m.backend, **script, *weights);
+        vulkan::VulkanBackend* const backend = m.device->vulkan();
+        const auto needs =
+            backend ? SlicedSession::memory_needs(*backend, **script, static_cast<const vulkan::VulkanStore&>(*weights))
+                    : CpuSession::memory_needs(**script);
         if (!needs) return c::fail(needs.error());
         vkf_session_memory answer = VKF_SESSION_MEMORY_INIT;
         answer.weights = needs->weights;
@@ -374,14 +404,14 @@ void vkf_session_destroy(vkf_session* session) { delete session; }
 vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t count, uint32_t max_tokens) {
     if (!session || (!tokens && count > 0)) return c::invalid("session and tokens are required");
     return c::guarded([&]() -> Result<void> {
-        if (!session->sliced) return evicted();
+        if (!session->sequence) return evicted();
         VKFORMER_CHECK(session->retire_done());
         VKFORMER_CHECK(session->begin({tokens, tokens + count}, max_tokens));
         session->prompt.assign(tokens, tokens + count);
         session->earlier.clear();
         session->score = 0;
         session->max_tokens = max_tokens;
-        session->state_when_evicted = SlicedState::idle;
+        session->state_when_evicted = SessionState::idle;
         return {};
     });
 }
@@ -389,7 +419,9 @@ vkf_result vkf_session_begin(vkf_session* session, const int32_t* tokens, size_t
 vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us, vkf_slice* slice) {
     if (!session || !commands || !slice) return c::invalid("session, commands and slice are required");
     return c::guarded([&]() -> vkf_result {
-        if (!session->sliced) return c::fail(evicted());
+        if (!session->sequence) return c::fail(evicted());
+        if (const auto vulkan = session->model->device->need_vulkan("to record a session"); !vulkan)
+            return c::fail(vulkan.error());
         if (session->stepper && !session->stepper->is_idle())
             return c::invalid("steps are outstanding: a session is recorded or stepped, not both at the same time");
         return write_slice(slice, session->sliced->record(commands, max_gpu_us));
@@ -399,15 +431,16 @@ vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, ui
 vkf_result vkf_session_retire(vkf_session* session, uint64_t ticket) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> Result<void> {
-        if (!session->sliced) return evicted();
-        return session->sliced->retire(ticket);
+        if (!session->sequence) return evicted();
+        return session->sequence->retire(ticket);
     });
 }
 
 vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf_submit_info* info, vkf_slice* slice) {
     if (!session || !slice) return c::invalid("session and slice are required");
     return c::guarded([&]() -> vkf_result {
-        if (!session->sliced) return c::fail(evicted());
+        if (!session->sequence) return c::fail(evicted());
+        if (session->computed) return compute_step(*session, max_gpu_us, info, slice);
         if (!session->stepper)
             return c::fail(
                 {ErrorCode::MissingFeature,
@@ -415,9 +448,9 @@ vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf
         const auto semaphores = c::semaphores_of(info);
         if (!semaphores) return c::fail(semaphores.error());
         if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
-        if (session->stepper->is_idle() && session->sliced->outstanding() > 0)
-            return c::fail(outstanding_error(*session->sliced));
-        if (session->sliced->outstanding() >= VKF_MAX_SLICES) return VKF_NOT_READY;
+        if (session->stepper->is_idle() && session->sequence->outstanding() > 0)
+            return c::fail(outstanding_error(*session->sequence));
+        if (session->sequence->outstanding() >= VKF_MAX_SLICES) return VKF_NOT_READY;
         const auto made = session->stepper->step(
             [&](VkCommandBuffer commands) { return session->sliced->record(commands, max_gpu_us); }, *semaphores);
         if (!made) return c::fail(made.error());
@@ -428,7 +461,7 @@ vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf
 vkf_result vkf_session_wait(vkf_session* session, uint64_t timeout_ns) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> vkf_result {
-        if (!session->sliced || !session->stepper) return VKF_SUCCESS;
+        if (!session->sequence || !session->stepper) return VKF_SUCCESS;
         const auto done = session->stepper->wait(timeout_ns);
         if (!done) return c::fail(done.error());
         if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
@@ -439,19 +472,19 @@ vkf_result vkf_session_wait(vkf_session* session, uint64_t timeout_ns) {
 vkf_result vkf_session_poll(vkf_session* session, vkf_session_status* status) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> vkf_result {
-        if (session->sliced)
+        if (session->sequence)
             if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
         vkf_session_status answer = VKF_SESSION_STATUS_INIT;
         answer.state = state_of(*session);
         answer.prompt_tokens = static_cast<uint32_t>(session->prompt.size());
         answer.generated_tokens = static_cast<uint32_t>(session->tokens().size());
         answer.score = session->score;
-        if (session->sliced) {
-            answer.computed_tokens = std::min(session->sliced->computed_prompt(), answer.prompt_tokens);
-            answer.outstanding = session->sliced->outstanding();
-            answer.last_gpu_us = session->sliced->last_us();
-            answer.total_gpu_us = session->sliced->total_us();
-            if (session->earlier.empty()) answer.score = session->sliced->score();
+        if (session->sequence) {
+            answer.computed_tokens = std::min(session->sequence->computed_prompt(), answer.prompt_tokens);
+            answer.outstanding = session->sequence->outstanding();
+            answer.last_gpu_us = session->sequence->last_us();
+            answer.total_gpu_us = session->sequence->total_us();
+            if (session->earlier.empty()) answer.score = session->sequence->score();
         }
         return c::write_struct(status, answer, "vkf_session_status");
     });
@@ -483,8 +516,8 @@ vkf_result vkf_session_cancel(vkf_session* session) {
             if (result) result = session->retire_done();
             session->stepper->forget();
         }
-        if (session->sliced) session->sliced->cancel();
-        session->state_when_evicted = SlicedState::idle;
+        if (session->sequence) session->sequence->cancel();
+        session->state_when_evicted = SessionState::idle;
         return result;
     });
 }
@@ -493,19 +526,22 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> Result<void> {
         if (freed) *freed = 0;
-        if (!session->sliced) return {};
+        if (!session->sequence) return {};
         VKFORMER_CHECK(session->retire_done());
-        if (session->sliced->outstanding() > 0) return outstanding_error(*session->sliced);
+        if (session->sequence->outstanding() > 0) return outstanding_error(*session->sequence);
         session->text = {};
-        const vulkan::Allocator& allocator = session->model->backend->device()->allocator();
-        const std::uint64_t before = allocator.used();
-        if (session->earlier.empty()) session->score = session->sliced->score();
+        const vulkan::VulkanBackend* const backend = session->model->device->vulkan();
+        const auto used = [backend] { return backend ? backend->device()->allocator().used() : 0; };
+        const std::uint64_t before = used();
+        if (session->earlier.empty()) session->score = session->sequence->score();
         session->earlier = session->tokens();
-        session->state_when_evicted = session->sliced->state();
-        session->first_ticket = session->sliced->last_ticket() + 1;
+        session->state_when_evicted = session->sequence->state();
+        session->first_ticket = session->sequence->last_ticket() + 1;
         session->stepper.reset();
-        session->sliced.reset();
-        if (freed) *freed = before - allocator.used();
+        session->sequence.reset();
+        session->sliced = nullptr;
+        session->computed = nullptr;
+        if (freed) *freed = before - used();
         return {};
     });
 }
@@ -513,10 +549,10 @@ vkf_result vkf_session_evict(vkf_session* session, uint64_t* freed) {
 vkf_result vkf_session_reload(vkf_session* session, vkf_progress_function progress, void* progress_user) {
     if (!session) return c::invalid("session is required");
     return c::guarded([&]() -> Result<void> {
-        if (session->sliced) return {};
+        if (session->sequence) return {};
         VKFORMER_CHECK(session->make(progress, progress_user));
-        const bool goes_on = session->state_when_evicted == SlicedState::prompt ||
-                             session->state_when_evicted == SlicedState::generating;
+        const bool goes_on = session->state_when_evicted == SessionState::prompt ||
+                             session->state_when_evicted == SessionState::generating;
         if (!goes_on) return {};
         if (!session->model->decoder()) return session->begin(session->prompt, session->max_tokens);
         std::vector<std::int32_t> read = session->prompt;
