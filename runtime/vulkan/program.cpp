@@ -156,11 +156,8 @@ Result<BoundDispatch> VulkanProgram::bind(const Dispatch& dispatch) {
     for (const auto& [offset, operand] : dispatch.addresses) {
         const Slice slice = locate(operand);
         if (!slice.address)
-            return Error{ErrorCode::InvalidArgument,
-                         "the shader " + dispatch.module.name() + " reads " +
-                             (operand.kind == Operand::Kind::tensor ? pieced_.plan.graph.tensor(operand.tensor).name
-                                                                    : std::string("scratch memory")) +
-                             " by its address, which memory of the caller has not; force another variant"};
+            return Error{ErrorCode::InvalidArgument, "the shader " + dispatch.module.name() +
+                                                         " reads by its address what has none: a fault in vkformer"};
         bound.push.set_address(offset, slice.address);
     }
     std::vector<DescriptorSets::Buffer> buffers;
@@ -169,20 +166,38 @@ Result<BoundDispatch> VulkanProgram::bind(const Dispatch& dispatch) {
     return bound;
 }
 
+bool VulkanProgram::touches_callers_memory(const graph::Op& op) const {
+    bool found = false;
+    const graph::Graph& graph = plan_.graph;
+    const auto look = [&](std::string_view, Value value, graph::Access) {
+        found = found || (value && options_.bindings.contains(graph.tensor(graph.storage(value)).name));
+    };
+    std::visit([&](const auto& one) { one.operands(one, look); }, op);
+    return found;
+}
+
 Result<void> VulkanProgram::plan_dispatches() {
-    const auto plan_work = [&](const PiecedPlan::Work& work, std::string_view variant) -> Result<DispatchPlan> {
-        const KernelContext context{pieced_.plan.graph, device_->capabilities(), work.piece};
+    const auto plan_work = [&](const PiecedPlan::Work& work, std::string_view variant,
+                               const Capabilities& device) -> Result<DispatchPlan> {
+        const KernelContext context{pieced_.plan.graph, device, work.piece};
         if (const auto* const op = std::get_if<graph::Op>(&work.what))
             return vulkan::plan_dispatches(*op, context, variant);
         VKFORMER_TRY(Dispatch copy, plan_word_copy(std::get<WordCopy>(work.what), context.device));
         return DispatchPlan(std::move(copy));
     };
-    const KernelContext context{plan_.graph, device_->capabilities()};
+    // Memory of the caller has no address: what touches it is computed as on a device without.
+    Capabilities without_addresses = device_->capabilities();
+    without_addresses.buffer_addresses = false;
     for (std::size_t i = 0; i < plan_.graph.nodes().size(); ++i) {
         const graph::Node& node = plan_.graph.nodes()[i];
-        const KernelList kernels = fitting_kernels(node.op, context);
+        const bool is_callers = touches_callers_memory(node.op);
+        const Capabilities& device = is_callers ? without_addresses : device_->capabilities();
+        const KernelList kernels = fitting_kernels(node.op, {plan_.graph, device});
         const std::string variant = options_.variants.empty() ? std::string() : options_.variants[i];
-        const KernelTraits* const kernel = variant.empty() ? kernels.front() : find_kernel(kernels, variant);
+        const KernelTraits* kernel = variant.empty() ? kernels.front() : find_kernel(kernels, variant);
+        if (!kernel && is_callers &&
+            find_kernel(fitting_kernels(node.op, {plan_.graph, device_->capabilities()}), variant))
+            kernel = kernels.front();
         if (!kernel) {
             Error error = no_such_kernel(node.op, variant, kernels);
             error.message = node.name + ": " + error.message;
@@ -192,7 +207,7 @@ Result<void> VulkanProgram::plan_dispatches() {
         const auto& works = pieced_.nodes[i];
         step.shares_memory = works.size() > 1;  // what is copied
         for (const PiecedPlan::Work& work : works) {
-            auto planned = plan_work(work, kernel->name);
+            auto planned = plan_work(work, kernel->name, device);
             if (!planned) {
                 Error error = std::move(planned).error();
                 error.message = node.name + ": " + error.message;

@@ -117,6 +117,7 @@ private:
                   const ProgramOptions& options)
         : device_(std::move(device)), pipelines_(std::move(pipelines)), plan_(std::move(plan)), options_(options) {}
 
+    bool touches_callers_memory(const graph::Op& op) const;
     Result<void> plan_dispatches();
     Result<void> allocate();
     Result<void> prepare_steps();
