@@ -31,6 +31,7 @@ layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { fl
 #include "lib/split.glsl"
 
 const uint SHARERS = 8;
+const uint VALUES = 8;  // of a group's keys, whose values are on their way at the same time
 const uint PITCH = SHARERS + 1;  // odd: the parts of 32 keys then lie in 32 banks
 // 128 · (9 + 1 + 4) · 4 + 64 · 16 bytes, and 1 KiB of the reductions: 9 KiB of shared memory
 shared float score_parts[kDecodeAttentionMaxWorkgroup * PITCH];
@@ -124,11 +125,22 @@ void main() {
         [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) sums[c] *= correction;
         // Columns past the end repeat the last ones and are not stored.
         const uint last_quad = value_quads - 1;
+        const uint next_row = groups * value_row;
         uint at = first_value_quad + (first_key + group) * value_row;
-        for (uint j = group; j < keys; j += groups) {
+        uint j = group;
+        for (; j + (VALUES - 1) * groups < keys; j += VALUES * groups) {
+            [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
+                const uint quad = at + min(column + c * COLUMNS, last_quad);
+                vec4 values[VALUES];
+                [[unroll]] for (uint k = 0; k < VALUES; ++k) values[k] = KV_LOAD4(value, quad + k * next_row, value_blocks);
+                [[unroll]] for (uint k = 0; k < VALUES; ++k) sums[c] = fma(vec4(weights[j + k * groups]), values[k], sums[c]);
+            }
+            at += VALUES * next_row;
+        }
+        for (; j < keys; j += groups) {
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c)
                 sums[c] = fma(vec4(weights[j]), KV_LOAD4(value, at + min(column + c * COLUMNS, last_quad), value_blocks), sums[c]);
-            at += groups * value_row;
+            at += next_row;
         }
     }
 
