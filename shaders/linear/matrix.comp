@@ -6,7 +6,7 @@
 // One workgroup per tile of TILE_ROWS × TILE_COLUMNS of y; its first ROW_GRID × COLUMN_GRID subgroups own STEPS · M rows × STEPS · N
 // columns each, in matrices that stay in registers while tiles of x and weight pass through shared memory, 32 deep. The next tiles are fetched
 // into registers while the present ones are multiplied, so that memory is waited for once per tile and not at every load.
-// What lies outside x or weight is staged as zeros. Where an element of a matrix lies is the driver's secret, so the sums pass
+// What lies behind the depth is staged as zeros; rows behind the last of x or weight repeat it and are not stored. Where an element of a matrix lies is the driver's secret, so the sums pass
 // through the tiles' memory once more, M rows of each subgroup at a time, on their way through the epilogue. linear/split_depth.glsl says
 // what a workgroup does with a part of the depth.
 // PER_ELEMENT (VK_NV_cooperative_matrix2): the driver says where each element lies, so that it goes through the epilogue from its register,
@@ -69,8 +69,6 @@ struct Piece {
 };
 const uint PIECE_OCTETS = 2;
 
-Piece no_weight() { return Piece(Sixteen(uvec4(0), uvec4(0)), vec2(0.0)); }
-
 Piece load_weight(uint column, uint octet) {
     const uint sixteen = octet / PIECE_OCTETS, chunks = sixteen / CHUNK_SIXTEENS, row_blocks = p.in_width / BLOCK_ELEMENTS;
     const uint block = column * row_blocks + chunks / BLOCK_CHUNKS, blocks = p.out_width * row_blocks;
@@ -78,11 +76,12 @@ Piece load_weight(uint column, uint octet) {
                  scale16(block, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS, blocks));
 }
 
-void put_weight(uint at, Piece piece) {
+void put_weight(uint at, Piece piece, bool is_inside) {
     [[unroll]] for (uint i = 0; i < PIECE_OCTETS; ++i) {
         const vec4 a = piece.scale.x * quad_of(piece.packed, 2 * i) + piece.scale.y;
         const vec4 b = piece.scale.x * quad_of(piece.packed, 2 * i + 1) + piece.scale.y;
-        tiles[WEIGHT_TILE + at + i] = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+        const uvec4 halves = uvec4(packHalf2x16(a.xy), packHalf2x16(a.zw), packHalf2x16(b.xy), packHalf2x16(b.zw));
+        tiles[WEIGHT_TILE + at + i] = is_inside ? halves : uvec4(0);
     }
 }
 #else
@@ -90,12 +89,41 @@ layout(std430, binding = kLinearWeight) readonly buffer Weight { uvec4 weight[];
 #define Piece uvec4
 const uint PIECE_OCTETS = 1;
 
-Piece no_weight() { return uvec4(0); }
 Piece load_weight(uint column, uint octet) { return weight[(weight_before() + column) * (p.in_width / 8) + octet]; }
-void put_weight(uint at, Piece piece) { tiles[WEIGHT_TILE + at] = piece; }
+void put_weight(uint at, Piece piece, bool is_inside) { tiles[WEIGHT_TILE + at] = is_inside ? piece : uvec4(0); }
 #endif
 const uint PIECES = OCTETS / PIECE_OCTETS;  // of a column
 const uint WEIGHT_LOADS = (TILE_COLUMNS * PIECES + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // of an invocation
+
+// An invocation's parts of the next tiles, as they are stored, and the rows of x (their first octets) and of the weight that they are of.
+uvec4 next_x[X_LOADS];
+Piece next_weight[WEIGHT_LOADS];
+uint x_row[X_LOADS], weight_row[WEIGHT_LOADS];
+
+// From octet k on. Without a branch, behind which a compiler would wait for what is loaded: past the last row or octet that one again.
+void fetch(uint k) {
+    const uint octets = p.in_width / 8;
+    [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+        next_x[i] = x[x_row[i] + min(k + e % OCTETS, octets - 1)];
+    }
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+        next_weight[i] = load_weight(weight_row[i], min(k + e % PIECES * PIECE_OCTETS, octets - PIECE_OCTETS));
+    }
+}
+
+// What was fetched from octet k on becomes the tiles: zeros from `end` on.
+void put_tiles(uint k, uint end) {
+    [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+        if (e < TILE_ROWS * OCTETS) tiles[e / OCTETS * PITCH + e % OCTETS] = k + e % OCTETS < end ? next_x[i] : uvec4(0);
+    }
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x, octet = e % PIECES * PIECE_OCTETS;
+        if (e < TILE_COLUMNS * PIECES) put_weight(e / PIECES * PITCH + octet, next_weight[i], k + octet < end);
+    }
+}
 
 #ifdef PER_ELEMENT
 float finish_element(const in uint row, const in uint column, const in float sum, const in uint first_row,
@@ -128,9 +156,11 @@ void main() {
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
 
     const uint lane = gl_LocalInvocationIndex;
-    const bool multiplies = gl_SubgroupID < ROW_GRID * COLUMN_GRID;  // a driver with smaller subgroups than it said has more of them
-    const uint subgroup_row = gl_SubgroupID / COLUMN_GRID * STEPS * M;
-    const uint subgroup_column = gl_SubgroupID % COLUMN_GRID * STEPS * N;
+    // A driver with smaller subgroups than it said has more of them: what they multiply is not used.
+    const uint subgroup = gl_SubgroupID % (ROW_GRID * COLUMN_GRID);
+    const bool finishes = gl_SubgroupID == subgroup;
+    const uint subgroup_row = subgroup / COLUMN_GRID * STEPS * M;
+    const uint subgroup_column = subgroup % COLUMN_GRID * STEPS * N;
     const uint octets = p.in_width / 8;
     const uvec2 part = steps_of_split((octets + OCTETS - 1) / OCTETS) * OCTETS;
     const uint end = min(part.y, octets);
@@ -139,34 +169,16 @@ void main() {
     [[unroll]] for (uint m = 0; m < STEPS; ++m)
         [[unroll]] for (uint n = 0; n < STEPS; ++n) sums[m][n] = SUMS(0.0);
 
-    uvec4 next_x[X_LOADS];
-    Piece next_weight[WEIGHT_LOADS];
-    for (uint k = part.x; k < end + OCTETS; k += OCTETS) {  // a turn more: the first one only fetches
-        if (k > part.x) {
-            barrier();  // the tiles may still be read
-            [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
-                const uint e = lane + i * gl_WorkGroupSize.x;
-                if (e < TILE_ROWS * OCTETS) tiles[e / OCTETS * PITCH + e % OCTETS] = next_x[i];
-            }
-            [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
-                const uint e = lane + i * gl_WorkGroupSize.x;
-                if (e < TILE_COLUMNS * PIECES) put_weight(e / PIECES * PITCH + e % PIECES * PIECE_OCTETS, next_weight[i]);
-            }
-            barrier();
-        }
-        [[unroll]] for (uint i = 0; i < X_LOADS; ++i) {
-            const uint e = lane + i * gl_WorkGroupSize.x;
-            const uint row = first_row + e / OCTETS, octet = k + e % OCTETS;
-            next_x[i] = row < p.rows && octet < end ? x[(x_before() + row) * octets + octet] : uvec4(0);
-        }
-        [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
-            const uint e = lane + i * gl_WorkGroupSize.x;
-            const uint column = first_column + e / PIECES, octet = k + e % PIECES * PIECE_OCTETS;
-            next_weight[i] = no_weight();
-            if ((END == kLinearEndGate || column < p.out_width) && octet < end)
-                next_weight[i] = load_weight(weight_row_of(column, N), octet);
-        }
-        if (k == part.x || !multiplies) continue;
+    [[unroll]] for (uint i = 0; i < X_LOADS; ++i)
+        x_row[i] = (x_before() + min(first_row + (lane + i * gl_WorkGroupSize.x) / OCTETS, p.rows - 1)) * octets;
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i)
+        weight_row[i] = weight_row_of(first_column + (lane + i * gl_WorkGroupSize.x) / PIECES, N);
+    fetch(part.x);
+    for (uint k = part.x; k < end; k += OCTETS) {
+        barrier();  // the tiles may still be read
+        put_tiles(k, end);
+        barrier();
+        fetch(k + OCTETS);
         [[unroll]] for (uint depth = 0; depth < kLinearMatrixDepth; depth += K) {
             coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> a[STEPS];
             [[unroll]] for (uint m = 0; m < STEPS; ++m)
@@ -182,7 +194,7 @@ void main() {
     }
 
 #ifdef PER_ELEMENT
-    if (!multiplies) return;
+    if (!finishes) return;
     [[unroll]] for (uint m = 0; m < STEPS; ++m) {
         const uint row = first_row + subgroup_row + m * M, column = first_column + subgroup_column;
         if (END == kLinearEndGate) {
@@ -194,12 +206,15 @@ void main() {
         }
     }
 #else
-    [[unroll]] for (uint m = 0; m < STEPS; ++m) {
+    // The epilogue is there once, and the sums are chosen by constants: a compiler that leaves this loop as it is would keep sums[m] of
+    // a variable m in memory, during the products as well.
+    [[dont_unroll]] for (uint m = 0; m < STEPS; ++m) {
         barrier();  // the tiles, or the results before, may still be read
-        if (multiplies) {
+        [[unroll]] for (uint i = 0; i < STEPS; ++i) {
+            if (i != m || !finishes) continue;
             [[unroll]] for (uint n = 0; n < STEPS; ++n)
-                coopMatStore(sums[m][n], tiles,
-                             (gl_SubgroupID / COLUMN_GRID * M * TILE_COLUMNS + subgroup_column + n * N) / 4, TILE_COLUMNS / 4,
+                coopMatStore(sums[i][n], tiles,
+                             (subgroup / COLUMN_GRID * M * TILE_COLUMNS + subgroup_column + n * N) / 4, TILE_COLUMNS / 4,
                              gl_CooperativeMatrixLayoutRowMajor);
         }
         barrier();
