@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <set>
 #include <utility>
 
 #include "core/block_format.hpp"
@@ -150,7 +151,7 @@ TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is fir
         REQUIRE(kernel);
         return kernel;
     };
-    const vulkan::KernelList quick = {linear("cpu_columns_shuffled"), linear("cpu_columns"), linear("tile")};
+    const vulkan::KernelList quick = {linear("row_vec4"), linear("tile_vec4"), linear("tile")};
     const vulkan::KernelList slow = {linear("matrix"), linear("matrix_small"), linear("tile_half")};
     vulkan::KernelList all = quick;
     all.insert(all.end(), slow.begin(), slow.end());
@@ -220,7 +221,11 @@ TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]")
 TEST_CASE("a variant that is wrong is never chosen, however fast", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         const graph::Plan plan = some_plan();
-        for (const std::string liar : {"tile", "row", "cpu_columns"}) {
+        std::set<std::string> liars;
+        for (const graph::Node& node : plan.graph.nodes())
+            for (const auto* kernel : vulkan::fitting_kernels(node.op, {plan.graph, backend->capabilities()}))
+                liars.insert(std::string(kernel->name));
+        for (const std::string& liar : liars) {
             Suspicious ladder({}, [&](const Trial& trial) { return trial.variant == liar; });
             for (const std::string& variant : must(ladder.choose(*backend, plan))) CHECK(variant != liar);
         }
@@ -274,11 +279,17 @@ TEST_CASE("a reference is the last resort of a device that is a CPU", "[tuning][
     const std::string reference = "tile";
     REQUIRE(vulkan::find_kernel("linear", reference)->is_reference);
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
-        if (!backend->capabilities().is_cpu()) continue;
+        const graph::Plan plan = some_plan();
+        const auto is_for_cpus = [](const vulkan::KernelTraits* k) { return k->device == vulkan::DeviceClass::cpu; };
+        const auto has_own = [&](const graph::Node& node) {
+            return std::ranges::any_of(vulkan::fitting_kernels(node.op, {plan.graph, backend->capabilities()}),
+                                       is_for_cpus);
+        };
+        if (!std::ranges::all_of(plan.graph.nodes(), has_own)) continue;  // a GPU
         for (const bool are_wrong : {false, true}) {
             CAPTURE(backend->name(), are_wrong);
             Suspicious ladder({}, [&](const Trial& trial) { return are_wrong && trial.variant != reference; });
-            const auto chosen = must(ladder.choose(*backend, some_plan()));
+            const auto chosen = must(ladder.choose(*backend, plan));
             CHECK((std::ranges::count(chosen, reference) > 0) == are_wrong);
             for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts())
                 CHECK(std::ranges::any_of(verdict.trials, [&](const Trial& t) { return t.variant == reference; }) ==
