@@ -145,11 +145,10 @@ vec4 quad_of(Sixteen packed, uint quad) {
 vec2 group_scale(uvec4 head, uint group) {
     const vec2 factors = unpackHalf2x16(head.x);  // d, m
     const uint shift = 8 * (group & 3u);
-    uvec2 numbers = uvec2(head.y >> shift, head.z >> shift);
-    if (group < 4)
-        numbers &= 63u;
-    else
-        numbers = (uvec2(head.w >> shift, head.w >> (shift + 4)) & 15u) | ((numbers >> 6) & 3u) << 4;
+    const uvec2 six = uvec2(head.y >> shift, head.z >> shift);
+    const uvec2 four = uvec2(head.w >> shift, head.w >> (shift + 4)) & 15u;
+    // Chosen, not branched to: behind a branch a compiler waits for what is loaded before it.
+    const uvec2 numbers = mix(four | ((six >> 6) & 3u) << 4, six & 63u, bvec2(group < 4));
     return vec2(factors.x * float(numbers.x), -factors.y * float(numbers.y));
 }
 
