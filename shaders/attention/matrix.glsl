@@ -95,7 +95,7 @@ uint key_row(uint j) { return (batch * p.mask.key_len + first_key + j) * p.kv_he
 // keys. So values that are not finite are staged as zeros, and added row by row. Nothing but broken weights ever comes here.
 f16vec4 finite_part(f16vec4 x) {
     const bvec4 finite = lessThanEqual(abs(x), f16vec4(LARGEST_HALF));
-    if (!all(finite)) not_finite = 1;
+    if (!all(finite)) atomicOr(not_finite, 1);  // several invocations may find one
     return mix(f16vec4(0.0), x, finite);
 }
 

@@ -147,7 +147,7 @@ void main() {
             running_sum += weight;
             weight_tile[softmax_base + k] = weight;
         }
-        row_correction[softmax_row] = correction;  // the same from all PARTS invocations
+        if (lane % PARTS == 0) row_correction[softmax_row] = correction;  // all PARTS invocations have the same
         barrier();
 
         // sums = sums · correction + weights · value
