@@ -186,7 +186,9 @@ def executables(report, only_default=False):
 
 
 def spilling(report, only_default):
-    return sorted({p["shader"] for p, e in executables(report, only_default) if e["summary"].get("spills", 0) > 0})
+    """With scratch memory, too: NVK counts what it keeps there, arrays with indices that it does not know, as no spill."""
+    return sorted({p["shader"] for p, e in executables(report, only_default)
+                   if e["summary"].get("spills", 0) > 0 or e["summary"].get("scratch_bytes", 0) > 0})
 
 
 def worst(report, what, pick):
