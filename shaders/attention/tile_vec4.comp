@@ -88,18 +88,12 @@ void main() {
         [[unroll]] for (uint s = 0; s < QUERY_STEPS * KEY_STEPS; ++s) scores[s] = 0.0;
         for (uint depth = 0; depth < head_quads; depth += QUADS) {
             barrier();  // the tiles may still be read
-            const uint d = depth + quad;
-            const bool inside = d < head_quads;
-            [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
-                vec4 q = vec4(0.0);
-                if (inside) q = LOAD4(query, query_quad[r] + d);
-                query_tile[(row + r * LANE_ROWS) * PITCH + quad] = q;
-            }
+            const uint d = min(depth + quad, head_quads - 1);  // quads past the end repeat the last one and are not read
+            [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
+                query_tile[(row + r * LANE_ROWS) * PITCH + quad] = LOAD4(query, query_quad[r] + d);
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
-                vec4 element = vec4(0.0);
-                const uint j = first_key + min(row + k, keys - 1);  // keys past the end repeat the last one
-                if (inside) element = KV_LOAD4(key, first_key_quad + j * key_row + d, key_blocks);
-                key_tile[(row + k) * PITCH + quad] = element;
+                const uint j = first_key + min(row + k, keys - 1);  // keys likewise
+                key_tile[(row + k) * PITCH + quad] = KV_LOAD4(key, first_key_quad + j * key_row + d, key_blocks);
             }
             barrier();
             const uint count = min(QUADS, head_quads - depth);
@@ -148,8 +142,13 @@ void main() {
             [[unroll]] for (uint t = 0; t < VALUE_TILES; ++t) sums[t * QUERY_STEPS + r] *= correction;
         }
 
-        // sums = sums · correction + weights · value
+        // sums = sums · correction + weights · value. Those of a tile are chosen by constants: a compiler that does not unroll this loop
+        // would keep sums[] in memory.
         [[unroll]] for (uint t = 0; t < VALUE_TILES; ++t) {
+            vec4 tile_sums[QUERY_STEPS];
+            [[unroll]] for (uint i = 0; i < VALUE_TILES; ++i)
+                [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
+                    if (i == t) tile_sums[r] = sums[i * QUERY_STEPS + r];
             if (t > 0) barrier();  // the tile may still be read; the first one: not since the barrier above
             const uint v = min(t * QUADS + quad, value_quads - 1);  // columns past the end are not stored
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
@@ -164,7 +163,7 @@ void main() {
                     [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
                         const vec4 weights = weight_tile[(row + r * LANE_ROWS) * PITCH + j / 4];
                         [[unroll]] for (uint k = 0; k < 4; ++k)
-                            sums[t * QUERY_STEPS + r] = fma(vec4(weights[k]), four[k], sums[t * QUERY_STEPS + r]);
+                            tile_sums[r] = fma(vec4(weights[k]), four[k], tile_sums[r]);
                     }
                 }
             } else {
@@ -173,10 +172,13 @@ void main() {
                     [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
                         const float weight = weight_tile[(row + r * LANE_ROWS) * PITCH + j / 4][j % 4];
                         if (first_key + j >= seen[r].x && first_key + j < seen[r].y)
-                            sums[t * QUERY_STEPS + r] = fma(vec4(weight), element, sums[t * QUERY_STEPS + r]);
+                            tile_sums[r] = fma(vec4(weight), element, tile_sums[r]);
                     }
                 }
             }
+            [[unroll]] for (uint i = 0; i < VALUE_TILES; ++i)
+                [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
+                    if (i == t) sums[i * QUERY_STEPS + r] = tile_sums[r];
         }
     }
 

@@ -87,10 +87,10 @@ bool fits_tile_vec4(const graph::Attention& op, const KernelContext& context) {
 
 Result<DispatchPlan> plan_tile_vec4(const graph::Attention& op, const KernelContext& context) {
     const AttentionSizes sizes = sizes_of(op, context.graph);
-    // Two queries per invocation halve what is read of keys and values. With rows of 65 to 128 elements Apple's compiler spills then
-    // (it schedules longer rows otherwise), and RADV, by its estimate, gains nothing.
-    const bool is_spilling = sizes.value_dim > 64 && sizes.value_dim <= 128;
-    const std::uint64_t steps = sizes.query_len <= kVec4Rows || is_spilling ? 1 : 2;
+    // Two queries per invocation halve what is read of keys and values. With longer rows Apple's compiler spills then, and RADV, by its
+    // estimate, gains nothing.
+    constexpr std::uint64_t kLongestForTwo = 64;
+    const std::uint64_t steps = sizes.query_len <= kVec4Rows || sizes.value_dim > kLongestForTwo ? 1 : 2;
     const Module module = module_for(op, context, modules::attention_tile_vec4, modules::attention_tile_vec4_q8);
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_attention(op, module,
