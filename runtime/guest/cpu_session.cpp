@@ -30,14 +30,18 @@ Result<std::unique_ptr<CpuSession>> CpuSession::create(graph::Backend& backend,
 Result<graph::MemoryNeeds> CpuSession::memory_needs(decoding::SequenceScript& script) {
     VKFORMER_TRY(const auto parts, script.parts());
     graph::MemoryNeeds needs;
-    std::set<std::string> shared;  // tensors that programs have together
+    std::set<std::string> shared;  // weights and states, which programs have together
     for (const decoding::Part* const part : parts) {
-        needs.activations += part->plan.arena_bytes;
-        for (const graph::Tensor& tensor : part->plan.graph.tensors()) {
+        const graph::Plan& plan = part->plan;
+        needs.activations += plan.arena_bytes;
+        for (std::uint32_t id = 0; id < plan.graph.tensors().size(); ++id) {
+            const graph::Tensor& tensor = plan.graph.tensors()[id];
             const bool is_weight = tensor.kind == graph::TensorKind::weight;
-            if (!is_weight && tensor.kind != graph::TensorKind::state) continue;
-            if (shared.insert(tensor.name).second)
-                (is_weight ? needs.weights : needs.states) += graph::storage_bytes(tensor);
+            const bool is_own = !is_weight && tensor.kind != graph::TensorKind::state;
+            const bool is_elsewhere =
+                plan.arena_offset[id] != graph::Plan::kNotInArena || plan.graph.storage(graph::Value{id}).id != id;
+            if (is_own ? is_elsewhere : !shared.insert(tensor.name).second) continue;
+            (is_own ? needs.activations : is_weight ? needs.weights : needs.states) += graph::storage_bytes(tensor);
         }
     }
     return needs;
@@ -63,12 +67,16 @@ Result<Slice> CpuSession::step(double budget_us) {
         slice.exceeds = slice.exceeds || !fits;
         const Job job = *std::move(job_);
         job_.reset();
-        VKFORMER_TRY(const double seconds, decoding::run_job(script(), job, *backend_, stores_));
-        us_[job.part] = seconds * 1e6;
-        us += seconds * 1e6;
+        const auto seconds = decoding::run_job(script(), job, *backend_, stores_);
+        note_taken(job);
+        if (!seconds) {
+            if (is_running()) cancel();  // what follows would lack this job
+            return seconds.error();
+        }
+        us_[job.part] = *seconds * 1e6;
+        us += *seconds * 1e6;
         slice.expected_us += expected_us;
         slice.dispatches += static_cast<std::uint32_t>(job.part->program->plan().graph.nodes().size());
-        note_taken(job);
         if (job.kind != Job::Kind::step) continue;
         slice.tokens += script().streams() ? 1 : 0;
         is_full = budget_us <= 0;

@@ -139,38 +139,6 @@ TEST_CASE("what a module requires of a device is what it declares to the driver"
     }
 }
 
-TEST_CASE("a feature that is asked of a device is one that modules or the runtime use", "[shaders][contracts]") {
-    // By the capability that lets a module use it. Those without are the runtime's, for queues and for how pipelines are made, or belong
-    // to the memory model: once it is enabled, atomics of modules that do not declare it need its device scope.
-    const std::map<std::string_view, std::uint32_t> capability_of = {{"storageBuffer16BitAccess", 4433},
-                                                                     {"shaderFloat16", 9},
-                                                                     {"vulkanMemoryModel", 5345},
-                                                                     {"shaderIntegerDotProduct", 6019},
-                                                                     {"cooperativeMatrix", 6022},
-                                                                     {"cooperativeMatrixReductions", 5430},
-                                                                     {"cooperativeMatrixConversions", 5431},
-                                                                     {"cooperativeMatrixPerElementOperations", 5432},
-                                                                     {"shaderInt64", 11},
-                                                                     {"bufferDeviceAddress", 5347}};
-    const std::set<std::string_view> of_the_runtime = {"timelineSemaphore", "subgroupSizeControl",
-                                                       "computeFullSubgroups", "maintenance4",
-                                                       "vulkanMemoryModelDeviceScope"};
-    std::map<std::uint32_t, bool> only_cpus;  // by capability: whether all modules with it are the wing's
-    for (const vulkan::ShaderBinary& shader : vulkan::shader_table())
-        for (const std::uint32_t capability : module_of(shader).capabilities) {
-            const bool is_wing = shader.name.starts_with("cpu_");  // of shaders/cpu_devices/, some from sources outside
-            const auto [found, is_new] = only_cpus.emplace(capability, is_wing);
-            if (!is_new) found->second = found->second && is_wing;
-        }
-    for (const vulkan::FeatureInfo& feature : vulkan::feature_table()) {
-        CAPTURE(feature.name);
-        if (of_the_runtime.contains(feature.name)) continue;
-        const auto found = only_cpus.find(capability_of.at(feature.name));
-        if (vulkan::kLackingRequirements == 0) CHECK(found != only_cpus.end());
-        if (found != only_cpus.end()) CHECK(found->second == feature.only_cpus);
-    }
-}
-
 /// Devices that reach all kernels, and devices that lack one feature each.
 std::vector<vulkan::Capabilities> all_devices() {
     vulkan::Capabilities device;
@@ -204,6 +172,70 @@ std::vector<vulkan::Capabilities> all_devices() {
     return devices;
 }
 
+/// Calls visit(device, kernel, dispatch) for every dispatch of every kernel that fits a case on one of all_devices().
+void for_each_dispatch(auto&& visit) {
+    for (const vulkan::Capabilities& device : all_devices())
+        for (const cli::PipelineCase& which : cli::pipeline_cases())
+            for (const DType dtype : {DType::f32, DType::f16}) {
+                CAPTURE(which.label, to_string(dtype), device.type);
+                graph::Graph graph;
+                must(which.build(graph, dtype));
+                const graph::Plan plan = graph::make_plan(std::move(graph));
+                const vulkan::KernelContext context{plan.graph, device};
+                for (const graph::Node& node : plan.graph.nodes())
+                    for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(node.op, context)) {
+                        CAPTURE(kernel->name);
+                        for (const vulkan::Dispatch& dispatch :
+                             must(vulkan::plan_dispatches(node.op, context, *kernel)).dispatches)
+                            visit(device, *kernel, dispatch);
+                    }
+            }
+}
+
+/// The same module is asked for thousands of times.
+const std::set<std::uint32_t>& capabilities_of(const vulkan::ShaderBinary& shader) {
+    static std::map<std::string_view, std::set<std::uint32_t>> known;
+    const auto [found, is_new] = known.try_emplace(shader.name);
+    if (is_new) found->second = module_of(shader).capabilities;
+    return found->second;
+}
+
+TEST_CASE("a feature that is asked of a device is one that modules or the runtime use", "[shaders][contracts]") {
+    // By the capability that lets a module use it. Those without are the runtime's, for queues and for how pipelines are made, or belong
+    // to the memory model: once it is enabled, atomics of modules that do not declare it need its device scope.
+    const std::map<std::string_view, std::uint32_t> capability_of = {{"storageBuffer16BitAccess", 4433},
+                                                                     {"shaderFloat16", 9},
+                                                                     {"vulkanMemoryModel", 5345},
+                                                                     {"shaderIntegerDotProduct", 6019},
+                                                                     {"cooperativeMatrix", 6022},
+                                                                     {"cooperativeMatrixReductions", 5430},
+                                                                     {"cooperativeMatrixConversions", 5431},
+                                                                     {"cooperativeMatrixPerElementOperations", 5432},
+                                                                     {"shaderInt64", 11},
+                                                                     {"bufferDeviceAddress", 5347}};
+    const std::set<std::string_view> of_the_runtime = {"timelineSemaphore", "subgroupSizeControl",
+                                                       "computeFullSubgroups", "maintenance4",
+                                                       "vulkanMemoryModelDeviceScope"};
+    std::map<std::uint32_t, bool>
+        only_cpus;  // by capability: whether none but devices that are CPUs run a module with it
+    for_each_dispatch(
+        [&](const vulkan::Capabilities& device, const vulkan::KernelTraits&, const vulkan::Dispatch& dispatch) {
+            const vulkan::ShaderBinary* const shader = dispatch.module.binary();
+            if (!shader) return;
+            for (const std::uint32_t capability : capabilities_of(*shader)) {
+                bool& is_only = only_cpus.emplace(capability, true).first->second;
+                is_only = is_only && device.is_cpu();
+            }
+        });
+    for (const vulkan::FeatureInfo& feature : vulkan::feature_table()) {
+        CAPTURE(feature.name);
+        if (of_the_runtime.contains(feature.name)) continue;
+        const auto found = only_cpus.find(capability_of.at(feature.name));
+        if (vulkan::kLackingRequirements == 0) CHECK(found != only_cpus.end());
+        if (found != only_cpus.end()) CHECK(found->second == feature.only_cpus);
+    }
+}
+
 TEST_CASE("every plan runs where its kernel fits, binds and sets what its module has, and the cases reach all",
           "[shaders][contracts]") {
     std::map<std::string, SpirvModule> modules;
@@ -232,27 +264,14 @@ TEST_CASE("every plan runs where its kernel fits, binds and sets what its module
         const bool has_addresses = !dispatch.addresses.empty();
         if (!has_addresses) CHECK(dispatch.push.bytes().size() == end);
     };
-    for (const vulkan::Capabilities& device : all_devices())
-        for (const cli::PipelineCase& which : cli::pipeline_cases())
-            for (const DType dtype : {DType::f32, DType::f16}) {
-                CAPTURE(which.label, to_string(dtype), device.type);
-                graph::Graph graph;
-                must(which.build(graph, dtype));
-                const graph::Plan plan = graph::make_plan(std::move(graph));
-                const vulkan::KernelContext context{plan.graph, device};
-                for (const graph::Node& node : plan.graph.nodes())
-                    for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(node.op, context)) {
-                        CAPTURE(kernel->name);
-                        kernels.insert(kernel);
-                        for (const vulkan::Dispatch& dispatch :
-                             must(vulkan::plan_dispatches(node.op, context, *kernel)).dispatches) {
-                            CAPTURE(dispatch.module.name());
-                            const vulkan::ShaderBinary* const shader = dispatch.module.binary();
-                            CHECK((shader && vulkan::can_run(device, *shader)));
-                            check(dispatch);
-                        }
-                    }
-            }
+    for_each_dispatch(
+        [&](const vulkan::Capabilities& device, const vulkan::KernelTraits& kernel, const vulkan::Dispatch& dispatch) {
+            kernels.insert(&kernel);
+            CAPTURE(dispatch.module.name());
+            const vulkan::ShaderBinary* const shader = dispatch.module.binary();
+            CHECK((shader && vulkan::can_run(device, *shader)));
+            check(dispatch);
+        });
     for (const vulkan::OpKernels& all : vulkan::kernel_catalogue())
         for (const vulkan::KernelTraits* kernel : all.kernels) {
             CAPTURE(all.op, kernel->name);

@@ -9,8 +9,8 @@ validation layer (1.4.3xx, newer than Debian 12's) notes who read and wrote whic
     tests/drivers/races.py --folder sid --tests build/dev/tests/vkformer_tests
     tests/drivers/races.py --tests build/dev/tests/vkformer_tests "[decode_attention]"     with this machine's layer and drivers
 
-First a barrier of a shader is left out, which must be named; then the tests run (all ops: about an hour). What is not watched: storage
-buffers, and modules with atomics on shared memory may be named in vain.
+First a barrier of a shader is left out, which must be named; then each test runs by itself, and what it found is told at once (all ops:
+about an hour). What is not watched: storage buffers, and modules with atomics on shared memory may be named in vain.
 
 Exit code 1: a race, a test that fails, or a race that was made on purpose and not found. 77: the layer is too old, or is not there.
 """
@@ -47,6 +47,11 @@ def layer_manifest(folder):
     return next((path for path in found if path.exists() and SETTING in path.read_text()), None)
 
 
+def passed(done):
+    """Whether all tests of a run did, whatever validation said besides."""
+    return any(line.startswith("All tests passed") for line in done.stdout.splitlines())
+
+
 def races_in(text):
     """Which shaders, by the name of the op that ran them."""
     return sorted(set(re.findall(r"\[ Debug region: ([^\]]*?) \][^\n]*data race was detected", text)))
@@ -75,22 +80,26 @@ def main():
             environment["VK_LAYER_PATH"] = str(debian_folder.manifest_of(options.folder, manifest, temporary).parent)
             command = debian_folder.command(options.folder)
 
-        def run(tests):
-            return subprocess.run([*command, options.tests.resolve(), tests], env=environment, capture_output=True, text=True)
+        def run(*arguments):
+            return subprocess.run([*command, options.tests.resolve(), *arguments], env=environment, capture_output=True, text=True)
 
-        if run("a barrier less is a race that the validation layer names").stdout.find("All tests passed") < 0:
+        if not passed(run("a barrier less is a race that the validation layer names")):
             print("races: a barrier was left out on purpose, and the layer named no race", file=sys.stderr)
             return 1
-        done = run(options.filter)
-    summary = done.stdout.strip().splitlines()
-    print(summary[-1] if summary else f"the tests ended with {done.returncode}")
-    found = races_in(done.stdout + done.stderr)
-    for op in found:
-        print(f"race: {op}")
-    passed = any(line.startswith("All tests passed") for line in summary)
-    if not passed:
-        print(done.stdout[-4000:], file=sys.stderr)
-    return 0 if passed and not found else 1
+        names = run("--list-test-names-only", options.filter).stdout.splitlines()
+        if not names:
+            print(f"races: no test is called {options.filter}", file=sys.stderr)
+            return 1
+        failed = False
+        for name in names:
+            done = run(re.sub(r"([,\[\\])", r"\\\1", name))  # as Catch2 reads names
+            found = races_in(done.stdout + done.stderr)
+            verdict = f"race in {', '.join(found)}" if found else "no race" if passed(done) else "failed"
+            print(f"{verdict}: {name}", flush=True)
+            if not passed(done):
+                print(done.stdout[-4000:], file=sys.stderr)
+            failed = failed or verdict != "no race"
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

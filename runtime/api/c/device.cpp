@@ -95,19 +95,14 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
             return Error{ErrorCode::InvalidArgument, "vkf_memory_callbacks: allocate and free are both required"};
         result.memory = memory_callbacks(*options.memory);
     }
-    switch (options.variants) {
-    case VKF_VARIANTS_DEFAULT: return result;
-    case VKF_VARIANTS_PLAIN: result.chooser = std::make_shared<vulkan::ReferenceVariants>(); return result;
-    case VKF_VARIANTS_MEASURED: {
+    if (options.variants == VKF_VARIANTS_PLAIN) result.chooser = std::make_shared<vulkan::ReferenceVariants>();
+    if (options.variants == VKF_VARIANTS_MEASURED) {
         if (!can_submit)
             return Error{ErrorCode::MissingFeature,
                          "VKF_VARIANTS_MEASURED runs trials and needs a queue; pass one, or take VKF_VARIANTS_DEFAULT"};
         tuning::LadderOptions ladder{.folder = result.cache_folder};
         ladder.progress = [options](const tuning::Progress& p) { tell(options, VKF_LOG_INFO, to_string(p)); };
         result.chooser = std::make_shared<tuning::Ladder>(std::move(ladder));
-        return result;
-    }
-    case VKF_VARIANTS_MAX_ENUM: break;
     }
     return result;
 }

@@ -66,8 +66,8 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, gra
                                              std::shared_ptr<graph::TensorStore> weights);
 
 Result<DType> dtype_of(vkf_dtype dtype);
-/// Errors: InvalidArgument.
-Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info);
+/// Errors: InvalidArgument, MissingFeature (semaphores on the CPU).
+Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_submit_info* info);
 
 }  // namespace vkformer::c
 

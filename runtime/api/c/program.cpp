@@ -155,7 +155,7 @@ std::vector<vulkan::SemaphorePoint> points(std::uint32_t count, const VkSemaphor
 
 namespace vkformer::c {
 
-Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info) {
+Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_submit_info* info) {
     constexpr vkf_submit_info kDefault = VKF_SUBMIT_INFO_INIT;
     VKFORMER_TRY(const auto given, read_struct(info, kDefault, "vkf_submit_info"));
     const bool is_whole = (given.wait_count == 0 || (given.wait_semaphores && given.wait_values)) &&
@@ -163,6 +163,7 @@ Result<vulkan::SemaphorePoints> semaphores_of(const vkf_submit_info* info) {
     if (!is_whole)
         return Error{ErrorCode::InvalidArgument,
                      "vkf_submit_info: a count without semaphores and values; all of them are timeline semaphores"};
+    if (given.wait_count > 0 || given.signal_count > 0) VKFORMER_CHECK(device.need_vulkan("a semaphore"));
     return vulkan::SemaphorePoints{.waits = points(given.wait_count, given.wait_semaphores, given.wait_values),
                                    .signals = points(given.signal_count, given.signal_semaphores, given.signal_values)};
 }
@@ -275,13 +276,11 @@ vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer comman
 vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket) {
     if (!program) return c::invalid("program is required");
     return c::guarded([&]() -> Result<void> {
-        VKFORMER_TRY(const auto semaphores, c::semaphores_of(info));
+        VKFORMER_TRY(const auto semaphores, c::semaphores_of(*program->device, info));
         std::uint64_t value = 0;
         if (program->vulkan) {
             VKFORMER_TRY(value, program->vulkan->submit(semaphores));
         } else {
-            if (!semaphores.waits.empty() || !semaphores.signals.empty())
-                VKFORMER_CHECK(program->device->need_vulkan("a semaphore"));
             VKFORMER_CHECK(program->program->submit());
             VKFORMER_CHECK(program->program->wait());
             value = program->device->take_ticket();

@@ -335,17 +335,6 @@ vkf_result write_slice(vkf_slice* target, const std::optional<guest::Slice>& sli
     return c::write_struct(target, answer, "vkf_slice");
 }
 
-/// On VKF_DEVICE_CPU the calling thread computes the slice.
-vkf_result compute_step(vkf_session& session, std::uint32_t most_us, const vkf_submit_info* info, vkf_slice* slice) {
-    const auto semaphores = c::semaphores_of(info);
-    if (!semaphores) return c::fail(semaphores.error());
-    if (!semaphores->waits.empty() || !semaphores->signals.empty())
-        if (const auto vulkan = session.model->device->need_vulkan("a semaphore"); !vulkan)
-            return c::fail(vulkan.error());
-    const auto made = session.computed->step(most_us);
-    return made ? write_slice(slice, *made) : c::fail(made.error());
-}
-
 }  // namespace
 
 const char* vkf_session_state_string(vkf_session_state state) {
@@ -440,13 +429,16 @@ vkf_result vkf_session_step(vkf_session* session, uint32_t max_gpu_us, const vkf
     if (!session || !slice) return c::invalid("session and slice are required");
     return c::guarded([&]() -> vkf_result {
         if (!session->sequence) return c::fail(evicted());
-        if (session->computed) return compute_step(*session, max_gpu_us, info, slice);
+        const auto semaphores = c::semaphores_of(*session->model->device, info);
+        if (!semaphores) return c::fail(semaphores.error());
+        if (session->computed) {
+            const auto made = session->computed->step(max_gpu_us);
+            return made ? write_slice(slice, *made) : c::fail(made.error());
+        }
         if (!session->stepper)
             return c::fail(
                 {ErrorCode::MissingFeature,
                  "the device was adopted without a queue: record the session, or adopt the device with one"});
-        const auto semaphores = c::semaphores_of(info);
-        if (!semaphores) return c::fail(semaphores.error());
         if (const auto retired = session->retire_done(); !retired) return c::fail(retired.error());
         if (session->stepper->is_idle() && session->sequence->outstanding() > 0)
             return c::fail(outstanding_error(*session->sequence));
