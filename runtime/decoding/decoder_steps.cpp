@@ -88,7 +88,7 @@ Result<Value> add_rules(graph::Graph& graph, const DecoderSessionOptions& option
                                      .sequences = rules.sequences};
     if (penalties.has_least()) {
         mask.late = penalties.ends;
-        mask.late_steps = static_cast<std::int32_t>(penalties.min_tokens);
+        mask.late_steps = penalties.min_tokens;
     }
     if (!mask.banned.empty() || mask.forced_first >= 0 || mask.ngram > 0 || !mask.late.empty()) {
         VKFORMER_TRY(allowed, graph::mask_logits(graph, allowed, starts, mask));

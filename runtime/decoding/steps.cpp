@@ -32,7 +32,7 @@ Result<Value> mask(StepGraph& step, Value x, Value starts, Value sequences, cons
     const StepPlace place = {.starts = starts, .begins = {}, .sequences = sequences};
     VKFORMER_TRY(x, add_biases(graph, x, place, rules));
     // generate() lets begin_suppress_tokens begin behind a forced first token, which is what comes in spite of bans.
-    const std::int32_t first_steps = rules.forced_first >= 0 ? 2 : 1;
+    const std::uint32_t first_steps = rules.forced_first >= 0 ? 2 : 1;
     VKFORMER_TRY(x, ban_words(graph, x, place, rules, first_steps));
     const bool forces = rules.forced_first >= 0 || rules.forced_last >= 0;
     const bool has_late_end = generation.min_steps > 0 && generation.eos >= 0;
@@ -47,7 +47,7 @@ Result<Value> mask(StepGraph& step, Value x, Value starts, Value sequences, cons
                                .forced_last = rules.forced_last,
                                .last_start = static_cast<std::int32_t>(generation.max_steps) - 1,
                                .late = has_late_end ? std::vector{generation.eos} : std::vector<std::int32_t>(),
-                               .late_steps = static_cast<std::int32_t>(generation.min_steps),
+                               .late_steps = generation.min_steps,
                                .ngram = generation.no_repeat_ngram,
                                .source_ngram = generation.source_no_repeat_ngram,
                                .sequences = sequences,

@@ -19,7 +19,7 @@ Result<Value> add_biases(Graph& graph, Value logits, const StepPlace& place, con
 }
 
 Result<Value> ban_words(Graph& graph, Value logits, const StepPlace& place, const models::TokenRules& rules,
-                        std::int32_t first_steps) {
+                        std::uint32_t first_steps) {
     if (!rules.banned_words.empty()) {
         std::vector<graph::SequenceBias> words;
         for (const auto& word : rules.banned_words)

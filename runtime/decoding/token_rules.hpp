@@ -21,7 +21,7 @@ Result<graph::Value> add_biases(graph::Graph& graph, graph::Value logits, const 
 /// The same with −∞ for a token that would complete one of rules.banned_words, and for rules.banned_first in a row's first
 /// `first_steps` steps. What is banned wherever it stands, and what is forced, is the caller's: graph::mask_logits does both at once.
 Result<graph::Value> ban_words(graph::Graph& graph, graph::Value logits, const StepPlace& place,
-                               const models::TokenRules& rules, std::int32_t first_steps = 1);
+                               const models::TokenRules& rules, std::uint32_t first_steps = 1);
 
 /// The last token that a sequence may have, at a step that differs from row to row.
 struct LastStep {

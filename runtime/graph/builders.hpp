@@ -255,7 +255,7 @@ struct MaskLogitsOptions {
     std::int32_t forced_last = -1;     ///< the only one allowed in the last step; −1: any
     std::int32_t last_start = -1;      ///< value of `starts` in the last step
     std::vector<std::int32_t> late;    ///< not chosen in a row's first late_steps steps: the end of a text, say
-    std::int32_t late_steps = 0;
+    std::uint32_t late_steps = 0;
     Value begins;  ///< i32 [rows], the position of a row's first token that is not given; absent: 1, behind the start
     std::uint32_t ngram = 0;  ///< > 0: never chosen is what would make a run of so many tokens come twice in its row
     std::uint32_t source_ngram = 0;  ///< > 0: nor what would make a run of so many tokens come that its source has

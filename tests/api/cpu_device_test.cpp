@@ -104,6 +104,12 @@ TEST_CASE("a session on the CPU generates what others do, in steps of any size",
         CHECK(status_of(*session).outstanding == 0);
         CHECK(status_of(*session).total_gpu_us > 0);
     }
+    // An hour is enough for all of it.
+    begin(*session, greedy.prompt, count);
+    vkf_slice whole = VKF_SLICE_INIT;
+    succeed(vkf_session_step(session.get(), 3600u * 1000 * 1000, nullptr, &whole));
+    CHECK(whole.tokens == expected.size());
+    CHECK(tokens_of(*session) == expected);
     // Half of it, then again from what is kept.
     begin(*session, greedy.prompt, count);
     vkf_slice slice = VKF_SLICE_INIT;

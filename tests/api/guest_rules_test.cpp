@@ -191,6 +191,8 @@ TEST_CASE("a guest may end before the files' least tokens", "[api][c][guest][ses
         return run_stepped(*session, 0).size();
     };
     CHECK(count() >= 9);
+    info.min_tokens = VKF_NO_RULE - 1;  // more than can be counted with a sign
+    CHECK(count() == kRuledTokens);
     info.min_tokens = VKF_NO_RULE;
     CHECK(count() <= 3);
 }

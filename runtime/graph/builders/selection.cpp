@@ -132,6 +132,7 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
     if (options.source_ngram > 0) VKFORMER_CHECK(check_source(check, graph, options.source, shape[0]));
 
     VKFORMER_TRY(const Value banned, list_of(graph, options.banned));
+    constexpr std::uint32_t kForever = 1u << 30;  // a position may be added to it
     VKFORMER_TRY(const Value late, list_of(graph, options.late_steps > 0 ? options.late : std::vector<std::int32_t>()));
     VKFORMER_TRY(const Value y, graph.activation(MaskLogits::kName, DType::f32, shape));
     graph.add_node(MaskLogits{.x = x,
@@ -145,7 +146,7 @@ Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsO
                               .forced_first = options.forced_first,
                               .forced_last = options.forced_last,
                               .last_start = options.last_start,
-                              .late_steps = options.late_steps,
+                              .late_steps = static_cast<std::int32_t>(std::min(options.late_steps, kForever)),
                               .ngram = options.ngram,
                               .source_ngram = options.source_ngram});
     return y;
