@@ -10,7 +10,9 @@ import re
 import subprocess
 import sys
 
-PACKAGES = ["mesa-vulkan-drivers", "mesa-drm-shim", "vulkan-validationlayers", "libvulkan1", "libstdc++6"]
+# The last is the peer: its libggml0 has the program that runs single ops.
+PACKAGES = ["mesa-vulkan-drivers", "mesa-drm-shim", "vulkan-validationlayers", "libvulkan1", "libstdc++6",
+            "libggml0-backend-vulkan"]
 
 
 def library_folder(folder):
@@ -34,12 +36,15 @@ def debian_mirror():
     return found[0] if found else None
 
 
+def mirror_or_exit():
+    return debian_mirror() or sys.exit("apt's configuration names no Debian mirror; name one with --mirror")
+
+
 def make(folder, mirror=None):
-    """Makes the folder, as root. The mirror: where apt has Debian from, unless one is named."""
-    mirror = mirror or debian_mirror()
-    if not mirror:
-        sys.exit("apt's configuration names no Debian mirror; name one with --mirror")
-    subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
+    """Makes the folder, as root, or adds to it what it lacks. The mirror: where apt has Debian from, unless one is named."""
+    mirror = mirror or mirror_or_exit()
+    if not (folder / "etc/debian_version").exists():
+        subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
     subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *PACKAGES], check=True)
 
 
@@ -64,5 +69,5 @@ def command(folder, *preloaded):
     libraries = library_folder(folder)
     # This machine's libraries come last. OpenBLAS and BLAS lie in folders of their own.
     here = [f"/usr/lib/{libraries.name}", *map(str, pathlib.Path(f"/usr/lib/{libraries.name}").glob("*blas*"))]
-    preload = [argument for library in preloaded for argument in ("--preload", libraries / library)]
-    return [next(libraries.glob("ld-linux*.so*")), *preload, "--library-path", ":".join([str(libraries), *here])]
+    preload = [argument for library in preloaded for argument in ("--preload", str(library))]
+    return [str(next(libraries.glob("ld-linux*.so*"))), *preload, "--library-path", ":".join([str(libraries), *here])]

@@ -124,6 +124,13 @@ TEST_CASE("every shader that a device can run compiles on it", "[vulkan][pipelin
         if (pipeline.contains("error")) FAIL_CHECK(pipeline["shader"] << ": " << pipeline["error"].dump());
     CHECK(status == 0);
     CHECK(report["pipelines"].size() > 70);
+    for (const auto& pipeline : report["pipelines"]) {
+        CAPTURE(pipeline["shader"]);
+        REQUIRE_FALSE(pipeline["uses"].empty());
+        bool is_default = false;
+        for (const auto& use : pipeline["uses"]) is_default = is_default || use["default"].get<bool>();
+        CHECK(pipeline["default"] == is_default);
+    }
     // A shader that is listed here needs a case in tools/cli/pipeline_cases.cpp.
     CHECK(report["without_case"] == nlohmann::json::array());
 }

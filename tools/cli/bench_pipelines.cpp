@@ -2,10 +2,14 @@
 /// vkformer bench pipelines: what a driver's compiler makes of the shaders. Nothing is submitted and no tensor gets memory, so
 /// that it also runs on drivers whose GPU is not there.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -31,16 +35,24 @@ using vulkan::PipelineSummary;
 
 struct BenchPipelinesCommand {
     DeviceOptions device;
-    bool json = false, all = false, code = false;
+    bool json = false, all = false, code = false, progress = false;
     std::string only;
+    std::size_t first = 0, last = std::numeric_limits<std::size_t>::max();
 };
 
-/// One pipeline that the kernels asked for, and the first case that led to it.
+/// What asks for a pipeline: a node of a case, of which a variant dispatches it.
+struct Use {
+    std::string case_label, dtype, op, variant;
+    std::array<std::uint32_t, 3> groups;
+    bool is_default = false;  ///< the device runs it there where nothing was measured
+};
+
+/// One pipeline that the kernels asked for, and all that asks for it.
 struct Wanted {
     Dispatch dispatch;
-    std::string op, variant, case_label, dtype;
-    bool is_default = false;  ///< the device runs it where nothing was measured
     bool is_offered = false;  ///< it is one of the device's variants; else one of devices of another kind
+    std::vector<Use> uses;
+    bool is_default() const { return std::ranges::any_of(uses, &Use::is_default); }
 };
 
 /// The pipelines that the kernels ask for, each once: one is its shader and its constants.
@@ -62,14 +74,18 @@ public:
                 for (const Dispatch& dispatch : planned.dispatches) {
                     auto constants = dispatch.constants;
                     std::ranges::sort(constants);
-                    if (!seen_.emplace(dispatch.module, std::move(constants)).second) continue;
-                    list_.push_back({.dispatch = dispatch,
-                                     .op = std::string(graph::op_name(node.op)),
-                                     .variant = std::string(kernel->name),
-                                     .case_label = which.label,
-                                     .dtype = std::string(to_string(dtype)),
-                                     .is_default = take == Take::first_variants,
-                                     .is_offered = take != Take::of_other_devices});
+                    const auto [found, is_new] =
+                        places_.emplace(std::pair(dispatch.module, std::move(constants)), list_.size());
+                    if (is_new)
+                        list_.push_back(
+                            {.dispatch = dispatch, .is_offered = take != Take::of_other_devices, .uses = {}});
+                    Use use{.case_label = which.label,
+                            .dtype = std::string(to_string(dtype)),
+                            .op = std::string(graph::op_name(node.op)),
+                            .variant = std::string(kernel->name),
+                            .groups = dispatch.groups,
+                            .is_default = take == Take::first_variants};
+                    add_use(list_[found->second], take, std::move(use));
                 }
             }
         }
@@ -78,8 +94,18 @@ public:
     const std::vector<Wanted>& list() const noexcept { return list_; }
 
 private:
+    /// Once each: the first variants are met again among all, and what other devices run of this one's is no news.
+    static void add_use(Wanted& wanted, Take take, Use use) {
+        if (take == Take::of_other_devices && wanted.is_offered) return;
+        const auto same = [&](const Use& u) {
+            return std::tie(u.case_label, u.dtype, u.op, u.variant, u.groups) ==
+                   std::tie(use.case_label, use.dtype, use.op, use.variant, use.groups);
+        };
+        if (std::ranges::none_of(wanted.uses, same)) wanted.uses.push_back(std::move(use));
+    }
+
     std::vector<Wanted> list_;
-    std::set<std::pair<vulkan::Module, std::vector<Dispatch::Constant>>> seen_;
+    std::map<std::pair<vulkan::Module, std::vector<Dispatch::Constant>>, std::size_t> places_;
 };
 
 /// Devices of the other kind and with less, so that every variant the device can run is met: where there are cooperative matrices,
@@ -141,14 +167,17 @@ json as_json(const PipelineExecutable& executable) {
 json as_json(const Compiled& compiled) {
     const Wanted& wanted = *compiled.wanted;
     json out = {{"shader", wanted.dispatch.module.name()},
-                {"op", wanted.op},
-                {"variant", wanted.variant},
-                {"default", wanted.is_default},
+                {"default", wanted.is_default()},
                 {"offered", wanted.is_offered},
-                {"case", wanted.case_label},
-                {"dtype", wanted.dtype},
                 {"constants", json::object()},
-                {"groups", wanted.dispatch.groups}};
+                {"uses", json::array()}};
+    for (const Use& use : wanted.uses)
+        out["uses"].push_back({{"case", use.case_label},
+                               {"dtype", use.dtype},
+                               {"op", use.op},
+                               {"variant", use.variant},
+                               {"groups", use.groups},
+                               {"default", use.is_default}});
     for (const auto& [id, value] : wanted.dispatch.constants) out["constants"][std::to_string(id)] = value;
     if (!compiled.report) {
         out["error"] = {{"code", to_string(compiled.report.error().code)},
@@ -196,14 +225,15 @@ std::string as_text(const Compiled& compiled) {
 std::string as_text(const std::vector<Compiled>& list) {
     std::string out, label;
     for (const bool is_default : {true, false}) {
-        const auto count = std::ranges::count(list, is_default, [](const auto& c) { return c.wanted->is_default; });
+        const auto count = std::ranges::count(list, is_default, [](const auto& c) { return c.wanted->is_default(); });
         if (count == 0) continue;
         out += is_default ? "What the device runs where nothing was measured\n" : "The other variants\n";
         out += table_row(
             {"shader", "ms", "regs", "scalar", "spills", "shared", "waves", "instr", "code", "cycles", "busy"});
         for (const Compiled& compiled : list) {
-            if (compiled.wanted->is_default != is_default) continue;
-            if (compiled.wanted->case_label != label) out += "  " + (label = compiled.wanted->case_label) + "\n";
+            if (compiled.wanted->is_default() != is_default) continue;
+            const std::string& first_case = compiled.wanted->uses.front().case_label;
+            if (first_case != label) out += "  " + (label = first_case) + "\n";
             out += as_text(compiled);
         }
         out += "\n";
@@ -242,9 +272,13 @@ Result<int> run(const BenchPipelinesCommand& command) {
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", device.name.c_str());
     VKFORMER_TRY(const auto wanted, wanted_on(device, command.all));
     std::vector<Compiled> compiled;
-    for (const Wanted& w : wanted.list())
-        if (w.dispatch.module.name().find(command.only) != std::string::npos)
-            compiled.push_back({&w, backend->report_pipeline(w.dispatch)});
+    for (std::size_t i = command.first; i < wanted.list().size() && i <= command.last; ++i) {
+        const Wanted& w = wanted.list()[i];
+        const std::string name = w.dispatch.module.name();
+        if (name.find(command.only) == std::string::npos) continue;
+        if (command.progress) std::fprintf(stderr, "vkformer: pipeline %zu: %s\n", i, name.c_str());
+        compiled.push_back({&w, backend->report_pipeline(w.dispatch)});
+    }
     const bool failed = std::ranges::any_of(compiled, [](const Compiled& c) { return !c.report; });
 
     if (!command.json) {
@@ -272,6 +306,10 @@ void add_bench_pipelines(CLI::App& bench, Action& action) {
                      "Also the shaders for devices of another kind (a CPU, no 16-bit storage, no "
                      "cooperative matrices)");
     command.add_option("--only", options->only, "Only shaders with this in their names");
+    command.add_option("--first", options->first, "Leave out those before this one, counted from 0");
+    command.add_option("--last", options->last, "Leave out those behind this one");
+    command.add_flag("--progress", options->progress,
+                     "Name each on stderr before it is compiled, so that what the driver writes there has a name");
     command.add_flag("--json", options->json, "Print everything as JSON, the driver's own statistics included");
     command.add_flag("--code", options->code, "With --json: also the compiler's intermediate and final code");
     command.footer(

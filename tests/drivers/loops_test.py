@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""What is read out of assembly: small loops as the drivers print them, with what is known of each."""
+import unittest
+
+import loops
+
+# One load of 16 bytes per wait, three times: what a compiler makes of loads with a condition around each.
+AMD_ONE_BY_ONE = """
+BB1:
+\ts_cbranch_scc1 BB9                                          ; bfa20003
+BB2:
+\tbuffer_load_b128 v[20:23], v10, s[20:23], 0 offen           ; e05c0000 8045140a
+\ts_waitcnt vmcnt(0)                                          ; bf8903f7
+\tv_fmac_f32_e32 v4, v20, v28                                 ; 5608392c
+\tbuffer_load_b128 v[24:27], v11, s[20:23], 0 offen           ; e05c0000 8045140a
+\ts_waitcnt vmcnt(0) & lgkmcnt(0)                             ; bf8903f7
+\tv_fmac_f32_e32 v5, v24, v28                                 ; 5608392c
+\tbuffer_load_b64 v[30:31], v12, s[20:23], 0 offen            ; e0540000 8045140a
+\ts_waitcnt vmcnt(0)                                          ; bf8903f7
+\tv_fma_mix_f32 v3, v30, v24, v3 op_sel_hi:[1,1,0]            ; cc200003 1c0e312c
+\ts_branch BB2                                                ; bfa0ff6d
+BB9:
+\tbuffer_store_b32 v3, v1, s[8:11], 0 offen                   ; e0680000 80420001
+\ts_endpgm                                                    ; bfb00000
+"""
+
+# The same loads in flight together, by a compiler for GFX12, whose waits have other names.
+AMD_TOGETHER = """
+BB2:
+\tbuffer_load_b128 v[20:23], v10, s[20:23], null offen        ; c4050000
+\tbuffer_load_b128 v[24:27], v11, s[20:23], null offen        ; c4050000
+\ts_wait_loadcnt 0x1                                          ; bfc00001
+\tv_dual_fmac_f32 v4, v20, v28 :: v_dual_fmac_f32 v6, v21, v28 ; c8000000
+\ts_wait_loadcnt_dscnt 0x1                                    ; bfc80000
+\tv_fmac_f32_e32 v5, v24, v28                                 ; 5608392c
+\ts_cbranch_scc1 BB2                                          ; bfa20003
+\ts_endpgm
+"""
+
+# Loads for the next turn before products of matrices of 64 invocations: the wait at the turn's begin is hidden by them.
+AMD_AHEAD = """
+BB2:
+\ts_waitcnt vmcnt(0)                                          ; bf8903f7
+\tds_store_b128 v56, v[12:15]                                 ; db7c0000 00000c38
+\ts_barrier                                                   ; bfbd0000
+\tbuffer_load_b128 v[12:15], v10, s[20:23], 0 offen           ; e05c0000 8045140a
+\tds_load_b128 v[136:139], v19                                ; d9d80000 04000000
+\ts_waitcnt lgkmcnt(0)                                        ; bf89fc07
+\tv_wmma_f32_16x16x16_f16 v[68:71], v[136:143], v[152:159], v[68:71] ; cc404044 1d133188
+\tv_wmma_f32_16x16x16_f16 v[72:75], v[136:143], v[152:159], v[72:75] ; cc404044 1d133188
+\tv_cvt_f32_ubyte1_e32 v87, v17                               ; 7eae2511
+\tv_fma_mixlo_f16 v0, 1.0, v6, v1                             ; cc210000 04060cf2
+\ts_cbranch_scc1 BB2                                          ; bfa20003
+\ts_endpgm
+"""
+
+# A loop inside another: the outer one loads, the inner one multiplies.
+AMD_NEST = """
+BB1:
+\tbuffer_load_d16_b16 v12, v10, s[20:23], 0 offen             ; e05c0000 8045140a
+\ts_waitcnt vmcnt(0)                                          ; bf8903f7
+\tds_store_b16 v79, v12 offset:4                              ; d87c0004 0000514f
+BB2:
+\tv_fmac_f32_e32 v5, v24, v28                                 ; 5608392c
+\tscratch_load_b32 v0, off, s32 offset:-3700                  ; dc51118c 00200080
+\ts_cbranch_scc1 BB2                                          ; bfa20003
+BB3:
+\ts_cbranch_scc0 BB1                                          ; bfa20003
+\ts_endpgm
+"""
+
+# (sy) waits for everything; (rpt2) is three instructions, (nop2) two more cycles.
+ADRENO = """
+l12:
+isam.v.base0 (u32)(xyzw)r4.z, r3.y, s#0, t#2
+(sy)(rpt2)mad.f32 r4.z, r11.x, r4.z, (last)r2.w
+ldib.b.untyped.1d.u16.2.imm.base0 r2.y, r1.z, 12
+(sy)(nop2) cov.f16f32 r6.x, (last)hr9.x
+ldl.u32 r6.x, l[r5.y], 1
+(ss)mad.f32 r4.z, r6.x, r4.z, (last)r2.w
+br !p0.x, #l12
+end
+"""
+
+# The second load has the scoreboard 1, and what waits for the scoreboard 0 waits for the first alone.
+NVIDIA = """
+block 2 L4 [1, 13] -> {
+      r20..24 = ld.global.a64.constant.b128 [r18..20+rZ], pT // delay=1 wr:0
+      r24..26 = ld.global.a64.constant.b64 [r22..24+rZ], pT  // delay=1 wr:1
+      r11     = ffma.ftz r44 r20 r7                          // delay=4 wt=000001
+      r16     = idp4.i8.i8 r16 r40 rZ                        // delay=2
+      r11     = f2f.f32.f16.re r24.yy                        // delay=1 wt=000010 rd:0 wr:1
+      r10     = ld.global.a64.constant.u16 [r10..12+rZ], pT  // delay=1 wr:2
+      r3      = ld.local.strong.cta.b32 [rZ+rZ], pT          // delay=1 wr:0
+      r12     = ffma.ftz r44 r10 r12                         // delay=4 wt=000100
+@!p0            bra pT L4                                    // delay=1
+}
+block 3 L5 [2] -> {
+                exit                                         // delay=1
+}
+"""
+
+
+def hot(name, text):
+    return loops.hot_loops(name, text)[0]
+
+
+class FullWaits(unittest.TestCase):
+    def test_loads_one_by_one_are_waited_for_one_by_one(self):
+        self.assertEqual(hot("Assembly", AMD_ONE_BY_ONE).full_waits, 3)
+
+    def test_loads_in_flight_together_are_waited_for_once(self):
+        self.assertEqual(hot("Assembly", AMD_TOGETHER).full_waits, 1)
+
+    def test_a_wait_that_the_turn_hides_is_none(self):
+        self.assertEqual(hot("Assembly", AMD_AHEAD).full_waits, 0)
+        before_use = AMD_AHEAD.replace("\ts_waitcnt lgkmcnt(0) ", "\ts_waitcnt vmcnt(0) & lgkmcnt(0) ")
+        self.assertEqual(hot("Assembly", before_use).full_waits, 1)
+
+    def test_adreno_waits_for_everything_at_once(self):
+        self.assertEqual(hot("IR3 Assembly", ADRENO).full_waits, 2)
+        self.assertEqual(hot("IR3 Assembly", ADRENO.replace("(sy)(nop2)", "(nop2)")).full_waits, 1)
+
+    def test_nvidia_waits_by_scoreboards(self):
+        self.assertEqual(hot("NAK assembly", NVIDIA).full_waits, 2)
+        self.assertEqual(hot("NAK assembly", NVIDIA.replace("wt=000010 rd:0 wr:1", "rd:0 wr:3")).full_waits, 0)
+
+
+class Numbers(unittest.TestCase):
+    def test_amd(self):
+        one_by_one = hot("Assembly", AMD_ONE_BY_ONE)
+        self.assertEqual((one_by_one.instructions, one_by_one.macs), (7, 3))
+        self.assertEqual((one_by_one.loads, one_by_one.load_bytes), (3, 40))
+        self.assertEqual(hot("Assembly", AMD_TOGETHER).macs, 3)
+
+    def test_products_of_matrices_are_divided_by_the_invocations(self):
+        ahead = hot("Assembly", AMD_AHEAD)
+        self.assertEqual(ahead.macs, 2 * 16 * 16 * 16 / 64)
+        self.assertEqual((ahead.conversions, ahead.shared_loads, ahead.barriers), (2, 1, 1))
+        of_32 = AMD_AHEAD.replace("v[68:71]", "v[68:75]").replace("v[72:75]", "v[76:83]")
+        self.assertEqual(hot("Assembly", of_32).macs, 2 * 16 * 16 * 16 / 32)
+
+    def test_the_hot_loop_and_what_is_around_it(self):
+        inner, around = loops.hot_loops("Assembly", AMD_NEST)
+        self.assertEqual((inner.macs, inner.scratch, inner.loads, inner.full_waits), (1, 1, 0, 0))
+        self.assertEqual((around.macs, around.loads, around.load_bytes, around.full_waits), (1, 1, 2, 1))
+
+    def test_of_a_loop_inside_a_hot_one_nothing_is_counted(self):
+        outer = AMD_NEST.replace("\tds_store_b16 v79", "\tv_fmac_f32_e32 v5, v24, v28\n\tv_fmac_f32_e32 v6, v24, v28\n\tds_store_b16 v79")
+        one, around = loops.hot_loops("Assembly", outer)
+        self.assertEqual((one.macs, one.scratch, one.loads), (2, 0, 1))
+        self.assertIsNone(around)
+
+    def test_adreno(self):
+        loop = hot("IR3 Assembly", ADRENO)
+        self.assertEqual((loop.macs, loop.instructions, loop.cycles), (4, 7, 11))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.conversions), (2, 20, 1, 1))
+
+    def test_nvidia(self):
+        loop = hot("NAK assembly", NVIDIA)
+        self.assertEqual((loop.loads, loop.load_bytes, loop.conversions, loop.scratch), (3, 26, 1, 1))
+        self.assertEqual((loop.instructions, loop.cycles), (9, 16))
+        self.assertEqual(loop.macs, 4)  # of the dot product, for which the two others are made
+
+    def test_a_shader_without_loops_is_all_hot(self):
+        loop, around = loops.hot_loops("Assembly", "BB0:\n\tv_fmac_f32_e32 v5, v24, v28\n\ts_endpgm\n")
+        self.assertEqual((loop.macs, loop.instructions), (1, 2))
+        self.assertIsNone(around)
+
+    def test_an_assembly_that_is_not_known_has_no_numbers(self):
+        self.assertEqual(loops.hot_loops("AGX", "mov"), (None, None))
+
+
+if __name__ == "__main__":
+    unittest.main()
