@@ -121,6 +121,10 @@ constexpr KnownStatistic kKnownStatistics[] = {
     {"Fills", &PipelineSummary::spills},
     {"Scratch", &PipelineSummary::scratch_bytes},
     {"ALU", &PipelineSummary::throughput_cycles},
+    // ANV (Intel); instructions, spills and fills are called as by the others
+    {"Scratch Memory Size", &PipelineSummary::scratch_bytes},
+    {"Workgroup Memory Size", &PipelineSummary::shared_bytes},
+    {"Cycles", &PipelineSummary::cycles},
 };
 
 /// Two drivers count in other units than bytes and 32-bit registers, under names that others use, and say so.
@@ -182,6 +186,10 @@ PipelineSummary summarise(const PipelineExecutable& executable) {
         if (threads != executable.statistics.end() && executable.subgroup_size > 0)
             summary.waves = threads->as_double() / executable.subgroup_size;
     }
+    // ANV counts registers of 32 bytes, which hold a value of eight invocations.
+    const auto live = std::ranges::find(executable.statistics, "Max live registers", &PipelineStatistic::name);
+    if (live != executable.statistics.end() && executable.subgroup_size > 0)
+        summary.registers = live->as_double() * 8 / executable.subgroup_size;
     return summary;
 }
 

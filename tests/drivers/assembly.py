@@ -26,6 +26,7 @@ class Instruction:
     shared_load: bool = False   # from shared memory
     barrier: bool = False
     scratch: bool = False       # reads or writes private memory
+    width: int = None           # invocations, where an instruction may be for a part of the subgroup
     token: object = None        # of a load: what is waited for
     awaits: object = None       # ALL, a number of loads that may stay on their way, or the set of tokens waited for
 
@@ -174,7 +175,68 @@ class Nvidia:
         return out
 
 
-ASSEMBLIES = {"Assembly": Amd(), "IR3 Assembly": Adreno(), "NAK assembly": Nvidia()}
+class Intel:
+    """ANV (brw). From GFX12 on a message has a token, and who needs its result names it; before, the hardware looks at registers, so
+    that nothing is told of waits. A message for the whole subgroup is no invocation's load."""
+    skips = ("}",)
+    products = re.compile(r"dpas\.(\d+)x(\d+)")
+    number_format = re.compile(r":(df|hf|bf|f)\b")
+
+    def label(self, line):
+        return re.match(r"(L\d+):", line)
+
+    def instruction(self, line):
+        code, _, meaning = line.partition("//")
+        found = re.match(r"(?:\(([^)]*)\)\s*)?([a-z]\S*)\s*(?:\((\d+)\))?", code)
+        predicate, name, width = found[1] or "", found[2], int(found[3] or 1)
+        out = Instruction(falls_through=True, width=width)
+        if name == "while":
+            out.target = re.search(r"\b(L\d+)", code)[1]
+        out.issued = not re.match(r"sync|nop", name)
+        matrices = self.products.match(name)
+        if matrices:  # rows x 4-byte steps of the depth; halves are two to a step, bytes four
+            per_step = 4 if re.search(r":u?b\b", code) else 2
+            out.macs, out.kind = int(matrices[2]) * int(matrices[1]) * per_step, MATRIX
+            out.cycles = int(matrices[2])
+        elif name in ("mad", "mac") and self.number_format.search(code):
+            out.macs, out.kind = 1, PLAIN
+        elif name == "dp4a":
+            out.macs, out.kind = 4, DOT
+        out.conversion = name == "mov" and self.converts(code)
+        self.message(out, name, meaning, predicate, code)
+        if name == "sync.allwr":
+            out.awaits = ALL
+        else:
+            out.awaits = frozenset(re.findall(r"\$(\d+)\.dst", code)) or None
+        return out
+
+    def converts(self, code):
+        operands = re.findall(r"(?:\br\d+|null|-?\d+|0x)\S*", code.split("{")[0].split(")", 1)[1])[:2]
+        formats = [self.number_format.search(operand) for operand in operands]
+        return len(formats) == 2 and (formats[0] and formats[0][1]) != (formats[1] and formats[1][1])
+
+    @staticmethod
+    def message(out, name, meaning, predicate, code):
+        if not name.startswith("send"):
+            return
+        out.scratch = ".ss[" in meaning or "scratch" in meaning
+        lsc = re.search(r"load\.(ugm|slm)\.d(\d+)(?:u32)?(?:x(\d+)(t?))?", meaning)       # DG2 and later
+        hdc = re.search(r"(?:untyped|byte_scattered)_read:(\w+).*?(?:bti\((\d+)\)|flat)", meaning)  # before
+        token = re.search(r"\$(\d+)[},]", code)
+        if lsc and not lsc[4]:
+            out.shared_load = lsc[1] == "slm"
+            out.load_bytes = int(lsc[2]) // 8 * int(lsc[3] or 1)
+        elif hdc:
+            out.shared_load = hdc[2] == "254"
+            out.load_bytes = int(hdc[1][1:]) // 8 if hdc[1][0] == "d" else 4 * len(hdc[1])
+        if out.shared_load or out.scratch:
+            out.load_bytes = 0
+        elif out.load_bytes and token:
+            out.token = token[1]
+        out.barrier = "barrier_msg" in meaning
+
+
+ASSEMBLIES = {"Assembly": Amd(), "IR3 Assembly": Adreno(), "NAK assembly": Nvidia(), "GEN Assembly": Intel()}
 
 
 def parse(assembly, text):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The GPUs whose compilers are asked, and how a program is started so that it finds one of them."""
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -23,6 +24,7 @@ class Gpu:
 AMD = ("radeon", "amdgpu"), "Assembly", {"RADV_DEBUG": "shaderstats,asm,nocache"}
 ADRENO = ("freedreno", "freedreno"), "IR3 Assembly", {"IR3_SHADER_DEBUG": "cs,disasm"}
 NVIDIA = ("nouveau", "nouveau"), "NAK assembly", {"NAK_DEBUG": "print"}
+INTEL = ("intel", "intel"), "GEN Assembly", {"INTEL_DEBUG": "cs"}
 
 
 def gpu(title, family, **variables):
@@ -43,6 +45,13 @@ GPUS = {
     "turing": gpu("NVIDIA Turing", NVIDIA, NOUVEAU_CHIPSET="0x164"),
     "ampere": gpu("NVIDIA Ampere", NVIDIA, NOUVEAU_CHIPSET="0x176"),
     "ada": gpu("NVIDIA Ada", NVIDIA, NOUVEAU_CHIPSET="0x194"),
+    "skl": gpu("Intel Skylake", INTEL, INTEL_STUB_GPU_PLATFORM="skl"),
+    "tgl": gpu("Intel Tiger Lake", INTEL, INTEL_STUB_GPU_PLATFORM="tgl"),
+    "adl": gpu("Intel Alder Lake", INTEL, INTEL_STUB_GPU_PLATFORM="adl"),
+    "dg2": gpu("Intel DG2", INTEL, INTEL_STUB_GPU_PLATFORM="dg2"),
+    "mtl": gpu("Intel Meteor Lake", INTEL, INTEL_STUB_GPU_PLATFORM="mtl"),
+    "lnl": gpu("Intel Lunar Lake", INTEL, INTEL_STUB_GPU_PLATFORM="lnl"),
+    "bmg": gpu("Intel Battlemage", INTEL, INTEL_STUB_GPU_PLATFORM="bmg"),
     "m1": Gpu("Apple M1", "asahi", "asahi", {}, ""),
 }
 
@@ -59,12 +68,17 @@ def missing(key, folder):
     return None if library_of(folder, shim).exists() else f"{key}: the folder has no {shim}"
 
 
-def run_on(key, folder, program, variables=None, cwd=None):
-    """Runs a program that finds the GPU `key`, as text."""
+@contextlib.contextmanager
+def environment_on(key, folder, variables=None):
+    """For as long as it lasts: what a command line begins with and the environment, so that the program finds the GPU `key`."""
     gpu = GPUS[key]
     with tempfile.TemporaryDirectory() as temporary:
         environment = {**os.environ, **debian_folder.driver_environment(folder, gpu.driver, temporary), "HOME": temporary,
                        "MESA_SHADER_CACHE_DISABLE": "true", "XDG_RUNTIME_DIR": temporary, **gpu.variables, **(variables or {})}
-        command = debian_folder.command(folder, library_of(folder, f"lib{gpu.shim}_noop_drm_shim.so"))
-        return subprocess.run([*command, *map(str, program)], env=environment, cwd=cwd, capture_output=True, text=True,
-                              errors="replace")
+        yield debian_folder.command(folder, library_of(folder, f"lib{gpu.shim}_noop_drm_shim.so")), environment
+
+
+def run_on(key, folder, program):
+    """Runs a program that finds the GPU `key`."""
+    with environment_on(key, folder) as (command, environment):
+        return subprocess.run([*command, *map(str, program)], env=environment, capture_output=True, text=True, errors="replace")

@@ -11,7 +11,8 @@ class Loop:
     instructions: int       # issued
     cycles: int             # to issue them, where the compiler tells
     macs: float             # multiply-adds
-    full_waits: int         # how often all loads must have arrived, with less than half of the turn's work since the last of them
+    full_waits: int | None  # how often all loads must have arrived, with less than half of the turn's work since the last of them;
+                            # None where the compiler does not tell
     loads: int              # from buffers
     load_bytes: int         # of all of them
     shared_loads: int
@@ -79,27 +80,36 @@ def useful_macs(turn):
     return next((macs for macs in reversed(by_kind) if 2 * macs >= sum(by_kind)), sum(by_kind))
 
 
-def measure(turn):
+def measure(turn, tells_waits=True):
     return Loop(instructions=sum(one.issued for one in turn), cycles=sum(one.cycles for one in turn if one.issued),
-                macs=useful_macs(turn), full_waits=full_waits(turn), loads=sum(one.load_bytes > 0 for one in turn),
+                macs=useful_macs(turn), full_waits=full_waits(turn) if tells_waits else None, loads=sum(one.load_bytes > 0 for one in turn),
                 load_bytes=sum(one.load_bytes for one in turn), shared_loads=sum(one.shared_load for one in turn),
                 conversions=sum(one.conversion for one in turn), scratch=sum(one.scratch for one in turn),
                 barriers=sum(one.barrier for one in turn))
 
 
-def hot_loops(name, text):
+def per_invocation(instructions, subgroup_size):
+    """An instruction for a part of the subgroup counts for that part: products of matrices, too, have a column for each invocation."""
+    for one in instructions:
+        if one.width and subgroup_size:
+            one.macs *= min(one.width / subgroup_size, 1)
+
+
+def hot_loops(name, text, subgroup_size=None):
     """The loop that has most multiply-adds, those of loops inside it not counted, and the outermost one around it, if there is one: of
     attention the products of a tile, and all that is done for a tile. Of a shader that multiplies in no loop the one that loads most,
     and of one without loops all of it. Nothing where the driver shows no assembly that can be read here."""
     if name not in ASSEMBLIES:
         return None, None
     instructions = parse(ASSEMBLIES[name], text)
+    per_invocation(instructions, subgroup_size)
+    tells_waits = any(one.awaits is not None for one in instructions) or not any(one.load_bytes for one in instructions)
     loops = loops_of(instructions, scattered=name == "NAK assembly")
     bodies = [loop.difference(*(inner for inner in loops if inner < loop)) for loop in loops]
     weight = lambda places: (sum(instructions[i].macs for i in places), sum(instructions[i].load_bytes for i in places))
     if not any(any(weight(body)) for body in bodies):
-        return measure(instructions), None
+        return measure(instructions, tells_waits), None
     hot = max(range(len(loops)), key=lambda i: weight(bodies[i]))
     around = max((loop for loop in loops if loop > loops[hot]), key=len, default=None)
-    turn = lambda places: measure([instructions[i] for i in sorted(places)])
+    turn = lambda places: measure([instructions[i] for i in sorted(places)], tells_waits)
     return turn(bodies[hot]), turn(around) if around else None

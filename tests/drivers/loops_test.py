@@ -101,8 +101,35 @@ block 3 L5 [2] -> {
 """
 
 
-def hot(name, text):
-    return loops.hot_loops(name, text)[0]
+# Two loads with the tokens 1 and 2, one block for the whole subgroup, and half a subgroup's products of matrices.
+INTEL = """
+L5:
+        send.ugm (8)              r10     r53    null:0  0x00000000  0x02108580   {$1}  // wr:1+0, rd:1; load.ugm.d32x4.a32.bti[1]
+        send.ugm (8)              r14     r53    null:0  0x00000000  0x02108580   {I@1,$2}  // wr:1+0, rd:1; load.ugm.d16u32.a32.bti[2]
+(W)     send.ugm (1)              r47     r53    null:0  0x00000000  0x02108580   {$3}  // wr:1+0, rd:1; load.ugm.d32x1t.a64
+        mad (8)                   r81:f           r99:f             r35:f             r51:f {Compacted,$1.dst}
+(W)     sync.nop (1)                            null                              {$2.dst}
+        mov (8)                   r52:f           r14:hf                              {I@1}
+        mov (8)                   r52:d           r14<0>:ud                           {I@1}
+        mad (8)                   r81:d           r99:d             r35:d             r51:d
+        send.slm (8)              r18     r53    null:0  0x00000000  0x02108580   {$4}  // wr:1+0, rd:1; load.slm.d32x4.a32
+        send.ugm (8)              r19     r53    null:0  0x00000000  0x02108580   {$4}  // wr:1+0, rd:1; load.ugm.d32x8t.a32.ss[a0.4]
+        while (8)                             L5
+        send.gtwy (8)             null    r127   null:0  0x00000000  0x02000010   {EOT}  // wr:1+0, rd:0; end of thread
+"""
+
+# Before GFX12: no tokens.
+INTEL_OLD = """
+L7:
+        sends.hdc1 (8)            r43     r46    null    0x00000000  0x04146EFD  // wr:2+0, rd:1; untyped_read:xy simd8 (8) bti(2)
+        sends.hdc1 (8)            r53     r46    null    0x00000000  0x04146EFD  // wr:2+0, rd:1; untyped_read:xyzw simd8 (8) bti(254)
+        mad (8)                   r81<0>:f      r99<0;0>:f        r35<0;0>:f        r51<0>:f {Align16,Compacted}
+        while (8)                             L7
+"""
+
+
+def hot(name, text, subgroup_size=None):
+    return loops.hot_loops(name, text, subgroup_size)[0]
 
 
 class FullWaits(unittest.TestCase):
@@ -124,6 +151,15 @@ class FullWaits(unittest.TestCase):
     def test_nvidia_waits_by_scoreboards(self):
         self.assertEqual(hot("NAK assembly", NVIDIA).full_waits, 2)
         self.assertEqual(hot("NAK assembly", NVIDIA.replace("wt=000010 rd:0 wr:1", "rd:0 wr:3")).full_waits, 0)
+
+    def test_intel_waits_by_tokens(self):
+        self.assertEqual(hot("GEN Assembly", INTEL).full_waits, 1)
+        self.assertEqual(hot("GEN Assembly", INTEL.replace("{$2.dst}", "{$3.dst}")).full_waits, 0)
+        one_by_one = INTEL.replace("{I@1,$2}  //", "{I@1,$2,$1.dst}  //")
+        self.assertEqual(hot("GEN Assembly", one_by_one).full_waits, 2)
+
+    def test_where_the_hardware_waits_by_itself_nothing_is_told(self):
+        self.assertIsNone(hot("GEN Assembly", INTEL_OLD).full_waits)
 
 
 class Numbers(unittest.TestCase):
@@ -161,6 +197,16 @@ class Numbers(unittest.TestCase):
         self.assertEqual((loop.loads, loop.load_bytes, loop.conversions, loop.scratch), (3, 26, 1, 1))
         self.assertEqual((loop.instructions, loop.cycles), (9, 16))
         self.assertEqual(loop.macs, 4)  # of the dot product, for which the two others are made
+
+    def test_intel(self):
+        loop = hot("GEN Assembly", INTEL, 8)
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (10, 1, 1))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 18, 1, 1))
+        self.assertEqual(hot("GEN Assembly", INTEL, 16).macs, 0.5)
+        old = hot("GEN Assembly", INTEL_OLD, 8)
+        self.assertEqual((old.loads, old.load_bytes, old.shared_loads), (1, 8, 1))
+        matrices = INTEL.replace("mad (8)                   r81:f ", "dpas.8x8 (8)              r81:f ").replace("r99:f", "r99:hf")
+        self.assertEqual(hot("GEN Assembly", matrices, 16).macs, 8 * 8 * 16 / 16)
 
     def test_a_shader_without_loops_is_all_hot(self):
         loop, around = loops.hot_loops("Assembly", "BB0:\n\tv_fmac_f32_e32 v5, v24, v28\n\ts_endpgm\n")

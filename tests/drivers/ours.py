@@ -10,7 +10,7 @@ import loops
 def measured(executable, assembly):
     """An executable of the report with the numbers of its hot loop in place of its code."""
     text = next((code["text"] for code in executable.pop("code", []) if code["name"] == assembly), None)
-    hot, around = loops.hot_loops(assembly, text) if text else (None, None)
+    hot, around = loops.hot_loops(assembly, text, executable.get("subgroup_size")) if text else (None, None)
     executable["loop"] = hot and hot.as_json()
     executable["around"] = around and around.as_json()
     return executable

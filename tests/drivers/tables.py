@@ -37,6 +37,8 @@ def waits(loop, around):
     """Of the hot loop, and behind + of all that is done around it."""
     if not loop:
         return "–"
+    if loop["full_waits"] is None:
+        return "not told"
     return f"{loop['full_waits']}" + (f" + {around['full_waits'] - loop['full_waits']}" if around else "")
 
 

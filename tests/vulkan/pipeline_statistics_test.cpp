@@ -20,7 +20,7 @@ PipelineStatistic statistic(const char* name, std::uint64_t value, const char* d
     return {.name = name, .description = description, .value = value};
 }
 
-TEST_CASE("the statistics of four drivers are put under common names", "[vulkan][pipelines]") {
+TEST_CASE("the statistics of five drivers are put under common names", "[vulkan][pipelines]") {
     // as Mesa 26.2.6 gives them
     const PipelineSummary radv = summarise(
         {.name = "compute",
@@ -73,6 +73,20 @@ TEST_CASE("the statistics of four drivers are put under common names", "[vulkan]
                    .representations = {}});
     CHECK(honeykrisp.registers == 46.5);
     CHECK(honeykrisp.waves == 32);
+
+    const PipelineSummary anv =
+        summarise({.name = "compute",
+                   .description = "",
+                   .subgroup_size = 16,
+                   .statistics = {statistic("Instructions", 1300), statistic("Cycles", 85174), statistic("Spills", 3),
+                                  statistic("Fills", 4), statistic("Scratch Memory Size", 2048),
+                                  statistic("Max live registers", 240), statistic("Workgroup Memory Size", 10240)},
+                   .representations = {}});
+    CHECK(anv.registers == 120);
+    CHECK(anv.spills == 7);
+    CHECK(anv.scratch_bytes == 2048);
+    CHECK(anv.shared_bytes == 10240);
+    CHECK(anv.cycles == 85174);
 }
 
 TEST_CASE("statistics come where the driver has them, and an error where it has none", "[vulkan][pipelines]") {
