@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What must not be: shaders that do not compile, and defaults that spill."""
+"""What must not be: shaders that do not compile, and defaults that spill or wait more often than they did."""
+import kept
 import tables
 
 
@@ -18,4 +19,17 @@ def complaints(reports):
                 out.append(f"{gpu}: {pipeline['shader']} ({case}): {pipeline['error']['message']}")
         out += [f"{gpu}: {shader} spills" for shader in spilling(report)]
         out += [f"{gpu}: {shader} has no case in pipeline_cases()" for shader in report.get("without_case", [])]
+    return out
+
+
+def gained_waits(gpu, before, report):
+    """The default pipelines of a report that wait for all loads more often than the kept numbers say."""
+    out = []
+    for name, executable in kept.default_pipelines(report).items():
+        if name in before["defaults"]:
+            old, new = kept.named(before["defaults"][name]), kept.named(kept.numbers_of(executable))
+            for which in ("full_waits", "around_full_waits"):
+                if old[which] is not None and new[which] is not None and new[which] > old[which]:
+                    where = " around the hot loop" if which.startswith("around") else ""
+                    out.append(f"{gpu}: {name}: {new[which]} full waits a turn{where}, {old[which]} are kept")
     return out

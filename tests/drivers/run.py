@@ -12,8 +12,13 @@ and run nothing, which is all that `vkformer bench pipelines` needs.
     tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results
                                                   all GPUs, one JSON file each
     tests/drivers/run.py --out after --before before        compares two folders of results, runs nothing
+    tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results --peer --keep
+                                                  the same with the peer's shaders; docs/portability.md and its JSON files
+    tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --check
+                                                  compares with these JSON files
 
-Exit code 1: a shader did not compile, a shader that runs where nothing was measured spills, or one has no case.
+Exit code 1: a shader did not compile, a shader that runs where nothing was measured spills, or one has no case; with --check also if
+one waits for its loads more often than the JSON files say.
 """
 import argparse
 import concurrent.futures
@@ -25,9 +30,14 @@ import sys
 import checks
 import debian_folder
 import gpus
+import kept
 import mesa_shims
 import ours
+import page
+import peer
 import tables
+
+DOCUMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 def load(folder):
@@ -51,7 +61,22 @@ def ask(options):
             if options.out:
                 options.out.mkdir(parents=True, exist_ok=True)
                 (options.out / f"{key}.json").write_text(json.dumps(report, indent=1))
+        if options.peer:
+            wanted = [key for key in wanted if gpus.GPUS[key].assembly in peer.READERS]
+            for key, found in zip(wanted, pool.map(lambda key: peer.report(key, options.folder), wanted)):
+                (options.out / f"{key}.peer.json").write_text(json.dumps(found, indent=1))
     return reports
+
+
+def keep(reports, results):
+    """Writes the numbers that are kept and the page that shows them."""
+    folder = DOCUMENTS / "portability"
+    folder.mkdir(exist_ok=True)
+    for key, report in reports.items():
+        of_peer = results / f"{key}.peer.json"
+        found = json.loads(of_peer.read_text()) if of_peer.exists() else {}
+        (folder / f"{key}.json").write_text(kept.as_text(kept.condensed(key, report, found)))
+    page.write(DOCUMENTS / "portability.md", kept.load(folder))
 
 
 def main():
@@ -67,7 +92,14 @@ def main():
     parser.add_argument("--all", action="store_true", help="also the shaders for devices of another kind")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="GPUs at a time")
     parser.add_argument("--before", type=pathlib.Path, help="show what changed since the results in this folder")
+    parser.add_argument("--peer", action="store_true", help="also ask for the peer's shaders; needs --out")
+    parser.add_argument("--keep", action="store_true", help="write docs/portability.md and its JSON files; needs --out")
+    parser.add_argument("--check", action="store_true", help="compare with the JSON files of docs/portability")
     options = parser.parse_args()
+    if (options.peer or options.keep) and not options.out:
+        parser.error("--peer and --keep need --out")
+    if options.keep and options.only:
+        parser.error("--keep takes whole reports, without --only")
 
     if options.make:
         debian_folder.make(options.make, options.mirror)
@@ -84,7 +116,13 @@ def main():
     elif options.gpu or options.only:
         for key, report in reports.items():
             print(f"{gpus.GPUS[key].title}, {report['driver']}\n\n{tables.pipelines(report)}")
+    if options.keep:
+        keep(reports, options.out)
     found = checks.complaints(reports)
+    if options.check:
+        before = kept.load(DOCUMENTS / "portability")
+        for key, report in reports.items():
+            found += checks.gained_waits(key, before[key], report) if key in before else [f"{key}: no numbers are kept"]
     print("\n".join(found), file=sys.stderr)
     return 1 if found else 0
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""That the page shows the numbers that are kept, and that a check against them fails where it must."""
+import copy
+import pathlib
+import unittest
+
+import checks
+import kept
+import page
+import rows
+
+DOCUMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+LOOP = {"instructions": 100, "macs": 64, "full_waits": 1, "loads": 2, "load_bytes": 32, "shared_loads": 0, "conversions": 0, "scratch": 0,
+        "barriers": 0}
+REPORT = {"driver": "RADV", "pipelines": [
+    {"shader": "linear_row_f16", "default": True, "offered": True,
+     "uses": [{"case": "linear 1 row, q4_0", "dtype": "f16", "op": "linear", "variant": "row", "default": True}],
+     "executables": [{"summary": {"registers": 48, "waves": 16, "spills": 0}, "loop": LOOP, "around": None}]}]}
+
+
+def changed(**numbers):
+    report = copy.deepcopy(REPORT)
+    report["pipelines"][0]["executables"][0]["loop"] |= numbers
+    return report
+
+
+class Kept(unittest.TestCase):
+    def test_the_page_is_made_of_what_is_kept(self):
+        found = kept.load(DOCUMENTS / "portability")
+        self.assertTrue(found)
+        self.assertEqual(page.written(DOCUMENTS / "portability.md"), page.text_of(found).strip())
+
+    def test_the_files_are_as_they_are_written(self):
+        for key, one in kept.load(DOCUMENTS / "portability").items():
+            self.assertEqual((DOCUMENTS / "portability" / f"{key}.json").read_text(), kept.as_text(one))
+            self.assertEqual(one["numbers"], kept.NUMBERS)
+            self.assertEqual(list(one["rows"]), [row.title for row in rows.ROWS])
+
+    def test_a_wait_that_is_gained_is_named(self):
+        before = kept.condensed("navi31", REPORT, {})
+        self.assertEqual(checks.gained_waits("navi31", before, changed(full_waits=1)), [])
+        self.assertEqual(checks.gained_waits("navi31", before, changed(full_waits=2)),
+                         ["navi31: linear_row_f16, linear 1 row, q4_0, f16: 2 full waits a turn, 1 are kept"])
+
+    def test_scratch_in_a_loop_is_a_spill(self):
+        self.assertEqual(checks.complaints({"navi31": REPORT}), [])
+        self.assertEqual(checks.complaints({"navi31": changed(scratch=3)}), ["navi31: linear_row_f16 spills"])
+
+    def test_a_verdict_says_who_is_ahead_in_what(self):
+        one = kept.named(kept.numbers_of(REPORT["pipelines"][0]["executables"][0]))
+        self.assertEqual(page.verdict(one, one), "level")
+        self.assertEqual(page.verdict(one, one | {"waves": 32, "instructions": 200}), "ours: instructions; peer: in flight")
+        self.assertEqual(page.verdict(one, one | {"spills": 1, "full_waits": 0}), "ours: spills; peer: waits")
+
+
+if __name__ == "__main__":
+    unittest.main()
