@@ -15,8 +15,9 @@ packages=(
 )
 # chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
 # libshaderc-dev: `vkformer bench shader` takes GLSL then.
+# python3: the tests of tools/report.
 # xvfb: the samples with a window run headless.
-test_packages=(catch2 vulkan-validationlayers libshaderc-dev chromium xvfb xauth)
+test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev chromium xvfb xauth)
 
 pinned=15.1.0
 cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"

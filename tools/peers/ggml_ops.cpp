@@ -3,6 +3,9 @@
 /// build. On Debian sid, with libggml-dev and libggml0-backend-vulkan:
 ///     g++ -O2 -std=c++20 tools/peers/ggml_ops.cpp -lggml -lggml-base -o ggml_ops
 ///     GGML_VK_VISIBLE_DEVICES=0 ./ggml_ops [SECONDS PER OP] [PART OF A NAME]
+/// Elsewhere, for a folder with sid in it and libggml-dev unpacked beside it, as tools/report/report.py runs it:
+///     g++ -O2 -std=c++20 -I dev/usr/include tools/peers/ggml_ops.cpp sid/usr/lib/x86_64-linux-gnu/libggml{,-base}.so.0 \
+///         -Wl,--allow-shlib-undefined -o ggml_ops
 /// GGML_VK_VISIBLE_DEVICES is needed for devices of type CPU; which of GGML_VK_DISABLE_F16=1 and GGML_VK_DISABLE_COOPMAT=1 is best differs
 /// by op. The time is that of a graph with the op many times over, less that of the graph with it once, per op: as inside a model, without
 /// the submission. Printed: op, microseconds (least of the runs), GFLOP/s, GB/s (products: weights alone; else all that is read and written).

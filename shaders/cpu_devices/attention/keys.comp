@@ -8,7 +8,7 @@
 // lanes lie along what is loaded: for the scores a lane has keys, for the sums it has words of a value, so that of keys, values and
 // queries no element is loaded twice. The other operand, an element of a query or a weight, reaches all lanes as a broadcast, which is a
 // shuffle from a lane that is known when the pipeline is made. There is neither shared memory nor a barrier; sums that do not fit the
-// registers are on the stack, which on a CPU is the next best thing. Gain over cpu_devices/attention/queries.comp: docs/performance.md.
+// registers are on the stack, which on a CPU is the next best thing. Gain over cpu_devices/attention/queries.comp: docs/kernels.md.
 // With VECTORS all three are loaded as vectors (cpu_devices/lib/vectors.glsl); lanes then lie along the depth for the scores, too, whose parts are
 // added up for a key per lane. head_dim and value_dim are multiples of kCpuLanes words of 32 bits.
 #extension GL_GOOGLE_include_directive : require

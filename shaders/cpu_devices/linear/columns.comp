@@ -6,7 +6,7 @@
 // No shared memory: a CPU has caches, and its lanes gather from shared memory as slowly as from anywhere else. One workgroup
 // per ROWS ≤ 8 rows × 4 · gl_WorkGroupSize.x columns; an invocation owns all these rows and 4 columns, a workgroup's size apart.
 // The address of x is the same for all lanes, so one load serves them all; only the weights are gathered.
-// Gain over linear/tile.comp on lavapipe at 1024³, two cores: 1.8 times (Mesa 22.3.6), 1.9 times (Mesa 25.0): docs/performance.md.
+// Gain over linear/tile.comp on lavapipe at 1024³, two cores: 1.8 times (Mesa 22.3.6), 1.9 times (Mesa 25.0).
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cpu_devices/linear/contract.h"

@@ -4,7 +4,7 @@
 // x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out]; storage as lib/storage.glsl says (residual and y:
 // linear/epilogue.glsl), sums in float32.
 // Both operands are gathered, in as few words (cpu_devices/lib/wide.glsl) as a tile of ROWS rows × 32 columns allows; cpu_devices/lib/shuffled.glsl has the products.
-// Gain over cpu_devices/linear/columns.comp: docs/performance.md.
+// Gain over cpu_devices/linear/columns.comp: docs/kernels.md.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cpu_devices/linear/contract.h"

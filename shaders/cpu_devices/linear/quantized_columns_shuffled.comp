@@ -4,7 +4,7 @@
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out]; sums in float32.
 // As cpu_devices/linear/columns_shuffled.comp: 16 rows × 24 columns per subgroup, loads of 64 bits, x by broadcasts. Weights become floats in registers,
 // once for all 16 rows.
-// Gain over cpu_devices/linear/quantized_columns.comp: docs/performance.md.
+// Gain over cpu_devices/linear/quantized_columns.comp: docs/kernels.md.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #ifndef VECTORS
