@@ -31,6 +31,9 @@ struct EncoderOptions {
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
+    /// Asked between the submits of a call, on its thread; true ends the call with Cancelled, and the next call is as good as
+    /// any. A submit has one batch of an encoder, a piece of a prompt, or up to 16 steps of a decoder. Empty: never asked.
+    std::function<bool()> should_stop;
 };
 
 struct EmbedderOptions : EncoderOptions {

@@ -80,6 +80,7 @@ struct GeneratorOptions {
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;  ///< told what is being done; empty: all done
+    std::function<bool()> should_stop;                    ///< as of TranslatorOptions
 };
 
 struct GenerateOptions {

@@ -28,7 +28,8 @@ enum class ErrorCode : std::uint8_t {
     OutOfHostMemory,
     OutOfDeviceMemory,
     DeviceLost,
-    Vulkan,  ///< any other failing Vulkan call; Error::vk says which
+    Vulkan,     ///< any other failing Vulkan call; Error::vk says which
+    Cancelled,  ///< the caller's should_stop said so
 };
 
 /// The code's name, for logs and scripts: "shape_mismatch".

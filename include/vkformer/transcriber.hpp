@@ -52,6 +52,7 @@ struct TranscriberOptions {
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;
+    std::function<bool()> should_stop;
 };
 
 /// What was said from one time to another; without timestamps, in one window.

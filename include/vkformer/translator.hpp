@@ -37,6 +37,9 @@ struct TranslatorOptions {
     bool plain_shaders = false;                           ///< the plain variant of every op; nothing is measured
     std::map<std::string, std::string> shader_variants;   ///< op → variant, before what was measured
     std::function<void(const std::string&)> on_progress;  ///< told what is being tried; empty: all done
+    /// Asked between the submits of a call, on its thread; true ends the call with Cancelled, and the next call is as good as
+    /// any. A submit has one batch of an encoder, a piece of a prompt, or up to 16 steps of a decoder. Empty: never asked.
+    std::function<bool()> should_stop;
 };
 
 struct Translation {

@@ -8,7 +8,10 @@ DType dtype_of(const EncoderOptions& options) noexcept {
 }
 
 OpenOptions open_options(const EncoderOptions& options) {
-    OpenOptions open{.device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
+    OpenOptions open{.device = options.device,
+                     .plain = options.plain_shaders,
+                     .variants = options.shader_variants,
+                     .should_stop = options.should_stop};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;

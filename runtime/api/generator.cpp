@@ -56,8 +56,10 @@ Result<std::optional<decoding::BeamRules>> beam_rules(const BeamSearch& search,
 }
 
 api::OpenOptions open_options(const GeneratorOptions& options) {
-    api::OpenOptions open{
-        .device = options.device, .plain = options.plain_shaders, .variants = options.shader_variants};
+    api::OpenOptions open{.device = options.device,
+                          .plain = options.plain_shaders,
+                          .variants = options.shader_variants,
+                          .should_stop = options.should_stop};
     if (options.on_progress)
         open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
     return open;

@@ -4,6 +4,30 @@
 #include "core/tasks.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
+#include "vkformer/devices.hpp"
+
+namespace vkformer {
+
+Result<std::vector<DeviceDescription>> find_devices() {
+    VKFORMER_TRY(const auto found, vulkan::list_devices());
+    std::vector<DeviceDescription> devices;
+    for (const vulkan::DeviceInfo& info : found) {
+        const vulkan::Capabilities& c = info.capabilities;
+        const std::uint32_t version = c.api_version;
+        devices.push_back({.index = info.index,
+                           .name = c.name,
+                           .type = c.type,
+                           .driver = c.driver,
+                           .uuid = c.uuid,
+                           .vulkan = std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+                                     std::to_string(VK_API_VERSION_MINOR(version)) + "." +
+                                     std::to_string(VK_API_VERSION_PATCH(version)),
+                           .unusable = info.unusable});
+    }
+    return devices;
+}
+
+}  // namespace vkformer
 
 namespace vkformer::api {
 namespace {
@@ -66,6 +90,12 @@ Result<OpeningBackend::Found> OpeningBackend::find(const OpenOptions& options) {
 }
 
 Result<OpenedBackend> OpeningBackend::get(const MakeWorkloads& workloads) {
+    VKFORMER_TRY(OpenedBackend opened, choose(workloads));
+    opened.backend->set_should_stop(options_.should_stop);
+    return opened;
+}
+
+Result<OpenedBackend> OpeningBackend::choose(const MakeWorkloads& workloads) {
     if (!found_.valid()) return open_cpu(options_);
     VKFORMER_TRY(Found found, found_.get());
     auto* const ladder = dynamic_cast<tuning::Ladder*>(found.chooser.get());

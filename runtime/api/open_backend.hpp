@@ -27,6 +27,7 @@ struct OpenOptions {
     bool plain = false;                             ///< the plain variant of every op; nothing is measured
     std::map<std::string, std::string> variants{};  ///< op → variant, before what was measured
     std::function<void(const tuning::Progress&)> progress{};
+    std::function<bool()> should_stop{};  ///< graph::Backend::set_should_stop
     bool profile = false;  ///< vulkan::BackendOptions::profile
 };
 
@@ -61,6 +62,7 @@ private:
         std::unique_ptr<vulkan::VulkanBackend> backend;
     };
     static Result<Found> find(const OpenOptions& options);
+    Result<OpenedBackend> choose(const MakeWorkloads& workloads);
 
     OpenOptions options_;
     std::future<Result<Found>> found_;  // not for the CPU backend

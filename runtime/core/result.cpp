@@ -19,6 +19,7 @@ std::string_view to_string(ErrorCode code) noexcept {
     case ErrorCode::OutOfDeviceMemory: return "out_of_device_memory";
     case ErrorCode::DeviceLost: return "device_lost";
     case ErrorCode::Vulkan: return "vulkan";
+    case ErrorCode::Cancelled: return "cancelled";
     }
     return "unknown";
 }

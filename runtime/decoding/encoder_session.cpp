@@ -127,6 +127,7 @@ Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const Enco
 
     std::vector<std::vector<float>> results(texts.size());
     for (std::size_t first = 0; first < order.size();) {
+        VKFORMER_CHECK(backend_->check_wanted());
         const std::uint32_t len = rounded_len(texts[order[first]].tokens.size(), encoder_->config().max_positions);
         const std::uint32_t most = std::clamp(kTokensPerRun / len, 1u, options_.batch);
         const auto chosen = std::span(order).subspan(first, std::min<std::size_t>(most, order.size() - first));

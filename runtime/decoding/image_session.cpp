@@ -96,6 +96,7 @@ Result<std::vector<ImageResult>> ImageSession::run(std::size_t count, const Pixe
     const std::uint32_t most = std::clamp(kTokensPerRun / encoder_->config().tokens(), 1u, options_.batch);
     std::vector<ImageResult> results;
     while (results.size() < count) {
+        VKFORMER_CHECK(backend_->check_wanted());
         const auto rows = static_cast<std::uint32_t>(std::min<std::size_t>(most, count - results.size()));
         const std::uint32_t batch = std::min(std::bit_ceil(rows), most);
         std::vector<float> values;

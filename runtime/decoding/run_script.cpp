@@ -84,6 +84,7 @@ Result<double> run_job(Script& script, const Job& job, graph::Backend& backend, 
 
 Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue) {
     while (true) {
+        VKFORMER_CHECK(backend.check_wanted());
         VKFORMER_TRY(const std::optional<Job> job, script.next(queue.count()));
         if (!job) return {};
         VKFORMER_TRY(const double run_seconds, run_job(script, *job, backend, stores));

@@ -48,7 +48,7 @@ Result<void> compile(Part& part, graph::Backend& backend, const SessionStores& s
 /// One job, whose part is compiled if it was not, waited for and taken; how long its runs took. Errors: those of the script and the
 /// backend.
 Result<double> run_job(Script& script, const Job& job, graph::Backend& backend, const SessionStores& stores);
-/// Until the script hands out nothing. Errors: as above.
+/// Until the script hands out nothing. Errors: as above; Cancelled, by Backend::check_wanted.
 Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue);
 
 }  // namespace vkformer::decoding

@@ -78,6 +78,7 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
         const auto& window = windows[std::min(b, windows.size() - 1)];
         features.insert(features.end(), window.begin(), window.end());
     }
+    VKFORMER_CHECK(backend_->check_wanted());
     Program& encoder = *encoder_->program;
     VKFORMER_CHECK(write_floats(encoder, encoder_->graph.source.features, features));
     VKFORMER_CHECK(fill_ints(encoder, encoder_->graph.source.lengths, static_cast<std::int32_t>(limits.source_len)));
@@ -201,6 +202,7 @@ Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& re
     for (StepQueue queue(StepQueue::Growth::doubling); done < steps;) {
         VKFORMER_TRY(const auto finished, read_ints(program, made->graph.states.finished));
         if (std::ranges::all_of(finished, [](std::int32_t flag) { return flag != 0; })) break;
+        VKFORMER_CHECK(backend_->check_wanted());
         const std::uint32_t count = std::min(queue.count(), steps - done);
         VKFORMER_CHECK(program.submit(count));
         queue.took(count, 0);

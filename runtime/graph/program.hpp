@@ -2,6 +2,7 @@
 /// What the backends have in common: a plan becomes a Program, which is run again and again.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -60,6 +61,17 @@ public:
     /// Weights that the store lacks are copied into it. Both stores must come from this backend; they outlive the program.
     virtual Result<std::unique_ptr<Program>> compile(Plan plan, std::shared_ptr<TensorStore> weights,
                                                      std::shared_ptr<TensorStore> states) = 0;
+
+    /// Whether the work of a session is still wanted; sessions ask between their submits, on the thread that runs them.
+    void set_should_stop(std::function<bool()> should_stop) { should_stop_ = std::move(should_stop); }
+    /// Errors: Cancelled.
+    Result<void> check_wanted() const {
+        if (should_stop_ && should_stop_()) return Error{ErrorCode::Cancelled, "the call was stopped by its caller"};
+        return {};
+    }
+
+private:
+    std::function<bool()> should_stop_;
 };
 
 }  // namespace vkformer::graph

@@ -29,6 +29,7 @@ vkf_result code_of(ErrorCode code) noexcept {
     case ErrorCode::OutOfDeviceMemory: return VKF_ERROR_OUT_OF_DEVICE_MEMORY;
     case ErrorCode::DeviceLost: return VKF_ERROR_DEVICE_LOST;
     case ErrorCode::Vulkan: return VKF_ERROR_VULKAN;
+    case ErrorCode::Cancelled: break;  // nothing in the C interface asks whether to stop
     }
     return VKF_ERROR_UNKNOWN;
 }
