@@ -17,7 +17,8 @@ packages=(
 # libshaderc-dev: `vkformer bench shader` takes GLSL then.
 # python3: the tests of tools/report.
 # xvfb: the samples with a window run headless.
-test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev chromium xvfb xauth)
+# python3-venv, python3-dev: the Python package is built and tested in a virtual environment.
+test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev chromium xvfb xauth python3-venv python3-dev)
 
 pinned=15.1.0
 cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"

@@ -51,6 +51,23 @@ if [ "$sanitize" = yes ]; then
     [ "$status" = 0 ] || say "there are failures under the sanitizers, see above"
 fi
 
+# The package as `pip install .` makes it, but that the library is the one that was just built: only the extension module is compiled.
+test_python() {
+    local folder=$PWD/build/$preset/python
+    say "building the Python package and running its tests"
+    rm -rf "$folder"
+    cmake --install "build/$preset" --prefix "$folder/vkformer" >/dev/null || return 1
+    /usr/bin/python3 -m venv "$folder/venv" || return 1
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy \
+        --config-settings=build-dir="$folder/module" --config-settings=cmake.define.VKFORMER_PYTHON_INSTALLED=ON \
+        --config-settings=cmake.define.CMAKE_PREFIX_PATH="$folder/vkformer" || return 1
+    OPENBLAS_NUM_THREADS=1 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+}
+test_python || {
+    status=1
+    say "the Python package has failures, see above"
+}
+
 say "running the tests of build/$preset"
 ctest --preset "$preset" --parallel "$jobs" || status=1
 exit "$status"

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/translator.hpp"
+
+#include "convert.hpp"
+
+namespace vkformer::python {
+namespace {
+
+nb::tuple result_of(Translation translation) {
+    return nb::make_tuple(text(translation.text), std::move(translation.tokens), translation.score);
+}
+
+}  // namespace
+
+void bind_translator(nb::module_& module) {
+    using HeldTranslator = Held<Translator>;
+    bind_held<Translator>(module, "Translator")
+        .def(
+            "__init__",
+            [](HeldTranslator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
+               std::uint32_t beams, std::uint32_t max_length, std::uint32_t batch, const nb::str& from,
+               const nb::str& to) {
+                new (self) HeldTranslator(path_of(path),
+                                          common.in(TranslatorOptions{.beams = beams,
+                                                                      .max_length = max_length,
+                                                                      .batch = batch,
+                                                                      .from = text_of(from),
+                                                                      .to = text_of(to)}),
+                                          on_progress);
+            },
+            nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("beams"),
+            nb::arg("max_length"), nb::arg("batch"), nb::arg("from_language"), nb::arg("to_language"))
+        .def(
+            "translate",
+            [](HeldTranslator& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {
+                const auto sources = texts_of(given);
+                const auto progress = progress_of(self.watch(), on_progress);
+                auto translations = self.run(&stop, [&](Translator& t) { return t.translate(sources, progress); });
+                nb::list results;
+                for (Translation& one : translations) results.append(result_of(std::move(one)));
+                return results;
+            },
+            nb::arg("texts"), nb::arg("on_progress").none(), nb::arg("stop"))
+        .def("attention",
+             [](HeldTranslator& self, const nb::str& given, const Stop& stop) {
+                 const std::string source = text_of(given);
+                 auto maps = self.run(&stop, [&](Translator& t) { return t.attention(source); });
+                 return nb::make_tuple(result_of(std::move(maps.translation)), texts(maps.source), texts(maps.read),
+                                       texts(maps.written), attention(std::move(maps.weights)));
+             })
+        .def("check", [](HeldTranslator& self, const nb::str& given) {
+            const auto checked = self.model().check(text_of(given));
+            if (!checked) raise(checked.error());
+        });
+}
+
+}  // namespace vkformer::python

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: MIT
+"""Each class against the goldens that the C++ tests have, on every device."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import CLIP, DATES, GOLDENS, PICTURES, ROOT, TEXTS, VIT, read_json, read_tensor, relative_error
+
+import vkformer
+
+BOUND = {"f32": 1e-5, "f16": 3e-3}
+NEVER = float("inf")
+
+
+def test_devices_are_named_by_index_uuid_and_name() -> None:
+    try:
+        devices = vkformer.devices()
+    except (vkformer.NoVulkanLoaderError, vkformer.NoDeviceError):
+        pytest.skip("there is no Vulkan device")
+    for device in devices:
+        assert len(device.uuid) == 32
+        for choice in (device.index, str(device.index), device.uuid):
+            with vkformer.Embedder(GOLDENS / "sentences" / "embedder", choice, plain_shaders=True) as embedder:
+                assert embedder.device == f"{device.name} ({device.type}, {device.driver})"
+
+
+def test_the_version_is_the_librarys() -> None:
+    assert f"project(vkformer VERSION {vkformer.__version__} " in (ROOT / "CMakeLists.txt").read_text()
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_dates(device: str, beams: int) -> None:
+    cases = read_json("date_normalizer.json")["cases"]
+    with vkformer.Translator(DATES, device, beams=beams, plain_shaders=True) as translator:
+        found = translator.translate([case["input"] for case in cases])
+        assert translator.translate(cases[0]["input"]).text == found[0].text
+    for case, translation in zip(cases, found, strict=True):
+        assert translation.tokens == case["beam_ids" if beams > 1 else "greedy_ids"]
+        assert str(translation) == translation.text
+        if beams > 1:
+            assert translation.text == case["text"]
+            assert translation.score == pytest.approx(case["beam_score"], abs=1e-4)
+        else:
+            assert translation.score is None
+
+
+def test_languages(device: str) -> None:
+    for entry in read_json("nllb_texts", "golden.json"):
+        with vkformer.Translator(
+            GOLDENS / "nllb_texts",
+            device,
+            beams=entry["beams"],
+            from_language=entry["from"],
+            to_language=entry["to"],
+            plain_shaders=True,
+        ) as translator:
+            found = translator.translate(entry["text"])
+        assert found.tokens == entry["tokens"]
+        assert found.text == entry["translation"]
+
+
+def test_attention_of_a_translation(device: str) -> None:
+    with vkformer.Translator(DATES, device, beams=1, plain_shaders=True) as translator:
+        maps = translator.attention("March 4, 2021")
+        assert maps.translation == translator.translate("March 4, 2021")
+    kinds = {
+        "encoder": (maps.source, maps.source),
+        "decoder": (maps.read, maps.read),
+        "cross": (maps.read, maps.source),
+    }
+    assert {layer.kind for layer in maps.weights} == set(kinds)
+    assert len(maps.read) == len(maps.written)
+    for layer in maps.weights:
+        queries, keys = kinds[layer.kind]
+        assert layer.weights.shape[1:] == (len(queries), len(keys))
+        assert layer.weights.dtype == np.float32
+        np.testing.assert_allclose(layer.weights.sum(axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_prompts(device: str, batch: int) -> None:
+    entries = read_json("decoder_text", "expected.json")["prompts"]
+    with vkformer.Generator(TEXTS, device, batch=batch, plain_shaders=True) as generator:
+        found = generator.generate([entry["prompt"] for entry in entries], max_tokens=48)
+        by_tokens = generator.generate_tokens([entry["prompt_ids"] for entry in entries], max_tokens=48)
+        for entry, generation in zip(entries, found, strict=True):
+            assert generation.tokens == entry["ids"]
+            assert generation.text == entry["text"]
+            assert generation.prompt_tokens == len(entry["prompt_ids"])
+            assert generation.finish == ("end_token" if len(entry["ids"]) < 48 else "length")
+            assert generator.tokenize(entry["prompt"]) == entry["prompt_ids"]
+        assert [g.text for g in by_tokens] == [g.text for g in found]
+        assert generator.timings.decode_steps > 0
+
+
+def test_rules(generator: vkformer.Generator) -> None:
+    expected = read_json("decoder_text", "expected.json")
+    prompt = expected["prompts"][0]["prompt"]
+    for name, arguments in {
+        "penalised": {"repetition_penalty": 1.4},
+        "unrepeated": {"no_repeat_ngram": 2},
+        "biased": {"logit_bias": {145: -50.0, 270: 1.5}},
+    }.items():
+        found = generator.generate(prompt, max_tokens=48, **arguments)  # type: ignore[arg-type]
+        assert found.tokens == expected[name]["ids"], name
+
+
+def test_sampling_and_ends(generator: vkformer.Generator) -> None:
+    drawn = generator.generate("Hello", max_tokens=16, temperature=2, seed=5)
+    assert generator.generate("Hello", max_tokens=16, temperature=2, seed=5).tokens == drawn.tokens
+    assert generator.generate("Hello", max_tokens=16, temperature=2, seed=6).tokens != drawn.tokens
+    entries = read_json("decoder_text", "expected.json")["prompts"]
+    stopped = generator.generate(entries[0]["prompt"], max_tokens=48, stop=" frog")
+    assert stopped.finish == "stop_string"
+    assert stopped.text == entries[0]["text"][: entries[0]["text"].index(" frog")]
+    assert len(generator.generate(entries[1]["prompt"], max_tokens=48, ignore_end=True).tokens) == 48
+
+
+def test_beams(device: str) -> None:
+    for entry in read_json("decoders", "gemma3", "beams.json")[:2]:
+        options = entry["options"]
+        with vkformer.Generator(
+            GOLDENS / "decoders" / "gemma3",
+            device,
+            beams=options["num_beams"],
+            length_penalty=options.get("length_penalty"),
+            plain_shaders=True,
+        ) as generator:
+            assert not generator.has_tokenizer
+            (found,) = generator.generate_tokens([entry["prompt"]], max_tokens=options["max_new_tokens"])
+        assert found.tokens == entry["continuation"]
+        assert found.score == pytest.approx(entry["score"], rel=1e-4)
+
+
+def test_a_gguf_file(device: str) -> None:
+    golden = read_json("gguf_encoders", "golden.json")
+    with vkformer.Embedder(GOLDENS / "gguf_encoders" / "bert.gguf", device, plain_shaders=True) as embedder:
+        assert embedder.pooling == "mean, normalised"
+        assert relative_error(embedder.embed(golden["texts"]), golden["mean"]) < 1e-5
+
+
+def test_conversations(device: str) -> None:
+    with vkformer.Generator(TEXTS, device, plain_shaders=True) as generator:
+        for entry in read_json("decoder_text", "expected.json")["conversations"]:
+            found = generator.chat(entry["messages"], max_tokens=48)
+            assert found.tokens == entry["ids"]
+            assert found.text == entry["text"]
+            assert generator.tokenize_chat(entry["messages"]) == entry["prompt_ids"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_vectors(device: str, dtype: "vkformer._inputs.Dtype") -> None:
+    golden = read_json("sentences", "embedder", "golden.json")
+    folder = GOLDENS / "sentences" / "embedder"
+    with vkformer.Embedder(folder, device, dtype, plain_shaders=True) as embedder:
+        found = embedder.embed(golden["texts"])
+        assert found.dtype == np.float32
+        assert found.shape == (len(golden["texts"]), embedder.dimension)
+        for row, expected in zip(found, golden["embeddings"], strict=True):
+            assert relative_error(row, expected) < BOUND[dtype]
+        one = embedder.embed(golden["texts"][0])
+        assert one.shape == (embedder.dimension,)
+        assert relative_error(one, golden["embeddings"][0]) < BOUND[dtype]
+        assert embedder.embed([]).shape == (0, embedder.dimension)
+        details = embedder.embed_details(golden["texts"])
+        assert max(details.tokens) == embedder.max_length
+        assert max(details.cut) > 0
+    with vkformer.Embedder(folder, device, dtype, prompt_name="query", plain_shaders=True) as embedder:
+        for row, expected in zip(embedder.embed(golden["texts"]), golden["query"], strict=True):
+            assert relative_error(row, expected) < BOUND[dtype]
+
+
+def test_scores_of_pairs(device: str) -> None:
+    for name, labels in (("cross_encoder", 1), ("cross_encoder_labels", 3)):
+        golden = read_json("sentences", name, "golden.json")
+        pairs = [(first, second) for first, second in golden["pairs"]]
+        with vkformer.Reranker(GOLDENS / "sentences" / name, device, plain_shaders=True) as reranker:
+            assert reranker.labels == labels
+            found = reranker.score(pairs)
+            expected = np.array(golden["scores"]).reshape(len(pairs), labels)
+            np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-5)
+            assert found.ndim == (1 if labels == 1 else 2)
+            if labels > 1:
+                with pytest.raises(ValueError, match="3 scores"):
+                    reranker.rerank("the cat", ["the dog"])
+                continue
+            passages = ["on the mat", "the dog", "A cat sat on the mat."]
+            ranked = reranker.rerank("the cat", passages)
+            scores = reranker.score([("the cat", passage) for passage in passages])
+            assert [r.index for r in ranked] == list(np.argsort(-scores))
+            assert [passages[r.index] for r in ranked] == [r.text for r in ranked]
+            assert reranker.rerank("the cat", passages, top_k=1) == ranked[:1]
+
+
+@pytest.mark.parametrize("name", ["whisper_texts", "whisper_english"])
+def test_speech(device: str, name: str) -> None:
+    folder = GOLDENS / "speech" / name
+    config = json.loads((folder / "generation_config.json").read_text())
+    for entry in read_json("speech", name, "generate.json")[:3]:
+        clip = read_tensor(folder / "golden.safetensors", f"clip{entry['clip']}").astype(np.float32)
+        with vkformer.Transcriber(
+            folder,
+            device,
+            language=entry["options"].get("language", ""),
+            task=entry["options"].get("task", ""),
+            max_length=entry["max_length"],
+            timestamps=False,
+            temperatures=0,
+            compression_ratio_threshold=NEVER,
+            log_prob_threshold=-NEVER,
+            no_speech_threshold=NEVER,
+            plain_shaders=True,
+        ) as transcriber:
+            found = transcriber.transcribe(clip)
+            assert transcriber.sample_rate == 8000
+        tokens = entry["tokens"][entry["tokens"].index(config["no_timestamps_token_id"]) + 1 :]
+        assert found.segments[0].tokens == [token for token in tokens if token != config["eos_token_id"]]
+        assert found.segments[0].text == entry["text"]
+        assert str(found) == found.text == entry["text"].strip()
+
+
+def test_speech_with_times(device: str) -> None:
+    folder = GOLDENS / "speech" / "whisper_times_414"
+    entry = read_json("speech", "whisper_times_414", "timed.json")[0]
+    sound = read_tensor(folder / "golden.safetensors", f"timed{entry['clip']}").astype(np.float32)
+    told: list[tuple[float, float]] = []
+    with vkformer.Transcriber(
+        folder,
+        device,
+        temperatures=0,
+        compression_ratio_threshold=NEVER,
+        log_prob_threshold=-NEVER,
+        no_speech_threshold=NEVER,
+        plain_shaders=True,
+    ) as transcriber:
+        rate = transcriber.sample_rate
+        found = transcriber.transcribe(sound, on_progress=lambda done, total: told.append((done, total)))
+    seconds = len(sound) / rate
+    assert told[-1] == (seconds, seconds)
+    for segment, expected in zip(found.segments, entry["segments"], strict=True):
+        assert (segment.start, segment.end) == pytest.approx(
+            (expected["start"], min(expected["end"], seconds)), abs=1e-6
+        )
+        assert segment.tokens == expected["tokens"]
+
+
+def test_pictures_are_pillows() -> None:
+    pixels = read_json("vision", "pictures", "pixels.json")
+    for name in ("alpha.png", "palette.png", "bits.png"):
+        expected = pixels[name]
+        rgb = np.frombuffer(bytes.fromhex(expected["rgb"]), np.uint8).reshape(expected["height"], expected["width"], 3)
+        np.testing.assert_array_equal(vkformer.load_image(PICTURES / name), rgb)
+        np.testing.assert_array_equal(vkformer.decode_image((PICTURES / name).read_bytes()), rgb)
+
+
+def test_labels_of_images(device: str) -> None:
+    golden = read_json("vision", "vit", "golden.json")
+    with vkformer.ImageClassifier(VIT, device, plain_shaders=True) as classifier:
+        found = classifier.classify([PICTURES / name for name in golden["images"]])
+        for ranked, logits, probabilities in zip(found, golden["logits"], golden["probabilities"], strict=True):
+            by_index = sorted(ranked, key=lambda label: label.index)
+            assert relative_error([label.logit for label in by_index], logits) < 1e-5
+            assert relative_error([label.probability for label in by_index], probabilities) < 3e-5
+            assert [label.logit for label in ranked] == sorted((label.logit for label in ranked), reverse=True)
+            assert [label.label for label in by_index] == classifier.labels
+        image = vkformer.load_image(PICTURES / golden["images"][0])
+        assert classifier.classify(image) == found[0] or classifier.classify(image)[0].label == found[0][0].label
+        assert len(classifier.classify(image, top_k=2)) == 2
+        assert len(classifier.classify(np.stack([image, image]))) == 2
+        layers = classifier.attention(image)
+        assert relative_error(layers[1].weights, golden["attention.1"]) < 1e-5
+        assert layers[1].weights.shape[1] == classifier.patch_rows * classifier.patch_columns + 1
+
+
+def test_images_and_texts_in_one_space(device: str) -> None:
+    golden = read_json("vision", "clip", "golden.json")
+    images = [vkformer.load_image(PICTURES / name) for name in golden["images"]]
+    with vkformer.ImageEmbedder(CLIP, device, plain_shaders=True) as embedder:
+        assert relative_error(embedder.embed_images(images), golden["image_embeds"]) < 1e-5
+        assert relative_error(embedder.embed_texts(golden["texts"]), golden["text_embeds"]) < 1e-5
+        assert relative_error(embedder.score(images, golden["texts"]), golden["logits_per_image"]) < 3e-5
+        assert embedder.embed_images(images[0]).shape == (embedder.dimension,)
+        assert embedder.embed_texts("a cat").shape == (embedder.dimension,)
+    with vkformer.ImageEmbedder(CLIP, device, normalize=False, plain_shaders=True) as embedder:
+        assert relative_error(embedder.embed_images(images), golden["image_features"]) < 1e-5

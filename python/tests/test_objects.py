@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""What objects are worth when there are many, when threads share them, when processes fork, and when they are closed."""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import CALLS, DATES, TEXTS, Load, device_names
+
+import vkformer
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_an_object_closes_once(call: tuple[Load, Callable[[Any], Any]]) -> None:
+    load, use = call
+    with load() as model:
+        assert not model.closed
+        assert "CPU" in repr(model)
+        use(model)
+    assert model.closed
+    assert "closed" in repr(model)
+    model.close()
+    with pytest.raises(ValueError, match="closed"):
+        use(model)
+
+
+@pytest.mark.parametrize("device", device_names())
+def test_objects_leave_nothing_behind(device: str) -> None:
+    count = 200 if device == "cpu" else 10  # Vulkan drivers that are CPUs compile the same pipelines each time
+
+    def once(i: int) -> None:
+        generator = vkformer.Generator(TEXTS, device, plain_shaders=True)
+        assert generator.generate("Hello", max_tokens=2).tokens
+        if i % 2:
+            generator.close()
+
+    for i in range(count // 10 + 2):
+        once(i)
+    gc.collect()
+    before = resident_bytes()
+    for i in range(count):
+        once(i)
+    gc.collect()
+    # Drivers and malloc keep some; of the models nothing stays.
+    assert resident_bytes() - before < 24 << 20
+
+
+def test_two_threads_share_a_model(call: tuple[Load, Callable[[Any], Any]]) -> None:
+    load, use = call
+    with load() as model:
+        expected = use(model)
+        found: list[Any] = []
+
+        def work() -> None:
+            for _ in range(5):
+                found.append(use(model))
+
+        workers = [threading.Thread(target=work) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert found == [expected] * 10
+
+
+def test_the_gil_is_free_while_the_library_works() -> None:
+    ticks = 0
+    with vkformer.Translator(DATES, "cpu", plain_shaders=True, batch=1) as translator:
+        done = threading.Event()
+
+        def work() -> None:
+            translator.translate(["4. März 2021"] * 50)
+            done.set()
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        while not done.wait(0.001):
+            ticks += 1
+        worker.join()
+    assert ticks > 5
+
+
+def test_callbacks_that_call_or_raise(translator: vkformer.Translator) -> None:
+    told: list[tuple[int, int]] = []
+    translator.translate(["4. März 2021"] * 3, on_progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (3, 3)
+
+    def again(_done: int, _total: int) -> None:
+        translator.translate("4. März 2021")
+
+    with pytest.raises(RuntimeError, match="from its own callbacks"):
+        translator.translate(["4. März 2021"], on_progress=again)
+
+    def fails(_done: int, _total: int) -> None:
+        raise ZeroDivisionError("of the callback")
+
+    with pytest.raises(ZeroDivisionError, match="of the callback"):
+        translator.translate(["4. März 2021"], on_progress=fails)
+    with pytest.raises(TypeError):
+        translator.translate(["4. März 2021"], on_progress=3)  # type: ignore[call-overload]
+    assert translator.translate("4. März 2021").text == "2021-03-04"
+
+
+def test_loading_says_what_it_tries() -> None:
+    told: list[str] = []
+    for device in device_names()[1:2]:
+        vkformer.Embedder(
+            DATES.parents[2] / "tests/goldens/sentences/embedder", device, on_progress=told.append
+        ).close()
+        assert all(isinstance(line, str) for line in told)
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Forks, and gives the child's exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("device", device_names())
+def test_a_forked_child_is_told(device: str) -> None:
+    model: Any = vkformer.Generator(TEXTS, device, plain_shaders=True)
+    stream = model.stream("Hello", max_tokens=100_000, ignore_end=True)
+    next(stream)
+
+    def work() -> None:
+        nonlocal model, stream
+        for use in (lambda: model.generate("Hello"), lambda: model.device, lambda: next(model.stream("Hello"))):
+            with pytest.raises(RuntimeError, match="before this process was forked"):
+                use()
+        del stream, model  # destroying them does not wait for threads that are not there
+        gc.collect()
+
+    assert in_child(work) == 0
+    stream.close()
+    assert model.generate("Hello", max_tokens=2).tokens
+    model.close()
+
+
+def test_a_forked_child_loads_models_of_its_own() -> None:
+    with vkformer.Translator(DATES, "cpu", plain_shaders=True) as translator:
+        expected = translator.translate("4. März 2021")
+
+        def work() -> None:
+            with vkformer.Translator(DATES, "cpu", plain_shaders=True) as own:
+                assert own.translate("4. März 2021") == expected
+
+        assert in_child(work) == 0
+
+
+def translate(text: str) -> str:
+    with vkformer.Translator(DATES, "cpu", plain_shaders=True) as translator:
+        return translator.translate(text).text
+
+
+def load_nothing(_: int) -> None:
+    vkformer.Embedder("there is no such folder", "cpu")
+
+
+def test_spawned_processes_work_and_errors_come_back() -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(translate, ["4. März 2021"] * 2) == ["2021-03-04"] * 2
+        with pytest.raises(vkformer.MissingFileError, match="no such folder"):
+            pool.map(load_nothing, [1])
+
+
+def test_results_and_errors_are_values() -> None:
+    load, use = CALLS["Translator"]
+    with load() as model:
+        found = use(model)
+        assert pickle.loads(pickle.dumps(found)) == found
+        with pytest.raises(TypeError):
+            pickle.dumps(model)
+    error = pickle.loads(pickle.dumps(vkformer.VulkanError("lost", -4)))
+    assert (str(error), error.vk, error.code) == ("lost", -4, "vulkan")

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""Transformer forward passes on any GPU, through Vulkan compute, or on the CPU.
+
+    >>> import vkformer
+    >>> with vkformer.Translator("samples/models/date-normalizer") as translator:
+    ...     print(translator.translate("4. März 2021"))
+    2021-03-04
+
+Translator, Generator, Chat, Embedder, Reranker, Transcriber, ImageClassifier and ImageEmbedder are loaded with
+``X(path, device="auto", dtype="f32", …)``. docs/python.md has examples of each.
+"""
+
+from . import _core
+from ._encoders import Embedder, Reranker
+from ._errors import (
+    CancelledError,
+    CorruptFileError,
+    DeviceLostError,
+    Error,
+    InvalidArgumentError,
+    MissingFeatureError,
+    MissingFileError,
+    MissingTensorError,
+    NoDeviceError,
+    NoVulkanLoaderError,
+    OutOfDeviceMemoryError,
+    OutOfHostMemoryError,
+    ShapeMismatchError,
+    UnsupportedConfigError,
+    UnsupportedDtypeError,
+    VulkanError,
+)
+from ._generator import Chat, GenerateArguments, Generator, Message
+from ._images import ImageClassifier, ImageEmbedder, decode_image, load_image
+from ._model import CommonArguments, Model
+from ._results import (
+    AttentionMaps,
+    AttentionWeights,
+    Device,
+    Embeddings,
+    Generation,
+    GenerationTimings,
+    ImageLabel,
+    Ranked,
+    Segment,
+    Transcription,
+    Translation,
+)
+from ._streams import AsyncTextStream, TextStream
+from ._transcriber import Transcriber
+from ._translator import Translator
+
+__version__: str = _core.version
+
+
+def devices() -> list[Device]:
+    """The Vulkan devices, in the loader's order; "cpu", the CPU backend, is none of them.
+
+    Raises: NoVulkanLoaderError (libvulkan.so.1 is not installed), NoDeviceError (no driver), VulkanError.
+    """
+    return [Device(*fields) for fields in _core.devices()]
+
+
+__all__ = [
+    "AsyncTextStream",
+    "AttentionMaps",
+    "AttentionWeights",
+    "CancelledError",
+    "Chat",
+    "CommonArguments",
+    "CorruptFileError",
+    "Device",
+    "DeviceLostError",
+    "Embedder",
+    "Embeddings",
+    "Error",
+    "GenerateArguments",
+    "Generation",
+    "GenerationTimings",
+    "Generator",
+    "ImageClassifier",
+    "ImageEmbedder",
+    "ImageLabel",
+    "InvalidArgumentError",
+    "Message",
+    "MissingFeatureError",
+    "MissingFileError",
+    "MissingTensorError",
+    "Model",
+    "NoDeviceError",
+    "NoVulkanLoaderError",
+    "OutOfDeviceMemoryError",
+    "OutOfHostMemoryError",
+    "Ranked",
+    "Reranker",
+    "Segment",
+    "ShapeMismatchError",
+    "TextStream",
+    "Transcriber",
+    "Transcription",
+    "Translation",
+    "Translator",
+    "UnsupportedConfigError",
+    "UnsupportedDtypeError",
+    "VulkanError",
+    "decode_image",
+    "devices",
+    "load_image",
+]

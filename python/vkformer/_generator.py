@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: MIT
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, Unpack, overload
+
+from . import _core, _inputs
+from ._inputs import Dtype, Path
+from ._model import CommonArguments, Model
+from ._results import Generation, GenerationTimings
+from ._streams import AsyncTextStream, OnText, TextStream, Work
+
+#: A turn of a conversation: {"role": "user", "content": "…"} or ("user", "…").
+Message = Mapping[str, str] | tuple[str, str]
+
+_EARLY_STOPPING = {"heuristic": 0, "always": 1, "never": 2}
+
+
+class GenerateArguments(TypedDict, total=False):
+    """Keyword arguments of everything that generates.
+
+    max_tokens: to generate at most; 0: what the folder's generation_config.json says, else until the model ends or the
+        context is full.
+    min_tokens: to generate before an end token is chosen.
+    temperature: logits are divided by it, 1e-4 to 1e4; 0: the likeliest token, always.
+    top_k, top_p, min_p: only the k likeliest; only the likeliest that make up this share of the probability; only those at
+        least this share as probable as the likeliest.
+    repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram: against repetition, as transformers and
+        OpenAI's interface have them.
+    logit_bias: token → what is added to its logit; -inf forbids it.
+    seed: of the draws.
+    stop: texts that end the generation and are no part of it.
+    ignore_end: the model's end token ends nothing.
+
+    Where none of those from temperature to logit_bias is given, the folder's generation_config.json says how tokens are
+    chosen; where one is, the others are off.
+    """
+
+    max_tokens: SupportsIndex
+    min_tokens: SupportsIndex | None
+    temperature: SupportsFloat
+    top_k: SupportsIndex
+    top_p: SupportsFloat
+    min_p: SupportsFloat
+    repetition_penalty: SupportsFloat
+    presence_penalty: SupportsFloat
+    frequency_penalty: SupportsFloat
+    no_repeat_ngram: SupportsIndex
+    logit_bias: Mapping[int, float]
+    seed: SupportsIndex
+    stop: str | Iterable[str]
+    ignore_end: bool
+
+
+_SAMPLING_REALS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+_SAMPLING_UINTS = ("top_k", "no_repeat_ngram")
+
+
+def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
+    options = _core.GenerateOptions()
+    sampling: _core.Sampling | None = None
+    for name, value in arguments.items():
+        if name in _SAMPLING_REALS or name in _SAMPLING_UINTS or name == "logit_bias":
+            sampling = sampling or _core.Sampling()
+            if name in _SAMPLING_REALS:
+                setattr(sampling, name, _inputs.real(value, name))
+            elif name in _SAMPLING_UINTS:
+                setattr(sampling, name, _inputs.uint(value, name))
+            else:
+                sampling.logit_bias = {
+                    token: _inputs.real(bias, f"logit_bias[{token}]")
+                    for token, bias in zip(_inputs.tokens(value, "logit_bias"), value.values(), strict=True)
+                }
+        elif name == "max_tokens":
+            options.max_tokens = _inputs.uint(value, name)
+        elif name == "min_tokens":
+            options.min_tokens = None if value is None else _inputs.uint(value, name)
+        elif name == "seed":
+            options.seed = _inputs.seed(value)
+        elif name == "stop":
+            options.stop = [value] if isinstance(value, str) else _inputs.texts(value, name)
+        elif name == "ignore_end":
+            options.ignore_end = bool(value)
+        else:
+            raise TypeError(f"unexpected keyword argument {name!r}")
+    if sampling is not None:
+        options.sampling = sampling
+    return options
+
+
+def _messages(messages: Iterable[Message]) -> list[tuple[str, str]]:
+    result = []
+    for i, message in enumerate(messages):
+        if isinstance(message, Mapping):
+            if set(message) != {"role", "content"}:
+                raise ValueError(f'messages[{i}] has {sorted(message)}, expected "role" and "content"')
+            role, content = message["role"], message["content"]
+        else:
+            if isinstance(message, str) or len(message) != 2:
+                raise ValueError(f"messages[{i}] is {message!r}, expected a role and a content")
+            role, content = message
+        result.append(
+            (_inputs.text(role, f"role of messages[{i}]"), _inputs.text(content, f"content of messages[{i}]"))
+        )
+    return result
+
+
+class Generator(Model[_core.Generator]):
+    """A language model (Llama, Mistral, Qwen, Gemma, Phi-3, GPT-2, …) on a device.
+
+    path: a folder with config.json, safetensors files and tokenizer.json, or a GGUF file.
+    device, dtype: as of Translator.
+    weights: "model": as the file has them where shaders read that (float16, bfloat16, Q8_0, Q4_K, …); "dtype": converted.
+    cache: "dtype": keys and values stored as activations are; "q8_0": rounded to 8 bits, a quarter of float32's memory.
+    context: tokens of a sequence at most, prompt included; 0: the model's, at most 4096.
+    batch: sequences that are generated together.
+    beams, length_penalty, early_stopping: beam search as Hugging Face's generate() has it; 1: none; 0 and None: what the
+        model folder says. early_stopping is "heuristic", "always" or "never".
+    Further keyword arguments: vkformer.CommonArguments.
+
+    Raises: as Translator; InvalidArgumentError also for a context, a cache or a beam search that does not fit the model.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str | int = "auto",
+        dtype: Dtype = "f32",
+        *,
+        weights: Literal["model", "dtype"] = "model",
+        cache: Literal["dtype", "q8_0"] = "dtype",
+        context: SupportsIndex = 0,
+        batch: SupportsIndex = 1,
+        beams: SupportsIndex = 0,
+        length_penalty: SupportsFloat | None = None,
+        early_stopping: Literal["heuristic", "always", "never"] | None = None,
+        **common: Unpack[CommonArguments],
+    ) -> None:
+        options, on_progress = _inputs.common(device, dtype, **common)
+        super().__init__(
+            _core.Generator(
+                _inputs.path(path),
+                options,
+                on_progress,
+                convert_weights=_inputs.choice(weights, "weights", ("model", "dtype")) == "dtype",
+                cache_q8_0=_inputs.choice(cache, "cache", ("dtype", "q8_0")) == "q8_0",
+                context=_inputs.uint(context, "context"),
+                batch=_inputs.uint(batch, "batch"),
+                beams=_inputs.uint(beams, "beams"),
+                length_penalty=_inputs.optional_real(length_penalty, "length_penalty"),
+                early_stopping=None
+                if early_stopping is None
+                else _EARLY_STOPPING[_inputs.choice(early_stopping, "early_stopping", tuple(_EARLY_STOPPING))],
+            )
+        )
+
+    @overload
+    def generate(self, prompts: str, **arguments: Unpack[GenerateArguments]) -> Generation: ...  # type: ignore[overload-overlap]
+    @overload
+    def generate(self, prompts: Iterable[str], **arguments: Unpack[GenerateArguments]) -> list[Generation]: ...
+    def generate(
+        self, prompts: str | Iterable[str], **arguments: Unpack[GenerateArguments]
+    ) -> Generation | list[Generation]:
+        """Continues a prompt, or several: a Generation, or a list of them in order.
+
+        A prompt's beginning that the call before has computed is not computed again. Prompts draw with seed, seed + 1, …
+        Raises: InvalidArgumentError (an empty prompt, one longer than the context, an option outside its range, a
+        temperature or a stop text with beams), MissingFileError (no tokenizer), DeviceLostError, VulkanError, MemoryError.
+        """
+        given = [prompts] if isinstance(prompts, str) else _inputs.texts(prompts, "prompts")
+        options = _options(arguments)
+        found = _generations(self._run(lambda stop: self._core.generate(given, options, None, stop)))
+        return found[0] if isinstance(prompts, str) else found
+
+    @overload
+    async def generate_async(self, prompts: str, **arguments: Unpack[GenerateArguments]) -> Generation: ...  # type: ignore[overload-overlap]
+    @overload
+    async def generate_async(
+        self, prompts: Iterable[str], **arguments: Unpack[GenerateArguments]
+    ) -> list[Generation]: ...
+    async def generate_async(
+        self, prompts: str | Iterable[str], **arguments: Unpack[GenerateArguments]
+    ) -> Generation | list[Generation]:
+        """``generate`` in another thread."""
+        given = [prompts] if isinstance(prompts, str) else _inputs.texts(prompts, "prompts")
+        options = _options(arguments)
+        found = _generations(await self._run_async(lambda stop: self._core.generate(given, options, None, stop)))
+        return found[0] if isinstance(prompts, str) else found
+
+    def generate_tokens(
+        self, prompts: Iterable[Iterable[SupportsIndex]], **arguments: Unpack[GenerateArguments]
+    ) -> list[Generation]:
+        """``generate`` for prompts that are token ids. A model without a tokenizer gives tokens, and empty texts."""
+        given = _token_prompts(prompts)
+        options = _options(arguments)
+        return _generations(self._run(lambda stop: self._core.generate_tokens(given, options, None, stop)))
+
+    async def generate_tokens_async(
+        self, prompts: Iterable[Iterable[SupportsIndex]], **arguments: Unpack[GenerateArguments]
+    ) -> list[Generation]:
+        """``generate_tokens`` in another thread."""
+        given = _token_prompts(prompts)
+        options = _options(arguments)
+        return _generations(await self._run_async(lambda stop: self._core.generate_tokens(given, options, None, stop)))
+
+    def stream(self, prompt: str, **arguments: Unpack[GenerateArguments]) -> TextStream:
+        """``for piece in generator.stream(prompt)``: the text as it comes, in whole characters; with beams at the end."""
+        return TextStream(self, self._work(prompt, arguments))
+
+    def stream_async(self, prompt: str, **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
+        """``async for piece in generator.stream_async(prompt)``."""
+        return AsyncTextStream(self, self._work(prompt, arguments))
+
+    def chat(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> Generation:
+        """Answers a conversation, put into words by the model's own template. ``Chat`` keeps one.
+
+        What the conversation shares with the one before is not computed again.
+        Raises: as ``generate``; InvalidArgumentError also where the template refuses the conversation, MissingFileError
+        where the model has none.
+        """
+        given, options = _messages(messages), _options(arguments)
+        return _generations(self._run(lambda stop: self._core.chat(given, options, None, stop)))[0]
+
+    async def chat_async(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> Generation:
+        """``chat`` in another thread."""
+        given, options = _messages(messages), _options(arguments)
+        return _generations(await self._run_async(lambda stop: self._core.chat(given, options, None, stop)))[0]
+
+    def chat_stream(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> TextStream:
+        """``chat``, as it comes."""
+        return TextStream(self, self._chat_work(messages, arguments))
+
+    def chat_stream_async(self, messages: Iterable[Message], **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
+        """``chat``, as it comes, for ``async for``."""
+        return AsyncTextStream(self, self._chat_work(messages, arguments))
+
+    def tokenize(self, text: str) -> list[int]:
+        """Text to ids, the tokenizer's special tokens included."""
+        _inputs.text(text, "the text")
+        return self._run(lambda _: self._core.tokenize(text))
+
+    def tokenize_chat(self, messages: Iterable[Message]) -> list[int]:
+        """A conversation to ids, as ``chat`` reads it: how much of the context it takes."""
+        given = _messages(messages)
+        return self._run(lambda _: self._core.tokenize_chat(given))
+
+    @property
+    def has_tokenizer(self) -> bool:
+        return self._core.has_tokenizer()
+
+    @property
+    def context(self) -> int:
+        """Tokens of a sequence at most, prompt included."""
+        return self._core.context()
+
+    @property
+    def timings(self) -> GenerationTimings:
+        """Of the last call that has ended."""
+        return GenerationTimings(*self._run(lambda _: self._core.timings()))
+
+    def _work(self, prompt: str, arguments: Mapping[str, Any]) -> Work:
+        given, options = [_inputs.text(prompt, "the prompt")], _options(arguments)
+        core = self._core
+
+        def work(on_text: OnText, stop: _core.Stop) -> Generation:
+            return _generations(core.generate(given, options, on_text, stop))[0]
+
+        return work
+
+    def _chat_work(self, messages: Iterable[Message], arguments: Mapping[str, Any]) -> Work:
+        given, options = _messages(messages), _options(arguments)
+        core = self._core
+
+        def work(on_text: OnText, stop: _core.Stop) -> Generation:
+            return _generations(core.chat(given, options, on_text, stop))[0]
+
+        return work
+
+
+class Chat:
+    """A conversation with a language model: what was said is kept, and computed once.
+
+    model: a Generator, or a path and options to load one with, as Generator takes them; the Chat closes what it has loaded.
+    system: what the first message says, in the role "system".
+    Keyword arguments: those of Generator.
+
+    One turn at a time: a question while an answer is being read is a RuntimeError.
+    """
+
+    def __init__(
+        self,
+        model: Generator | Path,
+        device: str | int = "auto",
+        dtype: Dtype = "f32",
+        *,
+        system: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._is_own = not isinstance(model, Generator)
+        if isinstance(model, Generator):
+            if options or device != "auto" or dtype != "f32":
+                raise TypeError("the options are those of the Generator that was given; they cannot be given again")
+            self._generator = model
+        else:
+            self._generator = Generator(model, device, dtype, **options)
+        self._first: list[tuple[str, str]] = []
+        if system is not None:
+            self._first.append(("system", _inputs.text(system, "system")))
+        self._messages = list(self._first)
+        self._turn = threading.Lock()
+
+    @property
+    def generator(self) -> Generator:
+        return self._generator
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """What was said so far, the oldest first: a copy."""
+        return [{"role": role, "content": content} for role, content in self._messages]
+
+    def reset(self) -> None:
+        """Forgets what was said, but for the system's message."""
+        with self._one_turn():
+            self._messages = list(self._first)
+
+    def say(self, text: str, **arguments: Unpack[GenerateArguments]) -> Generation:
+        """The answer. A question that fails is not kept."""
+        asked = self._asked(text)
+        with self._one_turn():
+            answer = self._generator.chat(asked, **arguments)
+            self._messages = [*asked, ("assistant", answer.text)]
+        return answer
+
+    async def say_async(self, text: str, **arguments: Unpack[GenerateArguments]) -> Generation:
+        """``say`` in another thread."""
+        asked = self._asked(text)
+        with self._one_turn():
+            answer = await self._generator.chat_async(asked, **arguments)
+            self._messages = [*asked, ("assistant", answer.text)]
+        return answer
+
+    def stream(self, text: str, **arguments: Unpack[GenerateArguments]) -> TextStream:
+        """The answer as it comes. Of a stream that is closed before its end, what was read is kept as the answer."""
+        asked = self._asked(text)
+        work = self._generator._chat_work(asked, arguments)
+        return TextStream(self._generator, work, self._begin(asked))
+
+    def stream_async(self, text: str, **arguments: Unpack[GenerateArguments]) -> AsyncTextStream:
+        """``stream`` for ``async for``."""
+        asked = self._asked(text)
+        work = self._generator._chat_work(asked, arguments)
+        return AsyncTextStream(self._generator, work, self._begin(asked))
+
+    def close(self) -> None:
+        """Closes the model, where the Chat has loaded it."""
+        if self._is_own:
+            self._generator.close()
+
+    def __enter__(self) -> "Chat":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, text: str) -> list[tuple[str, str]]:
+        return [*self._messages, ("user", _inputs.text(text, "the text"))]
+
+    def _one_turn(self) -> "_Turn":
+        return _Turn(self._turn)
+
+    def _begin(self, asked: Sequence[tuple[str, str]]) -> Callable[[str, bool], None]:
+        turn = self._one_turn()
+        turn.__enter__()
+
+        def end(answer: str, failed: bool) -> None:
+            if not failed:
+                self._messages = [*asked, ("assistant", answer)]
+            turn.__exit__()
+
+        return end
+
+
+class _Turn:
+    """Of a conversation; there is one at a time."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("the answer before is still being read: read its stream to the end or close it")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _token_prompts(prompts: Iterable[Iterable[SupportsIndex]]) -> list[list[int]]:
+    return [_inputs.tokens(prompt, f"prompts[{i}]") for i, prompt in enumerate(prompts)]
+
+
+def _generations(found: list[Any]) -> list[Generation]:
+    return [Generation(*fields) for fields in found]

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""What callers give, as the extension module takes it: checked here, so that mistakes are named in Python's words."""
+
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, SupportsFloat, SupportsIndex, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+
+Path: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Dtype: TypeAlias = Literal["f32", "f16"]
+#: Samples or pixels: a NumPy array, or what has DLPack (torch, JAX, …), ``__array_interface__`` (Pillow) or a buffer.
+ArrayLike: TypeAlias = Any
+
+_DLPACK_CPU = 1
+_UINT32_MAX = 2**32 - 1
+_UINT64_MAX = 2**64 - 1
+
+
+def path(value: Path) -> bytes:
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise ValueError(f"the path {value!r} has a null character")
+    return encoded
+
+
+def common(
+    device: str | int,
+    dtype: Dtype,
+    *,
+    plain_shaders: bool = False,
+    shader_variants: Mapping[str, str] | None = None,
+    on_progress: Callable[[str], object] | None = None,
+) -> tuple[_core.CommonOptions, Callable[[str], object] | None]:
+    """What all models take, and what is called while one loads."""
+    index = isinstance(device, int) and not isinstance(device, bool)
+    name = text(str(device) if index else device, "device")
+    choice(dtype, "dtype", ("f32", "f16"))
+    variants = {
+        text(op, "an op"): text(variant, f"the variant of {op}") for op, variant in (shader_variants or {}).items()
+    }
+    return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants), on_progress
+
+
+def choice(value: str, what: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise ValueError(f"{what} is {value!r}, expected one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is {_kind(value)}, expected str")
+    return value
+
+
+def texts(values: Iterable[str], what: str) -> list[str]:
+    if isinstance(values, (bytes, bytearray, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{what} is {_kind(values)}, expected a str or an iterable of them")
+    return [text(value, f"{what}[{i}]") for i, value in enumerate(values)]
+
+
+def pairs(values: Iterable[tuple[str, str]], what: str) -> list[tuple[str, str]]:
+    result = []
+    for i, value in enumerate(values):
+        if isinstance(value, str) or len(value) != 2:
+            raise ValueError(f"{what}[{i}] is {value!r}, expected two texts")
+        first, second = value
+        result.append((text(first, f"{what}[{i}][0]"), text(second, f"{what}[{i}][1]")))
+    return result
+
+
+def tokens(values: Iterable[SupportsIndex], what: str) -> list[int]:
+    result = [operator.index(value) for value in values]
+    for value in result:
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"{what} has the token {value}, which is no 32-bit number")
+    return result
+
+
+def uint(value: SupportsIndex, what: str, most: int = _UINT32_MAX) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {_kind(value)}, expected an int") from None
+    if not 0 <= number <= most:
+        raise ValueError(f"{what} is {number}, expected 0 to {most}")
+    return number
+
+
+def seed(value: SupportsIndex) -> int:
+    return uint(value, "seed", _UINT64_MAX)
+
+
+def real(value: SupportsFloat, what: str) -> float:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"{what} is {_kind(value)}, expected a number")
+    try:
+        number = float(value)
+    except TypeError:
+        raise TypeError(f"{what} is {_kind(value)}, expected a number") from None
+    if math.isnan(number):
+        raise ValueError(f"{what} is not a number (NaN)")
+    return number
+
+
+def optional_real(value: SupportsFloat | None, what: str) -> float | None:
+    return None if value is None else real(value, what)
+
+
+def samples(value: ArrayLike) -> npt.NDArray[np.float32]:
+    array = _array(value, "samples")
+    if array.dtype != np.float32:
+        hint = "samples / numpy.float32(32768)" if array.dtype == np.int16 else "samples.astype(numpy.float32)"
+        raise TypeError(f"samples are {array.dtype}, expected float32 of full scale ±1: {hint}")
+    if array.ndim != 1:
+        raise ValueError(f"samples have shape {list(array.shape)}, expected one channel: [samples]")
+    return _contiguous(array, "samples")
+
+
+def is_one_image(value: ArrayLike) -> bool:
+    return isinstance(value, (str, os.PathLike)) or (not isinstance(value, (list, tuple)) and _ndim(value) == 3)
+
+
+def images(values: ArrayLike) -> list[npt.NDArray[np.uint8]]:
+    if isinstance(values, (list, tuple)):
+        return [pixels(value, f"images[{i}]") for i, value in enumerate(values)]
+    array = _array(values, "images")
+    if array.ndim != 4:
+        raise ValueError(f"images have shape {list(array.shape)}, expected [images, height, width, 3] or a list")
+    return [pixels(value, f"images[{i}]") for i, value in enumerate(array)]
+
+
+def pixels(value: ArrayLike, what: str = "the image") -> npt.NDArray[np.uint8]:
+    if isinstance(value, (str, os.PathLike)):
+        return _core.load_image(path(value))
+    array = _array(value, what)
+    if array.dtype != np.uint8:
+        raise TypeError(f"{what} is of {array.dtype}, expected uint8")
+    if array.ndim != 3 or array.shape[2] != 3:
+        raise ValueError(f"{what} has shape {list(array.shape)}, expected [height, width, 3]: red, green and blue")
+    if max(array.shape[:2]) > _UINT32_MAX:
+        raise ValueError(f"{what} has shape {list(array.shape)}, which is too large")
+    return _contiguous(array, what)
+
+
+def _array(value: ArrayLike, what: str) -> npt.NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{what} is a masked array; fill it first: filled()")
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__dlpack__"):
+        try:
+            if int(value.__dlpack_device__()[0]) != _DLPACK_CPU:
+                raise BufferError("it lies on a device")
+            return np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise TypeError(f"{what} cannot be read where it lies ({error}); copy it to the CPU first") from error
+    if hasattr(value, "__array_interface__"):
+        return np.asarray(value)
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise TypeError(f"{what} is {_kind(value)}, expected a NumPy array") from None
+    return np.asarray(view)
+
+
+def _ndim(value: ArrayLike) -> int:
+    return _array(value, "the image").ndim
+
+
+def _contiguous(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{what} lies in pieces (strides {list(array.strides)}): numpy.ascontiguousarray copies it")
+    return array
+
+
+def _kind(value: object) -> str:
+    return f"of type {type(value).__name__}"

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, SupportsFloat, SupportsIndex, Unpack
+
+from . import _core, _inputs
+from ._inputs import ArrayLike, Dtype, Path
+from ._model import CommonArguments, Model
+from ._results import Segment, Transcription
+
+
+class Transcriber(Model[_core.Transcriber]):
+    """A Whisper from a folder: speech in, text out.
+
+    path: a folder with config.json, model.safetensors, tokenizer.json and generation_config.json.
+    device, dtype: as of Translator.
+    language: what is spoken, as the model spells it ("de"). Empty: what the folder says, else what the model hears first.
+    task: "transcribe", or "translate" into English. Empty: what the folder says, else "transcribe".
+    timestamps: segments with times. Without: text alone, windows are decoded ``batch`` at a time and know nothing of each other.
+    max_length: tokens to generate per window at most; 0: what the folder says.
+    batch: windows decoded together, without timestamps; 0: as many as the first call has, up to 8.
+    condition_on_previous: the decoder is given the text before. With timestamps only. None: what the folder says, else no.
+    temperatures: a window is decoded at each until its text neither repeats itself nor is unlikely.
+    compression_ratio_threshold, log_prob_threshold, no_speech_threshold: None: what the folder says, else 1.35, -1 and 0.6;
+        infinity (-infinity for the logarithm): never.
+    seed: of the draws.
+    Further keyword arguments: vkformer.CommonArguments.
+
+    Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, a batch with timestamps.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str | int = "auto",
+        dtype: Dtype = "f32",
+        *,
+        language: str = "",
+        task: Literal["", "transcribe", "translate"] = "",
+        timestamps: bool = True,
+        max_length: SupportsIndex = 0,
+        batch: SupportsIndex = 0,
+        condition_on_previous: bool | None = None,
+        temperatures: SupportsFloat | Iterable[SupportsFloat] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0),
+        compression_ratio_threshold: SupportsFloat | None = None,
+        log_prob_threshold: SupportsFloat | None = None,
+        no_speech_threshold: SupportsFloat | None = None,
+        seed: SupportsIndex = 0,
+        **common: Unpack[CommonArguments],
+    ) -> None:
+        options, on_progress = _inputs.common(device, dtype, **common)
+        several = temperatures if isinstance(temperatures, Iterable) else [temperatures]
+        core = _core.Transcriber(
+            _inputs.path(path),
+            options,
+            on_progress,
+            language=_inputs.text(language, "language"),
+            task=_inputs.text(task, "task"),
+            timestamps=bool(timestamps),
+            max_length=_inputs.uint(max_length, "max_length"),
+            batch=_inputs.uint(batch, "batch"),
+            condition_on_previous=condition_on_previous,
+            temperatures=[_inputs.real(t, f"temperatures[{i}]") for i, t in enumerate(several)],
+            compression_ratio_threshold=_inputs.optional_real(
+                compression_ratio_threshold, "compression_ratio_threshold"
+            ),
+            log_prob_threshold=_inputs.optional_real(log_prob_threshold, "log_prob_threshold"),
+            no_speech_threshold=_inputs.optional_real(no_speech_threshold, "no_speech_threshold"),
+            seed=_inputs.seed(seed),
+        )
+        super().__init__(core)
+        self._sample_rate = core.sample_rate()
+
+    def transcribe(
+        self, samples: ArrayLike, *, on_progress: Callable[[float, float], object] | None = None
+    ) -> Transcription:
+        """What is said in sound of any length.
+
+        samples: float32 [samples], one channel at ``sample_rate`` per second, full scale ±1, contiguous: a NumPy array, or
+        what has DLPack or a buffer. Read where it lies; do not change it meanwhile.
+        ``on_progress(done, total)`` counts seconds of sound.
+        Raises: TypeError (another dtype), ValueError (another shape, lying in pieces), InvalidArgumentError (no samples, or
+        one that is no finite number), DeviceLostError, VulkanError, MemoryError.
+        """
+        given = _inputs.samples(samples)
+        return _result(self._run(lambda stop: self._core.transcribe(given, on_progress, stop)))
+
+    async def transcribe_async(
+        self, samples: ArrayLike, *, on_progress: Callable[[float, float], object] | None = None
+    ) -> Transcription:
+        """``transcribe`` in another thread."""
+        given = _inputs.samples(samples)
+        return _result(await self._run_async(lambda stop: self._core.transcribe(given, on_progress, stop)))
+
+    @property
+    def sample_rate(self) -> int:
+        """Samples per second that ``transcribe`` takes: 16000 of the published models."""
+        return self._sample_rate
+
+
+def _result(found: tuple[Any, ...]) -> Transcription:
+    text, language, segments = found
+    return Transcription(text, language, [Segment(*fields) for fields in segments])

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+from collections.abc import Iterable
+from typing import Any, SupportsIndex, Unpack, overload
+
+from . import _core, _inputs
+from ._inputs import Dtype, Path
+from ._model import CommonArguments, Model, Progress
+from ._results import AttentionMaps, AttentionWeights, Translation
+
+
+class Translator(Model[_core.Translator]):
+    """An encoder–decoder Transformer (MarianMT, NLLB, M2M100, BART, mBART, T5, …) or a recurrent model, from a folder.
+
+    path: a folder with config.json, model.safetensors and a tokenizer.
+    device: a Vulkan device by index, UUID or part of its name; "cpu": the CPU backend; "auto": a GPU, else whichever of the
+        CPU backend and a CPU-type Vulkan device was measured faster for this model. Never falls back to another one.
+    dtype: how weights, activations and caches are stored, "f32" or "f16"; sums are float32 either way.
+    beams: 1: greedy, up to 32; 0: what the model folder says.
+    max_length: tokens to generate at most; 0: what the model folder says.
+    batch: texts decoded together; 0: as many as the first call has, up to 32.
+    from_language, to_language: of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB),
+        "de" (M2M100), "de_DE" (mBART). Empty: what the model folder says.
+    Further keyword arguments: vkformer.CommonArguments.
+
+    Raises: MissingFileError, CorruptFileError, UnsupportedConfigError, MissingTensorError, ShapeMismatchError (of the
+    folder); InvalidArgumentError (an unknown language); NoVulkanLoaderError, NoDeviceError, MissingFeatureError.
+
+    Results are those of Hugging Face's generate(), token for token.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        device: str | int = "auto",
+        dtype: Dtype = "f32",
+        *,
+        beams: SupportsIndex = 0,
+        max_length: SupportsIndex = 0,
+        batch: SupportsIndex = 0,
+        from_language: str = "",
+        to_language: str = "",
+        **common: Unpack[CommonArguments],
+    ) -> None:
+        options, on_progress = _inputs.common(device, dtype, **common)
+        super().__init__(
+            _core.Translator(
+                _inputs.path(path),
+                options,
+                on_progress,
+                beams=_inputs.uint(beams, "beams"),
+                max_length=_inputs.uint(max_length, "max_length"),
+                batch=_inputs.uint(batch, "batch"),
+                from_language=_inputs.text(from_language, "from_language"),
+                to_language=_inputs.text(to_language, "to_language"),
+            )
+        )
+
+    @overload
+    def translate(self, texts: str, *, on_progress: Progress | None = None) -> Translation: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, texts: Iterable[str], *, on_progress: Progress | None = None) -> list[Translation]: ...
+    def translate(
+        self, texts: str | Iterable[str], *, on_progress: Progress | None = None
+    ) -> Translation | list[Translation]:
+        """One Translation for a text, a list of them for several, in order. Blank texts stay blank.
+
+        Texts of like length are decoded together, which changes no result. ``on_progress(done, total)`` counts texts.
+        Raises: InvalidArgumentError (a text with more tokens than the model takes; says which), DeviceLostError,
+        VulkanError, MemoryError.
+        """
+        given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
+        found = self._run(lambda stop: self._core.translate(given, on_progress, stop))
+        return _results(found, isinstance(texts, str))
+
+    @overload
+    async def translate_async(self, texts: str, *, on_progress: Progress | None = None) -> Translation: ...  # type: ignore[overload-overlap]
+    @overload
+    async def translate_async(
+        self, texts: Iterable[str], *, on_progress: Progress | None = None
+    ) -> list[Translation]: ...
+    async def translate_async(
+        self, texts: str | Iterable[str], *, on_progress: Progress | None = None
+    ) -> Translation | list[Translation]:
+        """``translate`` in another thread."""
+        given = [texts] if isinstance(texts, str) else _inputs.texts(texts, "texts")
+        found = await self._run_async(lambda stop: self._core.translate(given, on_progress, stop))
+        return _results(found, isinstance(texts, str))
+
+    def attention(self, text: str) -> AttentionMaps:
+        """Translates a text and, in a second pass, keeps what every head looked at. A blank text is a ValueError."""
+        _inputs.text(text, "the text")
+        return _maps(self._run(lambda stop: self._core.attention(text, stop)))
+
+    async def attention_async(self, text: str) -> AttentionMaps:
+        """``attention`` in another thread."""
+        _inputs.text(text, "the text")
+        return _maps(await self._run_async(lambda stop: self._core.attention(text, stop)))
+
+    def check(self, text: str) -> None:
+        """Raises InvalidArgumentError where ``translate`` does not take the text; runs nothing."""
+        _inputs.text(text, "the text")
+        self._run(lambda _: self._core.check(text))
+
+
+def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:
+    results = [Translation(*fields) for fields in found]
+    return results[0] if is_one else results
+
+
+def _maps(found: tuple[Any, ...]) -> AttentionMaps:
+    translation, source, read, written, weights = found
+    return AttentionMaps(
+        Translation(*translation), source, read, written, [AttentionWeights(*layer) for layer in weights]
+    )
