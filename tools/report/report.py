@@ -16,7 +16,8 @@
 
 Each of these writes docs/performance/NAME-SUBJECT.json. `--folder`: a Debian sid (tests/drivers/run.py --make sid), whose drivers are
 taken in place of this machine's; llama.cpp's programs are run from it. The machine should have nothing else to do: what it was busy
-with otherwise is measured, and times that were disturbed are taken again, or marked. `--stop-after` ends the work after some seconds
+with otherwise is measured, and times that were disturbed are taken again, or marked. Where it cannot be made quiet, two builds differ
+least with one thread of the driver (LP_NUM_THREADS=1), some priority (nice) and many --turns. `--stop-after` ends the work after some seconds
 (exit code 3); the same command goes on with it.
 """
 import argparse
