@@ -157,8 +157,8 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
                                         .target_len = static_cast<std::uint32_t>(target.size()),
                                         .dtype = dtype,
                                         .attention_weights = true}));
-    VKFORMER_TRY(const auto program,
-                 backend.compile(graph::make_plan(std::move(f.graph)), backend.make_store(), backend.make_store()));
+    VKFORMER_TRY(const auto program, backend.compile(graph::make_plan_for(backend, std::move(f.graph)),
+                                                     backend.make_store(), backend.make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, source));
     VKFORMER_CHECK(program->write(f.target_tokens, target));
     VKFORMER_CHECK(program->submit());

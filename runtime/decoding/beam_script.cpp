@@ -56,7 +56,7 @@ Result<BeamScript::Spread*> BeamScript::spread() {
     if (spread_) return spread_.get();
     auto made = std::make_unique<Spread>();
     VKFORMER_TRY(made->graph, spread_graph(*model_, options_, rules_));
-    made->plan = graph::make_plan(std::move(made->graph.graph));
+    made->plan = plan(std::move(made->graph.graph));
     spread_ = std::move(made);
     return spread_.get();
 }
@@ -67,7 +67,7 @@ Result<BeamScript::Step*> BeamScript::step() {
     const auto further_ends = std::span(ends_).subspan(ends_.empty() ? 0 : 1);
     VKFORMER_TRY(made->graph, beam_step_graph(*model_, options_, rules_, ends_.empty() ? -1 : ends_.front(),
                                               static_cast<std::uint32_t>(further_ends.size())));
-    made->plan = graph::make_plan(std::move(made->graph.graph));
+    made->plan = plan(std::move(made->graph.graph));
     const BeamLayout layout = {.beams = rules_.beams, .history = options_.context, .further_ends = further_ends.size()};
     made->choice.emplace(made->graph.states, layout, further_ends);
     const std::uint32_t vocab = model_->config().vocab_size;
@@ -78,7 +78,7 @@ Result<BeamScript::Step*> BeamScript::step() {
 }
 
 Result<std::vector<Part*>> BeamScript::parts() {
-    VKFORMER_TRY(std::vector<Part*> parts, chunks_.parts(options_, false));
+    VKFORMER_TRY(std::vector<Part*> parts, chunks_.parts(options_, false, fusions()));
     VKFORMER_TRY(Spread* const middle, spread());
     VKFORMER_TRY(Step* const last, step());
     parts.push_back(middle);
@@ -89,7 +89,7 @@ Result<std::vector<Part*>> BeamScript::parts() {
 Result<Job> BeamScript::next_chunk() {
     const std::size_t begun[] = {handed_out_};
     const std::span<const std::int32_t> rest[] = {context().subspan(handed_out_)};
-    VKFORMER_TRY(Job job, chunks_.job(options_, false, begun, rest));
+    VKFORMER_TRY(Job job, chunks_.job(options_, false, begun, rest, fusions()));
     handed_out_ = std::min(handed_out_ + job.len, context().size());
     is_spread_ = hands_out_spread_ = false;  // even where the job never runs to its end
     return job;

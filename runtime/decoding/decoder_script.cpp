@@ -144,7 +144,7 @@ Result<DecoderScript::Step*> DecoderScript::step() {
     if (known) return known.get();
     auto made = std::make_unique<Step>();
     VKFORMER_TRY(made->graph, step_graph(*model_, options_, extended_));
-    made->plan = graph::make_plan(std::move(made->graph.graph));
+    made->plan = plan(std::move(made->graph.graph));
     made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(rows_.size(), 0)});
     if (made->graph.rules.bias)
         made->constants.push_back(biases_of(options_.penalties, made->graph.rules, model_->config().vocab_size));
@@ -153,7 +153,7 @@ Result<DecoderScript::Step*> DecoderScript::step() {
 }
 
 Result<std::vector<Part*>> DecoderScript::parts() {
-    VKFORMER_TRY(std::vector<Part*> parts, chunks_.parts(options_, false));
+    VKFORMER_TRY(std::vector<Part*> parts, chunks_.parts(options_, false, fusions()));
     VKFORMER_TRY(Step* const last, step());
     parts.push_back(last);
     return parts;
@@ -168,7 +168,7 @@ Result<Job> DecoderScript::next_chunk() {
         begun.push_back(reads ? row.handed_out : row.cached.size());
         if (reads) rests[r] = std::span(row.context).subspan(row.handed_out);
     }
-    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests));
+    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions()));
     for (Row& row : rows_)
         if (row.sequence != kFree) row.handed_out = std::min(row.handed_out + job.len, row.context.size());
     return job;

@@ -77,8 +77,8 @@ Result<void> EncoderDecoderScript::make_parts() {
     auto step = std::make_unique<Step>();
     VKFORMER_TRY(encoder->graph, encoder_graph(*model_, layout_));
     VKFORMER_TRY(step->graph, step_graph(*model_, layout_, generation_));
-    encoder->plan = graph::make_plan(std::move(encoder->graph.graph));
-    step->plan = graph::make_plan(std::move(step->graph.graph));
+    encoder->plan = plan(std::move(encoder->graph.graph));
+    step->plan = plan(std::move(step->graph.graph));
     if (layout_.beams > 1)
         choice_ = std::make_unique<BeamChoice>(step->graph.beam, beam_layout(layout_), std::span<const std::int32_t>());
     else

@@ -70,7 +70,8 @@ Result<ImageSession::Prepared*> ImageSession::prepare(const VisionLayout& layout
     if (prepared_.size() == kKeptPrograms) prepared_.pop_back();
     Prepared made{.layout = layout, .tensors = {}, .program = nullptr};
     VKFORMER_TRY(made.tensors, image_graph(*encoder_, head_, layout));
-    VKFORMER_TRY(made.program, backend_->compile(graph::make_plan(std::move(made.tensors.graph)), weights_, states_));
+    VKFORMER_TRY(made.program,
+                 backend_->compile(graph::make_plan_for(*backend_, std::move(made.tensors.graph)), weights_, states_));
     prepared_.push_front(std::move(made));
     return &prepared_.front();
 }

@@ -14,13 +14,13 @@ std::vector<std::uint32_t> chunk_lens(const DecoderSessionOptions& options) {
     return lens;
 }
 
-Result<PromptChunks::Chunk*> PromptChunks::chunk(const DecoderSessionOptions& options, std::uint32_t len,
-                                                 bool extended) {
+Result<PromptChunks::Chunk*> PromptChunks::chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
+                                                 const graph::FusionRules& fusions) {
     const auto known = chunks_.find({len, extended});
     if (known != chunks_.end()) return &known->second;
     Chunk made;
     VKFORMER_TRY(made.graph, chunk_graph(*model_, options, len, extended, cache_rows_));
-    made.plan = graph::make_plan(std::move(made.graph.graph));
+    made.plan = graph::make_plan(std::move(made.graph.graph), {.fusions = &fusions});
     return &chunks_.emplace(std::pair(len, extended), std::move(made)).first->second;
 }
 
@@ -36,11 +36,11 @@ std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) cons
 }
 
 Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
-                              std::span<const std::span<const std::int32_t>> rests) {
+                              std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions) {
     std::size_t longest = 0;  // tokens left to compute, of any row
     for (const auto& rest : rests) longest = std::max(longest, rest.size());
     const std::uint32_t len = next_len(options.chunk_seconds, longest);
-    VKFORMER_TRY(Chunk* const made, chunk(options, len, extended));
+    VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
     std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size());
     for (std::size_t r = 0; r < rests.size(); ++r) {
         const auto part = rests[r].first(std::min<std::size_t>(rests[r].size(), len));
@@ -53,10 +53,11 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
     return job;
 }
 
-Result<std::vector<Part*>> PromptChunks::parts(const DecoderSessionOptions& options, bool extended) {
+Result<std::vector<Part*>> PromptChunks::parts(const DecoderSessionOptions& options, bool extended,
+                                               const graph::FusionRules& fusions) {
     std::vector<Part*> parts;
     for (const std::uint32_t len : lens_) {
-        VKFORMER_TRY(Chunk* const made, chunk(options, len, extended));
+        VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
         parts.push_back(made);
     }
     return parts;

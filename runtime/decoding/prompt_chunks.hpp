@@ -28,10 +28,11 @@ public:
     /// at most. A row with nothing left goes along with tokens that nobody asked for: their keys lie behind what the row has, where
     /// nothing looks before it is written again. `extended` as of chunk_graph.
     Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
-                    std::span<const std::span<const std::int32_t>> rests);
+                    std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions);
     void took(const Job& job, double run_seconds) noexcept { token_seconds_ = run_seconds / job.len; }
     /// All of one kind.
-    Result<std::vector<Part*>> parts(const DecoderSessionOptions& options, bool extended);
+    Result<std::vector<Part*>> parts(const DecoderSessionOptions& options, bool extended,
+                                     const graph::FusionRules& fusions);
     std::uint32_t sum_of_lens() const noexcept;
     /// For other options.
     void clear() noexcept { chunks_.clear(); }
@@ -42,7 +43,8 @@ private:
         ChunkGraph graph;
     };
 
-    Result<Chunk*> chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended);
+    Result<Chunk*> chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
+                         const graph::FusionRules& fusions);
     std::uint32_t next_len(double most_seconds, std::size_t left) const noexcept;
 
     const models::Decoder* model_;

@@ -83,6 +83,7 @@ Result<double> run_job(Script& script, const Job& job, graph::Backend& backend, 
 }
 
 Result<void> run_script(Script& script, graph::Backend& backend, const SessionStores& stores, StepQueue& queue) {
+    script.plan_for(backend.fusions());
     while (true) {
         VKFORMER_CHECK(backend.check_wanted());
         VKFORMER_TRY(const std::optional<Job> job, script.next(queue.count()));

@@ -60,6 +60,9 @@ class Script {
 public:
     virtual ~Script() = default;
 
+    /// Which nodes the backend runs that parts are compiled on; told before the first job or part is asked for. The rules outlive the script.
+    void plan_for(const graph::FusionRules& fusions) noexcept { fusions_ = &fusions; }
+
     /// What follows, of at most `most` runs (one at least); nothing where all is done, or where what was handed out has to be taken first.
     /// Errors: those of making graphs.
     virtual Result<std::optional<Job>> next(std::uint32_t most) = 0;
@@ -72,6 +75,13 @@ public:
     virtual Result<void> take(const Job& job, Records& records) = 0;
     /// How long the job took, with all that went before its runs and without; told before it is taken, by those who know.
     virtual void took(const Job&, double seconds, double run_seconds) { (void)seconds, (void)run_seconds; }
+
+protected:
+    graph::Plan plan(graph::Graph graph) const { return graph::make_plan(std::move(graph), {.fusions = fusions_}); }
+    const graph::FusionRules& fusions() const noexcept { return *fusions_; }
+
+private:
+    const graph::FusionRules* fusions_ = &graph::stepwise_fusions();
 };
 
 /// A sequence that a script generates alone.

@@ -68,8 +68,8 @@ Result<void> SpeechSession::hear(std::span<const std::vector<float>> windows) {
     if (!encoder_) {
         auto made = std::make_shared<Encoder>();
         VKFORMER_TRY(made->graph, encoder_graph(*model_, layout()));
-        VKFORMER_TRY(made->program, backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights,
-                                                      stores_.states));
+        VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph.graph)),
+                                                      stores_.weights, stores_.states));
         encoder_ = std::move(made);
     }
     std::vector<float> features;  // rows that no window needs repeat the last one, so that they finish when it does
@@ -93,8 +93,8 @@ Result<SpeechSession::Step*> SpeechSession::step(float temperature) {
     if (known) return known.get();
     auto made = std::make_shared<Step>();
     VKFORMER_TRY(made->graph, speech_step_graph(*model_, layout(), options_.rules, temperature));
-    VKFORMER_TRY(made->program,
-                 backend_->compile(graph::make_plan(std::move(made->graph.graph)), stores_.weights, stores_.states));
+    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph.graph)),
+                                                  stores_.weights, stores_.states));
     known = std::move(made);
     return known.get();
 }

@@ -109,7 +109,7 @@ struct Epilogue {
     }
 };
 
-/// y = epilogue(prologue(x) · weightᵀ). A prologue excludes a residual and a batch of weights, a gate a batch of weights.
+/// y = epilogue(prologue(x) · weightᵀ). Which prologue may be with which epilogue is for a backend to say: graph/fusion.hpp.
 struct Linear {
     static constexpr std::string_view kName = "linear";
     Value x, weight, y;

@@ -45,9 +45,26 @@ void erase_nodes(Graph& graph, std::vector<Node> nodes, const std::vector<bool>&
     graph.set_nodes(std::move(kept));
 }
 
+/// A pass over the nodes, at one of them.
+struct Fusion {
+    const Graph& graph;
+    const FusionRules& rules;
+    const Uses& uses;
+    std::vector<Node>& nodes;
+    std::vector<bool>& dropped;
+
+    /// Has the node be `fused`, in place of itself and of `producer`, where the backend takes that.
+    bool replace(std::size_t index, std::size_t producer, Op fused, const std::string& name) const {
+        if (!rules.takes(graph, fused)) return false;
+        nodes[index] = {std::move(fused), name};
+        dropped[producer] = true;
+        return true;
+    }
+};
+
 /// activate(linear(x)) → linear with activation. The linear moves to where the activate was.
-bool fuse_activation(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
-                     std::size_t index) {
+bool fuse_activation(const Fusion& pass, std::size_t index) {
+    const auto& [graph, rules, uses, nodes, dropped] = pass;
     auto* const activate = std::get_if<Activate>(&nodes[index].op);
     if (!activate || !is_plain_activation(graph, activate->x)) return false;
     const std::uint32_t id = activate->x.id;
@@ -61,14 +78,12 @@ bool fuse_activation(const Graph& graph, const Uses& uses, std::vector<Node>& no
     Linear fused = *linear;
     fused.epilogue.activation = activate->activation;
     fused.y = activate->y;
-    nodes[index] = {fused, nodes[producer].name};
-    dropped[producer] = true;
-    return true;
+    return pass.replace(index, producer, fused, nodes[producer].name);
 }
 
 /// add(linear(x), r) → linear with residual r. The linear moves to where the add was, so that r is known by then.
-bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
-                   std::size_t index) {
+bool fuse_residual(const Fusion& pass, std::size_t index) {
+    const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const add = std::get_if<Add>(&nodes[index].op);
     if (!add || add->a == add->b) return false;
     for (const auto& [x, other] : {std::pair{add->a, add->b}, std::pair{add->b, add->a}}) {
@@ -76,21 +91,19 @@ bool fuse_residual(const Graph& graph, const Uses& uses, std::vector<Node>& node
         if (uses.readers[x.id].size() != 1 || uses.writers[x.id].size() != 1) continue;
         const std::size_t producer = uses.writers[x.id].front();
         const auto* const linear = std::get_if<Linear>(&nodes[producer].op);
-        if (!linear || dropped[producer] || linear->epilogue.end != Epilogue::End::none || linear->prologue) continue;
+        if (!linear || dropped[producer] || linear->epilogue.end != Epilogue::End::none) continue;
         if (reads_state(graph, nodes[producer].op)) continue;
         Linear fused = *linear;
         fused.epilogue = fused.epilogue.plus(other);
         fused.y = add->y;
-        nodes[index] = {fused, nodes[producer].name};
-        dropped[producer] = true;
-        return true;
+        if (pass.replace(index, producer, fused, nodes[producer].name)) return true;
     }
     return false;
 }
 
 /// gated_activation(linear(x)) → linear with a gate: neither a launch nor memory for the product, twice as wide as what becomes of it.
-bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
-               std::size_t index) {
+bool fuse_gate(const Fusion& pass, std::size_t index) {
+    const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const gate = std::get_if<GatedActivation>(&nodes[index].op);
     if (!gate || gate->up || !is_plain_activation(graph, gate->gate)) return false;
     const std::uint32_t id = gate->gate.id;
@@ -100,21 +113,18 @@ bool fuse_gate(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     if (!linear || dropped[producer] || linear->epilogue.end != Epilogue::End::none ||
         linear->epilogue.activation != Activation::none)
         return false;
-    if (graph.shape(linear->weight).rank() != 2) return false;
     if (reads_state(graph, nodes[producer].op)) return false;
     Linear fused = *linear;
     fused.epilogue.activation = gate->activation;
     fused.epilogue.end = Epilogue::End::gate;
     fused.y = gate->y;
-    nodes[index] = {fused, nodes[producer].name};
-    dropped[producer] = true;
-    return true;
+    return pass.replace(index, producer, fused, nodes[producer].name);
 }
 
 /// norm(add(a, b)) → norm with residual, which also writes the sum where somebody else reads it (pre-norm).
 template <class Norm>
-bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
-               std::size_t index) {
+bool fuse_norm(const Fusion& pass, std::size_t index) {
+    const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const norm = std::get_if<Norm>(&nodes[index].op);
     if (!norm || norm->residual || !is_plain_activation(graph, norm->x)) return false;
     const std::uint32_t id = norm->x.id;
@@ -128,18 +138,15 @@ bool fuse_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, s
     fused.x = add->a;
     fused.residual = add->b;
     if (readers.size() > 1) fused.sum = add->y;
-    nodes[index] = {fused, nodes[index].name};
-    dropped[producer] = true;
-    return true;
+    return pass.replace(index, producer, fused, nodes[index].name);
 }
 
-/// linear(rms_norm(x)) → linear that norms x itself, for few rows: one launch less, and each of the product's workgroups finds the row in
-/// a cache. For many rows a norm's pass costs less than what every tile would do again.
-bool fuse_input_norm(const Graph& graph, const Uses& uses, std::vector<Node>& nodes, std::vector<bool>& dropped,
-                     std::size_t index) {
+/// linear(rms_norm(x)) → linear that norms x itself: one launch less, and each of the product's workgroups finds the row in a cache. For
+/// many rows a norm's pass costs less than what every tile would do again, so kernels for them take no norm.
+bool fuse_input_norm(const Fusion& pass, std::size_t index) {
+    const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const linear = std::get_if<Linear>(&nodes[index].op);
-    if (!linear || linear->epilogue.end == Epilogue::End::residual || linear->prologue) return false;
-    if (graph.shape(linear->weight).rank() != 2 || graph.shape(linear->x).row_count() > kFewRows) return false;
+    if (!linear || linear->prologue) return false;
     const std::uint32_t id = graph.storage(linear->x).id;  // x may be a view of the norm's rows
     if (!is_plain_activation(graph, Value{id}) || graph.shape(Value{id}).back() != graph.shape(linear->x).back())
         return false;
@@ -152,18 +159,16 @@ bool fuse_input_norm(const Graph& graph, const Uses& uses, std::vector<Node>& no
     fused.x = norm->x;
     fused.prologue = {
         .kind = Prologue::Kind::rms_norm, .gain = norm->gain, .eps = norm->eps, .gain_offset = norm->gain_offset};
-    nodes[index].op = fused;
-    dropped[producer] = true;
-    return true;
+    return pass.replace(index, producer, fused, nodes[index].name);
 }
 
 /// Runs one fusion over all nodes. Uses are found anew for each pass over the graph, so a pass fuses each node once.
-void fuse_with(Graph& graph, auto&& fuse) {
+void fuse_with(Graph& graph, const FusionRules& rules, auto&& fuse) {
     const Uses uses(graph);
     std::vector<Node> nodes(graph.nodes().begin(), graph.nodes().end());
     std::vector<bool> dropped(nodes.size(), false);
     for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (!dropped[i]) fuse(graph, uses, nodes, dropped, i);
+        if (!dropped[i]) fuse(Fusion{graph, rules, uses, nodes, dropped}, i);
     erase_nodes(graph, std::move(nodes), dropped);
 }
 
@@ -274,13 +279,13 @@ void remove_dead_nodes(Graph& graph) {
     erase_nodes(graph, std::move(nodes), dropped);
 }
 
-void fuse_epilogues(Graph& graph) {
-    fuse_with(graph, fuse_activation);
-    fuse_with(graph, fuse_gate);
-    fuse_with(graph, fuse_residual);
-    fuse_with(graph, fuse_norm<LayerNorm>);
-    fuse_with(graph, fuse_norm<RmsNorm>);
-    fuse_with(graph, fuse_input_norm);
+void fuse_nodes(Graph& graph, const FusionRules& rules) {
+    fuse_with(graph, rules, fuse_activation);
+    fuse_with(graph, rules, fuse_gate);
+    fuse_with(graph, rules, fuse_residual);
+    fuse_with(graph, rules, fuse_norm<LayerNorm>);
+    fuse_with(graph, rules, fuse_norm<RmsNorm>);
+    fuse_with(graph, rules, fuse_input_norm);
 }
 
 void order_by_level(Graph& graph) {
@@ -331,7 +336,7 @@ std::vector<bool> find_barriers(const Graph& graph) {
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
     remove_dead_nodes(graph);
-    if (options.fuse) fuse_epilogues(graph);
+    if (options.fuse) fuse_nodes(graph, *options.fusions);
     if (options.all_outputs)
         for (const Node& node : graph.nodes())
             for_each_operand(node.op, [&](std::string_view, Value value, Access access) {

@@ -4,13 +4,15 @@
 
 #include <vector>
 
+#include "graph/fusion.hpp"
 #include "graph/graph.hpp"
 
 namespace vkformer::graph {
 
 struct PlanOptions {
-    bool fuse = true;          ///< epilogues into linear, residuals into norms
-    bool reuse_memory = true;  ///< tensors that are not alive at the same time share memory
+    bool fuse = true;  ///< epilogues and norms into linear, residuals into norms: where `fusions` takes them
+    const FusionRules* fusions = &stepwise_fusions();  ///< those of the backend that the plan is for: Backend::fusions
+    bool reuse_memory = true;                          ///< tensors that are not alive at the same time share memory
     bool all_outputs = false;  ///< every tensor can be read after a run (validation); implies no reuse
     std::uint64_t alignment =
         256;  ///< of every tensor in the arena, bytes; a multiple of minStorageBufferOffsetAlignment
@@ -42,7 +44,7 @@ Plan make_plan(Graph graph, const PlanOptions& options = {});
 
 /// The single passes, for tests. Nodes whose results nobody reads are dropped first by make_plan.
 void remove_dead_nodes(Graph& graph);
-void fuse_epilogues(Graph& graph);
+void fuse_nodes(Graph& graph, const FusionRules& rules);
 void order_by_level(Graph& graph);
 std::vector<bool> find_barriers(const Graph& graph);
 

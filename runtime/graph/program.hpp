@@ -58,6 +58,8 @@ public:
     /// "llvmpipe (LLVM 15.0.6, 256 bits)", "CPU (float)"
     virtual std::string name() const = 0;
     virtual std::shared_ptr<TensorStore> make_store() = 0;
+    /// What it runs in one node, for plans that it is to compile: make_plan_for.
+    virtual const FusionRules& fusions() const noexcept { return stepwise_fusions(); }
     /// Weights that the store lacks are copied into it. Both stores must come from this backend; they outlive the program.
     virtual Result<std::unique_ptr<Program>> compile(Plan plan, std::shared_ptr<TensorStore> weights,
                                                      std::shared_ptr<TensorStore> states) = 0;
@@ -73,5 +75,10 @@ public:
 private:
     std::function<bool()> should_stop_;
 };
+
+/// The plan that the backend runs best.
+inline Plan make_plan_for(const Backend& backend, Graph graph) {
+    return make_plan(std::move(graph), {.fusions = &backend.fusions()});
+}
 
 }  // namespace vkformer::graph

@@ -16,6 +16,7 @@ Result<std::unique_ptr<CpuSession>> CpuSession::create(graph::Backend& backend,
                                                        std::uint64_t first_ticket, const Progress& progress) {
     auto session =
         std::unique_ptr<CpuSession>(new CpuSession(backend, std::move(script), std::move(weights), first_ticket));
+    session->script().plan_for(backend.fusions());
     VKFORMER_TRY(const auto parts, session->script().parts());
     std::uint32_t total = 0, done = 0;
     for (const decoding::Part* const part : parts) total += static_cast<std::uint32_t>(part->plan.graph.nodes().size());

@@ -68,6 +68,7 @@ std::uint64_t SlicedSession::record_words() const { return words_of(script()); }
 
 Result<graph::MemoryNeeds> SlicedSession::memory_needs(vulkan::VulkanBackend& backend, decoding::SequenceScript& script,
                                                        const vulkan::VulkanStore& weights) {
+    script.plan_for(backend.fusions());
     VKFORMER_TRY(const auto plans, plans_of(script));
     VKFORMER_TRY(auto needs,
                  vulkan::memory_needs(*backend.device(), plans, weights, vulkan::VulkanStore(backend.device())));
@@ -81,6 +82,7 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
                                                              std::uint64_t first_ticket, const Progress& progress) {
     auto session = std::unique_ptr<SlicedSession>(new SlicedSession(backend, std::move(script), first_ticket));
     const vulkan::Device& device = *backend.device();
+    session->script().plan_for(backend.fusions());
     VKFORMER_TRY(const auto parts, session->script().parts());
     VKFORMER_TRY(const auto plans, plans_of(session->script()));
     VKFORMER_TRY(const auto needs,

@@ -123,7 +123,7 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
                           })
                 return graph.shape(o.key)[1];
             if constexpr (requires {
-                              o.scores;
+                              graph.shape(o.scores);
                               o.weights;
                           })
                 return graph.shape(o.scores).back();
@@ -145,6 +145,8 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
     return 0;
 }
 
+/// Makes the graph from the op itself and not as a case of tools/cases: what is tried is the plan's own node, with the operands and
+/// attributes that it has there, and no other.
 class Builder {
 public:
     Builder(const Graph& graph, const graph::Op& op, Shapes shapes)

@@ -49,7 +49,7 @@ Result<double> measure(graph::Backend& backend, const std::vector<Workload>& wor
     double total = 0;
     const auto weights = backend.make_store(), states = backend.make_store();
     for (const Workload& part : workload) {
-        VKFORMER_TRY(const auto program, backend.compile(graph::make_plan(part.graph), weights, states));
+        VKFORMER_TRY(const auto program, backend.compile(graph::make_plan_for(backend, part.graph), weights, states));
         VKFORMER_CHECK(feed(*program, part));
         double best = std::numeric_limits<double>::infinity();
         for (int run = 0; run < kWorkloadRuns; ++run) {

@@ -318,7 +318,7 @@ const NodeCheck* Report::first_divergence() const noexcept {
 
 Result<Report> validate(const Graph& graph, std::string graph_name, const Feeds& feeds, Backend& device,
                         Backend& oracle) {
-    const graph::Plan plan = graph::make_plan(graph, {.all_outputs = true});
+    const graph::Plan plan = graph::make_plan(graph, {.fusions = &device.fusions(), .all_outputs = true});
     VKFORMER_TRY(const auto program, device.compile(plan, device.make_store(), device.make_store()));
     VKFORMER_TRY(const auto reference, oracle.compile(plan, oracle.make_store(), oracle.make_store()));
     Validation validation(plan, feeds, *program, *reference, oracle);

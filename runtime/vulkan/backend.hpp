@@ -11,6 +11,7 @@
 #include "graph/program.hpp"
 #include "vulkan/pipeline_statistics.hpp"
 #include "vulkan/program.hpp"
+#include "vulkan/variants.hpp"
 
 namespace vkformer::vulkan {
 
@@ -55,6 +56,7 @@ public:
 
     std::string name() const override { return device_->capabilities().name; }
     std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<VulkanStore>(device_); }
+    const graph::FusionRules& fusions() const noexcept override { return fusions_; }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override;
     /// The same, as the type that can be recorded and profiled.
@@ -83,12 +85,16 @@ public:
 
 private:
     VulkanBackend(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, const BackendOptions& options)
-        : device_(std::move(device)), pipelines_(std::move(pipelines)), options_(options) {}
+        : device_(std::move(device)),
+          pipelines_(std::move(pipelines)),
+          options_(options),
+          fusions_(device_->capabilities()) {}
     static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device, const BackendOptions& options);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<Pipelines> pipelines_;
     BackendOptions options_;
+    KernelFusions fusions_;
 };
 
 }  // namespace vkformer::vulkan

@@ -68,6 +68,14 @@ KernelList fitting_kernels(const graph::Op& op, const KernelContext& context) {
     return list;
 }
 
+bool takes_fused(const graph::Op& op, const KernelContext& context) {
+    const std::uint32_t extras = graph::extras_of(context.graph, op);
+    const auto takes = [&](const KernelTraits* kernel) {
+        return std::ranges::any_of(kernel->takes, [&](std::uint32_t set) { return (extras & ~set) == 0; });
+    };
+    return extras == 0 || std::ranges::any_of(fitting_kernels(op, context), takes);
+}
+
 const KernelTraits* find_kernel(const KernelList& kernels, std::string_view name) {
     const auto found = std::ranges::find(kernels, name, &KernelTraits::name);
     return found == kernels.end() ? nullptr : *found;

@@ -21,6 +21,8 @@ using KernelList = std::vector<const KernelTraits*>;
 
 /// The kernels that can run a node; the first is what runs where nothing was measured. Never empty.
 KernelList fitting_kernels(const graph::Op& op, const KernelContext& context);
+/// Whether one of them takes all that the node does besides its op (KernelTraits::takes).
+bool takes_fused(const graph::Op& op, const KernelContext& context);
 /// The one of that name, or null.
 const KernelTraits* find_kernel(const KernelList& kernels, std::string_view name);
 /// Their names: "tile, row".
@@ -44,6 +46,19 @@ struct OpKernels {
 const std::vector<OpKernels>& kernel_catalogue();
 /// Null where the op has no such kernel on any device.
 const KernelTraits* find_kernel(std::string_view op, std::string_view name);
+
+/// What the kernels of a device say of themselves.
+class KernelFusions final : public graph::FusionRules {
+public:
+    /// The capabilities must outlive it.
+    explicit KernelFusions(const Capabilities& device) : device_(device) {}
+    bool takes(const graph::Graph& graph, const graph::Op& fused) const override {
+        return takes_fused(fused, {.graph = graph, .device = device_});
+    }
+
+private:
+    const Capabilities& device_;
+};
 
 /// Names for the nodes of a plan, in their order; an empty one stands for the first of fitting_kernels().
 using ChosenVariants = std::vector<std::string>;

@@ -55,18 +55,18 @@ private:
     double by_;
 };
 
-bench::Case only_case(const std::string& op, const std::string& shape) {
-    return must(bench::choose_cases({.ops = {op}, .shapes = {shape}})).at(0);
+cases::Case only_case(const std::string& op, const std::string& shape) {
+    return must(cases::choose_cases({.ops = {op}, .shapes = {shape}})).at(0);
 }
 
-Measurement measure_on(graph::Backend& backend, const bench::Case& c, Cache cache = Cache::hot) {
+Measurement measure_on(graph::Backend& backend, const cases::Case& c, Cache cache = Cache::hot) {
     return must(bench::measure(c, {.backend = &backend},
                                {.cache = cache, .cold_bytes = 10'000, .stopping = {.max_seconds = 0.02}}));
 }
 
 TEST_CASE("what is right is timed, over as many operands as were asked for", "[bench][measure]") {
     WrongBackend backend(0);
-    const bench::Case c = only_case("add", "5x50");  // 3000 bytes
+    const cases::Case c = only_case("add", "5x50");  // 3000 bytes
     const Measurement hot = measure_on(backend, c);
     CHECK(hot.check.right());
     CHECK(hot.copies == 1);
@@ -92,7 +92,7 @@ TEST_CASE("cases of several nodes and of states are right and timed on every Vul
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         CAPTURE(backend->name());
         for (const char* const op : {"decode_attention", "cache_reorder", "beam_step", "rope"}) {
-            const bench::Case c = must(bench::choose_cases({.ops = {op}})).at(0);
+            const cases::Case c = must(cases::choose_cases({.ops = {op}})).at(0);
             const Measurement measured =
                 must(bench::measure(c, {.backend = backend}, {.cache = Cache::hot, .stopping = {.max_seconds = 0.01}}));
             CAPTURE(op, measured.check.failure);

@@ -35,7 +35,7 @@ Report some_report() {
                  .shape = "1x2x3",
                  .dtype = "f16",
                  .cache = "hot",
-                 .work = {.flops = 2e6, .read = 3e3, .written = 1e3, .arithmetic = Arithmetic::f16}};
+                 .work = {.flops = 2e6, .read = 3e3, .written = 1e3, .arithmetic = cases::Arithmetic::f16}};
     c.measured.variant = "row";
     c.measured.device_ns = {.median = 1000, .mad = 5, .interval = {990, 1020}, .runs = 40, .stable = true};
     c.measured.wall_ns = {.median = 3000, .mad = 50, .interval = {2900, 3100}, .runs = 4, .stable = false};
@@ -49,13 +49,13 @@ Report some_report() {
 
 TEST_CASE("the roof over a case is the lower of arithmetic and memory", "[bench][roofline]") {
     const auto limits = some_limits();
-    CHECK(roof_for(limits, Arithmetic::f32).peak == 1e12);
-    CHECK(roof_for(limits, Arithmetic::f16).peak == 8e12);
-    CHECK(roof_for(limits, Arithmetic::integer).peak_name == kPeakMatrixF16);  // int_dot is missing
-    CHECK(roof_for(limits, Arithmetic::f32).bandwidth == 1e11);
-    CHECK(roof_for({}, Arithmetic::f32).peak == 0);
+    CHECK(roof_for(limits, cases::Arithmetic::f32).peak == 1e12);
+    CHECK(roof_for(limits, cases::Arithmetic::f16).peak == 8e12);
+    CHECK(roof_for(limits, cases::Arithmetic::integer).peak_name == kPeakMatrixF16);  // int_dot is missing
+    CHECK(roof_for(limits, cases::Arithmetic::f32).bandwidth == 1e11);
+    CHECK(roof_for({}, cases::Arithmetic::f32).peak == 0);
 
-    const Roof roof = roof_for(limits, Arithmetic::f32);  // ridge: 10 FLOP per byte
+    const Roof roof = roof_for(limits, cases::Arithmetic::f32);  // ridge: 10 FLOP per byte
     const auto compute = share_of(roof, {.flops = 1e9, .read = 1e6}, 2e-3);
     REQUIRE(compute);
     CHECK(compute->limit == kPeakF32);
@@ -64,7 +64,7 @@ TEST_CASE("the roof over a case is the lower of arithmetic and memory", "[bench]
     REQUIRE(memory);
     CHECK(memory->limit == kCopyBandwidth);
     CHECK(memory->share == Approx(0.5));  // 10 us of 20
-    CHECK_FALSE(share_of(roof_for({}, Arithmetic::f32), {.flops = 1, .read = 1}, 1));
+    CHECK_FALSE(share_of(roof_for({}, cases::Arithmetic::f32), {.flops = 1, .read = 1}, 1));
 }
 
 TEST_CASE("a report survives JSON", "[bench][report]") {

@@ -4,12 +4,13 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
 
 #include "bench/spirv.hpp"
-#include "cli/pipeline_cases.hpp"
+#include "cases/case.hpp"
 #include "graph/plan.hpp"
 #include "shader_table.hpp"
 #include "support/catch.h"
@@ -172,24 +173,30 @@ std::vector<vulkan::Capabilities> all_devices() {
     return devices;
 }
 
+/// The graph of a case, for who runs it not.
+graph::Plan plan_of(const cases::Case& which) {
+    cases::CaseBuilder builder(cases::CaseBuilder::Contents::none);
+    must(which.build(builder));
+    return graph::make_plan(std::move(builder.graph), {.fuse = false});
+}
+
 /// Calls visit(device, kernel, dispatch) for every dispatch of every kernel that fits a case on one of all_devices().
 void for_each_dispatch(auto&& visit) {
-    for (const vulkan::Capabilities& device : all_devices())
-        for (const cli::PipelineCase& which : cli::pipeline_cases())
-            for (const DType dtype : {DType::f32, DType::f16}) {
-                CAPTURE(which.label, to_string(dtype), device.type);
-                graph::Graph graph;
-                must(which.build(graph, dtype));
-                const graph::Plan plan = graph::make_plan(std::move(graph));
-                const vulkan::KernelContext context{plan.graph, device};
-                for (const graph::Node& node : plan.graph.nodes())
-                    for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(node.op, context)) {
-                        CAPTURE(kernel->name);
-                        for (const vulkan::Dispatch& dispatch :
-                             must(vulkan::plan_dispatches(node.op, context, *kernel)).dispatches)
-                            visit(device, *kernel, dispatch);
-                    }
-            }
+    static const std::vector<cases::Case> all = must(cases::compiled_cases());
+    for (const cases::Case& which : all) {
+        const graph::Plan plan = plan_of(which);
+        for (const vulkan::Capabilities& device : all_devices()) {
+            CAPTURE(which.name(), device.type);
+            const vulkan::KernelContext context{plan.graph, device};
+            for (const graph::Node& node : plan.graph.nodes())
+                for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(node.op, context)) {
+                    CAPTURE(kernel->name);
+                    for (const vulkan::Dispatch& dispatch :
+                         must(vulkan::plan_dispatches(node.op, context, *kernel)).dispatches)
+                        visit(device, *kernel, dispatch);
+                }
+        }
+    }
 }
 
 /// The same module is asked for thousands of times.
@@ -287,6 +294,43 @@ TEST_CASE("every plan runs where its kernel fits, binds and sets what its module
                                 shader.source != source_of(vulkan::modules::strided_copy);
         CHECK(reached.contains(std::string(shader.name)) == runs_nodes);
     }
+}
+
+/// What the kernel runs for an op at the edge: in the first form, types and device that it takes. Absent: it takes none.
+std::optional<vulkan::DispatchPlan> shown_by(std::string_view op, const vulkan::KernelTraits& kernel,
+                                             const vulkan::Edge& edge) {
+    for (const cases::Family* family : cases::families_of(op, edge.size()))
+        for (const cases::Types& types : family->types) {
+            const graph::Plan plan = plan_of(must(family->make({edge.begin(), edge.end()}, types)));
+            for (const vulkan::Capabilities& device : all_devices())
+                for (const graph::Node& node : plan.graph.nodes()) {
+                    const vulkan::KernelContext context{plan.graph, device};
+                    if (graph::op_name(node.op) != op) continue;
+                    const vulkan::KernelList fitting = vulkan::fitting_kernels(node.op, context);
+                    if (std::ranges::find(fitting, &kernel) != fitting.end())
+                        return must(vulkan::plan_dispatches(node.op, context, kernel));
+                }
+        }
+    return std::nullopt;
+}
+
+TEST_CASE("every kernel names problems that it takes, and that show more of it than one workgroup",
+          "[shaders][contracts]") {
+    for (const vulkan::OpKernels& all : vulkan::kernel_catalogue())
+        for (const vulkan::KernelTraits* kernel : all.kernels) {
+            CAPTURE(all.op, kernel->name);
+            CHECK_FALSE(kernel->edges.empty());
+            if ((kernel->needs & vulkan::kLackingRequirements) != 0) continue;
+            // How much is run of what: a kernel whose edges are all alike has none.
+            std::set<std::pair<std::array<std::uint32_t, 3>, std::vector<vulkan::Dispatch::Constant>>> shown;
+            for (const vulkan::Edge& edge : kernel->edges) {
+                CAPTURE(cases::to_text({edge.begin(), edge.end()}));
+                const auto plan = shown_by(all.op, *kernel, edge);
+                CHECK(plan);
+                if (plan) shown.emplace(plan->dispatches.back().groups, plan->dispatches.back().constants);
+            }
+            CHECK(shown.size() > 1);
+        }
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ def complaints(reports):
                 case = next((use["case"] for use in pipeline["uses"]), "its case is not known")
                 out.append(f"{gpu}: {pipeline['shader']} ({case}): {pipeline['error']['message']}")
         out += [f"{gpu}: {shader} spills" for shader in spilling(report)]
-        out += [f"{gpu}: {shader} has no case in pipeline_cases()" for shader in report.get("without_case", [])]
+        out += [f"{gpu}: {shader} has no case in tools/cases" for shader in report.get("without_case", [])]
     return out
 
 

@@ -23,7 +23,7 @@ TEST_CASE("activate agrees with double precision", "[op][activate]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
     const Activation activation = activations();
-    const auto count = GENERATE(values<std::uint64_t>({1, 127, 511, 512, 513, 100'003}));
+    constexpr std::uint64_t count = 513;
     CAPTURE(backend.name(), to_string(dtype), static_cast<int>(activation), count);
 
     OpCase c;

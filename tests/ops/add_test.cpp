@@ -8,12 +8,11 @@ namespace {
 
 using graph::Value;
 
-TEST_CASE("add agrees with double precision", "[op][add]") {
+TEST_CASE("add takes one tensor twice", "[op][add]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
-    const auto [rows, width] =
-        GENERATE(table<std::uint64_t, std::uint64_t>({{1, 1}, {7, 73}, {1, 512}, {19, 27}, {311, 331}}));
-    CAPTURE(backend.name(), to_string(dtype), rows, width);
+    constexpr std::uint64_t rows = 7, width = 73;
+    CAPTURE(backend.name(), to_string(dtype));
 
     OpCase c;
     const Value a = c.floats("a", dtype, {rows, width});

@@ -9,28 +9,6 @@
 namespace vkformer::tests {
 namespace {
 
-// The tiles of `tile`: 8, 16 or 32 queries (by query_len), 32 keys, 32 elements of depth, 32 columns; those of `cpu_queries`
-// are 8 rows, a row being a query of one of the heads that share a key head; those of `matrix` 1, 2 or 4 matrices of rows,
-// 32 or 64 keys. Then head sizes that models have.
-const AttentionSizes kAttentionSizes[] = {
-    {1, 1, 1, 1, 1, 1, 1},      {2, 7, 31, 2, 2, 31, 33},    {3, 8, 32, 2, 1, 32, 32},    {2, 9, 33, 4, 2, 33, 31},
-    {2, 16, 64, 2, 2, 5, 64},   {2, 17, 65, 3, 1, 64, 5},    {1, 31, 100, 2, 2, 97, 128}, {2, 33, 33, 2, 2, 17, 65},
-    {1, 67, 131, 6, 3, 40, 24}, {1, 40, 40, 1, 1, 256, 254}, {2, 3, 5, 2, 1, 255, 129},   {1, 5, 70, 9, 3, 64, 64},
-    {2, 3, 40, 20, 2, 80, 96},  {1, 20, 33, 2, 2, 100, 112}, {1, 35, 34, 4, 4, 33, 33},
-};
-
-TEST_CASE("attention agrees with double precision", "[op][attention]") {
-    graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const DType dtype = GENERATE(DType::f32, DType::f16);
-    const AttentionSizes sizes = GENERATE(from_range(std::begin(kAttentionSizes), std::end(kAttentionSizes)));
-    CAPTURE(backend.name(), to_string(dtype), to_string(sizes));
-
-    OpCase c;
-    const AttentionOperands o = attention_operands(c, sizes, dtype);
-    c.expect(attention(c.graph, o.query, o.key, o.value, {}, attention_scale(sizes)));
-    c.check(backend);
-}
-
 TEST_CASE("attention agrees with double precision under every mask", "[op][attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const std::size_t mask = GENERATE(range(std::size_t{0}, std::size(kMasks)));

@@ -12,31 +12,7 @@ struct DecodeSizes {
     std::uint32_t split_keys;
 };
 
-// A workgroup of `split` takes 32 to 128 keys at a time, 16 elements of depth; one of `cpu_heads` 8 of the heads that share a key
-// head.
-const DecodeSizes kDecodeSizes[] = {
-    {{1, 1, 1, 1, 1, 1, 1}, 128},     {{2, 1, 31, 2, 1, 15, 17}, 31},       {{2, 1, 32, 2, 2, 16, 32}, 32},
-    {{2, 1, 33, 4, 2, 17, 33}, 32},   {{3, 1, 127, 2, 1, 64, 64}, 64},      {{2, 1, 129, 2, 2, 5, 128}, 128},
-    {{2, 1, 300, 6, 3, 33, 65}, 128}, {{1, 1, 300, 2, 2, 40, 24}, 1},       {{1, 1, 1031, 2, 1, 256, 256}, 500},
-    {{1, 1, 20, 1, 1, 255, 129}, 7},  {{2, 1, 90, 2, 2, 8, 1}, 0x7FFFFFFF}, {{1, 1, 300, 9, 3, 64, 64}, 100},
-    {{2, 1, 70, 20, 2, 80, 96}, 32},  {{1, 1, 50, 2, 1, 100, 112}, 16},
-};
-
 graph::Value partial_of(const OpCase& c) { return std::get<graph::DecodeAttention>(c.graph.nodes()[0].op).partial; }
-
-TEST_CASE("decode_attention agrees with double precision", "[op][decode_attention]") {
-    graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const DType dtype = GENERATE(DType::f32, DType::f16);
-    const std::size_t index = GENERATE(range(std::size_t{0}, std::size(kDecodeSizes)));
-    const DecodeSizes& d = kDecodeSizes[index];
-    if (dtype == DType::f16 && !has_turn(backend, index)) return;
-    CAPTURE(backend.name(), to_string(dtype), to_string(d.sizes), d.split_keys);
-
-    OpCase c;
-    const AttentionOperands o = attention_operands(c, d.sizes, dtype);
-    c.expect(decode_attention(c.graph, o.query, o.key, o.value, {}, attention_scale(d.sizes), d.split_keys));
-    c.check(backend);
-}
 
 TEST_CASE("decode_attention caps its scores before the mask", "[op][decode_attention][soft_cap]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));

@@ -41,24 +41,15 @@ Value add_normed(OpCase& c, Value x, const NormedCase& s) {
     return y;
 }
 
-// The sizes are those of linear_test.cpp; linear/row.comp has no room for the squares of 7 and 8 rows, linear/row_vec4.comp for those of 4
-// to 8, which then are normed before.
-TEST_CASE("a product of a norm agrees with double precision", "[op][linear][normed]") {
+// linear/row.comp has no room for the squares of 7 and 8 rows, linear/row_vec4.comp for those of 4 to 8, which then are normed before.
+TEST_CASE("a product of a norm adds an offset to the gains", "[op][linear][normed]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [dtype, result] =
         GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
     const auto [rows, in, out, gain_offset] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t, float>({
-        {1, 1, 1, 0.0f},
-        {1, 63, 3, 0.0f},
         {2, 129, 5, 1.0f},
-        {8, 7, 67, 0.0f},
-        {1, 576, 70, 0.0f},
         {1, 96, 37, 1.0f},
-        {3, 64, 33, 0.0f},
-        {4, 32, 20, 0.0f},
-        {6, 64, 9, 0.0f},
         {8, 40, 33, 1.0f},
-        {1, 1544, 30, 0.0f},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out, gain_offset);
     OpCase c;

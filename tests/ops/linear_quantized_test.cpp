@@ -39,10 +39,7 @@ void add_quantized_linear(OpCase& c, const QuantizedLinearCase& s) {
     c.graph.add_node(graph::Linear{.x = x, .weight = weight, .y = y, .epilogue = epilogue});
 }
 
-// linear/quantized_tile.comp has tiles of 64 × 64; linear/quantized_row.comp takes up to 8 rows, 4 to 8 columns and 1024 depths at a
-// time; cpu_devices/linear/quantized_columns.comp, only on CPU-type devices, 8 rows and 32 columns; cpu_devices/linear/quantized_depth.comp there, for q8_0 and
-// q4_0 and up to 4 rows, 16 columns and two blocks at a time.
-// Most of the time here is that of compilers: shapes and formats are not multiplied with each other.
+// Every format; the sizes are those of the kernels' edges (edges_test.cpp).
 TEST_CASE("linear with quantised weights agrees with double precision", "[op][linear][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [format, rows, blocks, out] = GENERATE(table<DType, std::uint64_t, std::uint64_t, std::uint64_t>({
@@ -62,51 +59,6 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q2_k, 3, 3, 67},
         {DType::q3_k, 3, 3, 67},
     }));
-    CAPTURE(backend.name(), to_string(format), rows, blocks, out);
-    OpCase c;
-    add_quantized_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});
-    c.check(backend);
-}
-
-TEST_CASE("linear with quantised weights agrees with double precision at odd sizes and in parts",
-          "[op][linear][quantized]") {
-    struct Case {
-        DType format;
-        std::uint64_t rows, blocks, out;
-    };
-    static constexpr Case kCases[] = {
-        {DType::q4_1, 9, 3, 35},
-        {DType::q5_0, 17, 3, 35},
-        {DType::q5_1, 65, 1, 65},
-        {DType::iq4_nl, 9, 5, 64},
-        {DType::iq4_xs, 17, 1, 33},
-        {DType::q2_k, 9, 2, 31},
-        {DType::q3_k, 9, 1, 33},
-        {DType::q5_0, 1, 1, 1},
-        {DType::iq4_nl, 1, 18, 37},
-        {DType::q4_0, 1, 1, 1},
-        {DType::q6_k, 8, 2, 31},
-        {DType::q8_0, 9, 5, 64},
-        {DType::q5_k, 65, 1, 65},
-        {DType::q8_0, 1, 2, 37},
-        {DType::q4_0, 4, 6, 35},
-        {DType::q4_k, 1, 9, 37},  // more depths than a workgroup of the row shaders takes at a time
-        // the depth in parts, of equal length and not, on devices that are CPUs and on others
-        {DType::q8_0, 1, 21, 5},
-        {DType::q4_k, 2, 2, 24},
-        {DType::bf16, 8, 11, 32},
-        {DType::q4_0, 20, 11, 24},
-        {DType::q6_k, 130, 2, 7},
-        {DType::f16, 9, 7, 31},
-        {DType::q8_0, 1, 129, 70},
-        {DType::q4_0, 20, 33, 70},
-        {DType::q5_0, 1, 129, 7},
-        {DType::q5_1, 20, 33, 7},
-    };
-    graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::size_t index = GENERATE(range(std::size_t{0}, std::size(kCases)));
-    if (!has_turn(backend, index)) return;
-    const auto& [format, rows, blocks, out] = kCases[index];
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;
     add_quantized_linear(c, {.format = format, .rows = rows, .in = width_of(format, blocks), .out = out});

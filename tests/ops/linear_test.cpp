@@ -37,58 +37,6 @@ void add_linear(OpCase& c, const LinearCase& s) {
     c.graph.add_node(graph::Linear{.x = x, .weight = weight, .y = y, .epilogue = epilogue});
 }
 
-// linear/tile.comp has tiles of 64 × 64, 16 deep; linear/row.comp takes up to 8 rows, 4 columns and 64 depths at a time;
-// cpu_devices/linear/columns.comp, only on CPU-type devices and for `in` a multiple of 4, 8 rows and 32 columns; cpu_devices/linear/depth.comp, for up to 4 rows,
-// 16 columns and 16 depths (f16: 32) at a time; cpu_devices/linear/columns_shuffled.comp 16 or 32 rows and 32 columns, for `in` a multiple of 8;
-// linear/tile_vec4.comp, linear/tile_half.comp and linear/row_vec4.comp, for `in` a multiple of 4, as the first two;
-// linear/matrix.comp, with matrices of 8 × 8, 32 or 64 rows and columns, 32 deep, for `in` a multiple of 8; the last three also with
-// the depth in parts where it is long and the result narrow.
-TEST_CASE("linear agrees with double precision", "[op][linear]") {
-    graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const auto [dtype, result] =
-        GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
-    const auto [rows, in, out] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t>({
-        // few rows
-        {1, 1, 1},
-        {1, 63, 3},
-        {1, 65, 4},
-        {2, 129, 5},
-        {8, 7, 67},
-        {3, 2049, 1030},
-        // tiles
-        {9, 1, 1},
-        {63, 15, 65},
-        {65, 17, 63},
-        {64, 33, 64},
-        {131, 257, 129},
-        // in a multiple of 4
-        {1, 4, 1},
-        {1, 64, 31},
-        {7, 16, 32},
-        {8, 32, 33},
-        {9, 12, 64},
-        {67, 128, 131},
-        {17, 2048, 8},
-        {9, 8, 8},
-        {150, 264, 140},
-        {1, 96, 37},
-        {4, 64, 33},
-        // the depth in parts, of equal length and not, on devices that are CPUs and on others
-        {1, 328, 5},
-        {8, 136, 32},
-        {20, 328, 24},
-        {130, 136, 7},
-        {1, 1544, 70},
-        {20, 1036, 70},
-    }));
-    CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
-
-    OpCase c;
-    add_linear(c,
-               {.rows = rows, .in = in, .out = out, .activation = Activation::relu, .dtype = dtype, .result = result});
-    c.check(backend);
-}
-
 TEST_CASE("linear computes every epilogue", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const Activation activation =
@@ -184,26 +132,18 @@ TEST_CASE("the products of a batch are those of its parts", "[op][linear]") {
 }
 
 // The gate and the other half of an element lie in one invocation: 1, 8 or 16 columns of each in turns, or as many as a cooperative matrix has.
-TEST_CASE("linear with a gate agrees with double precision", "[op][linear][gated]") {
+TEST_CASE("linear with a gate computes every activation", "[op][linear][gated]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const auto [dtype, result] =
         GENERATE(table<DType, DType>({{DType::f32, DType::f32}, {DType::f16, DType::f16}, {DType::f16, DType::f32}}));
     // One activation for many rows: older compilers take ten seconds for some of their shaders.
     const auto [rows, in, out, activation] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t, Activation>({
         {1, 1, 2, Activation::none},
-        {1, 24, 2, Activation::silu},
-        {1, 64, 34, Activation::silu},
         {3, 63, 70, Activation::gelu_tanh},
         {5, 2048, 30, Activation::gelu_erf},
         {6, 128, 66, Activation::silu},  // 5 columns of a row shader's workgroup would be no pairs
         {8, 40, 130, Activation::relu},
-        {9, 36, 98, Activation::silu},
-        {20, 21, 70, Activation::silu},  // linear only
         {40, 64, 66, Activation::silu},  // an odd half
-        {70, 264, 300, Activation::silu},
-        {131, 48, 2, Activation::silu},
-        {1, 328, 22, Activation::silu},  // the depth in parts
-        {20, 200, 30, Activation::silu},
     }));
     CAPTURE(backend.name(), to_string(dtype), to_string(result), rows, in, out);
     OpCase c;

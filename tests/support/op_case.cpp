@@ -66,6 +66,17 @@ Value OpCase::expect(Result<Value> value) {
     return expect(*value);
 }
 
+void OpCase::take(const cases::Case& which) {
+    cases::CaseBuilder builder;
+    const auto built = which.build(builder);
+    if (!built) FAIL(which.name() << ": " << built.error().message);
+    contents_.clear();
+    for (const auto& [id, values] : builder.contents())
+        std::visit([&, tensor = id](const auto& v) { contents_[tensor] = *v; }, values);
+    results_.assign(builder.results().begin(), builder.results().end());
+    graph = std::move(builder.graph);
+}
+
 std::vector<float> OpCase::random_floats(std::size_t count, float magnitude) {
     std::uniform_real_distribution<float> distribution(-magnitude, magnitude);
     std::vector<float> values(count);

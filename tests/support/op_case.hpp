@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "cases/case.hpp"
 #include "graph/builders.hpp"
 #include "graph/program.hpp"
 
@@ -42,6 +43,9 @@ public:
     /// if the builder did.
     graph::Value expect(graph::Value value);
     graph::Value expect(Result<graph::Value> value);
+
+    /// A whole case in place of what was made so far: its graph, the contents of its operands, its results.
+    void take(const cases::Case& which);
 
     std::vector<float> random_floats(std::size_t count, float magnitude = 1);
     std::vector<std::int32_t> random_ints(std::size_t count, std::int32_t lowest, std::int32_t highest);

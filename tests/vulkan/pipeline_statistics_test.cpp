@@ -145,7 +145,7 @@ TEST_CASE("every shader that a device can run compiles on it", "[vulkan][pipelin
         for (const auto& use : pipeline["uses"]) is_default = is_default || use["default"].get<bool>();
         CHECK(pipeline["default"] == is_default);
     }
-    // A shader that is listed here needs a case in tools/cli/pipeline_cases.cpp.
+    // A shader that is listed here needs a case in tools/cases.
     CHECK(report["without_case"] == nlohmann::json::array());
 }
 

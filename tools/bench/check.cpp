@@ -77,10 +77,10 @@ Check compare_floats(std::span<const double> found, std::span<const double> expe
     return check;
 }
 
-Oracle::Oracle(const CaseBuilder& builder, std::unique_ptr<graph::Program> program)
+Oracle::Oracle(const cases::CaseBuilder& builder, std::unique_ptr<graph::Program> program)
     : builder_(&builder), program_(std::move(program)) {}
 
-Result<Oracle> Oracle::run(const CaseBuilder& builder) {
+Result<Oracle> Oracle::run(const cases::CaseBuilder& builder) {
     const auto backend = cpu::make_cpu_backend<double>();
     VKFORMER_TRY(auto program, backend->compile(graph::make_plan(builder.graph, {.fuse = false}), backend->make_store(),
                                                 backend->make_store()));
@@ -113,7 +113,7 @@ Result<Check> check_result(const graph::Graph& graph, Value value, graph::Progra
 
 }  // namespace
 
-Result<Check> check_results(const CaseBuilder& builder, graph::Program& program) {
+Result<Check> check_results(const cases::CaseBuilder& builder, graph::Program& program) {
     VKFORMER_TRY(const Oracle oracle, Oracle::run(builder));
     Check worst;
     for (const Value value : builder.results()) {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "bench/case.hpp"
+#include "cases/case.hpp"
 
 namespace vkformer::bench {
 
@@ -21,7 +21,7 @@ struct Check {
 class Oracle {
 public:
     /// `builder` holds the graph before planning and the contents of its operands, and outlives this. Errors: those of the program.
-    static Result<Oracle> run(const CaseBuilder& builder);
+    static Result<Oracle> run(const cases::CaseBuilder& builder);
 
     /// What was found for one of the builder's results, element by element, and by which program: variants that round operands may be
     /// further off. Errors: those of Program::read.
@@ -30,13 +30,13 @@ public:
     Result<Check> compare(graph::Value result, std::span<const std::int32_t> found) const;
 
 private:
-    Oracle(const CaseBuilder& builder, std::unique_ptr<graph::Program> program);
-    const CaseBuilder* builder_;
+    Oracle(const cases::CaseBuilder& builder, std::unique_ptr<graph::Program> program);
+    const cases::CaseBuilder* builder_;
     std::unique_ptr<graph::Program> program_;
 };
 
 /// Compares every result of a program that has run. Errors: those of the programs.
-Result<Check> check_results(const CaseBuilder& builder, graph::Program& program);
+Result<Check> check_results(const cases::CaseBuilder& builder, graph::Program& program);
 
 /// One result. A single wrong element may not hide in the norm of the others: it is held against the largest element.
 Check compare_floats(std::span<const double> found, std::span<const double> expected, double bound);

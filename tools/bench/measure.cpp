@@ -65,8 +65,8 @@ vulkan::VulkanProgram* profiled(graph::Program& program, const Target& target) {
 }
 
 /// A program of several runs of a case: over copies of the operands, or the same again and again.
-Result<CaseBuilder> repeated(const Case& c, std::size_t copies, std::size_t runs) {
-    CaseBuilder builder;
+Result<cases::CaseBuilder> repeated(const cases::Case& c, std::size_t copies, std::size_t runs) {
+    cases::CaseBuilder builder;
     for (std::size_t copy = 0; copy < copies; ++copy) {
         builder.begin_copy(copy);
         VKFORMER_CHECK(c.build(builder));
@@ -94,8 +94,8 @@ double memory_of(const graph::Graph& graph) {
 
 /// `once` is one run of the case, `run_seconds` what it took. Copies that would make a submission take long are left out: a run that takes that long
 /// fills the caches anew many times.
-Rotation plan_rotation(const Case& c, const graph::Graph& once, const MeasureOptions& options, double run_seconds,
-                       vulkan::Timestamps timestamps) {
+Rotation plan_rotation(const cases::Case& c, const graph::Graph& once, const MeasureOptions& options,
+                       double run_seconds, vulkan::Timestamps timestamps) {
     const auto at_most = [](double wanted, double most) { return std::max(1.0, std::floor(std::min(wanted, most))); };
     const double longest = options.stopping.max_seconds / 4 / run_seconds;  // runs
     double copies = 1;
@@ -142,8 +142,8 @@ Result<void> add_device_times(vulkan::VulkanProgram& program, const Rotation& ro
 }
 
 /// Submits until the times are stable.
-Result<void> sample(graph::Program& program, const CaseBuilder& builder, const Target& target, const Rotation& rotation,
-                    const MeasureOptions& options, Measurement& result) {
+Result<void> sample(graph::Program& program, const cases::CaseBuilder& builder, const Target& target,
+                    const Rotation& rotation, const MeasureOptions& options, Measurement& result) {
     vulkan::VulkanProgram* const timestamps = profiled(program, target);
     Sampler device(options.stopping), wall(options.stopping);
     const auto begin = SteadyClock::now();
@@ -164,7 +164,7 @@ Result<void> sample(graph::Program& program, const CaseBuilder& builder, const T
 }
 
 /// An element that a shader forgets to write is then a NaN. States are operands too and keep what they have.
-Result<void> poison_results(const CaseBuilder& builder, graph::Program& program) {
+Result<void> poison_results(const cases::CaseBuilder& builder, graph::Program& program) {
     for (const graph::Value value : builder.results()) {
         const graph::Tensor& tensor = builder.graph.tensor(value);
         const std::size_t count = tensor.shape.element_count();
@@ -202,19 +202,19 @@ std::string joined(const std::vector<vulkan::NodeTime>& times, std::string vulka
 
 std::string_view to_string(Cache cache) noexcept { return cache == Cache::cold ? "cold" : "hot"; }
 
-Result<std::vector<std::string>> variants_of(const Case& c, const Target& target) {
+Result<std::vector<std::string>> variants_of(const cases::Case& c, const Target& target) {
     std::vector<std::string> all;
     if (!target.vulkan) return all;
-    VKFORMER_TRY(const CaseBuilder builder, repeated(c, 1, 1));
+    VKFORMER_TRY(const cases::CaseBuilder builder, repeated(c, 1, 1));
     for (const graph::Node& node : builder.graph.nodes())
         for (const auto* kernel : vulkan::fitting_kernels(node.op, {builder.graph, target.vulkan->capabilities()}))
             if (std::ranges::find(all, kernel->name) == all.end()) all.emplace_back(kernel->name);
     return all;
 }
 
-Result<Measurement> measure(const Case& c, const Target& target, const MeasureOptions& options) {
+Result<Measurement> measure(const cases::Case& c, const Target& target, const MeasureOptions& options) {
     Measurement result;
-    VKFORMER_TRY(const CaseBuilder single, repeated(c, 1, 1));
+    VKFORMER_TRY(const cases::CaseBuilder single, repeated(c, 1, 1));
     VKFORMER_TRY(const auto program, compile(target, single.graph, options.variant, vulkan::Timestamps::nodes));
     VKFORMER_CHECK(single.feed(*program));
     VKFORMER_CHECK(poison_results(single, *program));
@@ -234,7 +234,7 @@ Result<Measurement> measure(const Case& c, const Target& target, const MeasureOp
     VKFORMER_TRY(const double run_seconds, one_run(*program, target));
     const Rotation rotation = plan_rotation(c, single.graph, options, run_seconds, timestamps_for(run_seconds, target));
     result.copies = rotation.copies;
-    VKFORMER_TRY(const CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
+    VKFORMER_TRY(const cases::CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
     VKFORMER_TRY(const auto timed, compile(target, several.graph, options.variant, rotation.timestamps));
     VKFORMER_CHECK(several.feed(*timed));
     VKFORMER_CHECK(sample(*timed, several, target, rotation, options, result));

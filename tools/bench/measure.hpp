@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "bench/case.hpp"
 #include "bench/check.hpp"
 #include "bench/code.hpp"
 #include "bench/statistics.hpp"
+#include "cases/case.hpp"
 #include "vulkan/backend.hpp"
 
 namespace vkformer::bench {
@@ -49,10 +49,10 @@ struct Measurement {
 
 /// What can run the case on the device, as the kernels list it; empty where the backend has no variants.
 /// Errors: those of the case.
-Result<std::vector<std::string>> variants_of(const Case& c, const Target& target);
+Result<std::vector<std::string>> variants_of(const cases::Case& c, const Target& target);
 
 /// A case whose result is wrong is not timed: `check` says what is wrong. Errors: those of the case and of the backend.
-Result<Measurement> measure(const Case& c, const Target& target, const MeasureOptions& options);
+Result<Measurement> measure(const cases::Case& c, const Target& target, const MeasureOptions& options);
 
 /// How much the copies should take so that no cache helps: several times the last-level cache of this machine for devices
 /// that are CPUs, more than the largest GPU cache for others.

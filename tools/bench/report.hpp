@@ -21,7 +21,7 @@ namespace vkformer::bench {
 /// One case, measured or found wrong.
 struct CaseReport {
     std::string op, shape, dtype, cache;
-    Work work;
+    cases::Work work;
     Measurement measured;
     std::string error;  ///< why it could not run; empty: it ran
     std::optional<Share> share;

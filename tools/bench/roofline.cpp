@@ -19,16 +19,17 @@ void take_largest(const std::vector<Limit>& limits, std::initializer_list<std::s
 
 }  // namespace
 
-Roof roof_for(const std::vector<Limit>& limits, Arithmetic arithmetic) {
+Roof roof_for(const std::vector<Limit>& limits, cases::Arithmetic arithmetic) {
     Roof roof;
     take_largest(limits, {kCopyBandwidth, kReadBandwidth}, roof.bandwidth, roof.bandwidth_name);
     take_largest(limits, {kPeakF32}, roof.peak, roof.peak_name);
-    if (arithmetic != Arithmetic::f32) take_largest(limits, {kPeakF16, kPeakMatrixF16}, roof.peak, roof.peak_name);
-    if (arithmetic == Arithmetic::integer) take_largest(limits, {kPeakIntDot}, roof.peak, roof.peak_name);
+    if (arithmetic != cases::Arithmetic::f32)
+        take_largest(limits, {kPeakF16, kPeakMatrixF16}, roof.peak, roof.peak_name);
+    if (arithmetic == cases::Arithmetic::integer) take_largest(limits, {kPeakIntDot}, roof.peak, roof.peak_name);
     return roof;
 }
 
-std::optional<Share> share_of(const Roof& roof, const Work& work, double measured_seconds) {
+std::optional<Share> share_of(const Roof& roof, const cases::Work& work, double measured_seconds) {
     const double memory = roof.bandwidth > 0 ? work.bytes() / roof.bandwidth : 0;
     const double arithmetic = roof.peak > 0 ? work.flops / roof.peak : 0;
     if (memory == 0 && arithmetic == 0) return std::nullopt;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/case.hpp"
 #include "bench/limits.hpp"
+#include "cases/case.hpp"
 
 namespace vkformer::bench {
 
@@ -20,7 +20,7 @@ struct Roof {
 
 /// The roof over an arithmetic: the larger of copy and read bandwidth, and the largest peak that could serve it. Float16 operands may
 /// be summed by packed halves, cooperative matrices or plain floats; quantised ones by all of these and integer dot products.
-Roof roof_for(const std::vector<Limit>& limits, Arithmetic arithmetic);
+Roof roof_for(const std::vector<Limit>& limits, cases::Arithmetic arithmetic);
 
 struct Share {
     std::string limit;   ///< the name of the limit that bounds the case
@@ -30,6 +30,6 @@ struct Share {
 };
 
 /// Nothing where neither limit is known.
-std::optional<Share> share_of(const Roof& roof, const Work& work, double measured_seconds);
+std::optional<Share> share_of(const Roof& roof, const cases::Work& work, double measured_seconds);
 
 }  // namespace vkformer::bench

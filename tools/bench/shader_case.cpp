@@ -20,15 +20,15 @@ constexpr double kMaxDispatches = 64;
 
 /// What the manifest compares with.
 struct Reference {
-    Case which;
-    CaseBuilder builder;
+    cases::Case which;
+    cases::CaseBuilder builder;
 };
 
 Result<Reference> make_reference(const ShaderManifest::Reference& asked) {
-    Choice choice{.ops = {asked.op}, .shapes = {asked.shape}};
+    cases::Choice choice{.ops = {asked.op}, .shapes = {asked.shape}};
     if (!asked.dtype.empty()) choice.dtypes = {asked.dtype};
-    VKFORMER_TRY(auto cases, choose_cases(choice));
-    Reference reference{.which = std::move(cases.front())};
+    VKFORMER_TRY(auto found, cases::choose_cases(choice));
+    Reference reference{.which = std::move(found.front())};
     VKFORMER_CHECK(reference.which.build(reference.builder));
     return reference;
 }
@@ -174,10 +174,10 @@ Result<Check> check_results(const ShaderManifest& manifest, const Reference& ref
     return worst;
 }
 
-Work work_of(const ShaderManifest& manifest, const Reference* reference, const std::vector<Buffer>& buffers) {
+cases::Work work_of(const ShaderManifest& manifest, const Reference* reference, const std::vector<Buffer>& buffers) {
     if (manifest.work) return *manifest.work;
     if (reference) return reference->which.work;
-    Work work;
+    cases::Work work;
     for (const Buffer& buffer : buffers) work.read += static_cast<double>(buffer.contents.size());
     return work;
 }

@@ -202,9 +202,9 @@ Result<ShaderManifest::Reference> read_reference(const Object& root) {
     return reference;
 }
 
-Result<Work> read_work(const Object& root) {
+Result<cases::Work> read_work(const Object& root) {
     VKFORMER_TRY(const Object object, Object::of(root.at("work"), root.path("work"), {"flops", "read", "written"}));
-    Work work;
+    cases::Work work;
     for (const auto& [key, value] :
          {std::pair("flops", &work.flops), {"read", &work.read}, {"written", &work.written}}) {
         if (!object.has(key)) continue;

@@ -11,7 +11,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "bench/case.hpp"
+#include "cases/case.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::bench {
@@ -38,7 +38,7 @@ struct ShaderManifest {
     std::vector<std::byte> push;
     std::array<std::uint32_t, 3> groups{1, 1, 1};
     std::optional<Reference> reference;
-    std::optional<Work> work;  ///< absent: that of the reference, else every buffer moved once
+    std::optional<cases::Work> work;  ///< absent: that of the reference, else every buffer moved once
 };
 
 /// Errors: CorruptFile (a field that is missing, unknown, of another type or out of range), with `name` and the field in front.

@@ -11,26 +11,26 @@ namespace {
 
 struct BenchOpsCommand {
     DeviceOptions device;
-    bench::Choice choice;
+    cases::Choice choice;
     MeasureFlags flags;
     bool all_variants = false, list = false;
 };
 
 std::string list_text() {
     std::string text;
-    for (const bench::Family& family : bench::families()) {
-        text += std::string(family.op) + "  " + std::string(family.dims) + ", ";
-        for (const std::string_view dtype : family.dtypes) text += std::string(dtype) + " ";
+    for (const cases::Family& family : cases::families()) {
+        text += std::string(family.name) + "  " + std::string(family.dims) + ", ";
+        for (const cases::Types& types : family.types) text += types.name() + " ";
         text += "\n   ";
-        for (const auto& shape : family.shapes) text.append(" ").append(bench::to_text(shape));
+        for (const auto& shape : family.shapes) text.append(" ").append(cases::to_text(shape));
         if (!family.gpu_shapes.empty()) text += "; on GPUs also";
-        for (const auto& shape : family.gpu_shapes) text.append(" ").append(bench::to_text(shape));
+        for (const auto& shape : family.gpu_shapes) text.append(" ").append(cases::to_text(shape));
         text += "\n";
     }
     return text;
 }
 
-bench::CaseReport run_case(const bench::Case& c, const bench::Target& target, const bench::MeasureOptions& options) {
+bench::CaseReport run_case(const cases::Case& c, const bench::Target& target, const bench::MeasureOptions& options) {
     bench::CaseReport report{
         .op = c.op, .shape = c.shape, .dtype = c.dtype, .cache = std::string(to_string(options.cache)), .work = c.work};
     auto measured = bench::measure(c, target, options);
@@ -43,7 +43,7 @@ bench::CaseReport run_case(const bench::Case& c, const bench::Target& target, co
 }
 
 /// What one case is measured with: the variants, then hot and cold.
-Result<std::vector<std::string>> variants_to_run(const bench::Case& c, const bench::Target& target,
+Result<std::vector<std::string>> variants_to_run(const cases::Case& c, const bench::Target& target,
                                                  const BenchOpsCommand& command) {
     if (!command.all_variants) return std::vector<std::string>{""};  // what the device would use
     VKFORMER_TRY(auto all, bench::variants_of(c, target));
@@ -51,10 +51,10 @@ Result<std::vector<std::string>> variants_to_run(const bench::Case& c, const ben
     return all;
 }
 
-Result<void> run_cases(const std::vector<bench::Case>& cases, const bench::Target& target,
+Result<void> run_cases(const std::vector<cases::Case>& chosen, const bench::Target& target,
                        const BenchOpsCommand& command, bench::Report& report) {
     bench::MeasureOptions options = command.flags.options(target);
-    for (const bench::Case& c : cases) {
+    for (const cases::Case& c : chosen) {
         VKFORMER_TRY(const auto variants, variants_to_run(c, target, command));
         for (options.variant.clear(); const std::string& variant : variants)
             for (const bench::Cache cache : command.flags.caches()) {
@@ -78,9 +78,9 @@ Result<int> run(BenchOpsCommand& command) {
     VKFORMER_TRY(const OpenedTarget opened, open_target(command.device));
     const bench::Target& target = opened.target;
     command.choice.is_gpu = target.vulkan && target.vulkan->capabilities().type != "cpu";
-    VKFORMER_TRY(const auto cases, bench::choose_cases(command.choice));
+    VKFORMER_TRY(const auto chosen, cases::choose_cases(command.choice));
     VKFORMER_TRY(bench::Report report, begin_report(target, command.flags, command.device.quiet));
-    VKFORMER_CHECK(run_cases(cases, target, command, report));
+    VKFORMER_CHECK(run_cases(chosen, target, command, report));
     return end_report(report, command.flags);
 }
 

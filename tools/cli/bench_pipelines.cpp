@@ -16,10 +16,10 @@
 #include "bench.hpp"
 #include "bench/code.hpp"
 #include "bench_pipelines.hpp"
+#include "cases/case.hpp"
 #include "core/try.hpp"
 #include "cpu_devices/lib/lanes.h"
 #include "graph/plan.hpp"
-#include "pipeline_cases.hpp"
 #include "shader_table.hpp"
 #include "vulkan/backend.hpp"
 #include "vulkan/variants.hpp"
@@ -61,10 +61,10 @@ public:
     enum class Take { first_variants, all_variants, of_other_devices };
 
     /// Asks for every node of the case on a device of these capabilities.
-    Result<void> add(const PipelineCase& which, DType dtype, const Capabilities& device, Take take) {
-        graph::Graph graph;
-        VKFORMER_CHECK(which.build(graph, dtype));
-        const graph::Plan plan = graph::make_plan(std::move(graph));
+    Result<void> add(const cases::Case& which, const Capabilities& device, Take take) {
+        cases::CaseBuilder builder(cases::CaseBuilder::Contents::none);
+        VKFORMER_CHECK(which.build(builder));
+        const graph::Plan plan = graph::make_plan(std::move(builder.graph), {.fuse = false});
         const vulkan::KernelContext context = {.graph = plan.graph, .device = device};
         for (const graph::Node& node : plan.graph.nodes()) {
             auto kernels = vulkan::fitting_kernels(node.op, context);
@@ -79,8 +79,8 @@ public:
                     if (is_new)
                         list_.push_back(
                             {.dispatch = dispatch, .is_offered = take != Take::of_other_devices, .uses = {}});
-                    Use use{.case_label = which.label,
-                            .dtype = std::string(to_string(dtype)),
+                    Use use{.case_label = which.op + " " + which.shape,
+                            .dtype = which.dtype,
                             .op = std::string(graph::op_name(node.op)),
                             .variant = std::string(kernel->name),
                             .groups = dispatch.groups,
@@ -130,10 +130,10 @@ std::vector<Capabilities> views_of(const Capabilities& device) {
 
 Result<WantedList> wanted_on(const Capabilities& device, bool all) {
     using enum WantedList::Take;
+    VKFORMER_TRY(const std::vector<cases::Case> all_cases, cases::compiled_cases());
     WantedList wanted;
     const auto add = [&](const Capabilities& view, WantedList::Take take) -> Result<void> {
-        for (const PipelineCase& which : pipeline_cases())
-            for (const DType dtype : {DType::f32, DType::f16}) VKFORMER_CHECK(wanted.add(which, dtype, view, take));
+        for (const cases::Case& which : all_cases) VKFORMER_CHECK(wanted.add(which, view, take));
         return {};
     };
     VKFORMER_CHECK(add(device, first_variants));
@@ -241,7 +241,7 @@ std::string as_text(const std::vector<Compiled>& list) {
     return out;
 }
 
-/// The shaders that the device can run and no case has led to: pipeline_cases() lacks one.
+/// The shaders that the device can run and no case has led to: a family of tools/cases lacks one.
 std::vector<std::string> without_case(const WantedList& wanted, const Capabilities& device) {
     std::set<std::string> reached;
     for (const Wanted& w : wanted.list()) reached.insert(w.dispatch.module.name());

@@ -24,7 +24,7 @@ double thread_cpu_us() {
 
 Result<ProgramCost> measure(const ProgramMeasurement& wanted, graph::Backend& backend,
                             vulkan::VulkanBackend* profiler) {
-    const graph::Plan plan = graph::make_plan(*wanted.graph);
+    const graph::Plan plan = graph::make_plan_for(backend, *wanted.graph);
     ProgramCost cost{.name = wanted.name,
                      .nodes = plan.graph.nodes().size(),
                      .barriers = plan.barrier_count(),

@@ -135,8 +135,8 @@ Result<int> run(const ForwardCommand& command) {
                                                 : padded_on_the_right(source_mask) ? models::SourceMask::lengths
                                                                                    : models::SourceMask::additive,
                                  .target_mask = !all_ones(target_mask)}));
-    VKFORMER_TRY(const auto program,
-                 backend->compile(graph::make_plan(std::move(f.graph)), backend->make_store(), backend->make_store()));
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
+                                                      backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, std::span<const std::int32_t>(source.values)));
     VKFORMER_CHECK(program->write(f.target_tokens, std::span<const std::int32_t>(target.values)));
     if (f.source_lengths)

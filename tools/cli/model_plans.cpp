@@ -37,8 +37,8 @@ Result<Plans> plans_of_kind(const models::EncoderDecoder& model, models::Generat
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     VKFORMER_TRY(auto step, decoding::step_graph(model, layout, generation));
     Plans plans;
-    plans.push_back(graph::make_plan(std::move(encoder.graph)));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
+    plans.push_back(graph::make_plan(std::move(encoder.graph), {.fusions = options.fusions}));
+    plans.push_back(graph::make_plan(std::move(step.graph), {.fusions = options.fusions}));
     return plans;
 }
 
@@ -53,7 +53,7 @@ Result<Plans> forward_plans_of(const models::EncoderDecoder& model, const PlanOp
                                                .target_len = target_len,
                                                .dtype = options.dtype,
                                                .attention_weights = weights}));
-        plans.push_back(graph::make_plan(std::move(pass.graph)));
+        plans.push_back(graph::make_plan(std::move(pass.graph), {.fusions = options.fusions}));
     }
     return plans;
 }
@@ -71,14 +71,14 @@ Result<Plans> plans_of_kind(const models::Decoder& model, const PlanOptions& wan
     VKFORMER_TRY(
         auto chunk,
         decoding::chunk_graph(model, options, std::min({wanted.length, options.chunk, options.context}), false, beams));
-    plans.push_back(graph::make_plan(std::move(chunk.graph)));
+    plans.push_back(graph::make_plan(std::move(chunk.graph), {.fusions = wanted.fusions}));
     if (beams > 0) {
         VKFORMER_TRY(auto search, decoding::beam_step_graph(model, options, {.beams = beams}, 0, 0));
-        plans.push_back(graph::make_plan(std::move(search.graph)));
+        plans.push_back(graph::make_plan(std::move(search.graph), {.fusions = wanted.fusions}));
         return plans;
     }
     VKFORMER_TRY(auto step, decoding::step_graph(model, options));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
+    plans.push_back(graph::make_plan(std::move(step.graph), {.fusions = wanted.fusions}));
     return plans;
 }
 
@@ -94,8 +94,8 @@ Result<Plans> speech_plans_of(const models::EncoderDecoder& model, const PlanOpt
     VKFORMER_TRY(auto encoder, decoding::encoder_graph(model, layout));
     VKFORMER_TRY(auto step, decoding::speech_step_graph(model, layout, rules, 0));
     Plans plans;
-    plans.push_back(graph::make_plan(std::move(encoder.graph)));
-    plans.push_back(graph::make_plan(std::move(step.graph)));
+    plans.push_back(graph::make_plan(std::move(encoder.graph), {.fusions = options.fusions}));
+    plans.push_back(graph::make_plan(std::move(step.graph), {.fusions = options.fusions}));
     return plans;
 }
 
@@ -112,7 +112,7 @@ Result<Plans> plans_of_kind(const models::Opened<Model>& opened, const PlanOptio
                                                  .dtype = options.dtype,
                                                  .with_attention_weights = options.every_program}));
     Plans plans;
-    for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph)));
+    for (Pass& pass : passes) plans.push_back(graph::make_plan(std::move(pass.graph), {.fusions = options.fusions}));
     return plans;
 }
 

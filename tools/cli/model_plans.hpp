@@ -20,6 +20,7 @@ struct PlanOptions {
     models::CacheFormat cache = models::CacheFormat::as_computed;
     bool every_program =
         false;  ///< also a beam search, and the passes that keep attention weights, where there are such
+    const graph::FusionRules* fusions = &graph::stepwise_fusions();  ///< those of the backend that would run the plans
 };
 
 /// What a generation of an encoder–decoder, of a language model or of one that hears runs, or the one pass of an encoder.

@@ -85,13 +85,14 @@ Result<int> run(const TuneCommand& command) {
         return Error{ErrorCode::InvalidArgument, "the CPU backend has no shader variants; choose a Vulkan device"};
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto model, models::open_model(folder));
-    VKFORMER_TRY(const auto plans, plans_of(model, command.plans()));
-
     const auto ladder = std::make_shared<tuning::Ladder>(
         tuning::LadderOptions{.folder = vulkan::default_cache_folder(),
                               .progress = [](const tuning::Progress& p) { show_progress(to_string(p)); },
                               .thorough = true});
     VKFORMER_TRY(const auto backend, vulkan::VulkanBackend::create(command.device));
+    PlanOptions options = command.plans();
+    options.fusions = &backend->fusions();
+    VKFORMER_TRY(const auto plans, plans_of(model, options));
     const vulkan::Capabilities& device = backend->capabilities();
     for (const graph::Plan& plan : plans) VKFORMER_CHECK(ladder->choose(*backend, plan));
 

@@ -205,9 +205,9 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, gra
     vulkan::ProgramOptions memory;
     VKFORMER_CHECK(bind_buffers(given, graph, bound, memory));
     VKFORMER_TRY(memory.images, images_of(given, graph, bound));
-    graph::Plan plan = graph::make_plan(std::move(graph));
-    auto made = std::make_unique<vkf_program>();
     graph::Backend& backend = device->backend();
+    graph::Plan plan = graph::make_plan_for(backend, std::move(graph));
+    auto made = std::make_unique<vkf_program>();
     if (device->vulkan()) {
         VKFORMER_CHECK(compile_on(*device->vulkan(), plan, std::move(weights), std::move(memory), *made));
     } else {

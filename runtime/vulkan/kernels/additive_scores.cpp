@@ -52,11 +52,15 @@ Result<DispatchPlan> plan(const graph::AdditiveScores& op, const KernelContext& 
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Queries x keys x heads x dim: at the edges of each tile.
+constexpr Edge kAdditiveScoresEdges[] = {{1, 1, 1, 1},   {1, 20, 2, 31}, {1, 65, 1, 64},
+                                         {3, 17, 2, 33}, {4, 16, 1, 5},  {9, 7, 2, 129}};
+
 }  // namespace
 
 std::span<const Kernel<graph::AdditiveScores>> kernels(const graph::AdditiveScores&) {
     static constexpr Kernel<graph::AdditiveScores> kKernels[] = {
-        {.traits = {.name = "tile", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "tile", .edges = kAdditiveScoresEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -37,11 +37,18 @@ Result<DispatchPlan> plan(const graph::AttentionScores& op, const KernelContext&
     return DispatchPlan(std::move(dispatch));
 }
 
+constexpr std::uint32_t kScoresTile = shaders::kAttentionScoresTile;
+/// Queries x keys x heads x head_dim.
+constexpr Edge kAttentionScoresEdges[] = {{1, 1, 1, 1},
+                                          {kScoresTile - 1, kScoresTile + 1, 2, kScoresTile - 1},
+                                          {kScoresTile, kScoresTile, 1, kScoresTile},
+                                          {kScoresTile + 1, kScoresTile - 1, 3, 2 * kScoresTile + 1}};
+
 }  // namespace
 
 std::span<const Kernel<graph::AttentionScores>> kernels(const graph::AttentionScores&) {
     static constexpr Kernel<graph::AttentionScores> kKernels[] = {
-        {.traits = {.name = "tile", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "tile", .edges = kAttentionScoresEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -54,11 +54,14 @@ Result<DispatchPlan> plan(const graph::BeamStep& op, const KernelContext& contex
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Sequences x beams.
+constexpr Edge kBeamStepEdges[] = {{1, 1}, {3, 4}, {2, 7}, {32, 2}, {33, 3}, {2, graph::kMaxBeams}};
+
 }  // namespace
 
 std::span<const Kernel<graph::BeamStep>> kernels(const graph::BeamStep&) {
     static constexpr Kernel<graph::BeamStep> kKernels[] = {
-        {.traits = {.name = "sequences", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "sequences", .edges = kBeamStepEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -6,12 +6,13 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kBiasSequencesWorkgroup = 128;
+
 static_assert(sizeof(shaders::BiasSequencesPush) == 16);
 static_assert(graph::kPhraseLast == shaders::kPhraseLast && graph::kPhraseBegin == shaders::kPhraseBegin &&
               graph::kPhraseLen == shaders::kPhraseLen && graph::kPhraseWords == shaders::kPhraseWords);
 
 Result<DispatchPlan> plan(const graph::BiasSequences& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t chunks = ceil_div(shape.back(), shaders::kBiasSequencesChunk);
     const std::uint64_t capacity = op.sequences ? context.graph.shape(op.sequences)[1] : 0;
@@ -24,7 +25,7 @@ Result<DispatchPlan> plan(const graph::BiasSequences& op, const KernelContext& c
         .bind(shaders::kBiasSequencesTokens, or_else(op.tokens, op.starts))
         .bind(shaders::kBiasSequencesBiases, op.biases)
         .bind(shaders::kBiasSequencesY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kBiasSequencesWorkgroup);
     dispatch.push.set(shaders::BiasSequencesPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -34,11 +35,18 @@ Result<DispatchPlan> plan(const graph::BiasSequences& op, const KernelContext& c
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Rows x vocab x phrases.
+constexpr Edge kBiasSequencesEdges[] = {{1, 2, 1},
+                                        {3, kBiasSequencesWorkgroup - 1, 7},
+                                        {2, kBiasSequencesWorkgroup, 64},
+                                        {3, kBiasSequencesWorkgroup + 1, 65},
+                                        {2, 30011, 301}};
+
 }  // namespace
 
 std::span<const Kernel<graph::BiasSequences>> kernels(const graph::BiasSequences&) {
     static constexpr Kernel<graph::BiasSequences> kKernels[] = {
-        {.traits = {.name = "chunks", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "chunks", .edges = kBiasSequencesEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -9,10 +9,10 @@ namespace {
 static_assert(sizeof(shaders::CacheAppendPush) == 16);
 
 Result<DispatchPlan> plan(const graph::CacheAppend& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = shaders::kCacheAppendWorkgroup;
     const Shape& x = context.graph.shape(op.x);
     const std::uint64_t count = x.element_count(), width = count / (x[0] * x[1]);
-    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kCacheAppendElementsPerInvocation;
+    const std::uint64_t per_workgroup =
+        std::uint64_t{shaders::kCacheAppendWorkgroup} * shaders::kCacheAppendElementsPerInvocation;
     const bool is_q8 = context.graph.dtype(op.cache) == DType::q8_0;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
     Dispatch dispatch{
@@ -22,7 +22,7 @@ Result<DispatchPlan> plan(const graph::CacheAppend& op, const KernelContext& con
     dispatch.bind(shaders::kCacheAppendX, op.x)
         .bind(shaders::kCacheAppendStarts, or_else(op.starts, op.x))
         .bind(shaders::kCacheAppendCache, op.cache)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, shaders::kCacheAppendWorkgroup)
         .set(shaders::kCacheAppendHasStarts, !!op.starts);
     dispatch.push.set(shaders::CacheAppendPush{
         .count = static_cast<std::uint32_t>(count),
@@ -33,11 +33,16 @@ Result<DispatchPlan> plan(const graph::CacheAppend& op, const KernelContext& con
     return DispatchPlan(std::move(dispatch));
 }
 
+constexpr std::uint32_t kCacheAppendChunk = shaders::kCacheAppendWorkgroup * shaders::kCacheAppendElementsPerInvocation;
+/// Batch x len x heads x dim.
+constexpr Edge kCacheAppendEdges[] = {
+    {1, 1, 1, 1}, {2, 3, 2, 5}, {1, 1, 1, kCacheAppendChunk - 1}, {1, 2, 3, kCacheAppendChunk / 2}, {3, 7, 1, 97}};
+
 }  // namespace
 
 std::span<const Kernel<graph::CacheAppend>> kernels(const graph::CacheAppend&) {
     static constexpr Kernel<graph::CacheAppend> kKernels[] = {
-        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "elements", .edges = kCacheAppendEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

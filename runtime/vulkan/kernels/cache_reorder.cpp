@@ -9,11 +9,12 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kCacheReorderWorkgroup = 128;
+
 static_assert(sizeof(shaders::CacheReorderPush) == 20);
 static_assert(shaders::kCacheReorderMaxBeams == graph::kMaxBeams);
 
 Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     // Per group; the part that moves, which is not known here, may be short. A CPU's driver takes about a microsecond for each.
     const std::uint64_t most_workgroups = context.device.is_cpu() ? 8 : 64;
     const Shape& cache = context.graph.shape(op.cache);
@@ -22,7 +23,8 @@ Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& co
     const std::uint64_t position = cache.element_count() / (cache[0] * cache[1]);
     const std::uint64_t width = is_q8 ? position / 4 : position, scale_width = is_q8 ? position / 64 : 0;
     const std::uint64_t row_elements = cache[1] * width;
-    const std::uint64_t workgroups = std::clamp<std::uint64_t>(row_elements / kWorkgroup, 1, most_workgroups);
+    const std::uint64_t workgroups =
+        std::clamp<std::uint64_t>(row_elements / kCacheReorderWorkgroup, 1, most_workgroups);
     const std::uint64_t beam_groups = cache[0] / op.beams;
     VKFORMER_TRY(const auto groups, folded_grid(beam_groups * workgroups, context.device));
     Dispatch dispatch{
@@ -32,7 +34,7 @@ Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& co
         .bind(shaders::kCacheReorderBegins, or_else(op.begins, op.parents))
         .bind(shaders::kCacheReorderLengths, op.lengths)
         .bind(shaders::kCacheReorderCache, op.cache)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kCacheReorderWorkgroup)
         .set(shaders::kCacheReorderBeams, op.beams)
         .set(shaders::kCacheReorderPlanes, is_q8 ? 2 : 1)
         .set(shaders::kCacheReorderHasBegins, !!op.begins);
@@ -46,11 +48,15 @@ Result<DispatchPlan> plan(const graph::CacheReorder& op, const KernelContext& co
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Beams x len x heads x dim.
+constexpr Edge kCacheReorderEdges[] = {
+    {1, 1, 1, 1}, {2, 3, 1, 5}, {5, 127, 2, 3}, {4, 129, 1, 64}, {graph::kMaxBeams, 2, 1, 2}};
+
 }  // namespace
 
 std::span<const Kernel<graph::CacheReorder>> kernels(const graph::CacheReorder&) {
     static constexpr Kernel<graph::CacheReorder> kKernels[] = {
-        {.traits = {.name = "rows", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "rows", .edges = kCacheReorderEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -7,6 +7,9 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kEmbeddingWorkgroup =
+    64;  // a row is copied, not reduced: idle invocations would cost more than passes
+
 static_assert(sizeof(shaders::EmbeddingPush) == 24);
 
 Module module_for(DType table, DType y, const Capabilities& device) {
@@ -21,14 +24,12 @@ Result<DispatchPlan> plan(const graph::Embedding& op, const KernelContext& conte
     const DType stored = context.graph.dtype(op.table);
     const Piece piece = context.piece.whole_rows ? context.piece : Piece{.whole_rows = table[0]};
     const std::uint64_t rows = context.graph.shape(op.tokens).element_count();
-    constexpr std::uint32_t kWorkgroup =
-        64;  // a row is copied, not reduced: idle invocations would cost more than passes
     VKFORMER_TRY(const auto groups, folded_grid(rows, context.device));
     Dispatch dispatch{.module = module_for(stored, context.graph.dtype(op.y), context.device), .groups = groups};
     dispatch.bind(shaders::kEmbeddingTokens, op.tokens)
         .bind(shaders::kEmbeddingTable, op.table)
         .bind(shaders::kEmbeddingY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kEmbeddingWorkgroup);
     if (is_weight_only(stored)) dispatch.set(shaders::kEmbeddingFormat, weight_format(stored));
     dispatch.push.set(shaders::EmbeddingPush{
         .rows = static_cast<std::uint32_t>(rows),
@@ -41,11 +42,18 @@ Result<DispatchPlan> plan(const graph::Embedding& op, const KernelContext& conte
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Tokens x vocab x width.
+constexpr Edge kEmbeddingEdges[] = {{1, 1, 1},
+                                    {2, 3, kEmbeddingWorkgroup - 1},
+                                    {5, 7, kEmbeddingWorkgroup},
+                                    {3, 11, kEmbeddingWorkgroup + 1},
+                                    {17, 101, 513}};
+
 }  // namespace
 
 std::span<const Kernel<graph::Embedding>> kernels(const graph::Embedding&) {
     static constexpr Kernel<graph::Embedding> kKernels[] = {
-        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "row", .edges = kEmbeddingEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -33,10 +33,9 @@ Result<Dispatch> dispatch_gated_activation(const graph::GatedActivation& op, Mod
 
 Result<DispatchPlan> plan_gated_activation(const graph::GatedActivation& op, const ShaderFamily& family,
                                            const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
-    constexpr std::uint64_t kChunk = kWorkgroup * shaders::kGatedActivationElementsPerInvocation;
     const Module module{&family, storage_for(context.graph.dtype(op.gate), context.device)};
-    VKFORMER_TRY(Dispatch dispatch, dispatch_gated_activation(op, module, kChunk, kWorkgroup, context));
+    VKFORMER_TRY(Dispatch dispatch,
+                 dispatch_gated_activation(op, module, kGatedActivationChunk, kElementsWorkgroup, context));
     return DispatchPlan(std::move(dispatch));
 }
 
@@ -51,13 +50,13 @@ bool fits_vec4(const graph::GatedActivation& op, const KernelContext& context) {
 std::span<const Kernel<graph::GatedActivation>> kernels(const graph::GatedActivation&) {
     using Op = graph::GatedActivation;
     static constexpr Kernel<Op> kKernels[] = {
-        {.traits = {.name = "vec4"},
+        {.traits = {.name = "vec4", .edges = kVec4GateEdges},
          .fits = fits_vec4,
          .plan =
              [](const Op& op, const KernelContext& context) {
                  return plan_gated_activation(op, modules::gated_activation_vec4, context);
              }},
-        {.traits = {.name = "elements", .is_reference = true},
+        {.traits = {.name = "elements", .edges = kElementEdges<kGatedActivationChunk>, .is_reference = true},
          .plan =
              [](const Op& op, const KernelContext& context) {
                  return plan_gated_activation(op, modules::gated_activation_elements, context);

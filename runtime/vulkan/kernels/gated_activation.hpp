@@ -2,9 +2,21 @@
 #pragma once
 
 #include "gated_activation/contract.h"
+#include "vulkan/kernels/edges.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
+
+/// Elements of a row that a workgroup of elements.comp or vec4.comp has.
+inline constexpr std::uint32_t kGatedActivationChunk =
+    kElementsWorkgroup * shaders::kGatedActivationElementsPerInvocation;
+
+/// Rows x width, four elements at a time.
+inline constexpr Edge kVec4GateEdges[] = {{1, 4},
+                                          {1, kGatedActivationChunk - 4},
+                                          {1, kGatedActivationChunk},
+                                          {3, kGatedActivationChunk + 4},
+                                          {5, 2 * kGatedActivationChunk - 4}};
 
 /// Two tensors are one long row of each; one tensor has as many rows as it has.
 shaders::GatedActivationPush gated_activation_layout(const graph::GatedActivation& op, const graph::Graph& graph);

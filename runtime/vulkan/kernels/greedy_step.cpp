@@ -6,12 +6,13 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kGreedyStepWorkgroup = 64;
+
 static_assert(sizeof(shaders::GreedyStepPush) == 24);
 
 Result<DispatchPlan> plan(const graph::GreedyStep& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 64;
     const Shape& history = context.graph.shape(op.history);  // [capacity, rows]
-    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(history[1], kWorkgroup), context.device));
+    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(history[1], kGreedyStepWorkgroup), context.device));
     Dispatch dispatch{.module = {&modules::greedy_step}, .groups = groups};
     dispatch.bind(shaders::kGreedyStepNext, op.next)
         .bind(shaders::kGreedyStepGiven, or_else(op.given, op.next))
@@ -21,7 +22,7 @@ Result<DispatchPlan> plan(const graph::GreedyStep& op, const KernelContext& cont
         .bind(shaders::kGreedyStepFinished, op.finished)
         .bind(shaders::kGreedyStepHistory, op.history)
         .bind(shaders::kGreedyStepScores, or_else(op.scores, op.history))
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kGreedyStepWorkgroup);
     dispatch.push.set(shaders::GreedyStepPush{
         .rows = static_cast<std::uint32_t>(history[1]),
         .capacity = static_cast<std::uint32_t>(history[0]),
@@ -33,11 +34,15 @@ Result<DispatchPlan> plan(const graph::GreedyStep& op, const KernelContext& cont
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Rows.
+constexpr Edge kGreedyStepEdges[] = {
+    {1}, {kGreedyStepWorkgroup - 1}, {kGreedyStepWorkgroup}, {kGreedyStepWorkgroup + 1}, {131}};
+
 }  // namespace
 
 std::span<const Kernel<graph::GreedyStep>> kernels(const graph::GreedyStep&) {
     static constexpr Kernel<graph::GreedyStep> kKernels[] = {
-        {.traits = {.name = "rows", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "rows", .edges = kGreedyStepEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

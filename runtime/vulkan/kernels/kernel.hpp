@@ -3,10 +3,14 @@
 /// and calls no Vulkan function. Whoever wants a list of kernels reads the arrays of kernels.hpp; nothing compares their names.
 #pragma once
 
+#include <array>
+#include <concepts>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "core/ceil_div.hpp"
+#include "graph/fusion.hpp"
 #include "graph/graph.hpp"
 #include "graph/rounding.hpp"
 #include "shader_table.hpp"
@@ -45,9 +49,29 @@ constexpr std::uint32_t needs(Requirements... requirements) noexcept {
 /// The bits that a device has and for which this build has modules.
 std::uint32_t provided_by(const Capabilities& device) noexcept;
 
+/// The sizes of a problem, in the order in which the cases of its op name them (tools/cases): rows, in, out of a product.
+class Edge {
+public:
+    template <std::convertible_to<std::uint32_t>... Numbers>
+    constexpr Edge(Numbers... numbers) : numbers_{static_cast<std::uint32_t>(numbers)...}, count_(sizeof...(numbers)) {}
+    constexpr std::size_t size() const noexcept { return count_; }
+    constexpr const std::uint32_t* begin() const noexcept { return numbers_.data(); }
+    constexpr const std::uint32_t* end() const noexcept { return numbers_.data() + count_; }
+
+private:
+    std::array<std::uint32_t, 7> numbers_;
+    std::uint32_t count_;
+};
+
 /// What an op's lists, verdict files and reports know of a kernel.
 struct KernelTraits {
     std::string_view name;  ///< stable: verdict files and --variant use it
+    /// The problems that show it: at the edges of what its workgroups take, below and above them, and where its loops end. It fits each in
+    /// some dtypes on some device. Tests run them in all forms of the op's cases with as many sizes, and all that fit.
+    std::span<const Edge> edges;
+    /// What it does besides its op in the same dispatch: sets of bits of graph::Extra, any part of each. The passes fuse what a kernel that
+    /// fits takes. Other kernels run the fused node as well: a norm that they take not is a dispatch before.
+    std::span<const std::uint32_t> takes;
     DeviceClass device = DeviceClass::gpu;
     Rounding rounding = Rounding::none;
     std::uint32_t needs = 0;  ///< bits of ShaderRequirement, beyond what its operands' dtypes need

@@ -32,11 +32,14 @@ Result<DispatchPlan> plan(const graph::LocalSoftmax& op, const KernelContext& co
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Sequences x keys x half_width.
+constexpr Edge kLocalSoftmaxEdges[] = {{1, 1, 1}, {2, 31, 1}, {3, 64, 5}, {2, 65, 40}, {2, 129, 70}, {1, 300, 10}};
+
 }  // namespace
 
 std::span<const Kernel<graph::LocalSoftmax>> kernels(const graph::LocalSoftmax&) {
     static constexpr Kernel<graph::LocalSoftmax> kKernels[] = {
-        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "row", .edges = kLocalSoftmaxEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

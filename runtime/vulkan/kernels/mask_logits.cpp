@@ -6,10 +6,11 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kMaskLogitsWorkgroup = 128;
+
 static_assert(sizeof(shaders::MaskLogitsPush) == 56);
 
 Result<DispatchPlan> plan(const graph::MaskLogits& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     const std::uint64_t chunks = ceil_div(shape.back(), shaders::kMaskLogitsChunk);
     const std::uint64_t banned_count = op.banned ? context.graph.shape(op.banned).element_count() : 0;
@@ -26,7 +27,7 @@ Result<DispatchPlan> plan(const graph::MaskLogits& op, const KernelContext& cont
         .bind(shaders::kMaskLogitsSequences, or_else(op.sequences, op.starts))
         .bind(shaders::kMaskLogitsSource, or_else(op.source, op.starts))
         .bind(shaders::kMaskLogitsY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kMaskLogitsWorkgroup);
     dispatch.push.set(shaders::MaskLogitsPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -46,11 +47,15 @@ Result<DispatchPlan> plan(const graph::MaskLogits& op, const KernelContext& cont
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Rows x vocab.
+constexpr Edge kMaskLogitsEdges[] = {
+    {1, 2}, {3, kMaskLogitsWorkgroup - 1}, {2, kMaskLogitsWorkgroup}, {3, kMaskLogitsWorkgroup + 1}, {2, 30011}};
+
 }  // namespace
 
 std::span<const Kernel<graph::MaskLogits>> kernels(const graph::MaskLogits&) {
     static constexpr Kernel<graph::MaskLogits> kKernels[] = {
-        {.traits = {.name = "chunks", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "chunks", .edges = kMaskLogitsEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

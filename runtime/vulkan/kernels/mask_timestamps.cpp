@@ -6,10 +6,11 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kMaskTimestampsWorkgroup = 128;
+
 static_assert(sizeof(shaders::MaskTimestampsPush) == 24);
 
 Result<DispatchPlan> plan(const graph::MaskTimestamps& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
     Dispatch dispatch{.module = {&modules::mask_timestamps}, .groups = groups};
@@ -18,7 +19,7 @@ Result<DispatchPlan> plan(const graph::MaskTimestamps& op, const KernelContext& 
         .bind(shaders::kMaskTimestampsBegins, op.begins)
         .bind(shaders::kMaskTimestampsSequences, op.sequences)
         .bind(shaders::kMaskTimestampsY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup);
+        .set(shaders::kWorkgroupConstant, kMaskTimestampsWorkgroup);
     dispatch.push.set(shaders::MaskTimestampsPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),
@@ -30,11 +31,18 @@ Result<DispatchPlan> plan(const graph::MaskTimestamps& op, const KernelContext& 
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Rows x vocab.
+constexpr Edge kMaskTimestampsEdges[] = {{1, 4},
+                                         {3, kMaskTimestampsWorkgroup - 1},
+                                         {2, kMaskTimestampsWorkgroup},
+                                         {3, kMaskTimestampsWorkgroup + 1},
+                                         {2, 4001}};
+
 }  // namespace
 
 std::span<const Kernel<graph::MaskTimestamps>> kernels(const graph::MaskTimestamps&) {
     static constexpr Kernel<graph::MaskTimestamps> kKernels[] = {
-        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "row", .edges = kMaskTimestampsEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include "core/try.hpp"
 #include "penalize/contract.h"
+#include "vulkan/kernels/edges.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kPenalizeWorkgroup = 128;
+
 static_assert(sizeof(shaders::PenalizePush) == 20);
 
 Result<DispatchPlan> plan(const graph::Penalize& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     const Shape& shape = context.graph.shape(op.x);
-    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kPenalizeElementsPerInvocation;
+    const std::uint64_t per_workgroup = std::uint64_t{kPenalizeWorkgroup} * shaders::kPenalizeElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(shape.element_count(), per_workgroup), context.device));
     Dispatch dispatch{.module = {&modules::penalize}, .groups = groups};
     dispatch.bind(shaders::kPenalizeX, op.x)
         .bind(shaders::kPenalizeCounts, or_else(op.counts, op.x))
         .bind(shaders::kPenalizeBias, or_else(op.bias, op.x))
         .bind(shaders::kPenalizeY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kPenalizeWorkgroup)
         .set(shaders::kPenalizeHasCounts, !!op.counts)
         .set(shaders::kPenalizeHasBias, !!op.bias);
     dispatch.push.set(shaders::PenalizePush{
@@ -35,7 +37,10 @@ Result<DispatchPlan> plan(const graph::Penalize& op, const KernelContext& contex
 
 std::span<const Kernel<graph::Penalize>> kernels(const graph::Penalize&) {
     static constexpr Kernel<graph::Penalize> kKernels[] = {
-        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "elements",
+                    .edges = kElementEdges<kPenalizeWorkgroup * shaders::kPenalizeElementsPerInvocation>,
+                    .is_reference = true},
+         .plan = plan}};
     return kKernels;
 }
 

@@ -7,6 +7,8 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kPoolWorkgroup = 64;
+
 static_assert(sizeof(shaders::PoolPush) == 16);
 static_assert(static_cast<std::uint32_t>(graph::Pooling::first) == shaders::kPoolFirst);
 static_assert(static_cast<std::uint32_t>(graph::Pooling::last) == shaders::kPoolLast);
@@ -16,16 +18,15 @@ static_assert(static_cast<std::uint32_t>(graph::Pooling::weighted_mean) == shade
 static_assert(static_cast<std::uint32_t>(graph::Pooling::max) == shaders::kPoolMax);
 
 Result<DispatchPlan> plan(const graph::Pool& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 64;
     const Shape& shape = context.graph.shape(op.x);
-    const std::uint64_t blocks = ceil_div(shape[2], kWorkgroup);
+    const std::uint64_t blocks = ceil_div(shape[2], kPoolWorkgroup);
     VKFORMER_TRY(const auto groups, folded_grid(shape[0] * blocks, context.device));
     Dispatch dispatch{.module = {&modules::pool, storage_for(context.graph.dtype(op.x), context.device)},
                       .groups = groups};
     dispatch.bind(shaders::kPoolX, op.x)
         .bind(shaders::kPoolLengths, or_else(op.lengths, op.x))
         .bind(shaders::kPoolY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kPoolWorkgroup)
         .set(shaders::kPoolMode, static_cast<std::uint32_t>(op.pooling))
         .set(shaders::kPoolHasLengths, !!op.lengths);
     dispatch.push.set(shaders::PoolPush{
@@ -37,11 +38,18 @@ Result<DispatchPlan> plan(const graph::Pool& op, const KernelContext& context) {
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Batch x len x dim.
+constexpr Edge kPoolEdges[] = {{1, 1, 1},
+                               {2, 3, kPoolWorkgroup - 1},
+                               {5, 1, kPoolWorkgroup},
+                               {3, 17, kPoolWorkgroup + 1},
+                               {2, 131, 2 * kPoolWorkgroup + 1}};
+
 }  // namespace
 
 std::span<const Kernel<graph::Pool>> kernels(const graph::Pool&) {
     static constexpr Kernel<graph::Pool> kKernels[] = {
-        {.traits = {.name = "columns", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "columns", .edges = kPoolEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

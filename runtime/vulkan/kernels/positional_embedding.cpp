@@ -2,16 +2,18 @@
 #include "positional_embedding/contract.h"
 
 #include "core/try.hpp"
+#include "vulkan/kernels/edges.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kPositionalEmbeddingWorkgroup = 64;
+
 static_assert(sizeof(shaders::PositionalEmbeddingPush) == 16);
 
 Result<DispatchPlan> plan(const graph::PositionalEmbedding& op, const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.x);
-    constexpr std::uint32_t kWorkgroup = 64;
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
     Dispatch dispatch{
         .module = {&modules::positional_embedding, storage_for(context.graph.dtype(op.x), context.device)},
@@ -20,7 +22,7 @@ Result<DispatchPlan> plan(const graph::PositionalEmbedding& op, const KernelCont
         .bind(shaders::kPositionalEmbeddingTable, op.table)
         .bind(shaders::kPositionalEmbeddingStarts, or_else(op.starts, op.table))
         .bind(shaders::kPositionalEmbeddingY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kPositionalEmbeddingWorkgroup)
         .set(shaders::kPositionalEmbeddingHasStarts, !!op.starts);
     dispatch.push.set(shaders::PositionalEmbeddingPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
@@ -35,7 +37,8 @@ Result<DispatchPlan> plan(const graph::PositionalEmbedding& op, const KernelCont
 
 std::span<const Kernel<graph::PositionalEmbedding>> kernels(const graph::PositionalEmbedding&) {
     static constexpr Kernel<graph::PositionalEmbedding> kKernels[] = {
-        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "row", .edges = kRowEdges<kPositionalEmbeddingWorkgroup>, .is_reference = true},
+         .plan = plan}};
     return kKernels;
 }
 

@@ -2,19 +2,22 @@
 #include "recurrent_cell/contract.h"
 
 #include "core/try.hpp"
+#include "vulkan/kernels/edges.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
 namespace {
+
+constexpr std::uint32_t kRecurrentCellWorkgroup = 64;
 
 static_assert(sizeof(shaders::RecurrentCellPush) == 8);
 static_assert(static_cast<std::uint32_t>(graph::RecurrentUnit::lstm) == shaders::kRecurrentUnitLstm);
 static_assert(static_cast<std::uint32_t>(graph::RecurrentUnit::gru) == shaders::kRecurrentUnitGru);
 
 Result<DispatchPlan> plan(const graph::RecurrentCell& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 64;
     const Shape& hidden = context.graph.shape(op.hidden);
-    VKFORMER_TRY(const auto groups, folded_grid(ceil_div(hidden.element_count(), kWorkgroup), context.device));
+    VKFORMER_TRY(const auto groups,
+                 folded_grid(ceil_div(hidden.element_count(), kRecurrentCellWorkgroup), context.device));
     Dispatch dispatch{.module = {&modules::recurrent_cell, storage_for(context.graph.dtype(op.hidden), context.device)},
                       .groups = groups};
     dispatch.bind(shaders::kRecurrentCellInputGates, op.input_gates)
@@ -23,7 +26,7 @@ Result<DispatchPlan> plan(const graph::RecurrentCell& op, const KernelContext& c
         .bind(shaders::kRecurrentCellCell, or_else(op.cell, op.hidden))
         .bind(shaders::kRecurrentCellNextHidden, op.next_hidden)
         .bind(shaders::kRecurrentCellNextCell, or_else(op.next_cell, op.next_hidden))
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kRecurrentCellWorkgroup)
         .set(shaders::kRecurrentCellUnit, static_cast<std::uint32_t>(op.unit));
     dispatch.push.set(shaders::RecurrentCellPush{
         .count = static_cast<std::uint32_t>(hidden.element_count()),
@@ -36,7 +39,8 @@ Result<DispatchPlan> plan(const graph::RecurrentCell& op, const KernelContext& c
 
 std::span<const Kernel<graph::RecurrentCell>> kernels(const graph::RecurrentCell&) {
     static constexpr Kernel<graph::RecurrentCell> kKernels[] = {
-        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "elements", .edges = kElementEdges<kRecurrentCellWorkgroup>, .is_reference = true},
+         .plan = plan}};
     return kKernels;
 }
 

@@ -49,11 +49,15 @@ Result<DispatchPlan> plan(const graph::RecurrentLayer& op, const KernelContext& 
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Sequences x steps x hidden: workgroups of 32, 64 and 128, with all the sequences that one takes, fewer and more.
+constexpr Edge kRecurrentLayerEdges[] = {{1, 1, 1},  {2, 3, 31}, {shaders::kRecurrentLayerMaxRows, 2, 32},
+                                         {5, 2, 33}, {3, 2, 65}, {2, 2, 129}};
+
 }  // namespace
 
 std::span<const Kernel<graph::RecurrentLayer>> kernels(const graph::RecurrentLayer&) {
     static constexpr Kernel<graph::RecurrentLayer> kKernels[] = {
-        {.traits = {.name = "sequences", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "sequences", .edges = kRecurrentLayerEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -7,17 +7,18 @@
 namespace vkformer::vulkan {
 namespace {
 
+constexpr std::uint32_t kRelativeBiasWorkgroup = 64;
+
 static_assert(sizeof(shaders::RelativeBiasPush) == 20);
 
 Result<DispatchPlan> plan(const graph::RelativeBias& op, const KernelContext& context) {
     const Shape& shape = context.graph.shape(op.y);
-    constexpr std::uint32_t kWorkgroup = 64;
     VKFORMER_TRY(const auto groups, folded_grid(shape.row_count(), context.device));
     Dispatch dispatch{.module = {&modules::relative_bias}, .groups = groups};
     dispatch.bind(shaders::kRelativeBiasTable, op.table)
         .bind(shaders::kRelativeBiasStarts, or_else(op.starts, op.table))
         .bind(shaders::kRelativeBiasY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kRelativeBiasWorkgroup)
         .set(shaders::kRelativeBiasHasStarts, !!op.starts);
     dispatch.push.set(shaders::RelativeBiasPush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
@@ -29,11 +30,15 @@ Result<DispatchPlan> plan(const graph::RelativeBias& op, const KernelContext& co
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Queries x keys x heads.
+constexpr Edge kRelativeBiasEdges[] = {
+    {1, 1, 1}, {7, 9, 2}, {1, kRelativeBiasWorkgroup + 1, 3}, {33, kRelativeBiasWorkgroup, 2}, {5, 257, 1}};
+
 }  // namespace
 
 std::span<const Kernel<graph::RelativeBias>> kernels(const graph::RelativeBias&) {
     static constexpr Kernel<graph::RelativeBias> kKernels[] = {
-        {.traits = {.name = "row", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "row", .edges = kRelativeBiasEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -11,8 +11,7 @@ namespace {
 
 /// Several heads per workgroup read their angles once; but a decode step has one token, and its heads are all the work there is.
 std::uint64_t heads_per_workgroup(std::uint64_t tokens, std::uint64_t heads) {
-    constexpr std::uint64_t kManyTokens = 256, kMost = 8;
-    return std::min(heads, tokens >= kManyTokens ? kMost : 1);
+    return std::min<std::uint64_t>(heads, tokens >= kRopeManyTokens ? kRopeMostHeads : 1);
 }
 
 }  // namespace
@@ -49,7 +48,7 @@ Result<DispatchPlan> plan_rope(const graph::Rope& op, std::uint32_t workgroup, c
 /// 32 invocations: the pairs of a head of 64; wider ones take more turns.
 std::span<const Kernel<graph::Rope>> kernels(const graph::Rope&) {
     static constexpr Kernel<graph::Rope> kKernels[] = {
-        {.traits = {.name = "pairs", .is_reference = true},
+        {.traits = {.name = "pairs", .edges = kRopeEdges, .is_reference = true},
          .plan = [](const graph::Rope& op, const KernelContext& context) { return plan_rope(op, 32, context); }}};
     return kKernels;
 }

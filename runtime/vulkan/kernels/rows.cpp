@@ -5,14 +5,13 @@
 
 namespace vkformer::vulkan {
 
-RowForm row_form(std::uint64_t width) noexcept { return {.workgroup = width <= 64 ? 32u : 128u}; }
+RowForm row_form(std::uint64_t width) noexcept { return {.workgroup = width <= kShortRow ? 32u : kLongRowWorkgroup}; }
 
 RowForm row_vec4_form(std::uint64_t width) noexcept {
     // So many that most invocations have a vector and few have more than eight: a short row in 128 would leave most of them idle.
-    const std::uint32_t workgroup = width / 4 <= 64 ? 32 : 128;
-    constexpr std::uint64_t kMostRegisters = 8;  // vectors, that is 32 registers: more would cost occupancy
+    const std::uint32_t workgroup = width <= kShortVec4Row ? 32 : kLongRowWorkgroup;
     return {
-        .loads = RowForm::Loads::vec4, .workgroup = workgroup, .kept = kept_vectors(width, workgroup, kMostRegisters)};
+        .loads = RowForm::Loads::vec4, .workgroup = workgroup, .kept = kept_vectors(width, workgroup, kMostRowVectors)};
 }
 
 std::uint32_t kept_vectors(std::uint64_t width, std::uint32_t workgroup, std::uint64_t most) noexcept {

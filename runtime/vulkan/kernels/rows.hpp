@@ -6,6 +6,8 @@
 /// and one in cpu_devices/rows.cpp.
 #pragma once
 
+#include <type_traits>
+
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -20,11 +22,57 @@ struct RowForm {
 
 constexpr bool is_vec4(std::uint64_t width) noexcept { return width % 4 == 0; }
 
+/// A row of at most so many elements is short: a subgroup or two of invocations have it.
+inline constexpr std::uint32_t kShortRow = 64, kShortVec4Row = 4 * kShortRow;
+inline constexpr std::uint32_t kLongRowWorkgroup = 128;
+/// Vectors that an invocation keeps at most, that is 32 registers: more would cost occupancy.
+inline constexpr std::uint32_t kMostRowVectors = 8;
+
 RowForm row_form(std::uint64_t width) noexcept;
 /// Requires is_vec4(width).
 RowForm row_vec4_form(std::uint64_t width) noexcept;
 /// `most`: vectors that an invocation may keep.
 std::uint32_t kept_vectors(std::uint64_t width, std::uint32_t workgroup, std::uint64_t most) noexcept;
+
+/// Edge of an op with so many rows.
+template <class Op>
+constexpr Edge rows_of(std::uint32_t rows, std::uint32_t width) {
+    if constexpr (std::is_same_v<Op, graph::MaskedSoftmax>)
+        return {1, rows, width};  // heads, queries, keys
+    else
+        return {rows, width};
+}
+
+template <class Op>
+inline constexpr Edge kSingleRowEdges[] = {rows_of<Op>(1, 1),
+                                           rows_of<Op>(501, 3),
+                                           rows_of<Op>(7, kShortRow - 1),
+                                           rows_of<Op>(2, kShortRow),
+                                           rows_of<Op>(3, kShortRow + 1),
+                                           rows_of<Op>(3, kLongRowWorkgroup - 1),
+                                           rows_of<Op>(5, kLongRowWorkgroup + 1),
+                                           rows_of<Op>(2, 8 * kLongRowWorkgroup + 1)};
+
+/// KernelTraits::takes of a norm; of a softmax, which has no residual, it says nothing.
+inline constexpr std::uint32_t kNormTakes[] = {graph::bits_of(graph::Extra::residual)};
+template <class Op>
+constexpr std::span<const std::uint32_t> taken_rows() {
+    if constexpr (requires(Op op) { op.residual; })
+        return kNormTakes;
+    else
+        return {};
+}
+
+/// All that invocations have is kept, some of it, or as much as may be and no more.
+template <class Op>
+inline constexpr Edge kVec4RowEdges[] = {rows_of<Op>(3, 4),
+                                         rows_of<Op>(2, kShortVec4Row - 4),
+                                         rows_of<Op>(3, kShortVec4Row),
+                                         rows_of<Op>(2, kShortVec4Row + 4),
+                                         rows_of<Op>(3, 8 * kLongRowWorkgroup),
+                                         rows_of<Op>(2, 4 * kMostRowVectors * kLongRowWorkgroup),
+                                         rows_of<Op>(2, 4 * kMostRowVectors * kLongRowWorkgroup + 4),
+                                         rows_of<Op>(2, 30012)};
 
 /// The dispatch of an op whose rows are shared out in that form, by that module.
 template <class Op>
@@ -54,13 +102,17 @@ Result<DispatchPlan> plan_rows(const Op& op, const KernelContext& context) {
 template <class Op, graph::Value Op::*kRow, PlanRows<Op> kPlan, const ShaderFamily& kSingle, const ShaderFamily& kVec4,
           const ShaderFamily& kSubgroup>
 inline constexpr Kernel<Op> kRowKernels[] = {
-    {.traits = {.name = "row_vec4"},
+    {.traits = {.name = "row_vec4", .edges = kVec4RowEdges<Op>, .takes = taken_rows<Op>()},
      .fits = fits_vec4<Op, kRow>,
      .plan = plan_rows<Op, kRow, kPlan, kVec4, row_vec4_form>},
-    {.traits = {.name = "row_subgroup", .needs = needs(ShaderRequirement::subgroup)},
+    {.traits = {.name = "row_subgroup",
+                .edges = kVec4RowEdges<Op>,
+                .takes = taken_rows<Op>(),
+                .needs = needs(ShaderRequirement::subgroup)},
      .fits = fits_vec4<Op, kRow>,
      .plan = plan_rows<Op, kRow, kPlan, kSubgroup, row_vec4_form>},
-    {.traits = {.name = "row", .is_reference = true}, .plan = plan_rows<Op, kRow, kPlan, kSingle, row_form>},
+    {.traits = {.name = "row", .edges = kSingleRowEdges<Op>, .takes = taken_rows<Op>(), .is_reference = true},
+     .plan = plan_rows<Op, kRow, kPlan, kSingle, row_form>},
 };
 
 }  // namespace vkformer::vulkan

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "core/try.hpp"
 #include "soft_cap/contract.h"
+#include "vulkan/kernels/edges.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -9,13 +10,14 @@ namespace {
 static_assert(sizeof(shaders::SoftCapPush) == 8);
 
 Result<DispatchPlan> plan(const graph::SoftCap& op, const KernelContext& context) {
-    constexpr std::uint32_t kWorkgroup = 128;
     const std::uint64_t count = context.graph.shape(op.x).element_count();
-    const std::uint64_t per_workgroup = std::uint64_t{kWorkgroup} * shaders::kSoftCapElementsPerInvocation;
+    const std::uint64_t per_workgroup = std::uint64_t{kElementsWorkgroup} * shaders::kSoftCapElementsPerInvocation;
     VKFORMER_TRY(const auto groups, folded_grid(ceil_div(count, per_workgroup), context.device));
     Dispatch dispatch{.module = {&modules::soft_cap, storage_for(context.graph.dtype(op.x), context.device)},
                       .groups = groups};
-    dispatch.bind(shaders::kSoftCapX, op.x).bind(shaders::kSoftCapY, op.y).set(shaders::kWorkgroupConstant, kWorkgroup);
+    dispatch.bind(shaders::kSoftCapX, op.x)
+        .bind(shaders::kSoftCapY, op.y)
+        .set(shaders::kWorkgroupConstant, kElementsWorkgroup);
     dispatch.push.set(shaders::SoftCapPush{.count = static_cast<std::uint32_t>(count), .cap = op.cap});
     return DispatchPlan(std::move(dispatch));
 }
@@ -24,7 +26,10 @@ Result<DispatchPlan> plan(const graph::SoftCap& op, const KernelContext& context
 
 std::span<const Kernel<graph::SoftCap>> kernels(const graph::SoftCap&) {
     static constexpr Kernel<graph::SoftCap> kKernels[] = {
-        {.traits = {.name = "elements", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "elements",
+                    .edges = kElementEdges<kElementsWorkgroup * shaders::kSoftCapElementsPerInvocation>,
+                    .is_reference = true},
+         .plan = plan}};
     return kKernels;
 }
 

@@ -57,11 +57,18 @@ Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& contex
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Batch x len x heads x kv heads x dim: with a head per workgroup, and with several.
+constexpr Edge kSplitQkvEdges[] = {{1, 1, 1, 1, 2},
+                                   {2, 3, 4, 2, 6},
+                                   {1, 5, 2, 1, 66},
+                                   {1, 255, 3, 1, 8},
+                                   {1, 257, shaders::kSplitQkvMaxHeads + 1, 1, 4}};
+
 }  // namespace
 
 std::span<const Kernel<graph::SplitQkv>> kernels(const graph::SplitQkv&) {
     static constexpr Kernel<graph::SplitQkv> kKernels[] = {
-        {.traits = {.name = "pairs", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "pairs", .edges = kSplitQkvEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -33,11 +33,18 @@ Result<DispatchPlan> plan(const graph::WeightedSum& op, const KernelContext& con
     return DispatchPlan(std::move(dispatch));
 }
 
+constexpr std::uint32_t kSumTile = shaders::kWeightedSumTile;
+/// Queries x keys x heads x value_dim.
+constexpr Edge kWeightedSumEdges[] = {{1, 1, 1, 1},
+                                      {kSumTile - 1, kSumTile + 1, 2, kSumTile - 1},
+                                      {kSumTile, kSumTile, 1, kSumTile},
+                                      {kSumTile + 1, kSumTile - 1, 3, 2 * kSumTile + 1}};
+
 }  // namespace
 
 std::span<const Kernel<graph::WeightedSum>> kernels(const graph::WeightedSum&) {
     static constexpr Kernel<graph::WeightedSum> kKernels[] = {
-        {.traits = {.name = "tile", .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "tile", .edges = kWeightedSumEdges, .is_reference = true}, .plan = plan}};
     return kKernels;
 }
 

@@ -101,6 +101,28 @@ Result<DispatchPlan> plan_tile_vec4(const graph::Attention& op, const KernelCont
     return DispatchPlan(std::move(dispatch));
 }
 
+// Edges: batch x queries x keys x heads x kv_heads x head_dim x value_dim.
+constexpr std::uint32_t kKeyTile = shaders::kAttentionTile, kLaneRows = shaders::kAttentionLaneRows;
+constexpr Edge kAttentionTileEdges[] = {{1, 1, 1, 1, 1, 1, 1},
+                                        {2, kLaneRows - 1, kKeyTile - 1, 2, 2, kKeyTile - 1, kKeyTile + 1},
+                                        {3, kLaneRows, kKeyTile, 2, 1, kKeyTile, kKeyTile},
+                                        {2, kLaneRows + 1, kKeyTile + 1, 4, 2, kKeyTile + 1, kKeyTile - 1},
+                                        {2, 2 * kLaneRows, 2 * kKeyTile, 2, 2, 5, 64},
+                                        {2, 2 * kLaneRows + 1, 2 * kKeyTile + 1, 3, 1, 64, 5},
+                                        {1, 4 * kLaneRows - 1, 100, 2, 2, 97, 128},
+                                        {2, 4 * kLaneRows + 1, 33, 2, 2, 17, 65},
+                                        {1, 40, 40, 1, 1, 256, 254},
+                                        {2, 3, 5, 2, 1, 255, 129},
+                                        {1, 35, 34, 4, 4, 33, 33}};
+constexpr Edge kAttentionTileVec4Edges[] = {
+    {2, kVec4Rows / 2 + 1, kKeyTile - 1, 2, 2, 8, 4}, {1, kVec4Rows - 1, kKeyTile, 3, 1, 64, 64},
+    {2, kVec4Rows, kKeyTile + 1, 2, 1, 36, 28},       {1, 2 * kVec4Rows + 1, 2 * kKeyTile + 1, 6, 3, 40, 24},
+    {1, kVec4Rows + 1, 2 * kKeyTile, 2, 2, 100, 112}, {1, 67, 131, 6, 3, 16, 20}};
+/// One, two and four matrices of rows, which are the queries of all heads that share a key head, with 32 and 64 keys.
+constexpr Edge kAttentionMatrixEdges[] = {
+    {1, 5, 70, 9, 3, 64, 64},  {2, 9, 31, 2, 2, 16, 24},    {1, 17, 65, 2, 1, 33, 31},
+    {2, 3, 40, 20, 2, 80, 96}, {1, 20, 33, 2, 2, 100, 112}, {1, 67, 131, 1, 1, shaders::kAttentionMatrixMaxDim, 8}};
+
 /// float32 operands would be rounded to float16: not what a float32 model asked for.
 template <MatrixAttention kAlgorithm>
 bool fits_matrices(const graph::Attention& op, const KernelContext& context) {
@@ -133,15 +155,19 @@ Result<DispatchPlan> plan_matrices(const graph::Attention& op, const KernelConte
 std::span<const Kernel<graph::Attention>> kernels(const graph::Attention&) {
     using enum ShaderRequirement;
     static constexpr Kernel<graph::Attention> kKernels[] = {
-        {.traits = {.name = "tile_vec4", .cpu_limit = 32}, .fits = fits_tile_vec4, .plan = plan_tile_vec4},
-        {.traits = {.name = "tile", .is_reference = true}, .plan = plan_tile},
+        {.traits = {.name = "tile_vec4", .edges = kAttentionTileVec4Edges, .cpu_limit = 32},
+         .fits = fits_tile_vec4,
+         .plan = plan_tile_vec4},
+        {.traits = {.name = "tile", .edges = kAttentionTileEdges, .is_reference = true}, .plan = plan_tile},
         {.traits = {.name = "matrix",
+                    .edges = kAttentionMatrixEdges,
                     .needs = needs(storage16, float16, coopmat),
                     .cpu_limit = 128,
                     .is_emulated_on_cpus = true},
          .fits = fits_matrices<MatrixAttention::shared_weights>,
          .plan = plan_matrices<MatrixAttention::shared_weights>},
         {.traits = {.name = "matrix2",
+                    .edges = kAttentionMatrixEdges,
                     .needs = needs(storage16, float16, coopmat, coopmat2),
                     .cpu_limit = 128,
                     .is_emulated_on_cpus = true},

@@ -120,20 +120,37 @@ bool fits_rows(const Op& op, const KernelContext& context) {
         return kFits(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.key), context.device);
 }
 
+// Edges: batch x queries x keys x heads x kv_heads x head_dim x value_dim. A row is a query of one of the heads that share a key head.
+constexpr std::uint32_t kRows = shaders::kCpuAttentionWorkgroup, kKeys = shaders::kCpuAttentionKeys;
+constexpr Edge kKeysEdges[] = {{2, 1, kKeys - 1, 1, 1, 8, 16},
+                               {1, 3, kKeys, 2, 1, 16, 8},
+                               {2, 7, kKeys + 1, 6, 3, 24, 40},
+                               {1, 67, 2 * kKeys + 1, 1, 1, 8, 8}};
+constexpr Edge kQueriesEdges[] = {
+    {1, 1, 1, 1, 1, 4, 4}, {2, kRows - 1, 31, 1, 1, 12, 8}, {1, kRows, 33, 2, 2, 8, 12}, {1, 3, 40, 9, 3, 16, 20}};
+// Of decode_attention: batch x keys x heads x kv_heads x head_dim x value_dim x split_keys.
+constexpr Edge kDecodeKeysEdges[] = {{2, kKeys - 1, 1, 1, 8, 16, 16},
+                                     {1, kKeys, 2, 1, 16, 8, kKeys},
+                                     {2, 3 * kKeys + 1, 6, 2, 24, 40, kKeys},
+                                     {1, 300, 9, 1, 8, 8, 100}};
+constexpr Edge kHeadsEdges[] = {
+    {1, 1, 1, 1, 4, 4, 1}, {2, 33, kRows, 1, 12, 8, 32}, {1, 70, kRows + 1, 1, 8, 12, 32}, {2, 65, 6, 3, 16, 20, 40}};
+
 }  // namespace
 
 std::span<const Kernel<graph::Attention>> kernels(const graph::Attention&) {
     using Op = graph::Attention;
     static constexpr Kernel<Op> kKernels[] = {
-        {.traits = {.name = "cpu_keys", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_keys", .edges = kKeysEdges, .device = DeviceClass::cpu},
          .fits = fits_rows<Op, fits_keys>,
          .plan = plan_keys<Loads::shuffled>},
         {.traits = {.name = "cpu_keys_vectors",
+                    .edges = kKeysEdges,
                     .device = DeviceClass::cpu,
                     .needs = needs(ShaderRequirement::addresses)},
          .fits = fits_rows<Op, fits_keys_vectors>,
          .plan = plan_keys<Loads::vectors>},
-        {.traits = {.name = "cpu_queries", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_queries", .edges = kQueriesEdges, .device = DeviceClass::cpu},
          .fits = fits_rows<Op, fits_queries>,
          .plan = plan_queries},
     };
@@ -143,15 +160,16 @@ std::span<const Kernel<graph::Attention>> kernels(const graph::Attention&) {
 std::span<const Kernel<graph::DecodeAttention>> kernels(const graph::DecodeAttention&) {
     using Op = graph::DecodeAttention;
     static constexpr Kernel<Op> kKernels[] = {
-        {.traits = {.name = "cpu_keys", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_keys", .edges = kDecodeKeysEdges, .device = DeviceClass::cpu},
          .fits = fits_rows<Op, fits_keys>,
          .plan = plan_decode_keys<Loads::shuffled>},
         {.traits = {.name = "cpu_keys_vectors",
+                    .edges = kDecodeKeysEdges,
                     .device = DeviceClass::cpu,
                     .needs = needs(ShaderRequirement::addresses)},
          .fits = fits_rows<Op, fits_keys_vectors>,
          .plan = plan_decode_keys<Loads::vectors>},
-        {.traits = {.name = "cpu_heads", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_heads", .edges = kHeadsEdges, .device = DeviceClass::cpu},
          .fits = fits_rows<Op, fits_queries>,
          .plan = plan_decode_heads},
     };

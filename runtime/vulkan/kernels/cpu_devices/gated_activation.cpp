@@ -31,6 +31,14 @@ Result<DispatchPlan> plan_vectors(const graph::GatedActivation& op, const Kernel
     return DispatchPlan(std::move(dispatch));
 }
 
+/// Rows x width: words of float32, and of float16 where a step is two times as long.
+constexpr Edge kVectorGateEdges[] = {
+    {1, shaders::kCpuGatedActivationStepWords},
+    {3, 2 * shaders::kCpuGatedActivationStepWords},
+    {2, shaders::kCpuGatedActivationChunkWords},
+    {3, 2 * shaders::kCpuGatedActivationChunkWords + 64},
+    {1, shaders::kCpuGatedActivationChunkWords + shaders::kCpuGatedActivationStepWords}};
+
 bool fits_wide(const graph::GatedActivation& op, const KernelContext& context) {
     return has_wide_loads(context.device) && gated_activation_layout(op, context.graph).width % 4 == 0;
 }
@@ -43,8 +51,13 @@ Result<DispatchPlan> plan_wide(const graph::GatedActivation& op, const KernelCon
 
 std::span<const Kernel<graph::GatedActivation>> kernels(const graph::GatedActivation&) {
     static constexpr Kernel<graph::GatedActivation> kKernels[] = {
-        {.traits = {.name = "cpu_wide", .device = DeviceClass::cpu}, .fits = fits_wide, .plan = plan_wide},
-        {.traits = {.name = "cpu_vectors", .device = DeviceClass::cpu, .needs = needs(ShaderRequirement::addresses)},
+        {.traits = {.name = "cpu_wide", .edges = kVec4GateEdges, .device = DeviceClass::cpu},
+         .fits = fits_wide,
+         .plan = plan_wide},
+        {.traits = {.name = "cpu_vectors",
+                    .edges = kVectorGateEdges,
+                    .device = DeviceClass::cpu,
+                    .needs = needs(ShaderRequirement::addresses)},
          .fits = fits_vectors,
          .plan = plan_vectors},
     };

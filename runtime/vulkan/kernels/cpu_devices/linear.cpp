@@ -147,6 +147,28 @@ Result<DispatchPlan> plan_depth(const graph::Linear& op, Operand x, const Kernel
     return with_staged_rows(std::move(dispatch), op, context.graph);
 }
 
+// Edges: rows x in x out.
+constexpr std::uint32_t kColumns = shaders::kCpuLinearWorkgroup * shaders::kCpuLinearLaneColumns,
+                        kShuffled = shaders::kCpuLinearShuffledMaxRows, kDepthColumns = shaders::kCpuLinearDepthColumns,
+                        kMostDepthRows = shaders::kCpuLinearDepthMaxRows;
+
+constexpr Edge kColumnsEdges[] = {{1, 4, 1},
+                                  {shaders::kLinearMaxRows - 1, 16, kColumns},
+                                  {shaders::kLinearMaxRows, 32, kColumns + 1},
+                                  {shaders::kLinearMaxRows + 1, 12, kColumns - 1}};
+
+constexpr Edge kShuffledEdges[] = {{shaders::kLinearMaxRows + 1, shaders::kCpuLinearShuffledDepth, 8},
+                                   {kShuffled / 2, 2 * shaders::kCpuLinearShuffledDepth, kColumns},
+                                   {kShuffled - 1, 24, kColumns - 1},
+                                   {kShuffled + 1, 264, 2 * kColumns + 1}};
+
+/// With words of 16 and of 64, whose halves are twice as many elements, and both formats of blocks.
+constexpr Edge kDepthEdges[] = {{1, 64, kDepthColumns - 1},
+                                {kMostDepthRows, 64, kDepthColumns + 1},
+                                {2, 32, kDepthColumns},
+                                {1, 1024, 2 * kDepthColumns + 1},
+                                {3, 96, 37}};
+
 constexpr bool takes_norm(const graph::Linear&, const KernelContext&) { return true; }
 
 }  // namespace
@@ -154,16 +176,27 @@ constexpr bool takes_norm(const graph::Linear&, const KernelContext&) { return t
 std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
     using enum ShaderRequirement;
     static constexpr Kernel<graph::Linear> kKernels[] = {
-        {.traits = {.name = "cpu_columns_shuffled", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_columns_shuffled",
+                    .edges = kShuffledEdges,
+                    .takes = kAnyRowsTake,
+                    .device = DeviceClass::cpu},
          .fits = fits_columns_shuffled,
          .plan = plan_linear<plan_columns_shuffled<Loads::shuffled>>},
-        {.traits = {.name = "cpu_columns_vectors", .device = DeviceClass::cpu, .needs = needs(addresses)},
+        {.traits = {.name = "cpu_columns_vectors",
+                    .edges = kShuffledEdges,
+                    .takes = kAnyRowsTake,
+                    .device = DeviceClass::cpu,
+                    .needs = needs(addresses)},
          .fits = fits_columns_vectors,
          .plan = plan_linear<plan_columns_shuffled<Loads::vectors>>},
-        {.traits = {.name = "cpu_columns", .device = DeviceClass::cpu},
+        {.traits = {.name = "cpu_columns", .edges = kColumnsEdges, .takes = kAnyRowsTake, .device = DeviceClass::cpu},
          .fits = fits_columns,
          .plan = plan_linear<plan_columns>},
-        {.traits = {.name = "cpu_depth", .device = DeviceClass::cpu, .needs = needs(addresses)},
+        {.traits = {.name = "cpu_depth",
+                    .edges = kDepthEdges,
+                    .takes = kNormedRowsTake,
+                    .device = DeviceClass::cpu,
+                    .needs = needs(addresses)},
          .fits = fits_depth,
          .plan = plan_linear<plan_depth, takes_norm>},
     };

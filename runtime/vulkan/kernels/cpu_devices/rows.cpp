@@ -47,9 +47,19 @@ Result<DispatchPlan> plan_row(const Op& op, const KernelContext& context) {
     return DispatchPlan(std::move(dispatch));
 }
 
+/// What invocations keep, all of it and not.
+template <class Op>
+constexpr Edge kCpuRowEdges[] = {rows_of<Op>(1, 1),
+                                 rows_of<Op>(3, 4 * kRowWorkgroup - 4),
+                                 rows_of<Op>(2, 4 * kRowWorkgroup),
+                                 rows_of<Op>(2, 4 * kRowWorkgroup + 1),
+                                 rows_of<Op>(2, 4 * kRowWorkgroup * shaders::kMostKept),
+                                 rows_of<Op>(2, 4 * kRowWorkgroup * shaders::kMostKept + 4)};
+
 template <class Op, graph::Value Op::*kRow, PlanRows<Op> kPlan, const RowFamilies& kFamilies>
 constexpr Kernel<Op> kCpuRow[] = {
-    {.traits = {.name = "cpu_row", .device = DeviceClass::cpu}, .plan = plan_row<Op, kRow, kPlan, kFamilies>}};
+    {.traits = {.name = "cpu_row", .edges = kCpuRowEdges<Op>, .takes = taken_rows<Op>(), .device = DeviceClass::cpu},
+     .plan = plan_row<Op, kRow, kPlan, kFamilies>}};
 
 }  // namespace
 

@@ -154,13 +154,39 @@ Result<DispatchPlan> plan_split_subgroup(const graph::DecodeAttention& op, const
     return DispatchPlan(std::move(dispatch));
 }
 
+// Edges: batch x keys x heads x kv_heads x head_dim x value_dim x split_keys. A split has as many keys as it is said here, or 32.
+constexpr std::uint32_t kFewKeys = graph::kLeastSplitKeys, kMostKeys = shaders::kDecodeAttentionMaxWorkgroup;
+constexpr Edge kDecodeSplitEdges[] = {{1, 1, 1, 1, 1, 1, kMostKeys},
+                                      {2, kFewKeys - 1, 2, 1, 15, 17, kFewKeys - 1},
+                                      {2, kFewKeys + 1, 4, 2, 17, 33, kFewKeys},
+                                      {3, kMostKeys - 1, 2, 1, 64, 64, kMostKeys / 2},
+                                      {2, kMostKeys + 1, 2, 2, 5, kMostKeys, kMostKeys},
+                                      {2, 300, 6, 3, 33, 65, kMostKeys},
+                                      {1, 1031, 2, 1, shaders::kDecodeAttentionMaxHeadDim, 256, 500},
+                                      {1, 20, 1, 1, 255, 129, 7},
+                                      {2, 90, 2, 2, 8, 1, 0x7FFFFFFF}};
+constexpr Edge kDecodeVec4Edges[] = {{2, kFewKeys, 2, 2, 16, 32, kFewKeys},
+                                     {1, 300, 2, 2, 40, 24, 1},
+                                     {1, 300, 9, 3, 64, 64, 100},
+                                     {2, kMostKeys + 1, 2, 1, 8, 4, kMostKeys},
+                                     {1, 50, 2, 1, 100, 112, 16}};
+/// More heads share a key head than a workgroup has, as many, and fewer.
+constexpr Edge kDecodeSubgroupEdges[] = {{2, 70, 20, 2, 80, 96, kFewKeys},
+                                         {1, 33, shaders::kDecodeAttentionMaxHeads, 1, 2, 2, kFewKeys},
+                                         {1, kMostKeys + 1, shaders::kDecodeAttentionMaxHeads + 1, 1, 64, 62, 64},
+                                         {2, 300, 6, 3, 34, 66, kMostKeys}};
+
 }  // namespace
 
 std::span<const Kernel<graph::DecodeAttention>> kernels(const graph::DecodeAttention&) {
     static constexpr Kernel<graph::DecodeAttention> kKernels[] = {
-        {.traits = {.name = "split_vec4", .cpu_limit = 32}, .fits = fits_split_vec4, .plan = plan_split_vec4},
-        {.traits = {.name = "split", .is_reference = true}, .plan = plan_split},
-        {.traits = {.name = "split_subgroup", .needs = needs(ShaderRequirement::subgroup)},
+        {.traits = {.name = "split_vec4", .edges = kDecodeVec4Edges, .cpu_limit = 32},
+         .fits = fits_split_vec4,
+         .plan = plan_split_vec4},
+        {.traits = {.name = "split", .edges = kDecodeSplitEdges, .is_reference = true}, .plan = plan_split},
+        {.traits = {.name = "split_subgroup",
+                    .edges = kDecodeSubgroupEdges,
+                    .needs = needs(ShaderRequirement::subgroup)},
          .fits = fits_split_subgroup,
          .plan = plan_split_subgroup},
     };

@@ -1,12 +1,74 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/kernels/linear/linear.hpp"
 #include "vulkan/kernels/linear/matrices.hpp"
+#include "vulkan/kernels/linear/split.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
 using Results = MatrixForm::Results;
 using Size = MatrixForm::Size;
+
+// Edges: rows x in x out.
+constexpr std::uint32_t kTileRows = shaders::kLinearTileRows, kTileColumns = shaders::kLinearTileColumns,
+                        kTileDepth = shaders::kLinearTileDepth, kMaxRows = shaders::kLinearMaxRows;
+
+/// At the edges of tile.comp's tiles, and of quantized_tile.comp's where those are others.
+constexpr Edge kLinearTileEdges[] = {
+    {1, 1, 1},
+    {kMaxRows + 1, 1, 1},
+    {kTileRows - 1, kTileDepth - 1, kTileColumns + 1},
+    {kTileRows + 1, kTileDepth + 1, kTileColumns - 1},
+    {kTileRows, 2 * kTileDepth + 1, kTileColumns},
+    {shaders::kQuantizedTileRows + 1, shaders::kQuantizedTileDepth + 1, shaders::kQuantizedTileColumns - 1},
+    {131, 257, 129}};
+
+/// tile_vec4.comp with so many rows in its tiles.
+template <std::uint32_t kRows>
+constexpr Edge kLinearVec4Edges[] = {{kMaxRows + 1, 4, 1},
+                                     {kMaxRows + 1, kTileDepth - 4, kTileColumns},
+                                     {kRows - 1, kTileDepth + 4, kTileColumns + 1},
+                                     {kRows, kTileDepth, kTileColumns - 1},
+                                     {kRows + 3, 128, 131},
+                                     {17, 2048, 8}};
+
+constexpr Edge kLinearHalfEdges[] = {{kMaxRows + 1, kTileDepth - 4, kTileColumns + 1},
+                                     {kTileRows, kTileDepth, kTileColumns},
+                                     {kTileRows + 3, 2 * kTileDepth + 4, kTileColumns - 1}};
+
+/// row.comp has 64 elements of the depth at a time.
+constexpr Edge kLinearRowEdges[] = {{1, 1, 1},
+                                    {1, shaders::kLinearRowWorkgroup - 1, shaders::kLinearRowColumns - 1},
+                                    {1, shaders::kLinearRowWorkgroup + 1, shaders::kLinearRowColumns},
+                                    {2, 2 * shaders::kLinearRowWorkgroup + 1, shaders::kLinearRowColumns + 1},
+                                    {kMaxRows, 7, 67},
+                                    {3, 2049, 1030}};
+
+/// The columns of a workgroup are fewer where there are more rows.
+constexpr Edge kLinearRowSumsEdges[] = {{1, 8, 1},
+                                        {1, 64, 4 * shaders::kLinearMaxColumns - 1},
+                                        {kMaxRows - 1, 16, 4 * shaders::kLinearMaxColumns},
+                                        {kMaxRows, 32, 4 * shaders::kLinearMaxColumns + 1},
+                                        {4, 64, 33},
+                                        {1, 96, 37}};
+
+constexpr Edge kLinearInt8RowEdges[] = {{1, 32, 1}, {1, 1056, 37}, {3, 96, 67}, {kMaxRows, 64, 31}};
+constexpr Edge kLinearInt8TileEdges[] = {
+    {kMaxRows + 1, 160, kTileColumns}, {kTileRows + 1, 32, kTileColumns + 1}, {kTileRows, 96, kTileColumns - 1}};
+
+/// Where matrices are 8 x 8 or 16 x 16; the large forms take what is not few rows of their own tiles.
+constexpr Edge kLinearMatrixEdges[] = {{kMaxRows + 1, 8, 8}, {63, 40, 65}, {64, 32, 63}, {150, 264, 140}};
+constexpr Edge kLinearLargeMatrixEdges[] = {{131, 40, 127}, {150, 264, 140}, {257, 64, 129}};
+
+// The depth in parts, of equal length and not: as devices that are CPUs cut it, which need less of it, and as others do.
+constexpr Edge kLinearSplitEdges[] = {{1, 328, 5},   {kMaxRows, 136, 32}, {20, 328, 24},
+                                      {130, 136, 7}, {1, 1544, 70},       {20, 1036, 70}};
+constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}};
+
+constexpr std::span<const Edge> edges_of(Size size) {
+    if (size == Size::large) return kLinearLargeMatrixEdges;
+    return kLinearMatrixEdges;
+}
 
 template <Results kResults, Size kSize>
 bool fits_form(const graph::Linear& op, const KernelContext& context) {
@@ -22,6 +84,8 @@ constexpr Kernel<graph::Linear> matrix_kernel(std::string_view name) {
     using enum ShaderRequirement;
     return {
         .traits = {.name = name,
+                   .edges = edges_of(kSize),
+                   .takes = kAnyRowsTake,
                    .rounding = Rounding::half_products,
                    .needs = needs(storage16, float16, coopmat) | (kResults == Results::registers ? needs(coopmat2) : 0),
                    .is_emulated_on_cpus = true},
@@ -35,21 +99,38 @@ constexpr Kernel<graph::Linear> matrix_kernel(std::string_view name) {
 std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
     using enum ShaderRequirement;
     static constexpr Kernel<graph::Linear> kKernels[] = {
-        {.traits = {.name = "tile_vec4", .cpu_limit = 512},
+        {.traits = {.name = "tile_vec4",
+                    .edges = kLinearVec4Edges<kVec4LaneRows * shaders::kLinearVec4RowLanes>,
+                    .takes = kAnyRowsTake,
+                    .cpu_limit = 512},
          .fits = fits_tile_vec4,
          .plan = plan_linear<plan_tile_vec4>},
-        {.traits = {.name = "tile_vec4_large", .cpu_limit = 512},
+        {.traits = {.name = "tile_vec4_large",
+                    .edges = kLinearVec4Edges<2 * kVec4LaneRows * shaders::kLinearVec4RowLanes>,
+                    .takes = kAnyRowsTake,
+                    .cpu_limit = 512},
          .fits = fits_tile_vec4,
          .plan = plan_linear<plan_tile_vec4_large>},
-        {.traits = {.name = "row_vec4", .cpu_limit = 512},
+        {.traits = {.name = "row_vec4", .edges = kLinearRowSumsEdges, .takes = kNormedRowsTake, .cpu_limit = 512},
          .fits = fits_row_vec4,
          .plan = plan_linear<plan_row_vec4, row_sums_take_norm>},
-        {.traits = {.name = "row"}, .fits = fits_row, .plan = plan_linear<plan_row, row_takes_norm>},
-        {.traits = {.name = "tile", .is_reference = true}, .plan = plan_linear<plan_tile>},
-        {.traits = {.name = "row_int8", .rounding = Rounding::int8, .needs = needs(int_dot)},
+        {.traits = {.name = "row", .edges = kLinearRowEdges, .takes = kNormedRowsTake},
+         .fits = fits_row,
+         .plan = plan_linear<plan_row, row_takes_norm>},
+        {.traits = {.name = "tile", .edges = kLinearTileEdges, .takes = kAnyRowsTake, .is_reference = true},
+         .plan = plan_linear<plan_tile>},
+        {.traits = {.name = "row_int8",
+                    .edges = kLinearInt8RowEdges,
+                    .takes = kNormedRowsTake,
+                    .rounding = Rounding::int8,
+                    .needs = needs(int_dot)},
          .fits = fits_row_int8,
          .plan = plan_linear<plan_row_int8, row_sums_take_norm>},
-        {.traits = {.name = "tile_int8", .rounding = Rounding::int8, .needs = needs(int_dot)},
+        {.traits = {.name = "tile_int8",
+                    .edges = kLinearInt8TileEdges,
+                    .takes = kAnyRowsTake,
+                    .rounding = Rounding::int8,
+                    .needs = needs(int_dot)},
          .fits = fits_tile_int8,
          .plan = plan_linear<plan_tile_int8>},
         matrix_kernel<Results::shared_memory, Size::normal>("matrix"),
@@ -59,13 +140,19 @@ std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
         matrix_kernel<Results::registers, Size::small>("matrix2_small"),
         matrix_kernel<Results::registers, Size::large>("matrix2_large"),
         {.traits = {.name = "tile_half",
+                    .edges = kLinearHalfEdges,
+                    .takes = kAnyRowsTake,
                     .rounding = Rounding::half_sums,
                     .needs = needs(storage16, float16),
                     .is_emulated_on_cpus = true},
          .fits = fits_tile_half,
          .plan = plan_linear<plan_tile_half>},
-        {.traits = {.name = "split", .cpu_limit = 512}, .fits = fits_split, .plan = plan_linear<plan_split>},
+        {.traits = {.name = "split", .edges = kLinearSplitEdges, .takes = kAnyRowsTake, .cpu_limit = 512},
+         .fits = fits_split,
+         .plan = plan_linear<plan_split>},
         {.traits = {.name = "matrix_split",
+                    .edges = kLinearMatrixSplitEdges,
+                    .takes = kAnyRowsTake,
                     .rounding = Rounding::half_products,
                     .needs = needs(storage16, float16, coopmat),
                     .is_emulated_on_cpus = true},

@@ -7,6 +7,14 @@
 
 namespace vkformer::vulkan {
 
+/// KernelTraits::takes of kernels for any rows, and of those that norm few rows themselves.
+inline constexpr std::uint32_t kAnyRowsTake[] = {
+    graph::bits_of(graph::Extra::activation, graph::Extra::residual, graph::Extra::batch),
+    graph::bits_of(graph::Extra::activation, graph::Extra::gate)};
+inline constexpr std::uint32_t kNormedRowsTake[] = {
+    kAnyRowsTake[0], kAnyRowsTake[1],
+    graph::bits_of(graph::Extra::activation, graph::Extra::gate, graph::Extra::rms_norm)};
+
 /// The shapes that kernels are chosen by.
 struct Product {
     std::uint64_t batch;                      ///< products

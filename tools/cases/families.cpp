@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "bench/cases/cases.hpp"
-
-#include <algorithm>
+#include "cases/families.hpp"
 
 #include "core/block_format.hpp"
 
-namespace vkformer::bench {
+namespace vkformer::cases {
 
 const std::vector<Family>& families() {
     static const std::vector<Family> all = [] {
@@ -24,20 +22,11 @@ const std::vector<Family>& families() {
     return all;
 }
 
-std::vector<std::string_view> weight_dtypes() {
-    std::vector<std::string_view> names = {"f32", "f16", "bf16"};
-    for (const DType format : kBlockFormats) names.push_back(to_string(format));
-    return names;
+std::vector<Types> weight_types() {
+    std::vector<Types> types = {DType::f32, DType::f16, DType::bf16};
+    types.insert(types.end(), kBlockFormats.begin(), kBlockFormats.end());
+    return types;
 }
-
-DType dtype_of(std::string_view name) {
-    if (name == "f16") return DType::f16;
-    if (name == "bf16") return DType::bf16;
-    const auto* const format = std::ranges::find(kBlockFormats, name, [](DType dtype) { return to_string(dtype); });
-    return format == kBlockFormats.end() ? DType::f32 : *format;
-}
-
-DType activations_of(DType stored) { return is_weight_only(stored) ? DType::f32 : stored; }
 
 Arithmetic arithmetic_of(DType dtype) {
     if (is_quantized(dtype)) return Arithmetic::integer;
@@ -48,4 +37,4 @@ double bytes_of(DType dtype, double elements) {
     return elements * static_cast<double>(block_bytes(dtype)) / static_cast<double>(block_elements(dtype));
 }
 
-}  // namespace vkformer::bench
+}  // namespace vkformer::cases

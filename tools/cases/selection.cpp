@@ -2,17 +2,17 @@
 // Choosing tokens from logits.
 #include <algorithm>
 
-#include "bench/cases/cases.hpp"
+#include "cases/families.hpp"
 #include "core/try.hpp"
 
-namespace vkformer::bench {
+namespace vkformer::cases {
 namespace {
 
-Result<Case> arg_max_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> arg_max_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{.op = "arg_max",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = elements, .read = 4 * elements, .written = 4 * static_cast<double>(shape[0])},
                 .build = [shape](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
@@ -22,12 +22,12 @@ Result<Case> arg_max_case(const Family::Dims& shape, std::string_view dtype) {
                 }};
 }
 
-Result<Case> top_k_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> top_k_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t rows = shape[0], vocab = shape[1], k = shape[2];
     const double elements = static_cast<double>(rows * vocab);
     return Case{.op = "top_k",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = elements, .read = 4 * elements, .written = 8 * static_cast<double>(rows * k)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, vocab}));
@@ -39,11 +39,11 @@ Result<Case> top_k_case(const Family::Dims& shape, std::string_view dtype) {
 }
 
 /// top_k 1: whatever is drawn, the token is the same on every device, so that it can be checked.
-Result<Case> sample_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> sample_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{.op = "sample",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 5 * elements, .read = 4 * elements, .written = 4 * static_cast<double>(shape[0])},
                 .build = [shape](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}, 4));
@@ -54,11 +54,11 @@ Result<Case> sample_case(const Family::Dims& shape, std::string_view dtype) {
                 }};
 }
 
-Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> mask_logits_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{.op = "mask_logits",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
                 .build = [shape](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
@@ -70,11 +70,11 @@ Result<Case> mask_logits_case(const Family::Dims& shape, std::string_view dtype)
                 }};
 }
 
-Result<Case> mask_timestamps_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> mask_timestamps_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{.op = "mask_timestamps",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
                 .build = [shape](CaseBuilder& b) -> Result<void> {
                     constexpr std::uint64_t kPositions = 448, kTimes = 1501;  // Whisper's
@@ -92,11 +92,11 @@ Result<Case> mask_timestamps_case(const Family::Dims& shape, std::string_view dt
                 }};
 }
 
-Result<Case> penalize_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> penalize_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{.op = "penalize",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 2 * elements, .read = 8 * elements, .written = 4 * elements},
                 .build = [shape](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", DType::f32, {shape[0], shape[1]}));
@@ -110,12 +110,12 @@ Result<Case> penalize_case(const Family::Dims& shape, std::string_view dtype) {
                 }};
 }
 
-Result<Case> bias_sequences_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> bias_sequences_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
     return Case{
         .op = "bias_sequences",
         .shape = to_text(shape),
-        .dtype = std::string(dtype),
+        .dtype = types.name(),
         .work = {.flops = 0, .read = 4 * elements, .written = 4 * elements},
         .build = [shape](CaseBuilder& b) -> Result<void> {
             constexpr std::uint64_t kPositions = 1024;
@@ -133,12 +133,12 @@ Result<Case> bias_sequences_case(const Family::Dims& shape, std::string_view dty
         }};
 }
 
-Result<Case> count_tokens_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> count_tokens_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t rows = shape[0], len = shape[1], vocab = shape[2];
     const double tokens = static_cast<double>(rows * len);
     return Case{.op = "count_tokens",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = tokens, .read = 8 * tokens, .written = 4 * tokens},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto next,
@@ -154,12 +154,12 @@ Result<Case> count_tokens_case(const Family::Dims& shape, std::string_view dtype
 constexpr std::uint64_t kSteps = 512;
 
 // Both steps below move a few words per row: what is measured is how long the smallest of dispatches take.
-Result<Case> greedy_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> greedy_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t rows = shape[0];
     const double words = static_cast<double>(rows);
     return Case{.op = "greedy_step",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 0, .read = 12 * words, .written = 16 * words},
                 .build = [rows](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto next, b.ints("next", {rows}, std::vector<std::int32_t>(rows, 5)));
@@ -194,12 +194,12 @@ Result<graph::BeamStates> beam_states(CaseBuilder& b, std::uint64_t batch, std::
     return s;
 }
 
-Result<Case> beam_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> beam_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t batch = shape[0], beams = shape[1], rows = batch * beams, candidates = 2 * beams;
     const double words = static_cast<double>(rows);
     return Case{.op = "beam_step",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 2 * words * static_cast<double>(candidates),
                          .read = 8 * words * static_cast<double>(candidates) + 16 * words,
                          .written = 24 * words},
@@ -220,66 +220,71 @@ Result<Case> beam_case(const Family::Dims& shape, std::string_view dtype) {
 }  // namespace
 
 void add_selection_cases(std::vector<Family>& families) {
-    families.push_back({.op = "arg_max",
+    families.push_back({.name = "arg_max",
+                        .op = "arg_max",
                         .dims = "rows x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {{1, 128256}},
                         .make = arg_max_case});
-    families.push_back({.op = "top_k",
+    families.push_back({.name = "top_k",
+                        .op = "top_k",
                         .dims = "rows x vocab x k",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{4, 49152, 8}},
                         .gpu_shapes = {{1, 128256, 64}},
                         .make = top_k_case});
-    families.push_back({.op = "mask_logits",
+    families.push_back({.name = "mask_logits",
+                        .op = "mask_logits",
                         .dims = "rows x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 49152}},
-                        .gpu_shapes = {},
                         .make = mask_logits_case});
-    families.push_back({.op = "mask_timestamps",
+    families.push_back({.name = "mask_timestamps",
+                        .op = "mask_timestamps",
                         .dims = "rows x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 51865}},
-                        .gpu_shapes = {},
                         .make = mask_timestamps_case});
-    families.push_back({.op = "penalize",
+    families.push_back({.name = "penalize",
+                        .op = "penalize",
                         .dims = "rows x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {{1, 128256}},
                         .make = penalize_case});
-    families.push_back({.op = "bias_sequences",
+    families.push_back({.name = "bias_sequences",
+                        .op = "bias_sequences",
                         .dims = "rows x vocab x phrases",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 49152, 100}},
                         .gpu_shapes = {{1, 128256, 10000}},
                         .make = bias_sequences_case});
-    families.push_back({.op = "count_tokens",
+    families.push_back({.name = "count_tokens",
+                        .op = "count_tokens",
                         .dims = "rows x len x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 1, 49152}},
-                        .gpu_shapes = {},
                         .make = count_tokens_case});
-    families.push_back({.op = "sample",
+    families.push_back({.name = "sample",
+                        .op = "sample",
                         .dims = "rows x vocab",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{1, 49152}},
                         .gpu_shapes = {{1, 128256}},
                         .make = sample_case});
-    families.push_back({.op = "greedy_step",
+    families.push_back({.name = "greedy_step",
+                        .op = "greedy_step",
                         .dims = "rows",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{32}},
-                        .gpu_shapes = {},
                         .make = greedy_case});
-    families.push_back({.op = "beam_step",
+    families.push_back({.name = "beam_step",
+                        .op = "beam_step",
                         .dims = "sequences x beams",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{8, 4}},
-                        .gpu_shapes = {},
                         .make = beam_case});
 }
 
-}  // namespace vkformer::bench
+}  // namespace vkformer::cases

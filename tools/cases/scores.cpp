@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/cases/cases.hpp"
+#include "cases/families.hpp"
 #include "core/try.hpp"
 
-namespace vkformer::bench {
+namespace vkformer::cases {
 namespace {
 
 /// The numbers of a shape, for the sums.
@@ -23,13 +23,13 @@ Counts counts_of(const Family::Dims& shape) {
             static_cast<double>(shape[3])};
 }
 
-Result<Case> scores_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+Result<Case> scores_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored;
     const Counts n = counts_of(shape);
     const std::uint64_t queries = shape[0], keys = shape[1], heads = shape[2], dim = shape[3];
     return Case{.op = "attention_scores",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype_name),
+                .dtype = types.name(),
                 .work = {.flops = 2 * n.scores() * n.dim,
                          .read = bytes_of(dtype, n.query_elements() + n.key_elements()),
                          .written = 4 * n.scores(),
@@ -44,13 +44,13 @@ Result<Case> scores_case(const Family::Dims& shape, std::string_view dtype_name)
                 }};
 }
 
-Result<Case> weighted_sum_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+Result<Case> weighted_sum_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored;
     const Counts n = counts_of(shape);
     const std::uint64_t queries = shape[0], keys = shape[1], heads = shape[2], dim = shape[3];
     return Case{.op = "weighted_sum",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype_name),
+                .dtype = types.name(),
                 .work = {.flops = 2 * n.scores() * n.dim,
                          .read = 4 * n.scores() + bytes_of(dtype, n.key_elements()),
                          .written = bytes_of(dtype, n.query_elements()),
@@ -64,13 +64,13 @@ Result<Case> weighted_sum_case(const Family::Dims& shape, std::string_view dtype
                 }};
 }
 
-Result<Case> additive_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+Result<Case> additive_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored;
     const Counts n = counts_of(shape);
     const std::uint64_t queries = shape[0], keys = shape[1], heads = shape[2], dim = shape[3];
     return Case{.op = "additive_scores",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype_name),
+                .dtype = types.name(),
                 .work = {.flops = 4 * n.scores() * n.dim,  // sum, tanh, product, sum
                          .read = bytes_of(dtype, n.query_elements() + n.key_elements() + n.heads * n.dim),
                          .written = 4 * n.scores()},
@@ -84,12 +84,12 @@ Result<Case> additive_case(const Family::Dims& shape, std::string_view dtype_nam
                 }};
 }
 
-Result<Case> relative_bias_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> relative_bias_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t queries = shape[0], keys = shape[1], heads = shape[2], reach = 128;
     const double scores = static_cast<double>(queries * keys * heads);
     return Case{.op = "relative_bias",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 .work = {.flops = 0, .read = 4 * static_cast<double>(heads * (2 * reach + 1)), .written = 4 * scores},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto table, b.input("table", DType::f32, {heads, 2 * reach + 1}));
@@ -100,13 +100,13 @@ Result<Case> relative_bias_case(const Family::Dims& shape, std::string_view dtyp
                 }};
 }
 
-Result<Case> local_softmax_case(const Family::Dims& shape, std::string_view dtype) {
+Result<Case> local_softmax_case(const Family::Dims& shape, const Types& types) {
     const std::uint64_t batch = shape[0], keys = shape[1], half_width = shape[2];
     const double window = static_cast<double>(batch * std::min(2 * half_width + 1, keys));
     const double elements = static_cast<double>(batch * keys);
     return Case{.op = "local_softmax",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype),
+                .dtype = types.name(),
                 // maximum, subtraction, exp, sum, quotient; what lies outside the window is written, not read
                 .work = {.flops = 5 * window, .read = 4 * window, .written = 4 * elements},
                 .build = [=](CaseBuilder& b) -> Result<void> {
@@ -125,36 +125,38 @@ Result<Case> local_softmax_case(const Family::Dims& shape, std::string_view dtyp
 }  // namespace
 
 void add_scores_cases(std::vector<Family>& families) {
-    families.push_back({.op = "attention_scores",
+    families.push_back({.name = "attention_scores",
+                        .op = "attention_scores",
                         .dims = "queries x keys x heads x head_dim",
-                        .dtypes = {"f32", "f16"},
+                        .types = {DType::f32, DType::f16},
                         .shapes = {{512, 512, 9, 64}},
                         .gpu_shapes = {{2048, 2048, 32, 128}},
                         .make = scores_case});
-    families.push_back({.op = "weighted_sum",
+    families.push_back({.name = "weighted_sum",
+                        .op = "weighted_sum",
                         .dims = "queries x keys x heads x value_dim",
-                        .dtypes = {"f32", "f16"},
+                        .types = {DType::f32, DType::f16},
                         .shapes = {{512, 512, 9, 64}},
                         .gpu_shapes = {{2048, 2048, 32, 128}},
                         .make = weighted_sum_case});
-    families.push_back({.op = "additive_scores",
+    families.push_back({.name = "additive_scores",
+                        .op = "additive_scores",
                         .dims = "queries x keys x heads x dim",
-                        .dtypes = {"f32", "f16"},
+                        .types = {DType::f32, DType::f16},
                         .shapes = {{32, 64, 1, 512}},
-                        .gpu_shapes = {},
                         .make = additive_case});
-    families.push_back({.op = "relative_bias",
+    families.push_back({.name = "relative_bias",
+                        .op = "relative_bias",
                         .dims = "queries x keys x heads",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{512, 512, 8}, {1, 512, 8}},
-                        .gpu_shapes = {},
                         .make = relative_bias_case});
-    families.push_back({.op = "local_softmax",
+    families.push_back({.name = "local_softmax",
+                        .op = "local_softmax",
                         .dims = "sequences x keys x half_width",
-                        .dtypes = {"f32"},
+                        .types = {DType::f32},
                         .shapes = {{32, 512, 10}},
-                        .gpu_shapes = {},
                         .make = local_softmax_case});
 }
 
-}  // namespace vkformer::bench
+}  // namespace vkformer::cases

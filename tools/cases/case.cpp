@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/case.hpp"
+#include "cases/case.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -8,7 +8,7 @@
 #include "core/block_format.hpp"
 #include "core/try.hpp"
 
-namespace vkformer::bench {
+namespace vkformer::cases {
 
 using graph::Value;
 
@@ -19,6 +19,12 @@ std::string_view to_string(Arithmetic arithmetic) noexcept {
     case Arithmetic::integer: return "integer";
     }
     return "";
+}
+
+std::string Types::name() const {
+    const std::string base(to_string(stored));
+    const std::string own = x == Types(stored).x ? base : std::string(to_string(x)) + "_" + base;
+    return y == x ? own : own + "_to_" + std::string(to_string(y));
 }
 
 CaseBuilder::Floats CaseBuilder::floats(const std::string& name, std::size_t count, float magnitude) {
@@ -35,17 +41,24 @@ CaseBuilder::Floats CaseBuilder::floats(const std::string& name, std::size_t cou
 
 Result<Value> CaseBuilder::input(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
     VKFORMER_TRY(const Value value, graph.input(name + suffix_, dtype, shape));
-    contents_[value.id] = floats(name, shape.element_count(), magnitude);
+    if (has_contents_) contents_[value.id] = floats(name, shape.element_count(), magnitude);
     return value;
 }
 
 Result<Value> CaseBuilder::state(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
     VKFORMER_TRY(const Value value, graph.state(name + suffix_, dtype, shape));
-    contents_[value.id] = floats(name, shape.element_count(), magnitude);
+    if (has_contents_) contents_[value.id] = floats(name, shape.element_count(), magnitude);
     return value;
 }
 
 Result<Value> CaseBuilder::weight(const std::string& name, DType dtype, const Shape& shape, float magnitude) {
+    if (!has_contents_) {
+        // Kernels are chosen by dtypes and shapes: an input serves as well, where there can be one.
+        if (!is_weight_only(dtype)) return graph.input(name + suffix_, dtype, shape);
+        const auto zeros =
+            std::make_shared<const std::vector<std::byte>>(vkformer::bytes_of(dtype, shape.element_count()));
+        return graph.weight(name + suffix_, {.dtype = dtype, .shape = shape, .bytes = *zeros, .owner = zeros}, dtype);
+    }
     const Floats values = floats(name, shape.element_count(), magnitude);
     const TensorData data{
         .dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
@@ -137,7 +150,12 @@ std::optional<CaseBuilder::Stored> CaseBuilder::operand(const std::string& name)
     return Stored{DType::i32, {integers.begin(), integers.end()}};
 }
 
-std::size_t Family::rank() const { return static_cast<std::size_t>(std::ranges::count(dims, 'x')) + 1; }
+std::size_t Family::rank() const {
+    constexpr std::string_view kBetween = " x ";
+    std::size_t count = 1;
+    for (std::size_t at = dims.find(kBetween); at != dims.npos; at = dims.find(kBetween, at + 1)) ++count;
+    return count;
+}
 
 Result<Family::Dims> parse_shape(std::string_view text) {
     const Error wrong{ErrorCode::InvalidArgument,
@@ -158,6 +176,31 @@ std::string to_text(const Family::Dims& shape) {
     std::string text;
     for (const std::uint64_t number : shape) text.append(text.empty() ? "" : "x").append(std::to_string(number));
     return text;
+}
+
+std::vector<const Family*> families_of(std::string_view op, std::size_t rank) {
+    std::vector<const Family*> found;
+    for (const Family& family : families())
+        if (family.op == op && family.rank() == rank) found.push_back(&family);
+    return found;
+}
+
+Result<std::vector<Case>> compiled_cases() {
+    std::vector<Case> cases;
+    for (const Family& family : families()) {
+        for (const Types& types : {Types(DType::f32), Types(DType::f16)}) {
+            if (std::ranges::find(family.types, types) == family.types.end()) continue;
+            for (const auto* shapes : {&family.shapes, &family.gpu_shapes})
+                for (const Family::Dims& shape : *shapes) {
+                    VKFORMER_TRY(cases.emplace_back(), family.make(shape, types));
+                }
+        }
+        for (const Family::Compiled& compiled : family.compiled)
+            for (const Types& types : compiled.types) {
+                VKFORMER_TRY(cases.emplace_back(), family.make(compiled.shape, types));
+            }
+    }
+    return cases;
 }
 
 namespace {
@@ -184,16 +227,16 @@ Result<std::vector<Family::Dims>> shapes_of(const Family& family, const Choice& 
         VKFORMER_TRY(shapes.emplace_back(), parse_shape(text));
         if (shapes.back().size() != family.rank())
             return Error{ErrorCode::InvalidArgument,
-                         std::string(family.op) + " takes the shape " + std::string(family.dims) + ", not " + text};
+                         std::string(family.name) + " takes the shape " + std::string(family.dims) + ", not " + text};
     }
     return shapes;
 }
 
 Result<void> check_names(const Choice& choice) {
     for (const std::string& op : choice.ops)
-        if (std::ranges::find(families(), op, &Family::op) == families().end()) {
+        if (std::ranges::find(families(), op, &Family::name) == families().end()) {
             std::vector<std::string_view> known;
-            for (const Family& family : families()) known.push_back(family.op);
+            for (const Family& family : families()) known.push_back(family.name);
             return Error{ErrorCode::InvalidArgument,
                          "there is no case for op " + op + "; there are: " + list_of(known)};
         }
@@ -206,23 +249,29 @@ Result<std::vector<Case>> choose_cases(const Choice& choice) {
     VKFORMER_CHECK(check_names(choice));
     std::vector<Case> cases;
     for (const Family& family : families()) {
-        if (!choice.ops.empty() && !holds(choice.ops, family.op)) continue;
+        if (!choice.ops.empty() && !holds(choice.ops, family.name)) continue;
         VKFORMER_TRY(const auto shapes, shapes_of(family, choice));
-        std::vector<std::string> dtypes = choice.dtypes;
-        if (dtypes.empty()) dtypes.emplace_back(family.dtypes.front());
-        for (const std::string& dtype : dtypes) {
-            if (!holds(family.dtypes, dtype)) {
+        std::vector<std::string> names = choice.dtypes;
+        if (names.empty()) names.push_back(family.types.front().name());
+        for (const std::string& name : names) {
+            const auto types = std::ranges::find(family.types, name, &Types::name);
+            if (types == family.types.end()) {
                 if (choice.ops.empty()) continue;  // a sweep over all ops takes what each of them has
+                std::vector<std::string> known;
+                for (const Types& has : family.types) known.push_back(has.name());
                 return Error{ErrorCode::InvalidArgument,
-                             std::string(family.op) + " has no dtype " + dtype + "; it has: " + list_of(family.dtypes)};
+                             std::string(family.name) + " has no dtype " + name + "; it has: " + list_of(known)};
             }
             for (const Family::Dims& shape : shapes) {
-                VKFORMER_TRY(cases.emplace_back(), family.make(shape, dtype));
+                VKFORMER_TRY(cases.emplace_back(), family.make(shape, *types));
             }
         }
     }
+    if (cases.empty() && choice.dtypes.empty())
+        return Error{ErrorCode::InvalidArgument,
+                     "no model has a shape of its own for " + list_of(choice.ops) + "; name one with --shape"};
     if (cases.empty()) return Error{ErrorCode::InvalidArgument, "no case has the dtype " + list_of(choice.dtypes)};
     return cases;
 }
 
-}  // namespace vkformer::bench
+}  // namespace vkformer::cases

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT
 // The key/value cache.
-#include "bench/cases/cases.hpp"
+#include "cases/families.hpp"
 #include "core/try.hpp"
 
-namespace vkformer::bench {
+namespace vkformer::cases {
 namespace {
 
 constexpr std::uint64_t kCapacity = 512;  // positions
 
-Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name), x_dtype = activations_of(dtype);
-    const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
+/// The next head size that a cache takes: in blocks whole ones.
+std::uint64_t cached_dim(std::uint64_t dim, const Types& types) {
+    constexpr std::uint64_t kBlocks = 64;
+    return types.stored == DType::q8_0 ? (dim + kBlocks - 1) / kBlocks * kBlocks : dim;
+}
+
+Result<Case> append_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored, x_dtype = types.x;
+    const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], dim = cached_dim(shape[3], types);
     if (len > kCapacity)
         return Error{ErrorCode::InvalidArgument, "cache_append: at most " + std::to_string(kCapacity) + " positions"};
     const double elements = static_cast<double>(batch * len * heads * dim);
     return Case{.op = "cache_append",
                 .shape = to_text(shape),
-                .dtype = std::string(dtype_name),
+                .dtype = types.name(),
                 .work = {.flops = 0, .read = bytes_of(x_dtype, elements), .written = bytes_of(dtype, elements)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
                     VKFORMER_TRY(const auto x, b.input("x", x_dtype, {batch, len, heads, dim}));
@@ -27,8 +33,8 @@ Result<Case> append_case(const Family::Dims& shape, std::string_view dtype_name)
                 }};
 }
 
-Result<Case> split_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
+Result<Case> split_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored;
     const std::uint64_t batch = shape[0], len = shape[1], heads = shape[2], kv_heads = shape[3], dim = shape[4];
     if (len > kCapacity || dim % 2 != 0)
         return Error{ErrorCode::InvalidArgument,
@@ -38,7 +44,7 @@ Result<Case> split_case(const Family::Dims& shape, std::string_view dtype_name) 
     return Case{
         .op = "split_qkv",
         .shape = to_text(shape),
-        .dtype = std::string(dtype_name),
+        .dtype = types.name(),
         .work = {.flops = 3.0 * static_cast<double>(batch * len * (heads + kv_heads) * dim),
                  .read = bytes + 4.0 * static_cast<double>(len * dim),
                  .written = bytes},
@@ -58,9 +64,9 @@ Result<Case> split_case(const Family::Dims& shape, std::string_view dtype_name) 
         }};
 }
 
-Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name) {
-    const DType dtype = dtype_of(dtype_name);
-    const std::uint64_t rows = shape[0], len = shape[1], heads = shape[2], dim = shape[3];
+Result<Case> reorder_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.stored;
+    const std::uint64_t rows = shape[0], len = shape[1], heads = shape[2], dim = cached_dim(shape[3], types);
     if (rows > graph::kMaxBeams || len > kCapacity)
         return Error{ErrorCode::InvalidArgument, "cache_reorder: at most " + std::to_string(graph::kMaxBeams) +
                                                      " rows and " + std::to_string(kCapacity) + " positions"};
@@ -70,7 +76,7 @@ Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name
     return Case{
         .op = "cache_reorder",
         .shape = to_text(shape),
-        .dtype = std::string(dtype_name),
+        .dtype = types.name(),
         .work = {.flops = 0, .read = bytes, .written = bytes},
         .build = [=](CaseBuilder& b) -> Result<void> {
             VKFORMER_TRY(const auto cache, b.state("cache", dtype, {rows, kCapacity, heads, dim}));
@@ -86,24 +92,26 @@ Result<Case> reorder_case(const Family::Dims& shape, std::string_view dtype_name
 }  // namespace
 
 void add_cache_cases(std::vector<Family>& families) {
-    families.push_back({.op = "cache_append",
+    families.push_back({.name = "cache_append",
+                        .op = "cache_append",
                         .dims = "batch x len x heads x dim",
-                        .dtypes = {"f32", "f16", "q8_0"},
+                        .types = {DType::f32, DType::f16, DType::q8_0, {DType::f16, DType::q8_0}},
                         .shapes = {{1, 1, 3, 64}, {1, 512, 3, 64}},
-                        .gpu_shapes = {},
+                        .compiled = {{{4, 1, 8, 64}, {DType::q8_0, {DType::f16, DType::q8_0}}}},
                         .make = append_case});
-    families.push_back({.op = "split_qkv",
+    families.push_back({.name = "split_qkv",
+                        .op = "split_qkv",
                         .dims = "batch x len x heads x kv heads x dim",
-                        .dtypes = {"f32", "f16"},
+                        .types = {DType::f32, DType::f16},
                         .shapes = {{1, 1, 9, 3, 64}, {1, 512, 9, 3, 64}},
-                        .gpu_shapes = {},
                         .make = split_case});
-    families.push_back({.op = "cache_reorder",
+    families.push_back({.name = "cache_reorder",
+                        .op = "cache_reorder",
                         .dims = "beams x len x heads x dim",
-                        .dtypes = {"f32", "f16", "q8_0"},
+                        .types = {DType::f32, DType::f16, DType::q8_0},
                         .shapes = {{4, 256, 8, 64}},
-                        .gpu_shapes = {},
+                        .compiled = {{{4, 256, 8, 64}, {DType::q8_0}}},
                         .make = reorder_case});
 }
 
-}  // namespace vkformer::bench
+}  // namespace vkformer::cases
