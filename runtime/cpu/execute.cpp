@@ -34,6 +34,7 @@
 #include "cpu/relative_bias.hpp"
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
+#include "cpu/route_top_k.hpp"
 #include "cpu/sample.hpp"
 #include "cpu/soft_cap.hpp"
 #include "cpu/split_qkv.hpp"
@@ -282,6 +283,18 @@ public:
         for (std::size_t row = 0; row < rows(op.x); ++row)
             top_k<T>(row_of(floats(op.x), row, width(op.x)), row_of(floats(op.values), row, k),
                      row_of(ints(op.indices), row, k));
+    }
+
+    void operator()(const graph::RouteTopK& op) const {
+        const RouteRules<T> rules{.is_softmax = op.scores == graph::RouteScores::softmax,
+                                  .normalises = op.normalises,
+                                  .scale = static_cast<T>(op.scale),
+                                  .bias = floats(op.bias)};
+        const std::size_t k = width(op.weights);
+        for_rows(op.x, [&](std::size_t row) {
+            route_top_k<T>(row_of(floats(op.x), row, width(op.x)), rules, row_of(floats(op.weights), row, k),
+                           row_of(ints(op.indices), row, k));
+        });
     }
 
     void operator()(const graph::Sample& op) const {

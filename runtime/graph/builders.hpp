@@ -233,6 +233,23 @@ struct TopKResult {
 };
 Result<TopKResult> top_k(Graph& graph, Value x, std::uint32_t k);
 
+struct RouteOptions {
+    std::uint32_t k = 1;  ///< experts of a row: 1 to min(experts, 32)
+    RouteScores scores = RouteScores::softmax;
+    bool normalises = false;  ///< the weights of a row are divided by their sum
+    float scale = 1;          ///< of the weights, after that
+    Value bias;  ///< f32 [experts], optional: added to the scores where experts are chosen, and not to their weights
+};
+struct RouteResult {
+    Value weights, indices;
+};
+/// The router of a mixture of experts. score = softmax(x) over a row, or sigmoid(x); chosen are the k experts with the largest score +
+/// bias, in falling order, the lower index first on ties, NaN above everything; without a bias the order is that of x, which no rounding
+/// levels. x f32 [rows, experts] → weights f32 [rows, k], the scores of the chosen, and indices i32 [rows, k].
+/// Softmax: Shazeer et al. 2017, eq. 3 to 5; normalised: Jiang et al. 2024 (Mixtral), section 2.1. Sigmoid with a bias: DeepSeek-AI 2024
+/// (arXiv 2412.19437), eq. 12 to 16.
+Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& options);
+
 /// Which tokens `sample` keeps, in this order. Tokens with equal logits are kept or left together.
 struct SampleOptions {
     float temperature =

@@ -479,6 +479,24 @@ struct TopK {
     }
 };
 
+/// How the router of a mixture of experts makes scores of its logits.
+enum class RouteScores : std::uint8_t { softmax, sigmoid };
+
+/// The k best experts of each row of logits, and their weights. bias is optional.
+struct RouteTopK {
+    static constexpr std::string_view kName = "route_top_k";
+    Value x, bias, weights, indices;
+    RouteScores scores = RouteScores::softmax;
+    bool normalises = false;  ///< the weights of a row sum up to `scale`
+    float scale = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("weights", self.weights, Access::write);
+        visit("indices", self.indices, Access::write);
+    }
+};
+
 /// A token at random; random: i32 [rows, 3], seed (two words) and draws so far. 0, or 1 for top_p: no such rule.
 struct Sample {
     static constexpr std::string_view kName = "sample";
@@ -638,8 +656,8 @@ struct BeamStep {
 using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm,
                         RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
                         LocalSoftmax, WeightedSum, Attention, DecodeAttention, RecurrentLayer, RecurrentCell,
-                        CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, Sample, MaskLogits,
-                        MaskTimestamps, CountTokens, Penalize, BiasSequences, GreedyStep, BeamStep>;
+                        CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, RouteTopK, Sample,
+                        MaskLogits, MaskTimestamps, CountTokens, Penalize, BiasSequences, GreedyStep, BeamStep>;
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);

@@ -99,6 +99,8 @@ struct Rules {
     Rule operator()(const graph::CacheReorder&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::ArgMax&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::TopK&) const { return {0, 0, 0, 0}; }
+    // a softmax as LogSoftmax has it, and a sum of its largest
+    Rule operator()(const graph::RouteTopK& op) const { return {2 * kExp, 4, back(graph, op.x)}; }
     Rule operator()(const graph::Sample&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::MaskLogits&) const { return {0, 0, 0, 0}; }
     Rule operator()(const graph::MaskTimestamps&) const { return {0, 0, 0, 0}; }

@@ -38,6 +38,31 @@ Result<Case> top_k_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
+/// Mixtral's and Qwen's router, or DeepSeek's.
+template <graph::RouteScores kScores>
+Result<Case> route_case(const Family::Dims& shape, const Types& types) {
+    constexpr bool kHasBias = kScores == graph::RouteScores::sigmoid;
+    const std::uint64_t rows = shape[0], experts = shape[1], k = std::min(shape[2], shape[1]);
+    const double elements = static_cast<double>(rows * experts), chosen = static_cast<double>(rows * k);
+    return Case{.op = kHasBias ? "route_top_k_sigmoid" : "route_top_k",
+                .shape = to_text({rows, experts, k}),
+                .dtype = types.name(),
+                .work = {.flops = 3 * elements + 2 * chosen, .read = 4 * elements, .written = 8 * chosen},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", DType::f32, {rows, experts}, 4));
+                    graph::RouteOptions options{
+                        .k = static_cast<std::uint32_t>(k), .scores = kScores, .normalises = true};
+                    if (kHasBias) {
+                        options.scale = 2.5f;
+                        VKFORMER_TRY(options.bias, b.weight("bias", DType::f32, {experts}));
+                    }
+                    VKFORMER_TRY(const auto route, graph::route_top_k(b.graph, x, options));
+                    b.result(route.weights);
+                    b.result(route.indices);
+                    return {};
+                }};
+}
+
 /// top_k 1: whatever is drawn, the token is the same on every device, so that it can be checked.
 Result<Case> sample_case(const Family::Dims& shape, const Types& types) {
     const double elements = static_cast<double>(shape[0] * shape[1]);
@@ -234,6 +259,19 @@ void add_selection_cases(std::vector<Family>& families) {
                         .shapes = {{4, 49152, 8}},
                         .gpu_shapes = {{1, 128256, 64}},
                         .make = top_k_case});
+    families.push_back({.name = "route_top_k",
+                        .op = "route_top_k",
+                        .dims = "rows x experts x k",
+                        .types = {DType::f32},
+                        .shapes = {{1, 128, 8}, {512, 128, 8}},
+                        .gpu_shapes = {{4096, 256, 8}},
+                        .make = route_case<graph::RouteScores::softmax>});
+    families.push_back({.name = "route_top_k_sigmoid",
+                        .op = "route_top_k",
+                        .dims = "rows x experts x k",
+                        .types = {DType::f32},
+                        .compiled = {{{512, 256, 8}, {DType::f32}}},
+                        .make = route_case<graph::RouteScores::sigmoid>});
     families.push_back({.name = "mask_logits",
                         .op = "mask_logits",
                         .dims = "rows x vocab",

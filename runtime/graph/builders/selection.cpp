@@ -9,7 +9,7 @@
 namespace vkformer::graph {
 namespace {
 
-constexpr std::uint64_t kMaxTopK = 128;
+constexpr std::uint64_t kMaxTopK = 128, kMaxRoutedExperts = 32;
 constexpr std::string_view kLogitsLayout = "[rows, vocab]";
 
 Result<void> check_logits(const OperandCheck& check, Value x) {
@@ -108,6 +108,30 @@ Result<TopKResult> top_k(Graph& graph, Value x, std::uint32_t k) {
     VKFORMER_TRY(const Value indices, graph.activation("top_k.indices", DType::i32, shape));
     graph.add_node(TopK{.x = x, .values = values, .indices = indices});
     return TopKResult{.values = values, .indices = indices};
+}
+
+Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& options) {
+    const OperandCheck check(graph, RouteTopK::kName);
+    VKFORMER_CHECK(check.dtype("x", x, DType::f32));
+    VKFORMER_CHECK(check.rank("x", x, "[rows, experts]"));
+    const std::uint64_t experts = graph.shape(x)[1];
+    VKFORMER_CHECK(check.range("k", options.k, 1, std::min(experts, kMaxRoutedExperts)));
+    if (options.bias) {
+        VKFORMER_CHECK(check.dtype("bias", options.bias, DType::f32));
+        VKFORMER_CHECK(check.shape("bias", options.bias, {experts}, "experts of x"));
+    }
+
+    const Shape shape = graph.shape(x).with_back(options.k);
+    VKFORMER_TRY(const Value weights, graph.activation("route_top_k.weights", DType::f32, shape));
+    VKFORMER_TRY(const Value indices, graph.activation("route_top_k.indices", DType::i32, shape));
+    graph.add_node(RouteTopK{.x = x,
+                             .bias = options.bias,
+                             .weights = weights,
+                             .indices = indices,
+                             .scores = options.scores,
+                             .normalises = options.normalises,
+                             .scale = options.scale});
+    return RouteResult{.weights = weights, .indices = indices};
 }
 
 Result<Value> mask_logits(Graph& graph, Value x, Value starts, const MaskLogitsOptions& options) {

@@ -38,6 +38,7 @@ std::span<const Kernel<graph::Pool>> kernels(const graph::Pool&);
 std::span<const Kernel<graph::LogSoftmax>> kernels(const graph::LogSoftmax&);
 std::span<const Kernel<graph::ArgMax>> kernels(const graph::ArgMax&);
 std::span<const Kernel<graph::TopK>> kernels(const graph::TopK&);
+std::span<const Kernel<graph::RouteTopK>> kernels(const graph::RouteTopK&);
 std::span<const Kernel<graph::Sample>> kernels(const graph::Sample&);
 std::span<const Kernel<graph::MaskLogits>> kernels(const graph::MaskLogits&);
 std::span<const Kernel<graph::MaskTimestamps>> kernels(const graph::MaskTimestamps&);

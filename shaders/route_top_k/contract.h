@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#ifndef VKFORMER_SHADERS_ROUTE_TOP_K_H
+#define VKFORMER_SHADERS_ROUTE_TOP_K_H
+#include "lib/types.h"
+SHARED_BEGIN
+const uint kRouteTopKX = 0, kRouteTopKBias = 1, kRouteTopKWeights = 2, kRouteTopKIndices = 3;
+// Specialization constants:
+const uint kRouteTopKScores = 1;     // one of the two below
+const uint kRouteTopKHasBias = 2;    // the experts' bias is added where they are chosen
+const uint kRouteTopKNormalises = 3;  // the weights of a row are divided by their sum
+const uint kRouteScoresSoftmax = 0, kRouteScoresSigmoid = 1;
+const uint kRouteTopKMaxK = 32;  // experts of a row: each of the smallest workgroup's invocations writes one
+const float kRouteLeastSum = 1e-20f;  // added to the sum that weights are divided by, so that weights of 0 are no NaN
+struct RouteTopKPush {
+    uint rows;
+    uint experts;
+    uint k;       // experts to choose, at most kRouteTopKMaxK and `experts`
+    float scale;  // of the weights
+};
+SHARED_END
+#endif

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <cmath>
+
+#include "support/backends.hpp"
+#include "support/builder_case.hpp"
+#include "support/catch.h"
+#include "support/must.hpp"
+#include "support/op_case.hpp"
+#include "support/special_floats.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::RouteOptions;
+using graph::RouteScores;
+using graph::Value;
+
+graph::RouteResult expect_route(OpCase& c, Value x, const RouteOptions& options) {
+    const graph::RouteResult route = must(route_top_k(c.graph, x, options));
+    c.expect(route.weights);
+    c.expect(route.indices);
+    return route;
+}
+
+TEST_CASE("route_top_k chooses and weighs as the double oracle does", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto [scores, normalises, has_bias] = GENERATE(table<RouteScores, bool, bool>({
+        {RouteScores::softmax, false, false},
+        {RouteScores::softmax, true, false},
+        {RouteScores::softmax, false, true},
+        {RouteScores::sigmoid, false, false},
+        {RouteScores::sigmoid, true, true},
+    }));
+    CAPTURE(backend.name(), static_cast<int>(scores), normalises, has_bias);
+    constexpr std::uint64_t kRows = 70, kExperts = 60;
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {kRows, kExperts}, 5);
+    const Value bias = has_bias ? c.floats("bias", DType::f32, {kExperts}, 0.3f) : Value{};
+    expect_route(c, x, {.k = 6, .scores = scores, .normalises = normalises, .scale = 1.5f, .bias = bias});
+    c.check(backend);
+}
+
+TEST_CASE("route_top_k weighs a row whose numbers are easy", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const float ln2 = std::log(2.0f), ln4 = std::log(4.0f);
+    OpCase c;  // e^x: 1, 4, 1, 2; their sum is 8
+    const Value x = c.floats("x", DType::f32, {1, 4}, {0, ln4, 0, ln2});
+    const Value bias = c.floats("bias", DType::f32, {4}, {0, 0, 1, 0});
+    const auto all = expect_route(c, x, {.k = 3});
+    const auto normalised = expect_route(c, x, {.k = 2, .normalises = true, .scale = 6});
+    const auto biased = expect_route(c, x, {.k = 2, .bias = bias});
+    CHECK(c.run_ints(backend, all.indices) == std::vector<std::int32_t>{1, 3, 0});  // of two alike the first
+    CHECK(c.run_ints(backend, biased.indices) == std::vector<std::int32_t>{2, 1});
+    const auto check = [&](Value weights, const std::vector<float>& expected) {
+        const std::vector<float> found = c.run(backend, weights);
+        for (std::size_t i = 0; i < expected.size(); ++i) CHECK(found[i] == Approx(expected[i]).epsilon(1e-5));
+    };
+    check(all.weights, {4 / 8.0f, 2 / 8.0f, 1 / 8.0f});
+    check(normalised.weights, {4, 2});
+    check(biased.weights, {1 / 8.0f, 4 / 8.0f});  // the bias is in the choice alone
+    c.check(backend);
+}
+
+// Sigmoids of large logits are all 1, and a softmax of far logits is 0: the order is that of the logits all the same.
+TEST_CASE("route_top_k tells logits apart whose scores are level", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const RouteScores scores = GENERATE(RouteScores::softmax, RouteScores::sigmoid);
+    CAPTURE(backend.name(), static_cast<int>(scores));
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {2, 5}, {40, 41, 43, 42, 39, -300, -200, -400, -199, 90});
+    const auto route = expect_route(c, x, {.k = 4, .scores = scores, .normalises = true});
+    CHECK(c.run_ints(backend, route.indices) == std::vector<std::int32_t>{2, 3, 1, 0, 4, 3, 1, 0});
+    c.check(backend);
+}
+
+TEST_CASE("route_top_k divides no weights by 0, and shows a NaN", "[op][route_top_k]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {2, 3}, {-1e30f, -1e31f, -1e32f, 1, kNaN, 2});
+    const auto sigmoid = expect_route(c, x, {.k = 2, .scores = RouteScores::sigmoid, .normalises = true});
+    const auto softmax = expect_route(c, x, {.k = 2});
+    const std::vector<float> weights = c.run(backend, sigmoid.weights);
+    CHECK(weights[0] == 0);
+    CHECK(weights[1] == 0);
+    CHECK(std::isnan(weights[2]));
+    CHECK(c.run_ints(backend, softmax.indices)[2] == 1);  // the NaN comes first
+    CHECK(std::isnan(c.run(backend, softmax.weights)[2]));
+    c.check(backend);
+}
+
+TEST_CASE("route_top_k refuses what does not fit", "[builders]") {
+    Inputs in;
+    const auto route = must(route_top_k(in.graph, in(f32, {3, 8}), {.k = 2, .bias = in(f32, {8})}));
+    CHECK(to_string(in.graph.shape(route.weights)) == "[3, 2]");
+    CHECK(in.graph.dtype(route.indices) == i32);
+    CHECK_REFUSED(in, route_top_k(in.graph, in(f16, {3, 8}), {.k = 2}), kDtype,
+                  "route_top_k: x has dtype f16, expected f32");
+    CHECK_REFUSED(in, route_top_k(in.graph, in(f32, {3, 8}), {.k = 9}), kInvalid,
+                  "route_top_k: k is 9, expected 1 to 8");
+    CHECK_REFUSED(in, route_top_k(in.graph, in(f32, {3, 80}), {.k = 33}), kInvalid,
+                  "route_top_k: k is 33, expected 1 to 32");
+    CHECK_REFUSED(in, route_top_k(in.graph, in(f32, {3, 8}), {.k = 2, .bias = in(f32, {7})}), kShape,
+                  "route_top_k: bias has shape [7], expected [8] (experts of x)");
+}
+
+}  // namespace
+}  // namespace vkformer::tests
