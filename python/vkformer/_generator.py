@@ -387,7 +387,7 @@ class Chat:
 
 
 class _Turn:
-    """Of a conversation; there is one at a time."""
+    """A turn of a conversation; there is one at a time."""
 
     def __init__(self, lock: threading.Lock) -> None:
         self._lock = lock

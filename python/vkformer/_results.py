@@ -42,7 +42,7 @@ class Translation:
     tokens: list[int]
     """As Hugging Face's generate() returns them, start token first; empty for a blank text."""
     score: float | None
-    """Of a beam search: Σ log p / length^length_penalty."""
+    """The score of a beam search: Σ log p / length^length_penalty."""
 
     def __str__(self) -> str:
         return self.text
@@ -73,7 +73,7 @@ class Generation:
     reused_tokens: int
     """Tokens of the prompt that were in the caches from the generation before."""
     score: float | None
-    """Of a beam search."""
+    """The score of a beam search."""
 
     def __str__(self) -> str:
         return self.text

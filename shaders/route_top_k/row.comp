@@ -22,7 +22,7 @@ layout(std430, binding = kRouteTopKIndices) writeonly buffer Indices { uint indi
 #include "lib/reduce.glsl"
 #include "lib/reduce_candidate.glsl"
 
-// Of a softmax: the largest logit of the row, and the sum over its exponentials.
+// What a softmax needs: the largest logit of the row, and the sum over its exponentials.
 float score_of(float logit, float largest, float sum) {
     if (SCORES == kRouteScoresSoftmax) return exp(logit - largest) / sum;
     return isnan(logit) ? logit : sigmoid(logit);
