@@ -178,6 +178,12 @@ typedef enum vkf_variants {
     VKF_VARIANTS_MAX_ENUM = 0x7FFFFFFF
 } vkf_variants;
 
+/** A variant of an op by its names, as `vkformer tune --list` shows them: {"attention", "tile"}. */
+typedef struct vkf_variant {
+    const char* op;
+    const char* variant;
+} vkf_variant;
+
 /** What is common to adopted and own devices. */
 typedef struct vkf_device_options {
     uint32_t struct_size;
@@ -197,9 +203,16 @@ typedef struct vkf_device_options {
     VkExternalMemoryHandleTypeFlags external_handle_types;
     vkf_log_function log; /**< null: nothing is told */
     void* log_user;
+    /**
+     * variants that come before what `variants` says, at most one for an op; read during the call. Where the named one
+     * does not fit (it takes few rows only, say), `variants` holds: vkf_program_nodes says what was taken. Not for
+     * VKF_DEVICE_CPU
+     */
+    const vkf_variant* named_variants;
+    uint32_t named_variant_count;
 } vkf_device_options;
 #define VKF_DEVICE_OPTIONS_INIT \
-    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, 0, NULL, NULL }
+    { sizeof(vkf_device_options), VKF_VARIANTS_DEFAULT, 0, NULL, VK_NULL_HANDLE, NULL, 0, NULL, NULL, NULL, 0 }
 
 /** An application's device. */
 typedef struct vkf_adopt_info {
@@ -298,6 +311,20 @@ typedef enum vkf_dtype {
     VKF_F32 = 0, /**< IEEE binary32 */
     VKF_F16 = 1, /**< IEEE binary16 */
     VKF_I32 = 2,
+    /*
+     * For weights of vkf_graph_linear and tables of vkf_graph_embedding alone: bfloat16, and GGUF's block formats, which
+     * store neighbours of a row together with what scales them: 32 of them, of the last three formats 256.
+     */
+    VKF_BF16 = 3,
+    VKF_Q8_0 = 4,
+    VKF_Q4_0 = 5,
+    VKF_Q4_1 = 6,
+    VKF_Q5_0 = 7,
+    VKF_Q5_1 = 8,
+    VKF_IQ4_NL = 9,
+    VKF_Q4_K = 10,
+    VKF_Q5_K = 11,
+    VKF_Q6_K = 12,
     VKF_DTYPE_MAX_ENUM = 0x7FFFFFFF
 } vkf_dtype;
 
@@ -318,6 +345,8 @@ typedef enum vkf_activation {
     VKF_ACTIVATION_GELU_TANH = 3, /**< its tanh approximation */
     VKF_ACTIVATION_SILU = 4,
     VKF_ACTIVATION_TANH = 5,
+    VKF_ACTIVATION_SIGMOID = 6,
+    VKF_ACTIVATION_GELU_QUICK = 7, /**< x · sigmoid(1.702 x) */
     VKF_ACTIVATION_MAX_ENUM = 0x7FFFFFFF
 } vkf_activation;
 /** The name: "gelu_tanh". Never null. Thread-safe. */
@@ -333,9 +362,28 @@ VKFORMER_API void vkf_graph_destroy(vkf_graph* graph);
  */
 VKFORMER_API vkf_result vkf_graph_input(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                         const uint64_t* shape, vkf_value* value);
-/** A constant of float32 numbers, copied by the call; stored as `dtype`. Errors as above. */
+/**
+ * A constant of float32 numbers, copied by the call; stored as `dtype`, rounded as vkf_quantize does. Errors as above.
+ */
 VKFORMER_API vkf_result vkf_graph_weight(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
                                          const uint64_t* shape, const float* numbers, vkf_value* value);
+/**
+ * A constant of that dtype already, copied by the call: `bytes` little-endian, row after row; of a block format the
+ * blocks of a GGUF file. Errors as above.
+ */
+VKFORMER_API vkf_result vkf_graph_constant(vkf_graph* graph, const char* name, vkf_dtype dtype, uint32_t rank,
+                                           const uint64_t* shape, const void* data, size_t bytes, vkf_value* value);
+/**
+ * `count` float32 numbers, one whole row or several, as `dtype`: VKF_BF16 or a block format. *bytes is the capacity of
+ * `data` before and the size after; `data` may be null to ask for it. Errors: VKF_ERROR_UNSUPPORTED_DTYPE,
+ * VKF_ERROR_INVALID_ARGUMENT (count is no multiple of the block, or data is too short). Thread-safe.
+ */
+VKFORMER_API vkf_result vkf_quantize(vkf_dtype dtype, size_t count, const float* numbers, size_t* bytes, void* data);
+/**
+ * The numbers that `bytes` of VKF_BF16 or of a block format stand for; `count` is how many. Errors as above.
+ * Thread-safe.
+ */
+VKFORMER_API vkf_result vkf_dequantize(vkf_dtype dtype, size_t bytes, const void* data, size_t count, float* numbers);
 /** The tensor can be read after a run, under this name. Errors: VKF_ERROR_INVALID_ARGUMENT. */
 VKFORMER_API vkf_result vkf_graph_output(vkf_graph* graph, vkf_value value, const char* name);
 
@@ -351,9 +399,18 @@ typedef struct vkf_attention_options {
      * it is never in memory (fused)
      */
     const char* weights_output;
+    /** i32 [batch]: position of each sequence's first query, for causal and window; 0: all are at 0 */
+    vkf_value starts;
+    /** f32 [batch or 1, heads or 1, query_len or 1, key_len]: added to the scores after soft_cap; 0: nothing is */
+    vkf_value bias;
+    /**
+     * > 0, and query_len 1: decode attention, for one query and many keys (Dao et al. 2023). Parts of so many keys are
+     * summed each by itself, then together. Not with weights_output
+     */
+    uint32_t split_keys;
 } vkf_attention_options;
 #define VKF_ATTENTION_OPTIONS_INIT \
-    { sizeof(vkf_attention_options), 0.0f, VK_FALSE, 0, 0.0f, 0, NULL }
+    { sizeof(vkf_attention_options), 0.0f, VK_FALSE, 0, 0.0f, 0, NULL, 0, 0, 0 }
 
 /**
  * softmax(query · keyᵀ · scale + mask) · value (Vaswani et al. 2017, eq. 1). query [batch, query_len, heads,
@@ -364,7 +421,10 @@ typedef struct vkf_attention_options {
  */
 VKFORMER_API vkf_result vkf_graph_attention(vkf_graph* graph, vkf_value query, vkf_value key, vkf_value value,
                                             const vkf_attention_options* options, vkf_value* result);
-/** x · weightᵀ + bias: x […, in], weight [out, in], bias [out] or 0. Gives […, out]. Errors as above. */
+/**
+ * x · weightᵀ + bias: x […, in], weight [out, in], bias [out] or 0, all of x's dtype; the weight may also be bf16, of a
+ * block format, or with x f32 f16, `in` a multiple of 32 and of the block. Gives […, out]. Errors as above.
+ */
 VKFORMER_API vkf_result vkf_graph_linear(vkf_graph* graph, vkf_value x, vkf_value weight, vkf_value bias,
                                          vkf_value* result);
 /**
@@ -380,9 +440,48 @@ VKFORMER_API vkf_result vkf_graph_add(vkf_graph* graph, vkf_value x, vkf_value y
 /** f(x), element by element. Errors as above. */
 VKFORMER_API vkf_result vkf_graph_activation(vkf_graph* graph, vkf_value x, vkf_activation activation,
                                              vkf_value* result);
+/**
+ * f(gate) · up, element by element (Shazeer 2020): equal shapes; with up 0, gate […, 2 · width] has both, the gates
+ * first, and the result is […, width]. VKF_ACTIVATION_NONE gives gate · up. Errors as above.
+ */
+VKFORMER_API vkf_result vkf_graph_gated_activation(vkf_graph* graph, vkf_value gate, vkf_value up,
+                                                   vkf_activation activation, vkf_value* result);
+/** cap · tanh(x / cap), element by element; cap > 0. Errors as above. */
+VKFORMER_API vkf_result vkf_graph_soft_cap(vkf_graph* graph, vkf_value x, float cap, vkf_value* result);
+/** [x | y] along the last dimension; all others are equal. Errors as above. */
+VKFORMER_API vkf_result vkf_graph_concat(vkf_graph* graph, vkf_value x, vkf_value y, vkf_value* result);
+/** softmax over the last dimension of x, f32. Errors as above. */
+VKFORMER_API vkf_result vkf_graph_softmax(vkf_graph* graph, vkf_value x, vkf_value* result);
+/**
+ * scale · table[tokens]: tokens i32, 1 to 3 dimensions, table [vocab, dim] f32, f16, bf16 or of a block format (then a
+ * multiple of 32 and of the block wide). Gives tokens' shape and dim, of the table's dtype, f32 where that is of
+ * weights alone. A token outside the table gives NaN. Errors as above.
+ */
+VKFORMER_API vkf_result vkf_graph_embedding(vkf_graph* graph, vkf_value tokens, vkf_value table, float scale,
+                                            vkf_value* result);
+
+/** Which two elements of a head are pair k. */
+typedef enum vkf_rope_pairing {
+    VKF_ROPE_HALVES = 0,      /**< k and k + rotary_dim / 2: GPT-NeoX, Llama as Hugging Face stores it */
+    VKF_ROPE_INTERLEAVED = 1, /**< 2k and 2k + 1: Su et al. 2021, GPT-J */
+    VKF_ROPE_PAIRING_MAX_ENUM = 0x7FFFFFFF
+} vkf_rope_pairing;
+/**
+ * Rotary positions (Su et al. 2021, eq. 34): pairs (u, v) of x [batch, len, heads, head_dim] become (u cos − v sin, v
+ * cos + u sin) of the angle at their position, starts[b] + i. table f32 [positions, rotary_dim]: a row is the cosines
+ * of the pairs, then the sines; rotary_dim is even, elements of a head behind it stay. starts i32 [batch] or 0: from
+ * position 0. A position outside the table gives NaN. Errors as above.
+ */
+VKFORMER_API vkf_result vkf_graph_rope(vkf_graph* graph, vkf_value x, vkf_value table, vkf_value starts,
+                                       vkf_rope_pairing pairing, vkf_value* result);
 /** The same elements in another shape. Errors as above. */
 VKFORMER_API vkf_result vkf_graph_reshape(vkf_graph* graph, vkf_value x, uint32_t rank, const uint64_t* shape,
                                           vkf_value* result);
+/** The tensor of that name: an input, or what an output or weights_output names. Errors: VKF_ERROR_INVALID_ARGUMENT. */
+VKFORMER_API vkf_result vkf_graph_find(const vkf_graph* graph, const char* name, vkf_value* value);
+typedef struct vkf_tensor vkf_tensor;
+/** Dtype, shape and bytes of a tensor of the graph, which lies nowhere yet. Errors: VKF_ERROR_INVALID_ARGUMENT. */
+VKFORMER_API vkf_result vkf_graph_query(const vkf_graph* graph, vkf_value value, vkf_tensor* tensor);
 
 /* ---- Programs: graphs and models, recorded for a device --------------------------------------------------------- */
 
@@ -447,7 +546,7 @@ VKFORMER_API vkf_result vkf_program_create(vkf_device* device, vkf_graph* graph,
 /** Waits for what vkformer submitted of it; what the caller submitted must be done. Null is allowed. */
 VKFORMER_API void vkf_program_destroy(vkf_program* program);
 
-typedef struct vkf_tensor {
+struct vkf_tensor {
     uint32_t struct_size;
     vkf_dtype dtype;
     uint32_t rank;
@@ -458,7 +557,7 @@ typedef struct vkf_tensor {
     void* mapped;               /**< where the host sees it; null without unified memory, and for bindings */
     VkDeviceMemory memory;      /**< the buffer's, to be exported (vkGetMemoryFdKHR); null for bindings */
     VkDeviceSize memory_offset; /**< bytes: where in it the buffer begins */
-} vkf_tensor;
+};
 #define VKF_TENSOR_INIT \
     { sizeof(vkf_tensor), VKF_F32, 0, {0, 0, 0, 0}, VK_NULL_HANDLE, 0, 0, NULL, VK_NULL_HANDLE, 0 }
 
@@ -469,6 +568,15 @@ typedef struct vkf_tensor {
 VKFORMER_API vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_tensor* tensor);
 /** The names of inputs and outputs by index, null behind the last. Valid while the program lives. */
 VKFORMER_API const char* vkf_program_tensor_name(const vkf_program* program, uint32_t index);
+
+/** What runs a node of a program. Strings are valid while the program lives. */
+typedef struct vkf_node {
+    const char* name;
+    const char* op;
+    const char* variant; /**< empty on VKF_DEVICE_CPU */
+} vkf_node;
+/** The nodes in the order in which they run, *count of them; nodes may be null to ask for the count. VKF_INCOMPLETE. */
+VKFORMER_API vkf_result vkf_program_nodes(const vkf_program* program, uint32_t* count, vkf_node* nodes);
 
 /**
  * Records one run into the application's command buffer, primary or secondary, which is in the recording state,

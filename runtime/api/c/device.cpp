@@ -83,6 +83,20 @@ Result<void> check_variants(const vkf_device_options& options) {
     return Error{ErrorCode::InvalidArgument, "vkf_device_options::variants is " + std::to_string(options.variants)};
 }
 
+Result<std::map<std::string, std::string>> named_variants(const vkf_device_options& options) {
+    if (!options.named_variants)
+        return Error{ErrorCode::InvalidArgument,
+                     "vkf_device_options::named_variants is null, but named_variant_count is not 0"};
+    std::map<std::string, std::string> by_op;
+    for (const vkf_variant& given : std::span(options.named_variants, options.named_variant_count)) {
+        if (!given.op || !given.variant)
+            return Error{ErrorCode::InvalidArgument, "vkf_variant: op and variant are both required"};
+        if (!by_op.emplace(given.op, given.variant).second)
+            return Error{ErrorCode::InvalidArgument, std::string(given.op) + " has two variants; name one"};
+    }
+    return by_op;
+}
+
 /// `can_submit`: variants can only be measured on a device with a queue.
 Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options, bool can_submit) {
     VKFORMER_CHECK(check_variants(options));
@@ -104,6 +118,9 @@ Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options
         ladder.progress = [options](const tuning::Progress& p) { tell(options, VKF_LOG_INFO, to_string(p)); };
         result.chooser = std::make_shared<tuning::Ladder>(std::move(ladder));
     }
+    if (options.named_variant_count == 0) return result;
+    VKFORMER_TRY(auto named, named_variants(options));
+    VKFORMER_TRY(result.chooser, vulkan::NamedVariants::create(std::move(named), std::move(result.chooser)));
     return result;
 }
 
@@ -128,7 +145,8 @@ Result<std::shared_ptr<c::Device>> cpu_device(const vkf_device_options& options)
     const std::pair<bool, const char*> for_vulkan[] = {{options.memory_budget != 0, "memory_budget"},
                                                        {options.memory != nullptr, "memory"},
                                                        {options.pipeline_cache != VK_NULL_HANDLE, "pipeline_cache"},
-                                                       {options.external_handle_types != 0, "external_handle_types"}};
+                                                       {options.external_handle_types != 0, "external_handle_types"},
+                                                       {options.named_variant_count != 0, "named_variants"}};
     for (const auto& [is_given, member] : for_vulkan)
         if (is_given)
             return Error{ErrorCode::InvalidArgument, std::string("vkf_device_options::") + member +

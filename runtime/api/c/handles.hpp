@@ -66,6 +66,8 @@ Result<std::unique_ptr<vkf_program>> compile(std::shared_ptr<Device> device, gra
                                              std::shared_ptr<graph::TensorStore> weights);
 
 Result<DType> dtype_of(vkf_dtype dtype);
+/// Dtype, shape and bytes; not where it lies.
+vkf_tensor describe(const graph::Graph& graph, graph::Value value);
 /// Errors: InvalidArgument, MissingFeature (semaphores on the CPU).
 Result<vulkan::SemaphorePoints> semaphores_of(const Device& device, const vkf_submit_info* info);
 
@@ -127,4 +129,5 @@ struct vkf_program {
     std::shared_ptr<vkformer::c::Model> model;  // null for a graph's; weights may still be read from its files
     std::unique_ptr<vkformer::graph::Program> program;
     vkformer::vulkan::VulkanProgram* vulkan = nullptr;  // the same; null on the CPU
+    vkformer::vulkan::ChosenVariants variants;          // by node; of no nodes on the CPU
 };

@@ -17,8 +17,6 @@ using vulkan::VulkanProgram;
 
 constexpr vkf_program_options kDefaultProgramOptions = VKF_PROGRAM_OPTIONS_INIT;
 
-vkf_dtype to_c(DType dtype) { return dtype == DType::f16 ? VKF_F16 : dtype == DType::i32 ? VKF_I32 : VKF_F32; }
-
 std::uint64_t bytes_of(const graph::Graph& graph, Value value) {
     return graph.shape(value).element_count() * element_bytes(graph.dtype(value));
 }
@@ -175,6 +173,17 @@ Result<vulkan::VulkanBackend*> Device::need_vulkan(const std::string& what) cons
 
 namespace {
 
+/// What the chosen variants are called, where no choice stands for the first.
+vulkan::ChosenVariants variants_by_name(const vulkan::VulkanBackend& backend, const graph::Plan& plan,
+                                        vulkan::ChosenVariants chosen) {
+    const auto nodes = plan.graph.nodes();
+    chosen.resize(nodes.size());
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        if (chosen[i].empty())
+            chosen[i] = vulkan::fitting_kernels(nodes[i].op, {plan.graph, backend.capabilities()}).front()->name;
+    return chosen;
+}
+
 Result<void> compile_on(vulkan::VulkanBackend& backend, const graph::Plan& plan,
                         std::shared_ptr<graph::TensorStore> weights, vulkan::ProgramOptions memory,
                         vkf_program& target) {
@@ -187,6 +196,7 @@ Result<void> compile_on(vulkan::VulkanBackend& backend, const graph::Plan& plan,
     chosen.bindings = std::move(memory.bindings);
     chosen.strided = std::move(memory.strided);
     chosen.images = std::move(memory.images);
+    target.variants = variants_by_name(backend, plan, chosen.variants);
     VKFORMER_TRY(auto program, backend.compile_program(plan, std::move(weights), states, chosen));
     target.vulkan = program.get();
     target.program = std::move(program);
@@ -240,13 +250,7 @@ vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_
     return c::guarded([&] {
         const auto value = find(*program, name);
         if (!value) return c::fail(value.error());
-        const graph::Graph& graph = program->program->plan().graph;
-        const Shape& shape = graph.shape(*value);
-        vkf_tensor answer = VKF_TENSOR_INIT;
-        answer.dtype = to_c(graph.dtype(*value));
-        answer.rank = static_cast<uint32_t>(shape.rank());
-        std::ranges::copy(shape.dims(), answer.shape);
-        answer.bytes = bytes_of(graph, *value);
+        vkf_tensor answer = c::describe(program->program->plan().graph, *value);
         if (program->vulkan) {
             const auto slice = program->vulkan->slice(*value);
             if (!slice) return c::fail(slice.error());
@@ -262,6 +266,20 @@ vkf_result vkf_program_tensor(const vkf_program* program, const char* name, vkf_
 
 const char* vkf_program_tensor_name(const vkf_program* program, uint32_t index) {
     return program && index < program->tensors.names.size() ? program->tensors.names[index].c_str() : nullptr;
+}
+
+vkf_result vkf_program_nodes(const vkf_program* program, uint32_t* count, vkf_node* nodes) {
+    if (!program) return c::invalid("program is required");
+    return c::guarded([&] {
+        std::vector<vkf_node> answer;
+        for (const graph::Node& node : program->program->plan().graph.nodes()) {
+            const bool has_variant = answer.size() < program->variants.size();
+            answer.push_back({.name = node.name.c_str(),
+                              .op = graph::op_name(node.op).data(),
+                              .variant = has_variant ? program->variants[answer.size()].c_str() : ""});
+        }
+        return c::write_array(std::span<const vkf_node>(answer), count, nodes);
+    });
 }
 
 vkf_result vkf_program_record(const vkf_program* program, VkCommandBuffer commands) {
