@@ -88,5 +88,6 @@ void bind_generator(nb::module_& module);
 void bind_encoders(nb::module_& module);
 void bind_images(nb::module_& module);
 void bind_transcriber(nb::module_& module);
+void bind_graph(nb::module_& module);
 
 }  // namespace vkformer::python

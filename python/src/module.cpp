@@ -46,4 +46,5 @@ NB_MODULE(_core, module) {
     bind_encoders(module);
     bind_images(module);
     bind_transcriber(module);
+    bind_graph(module);
 }

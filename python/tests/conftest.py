@@ -24,14 +24,17 @@ VIT = GOLDENS / "vision" / "vit"
 PICTURES = GOLDENS / "vision" / "pictures"
 
 
-def device_names() -> list[str]:
-    """ "cpu", and the first Vulkan device with VKFORMER_TEST_THOROUGH=1: the C++ tests run the same goldens on them all."""
-    if os.environ.get("VKFORMER_TEST_THOROUGH") != "1":
-        return ["cpu"]
+def vulkan_devices() -> list[str]:
+    """Every Vulkan device that models can run on, by index."""
     try:
-        return ["cpu", *(str(device.index) for device in vkformer.devices() if not device.unusable)][:2]
+        return [str(device.index) for device in vkformer.devices() if not device.unusable]
     except (vkformer.NoVulkanLoaderError, vkformer.NoDeviceError):
-        return ["cpu"]
+        return []
+
+
+def device_names() -> list[str]:
+    """ "cpu", and all Vulkan devices with VKFORMER_TEST_THOROUGH=1: the C++ tests run the same goldens on them all."""
+    return ["cpu", *(vulkan_devices() if os.environ.get("VKFORMER_TEST_THOROUGH") == "1" else [])]
 
 
 def read_json(*parts: str) -> Any:
@@ -55,6 +58,24 @@ def relative_error(found: Any, expected: Any) -> float:
     return float(np.linalg.norm(f - e) / np.linalg.norm(e))
 
 
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def in_child(work: Callable[[], None]) -> int:
+    """Forks, and gives the child's exit code."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is measured and compiled here is no verdict for the user's cache."""
@@ -65,6 +86,12 @@ def _cache_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture(params=device_names())
 def device(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["cpu", *vulkan_devices()])
+def any_device(request: pytest.FixtureRequest) -> str:
+    """For what always runs on the CPU and on every Vulkan device."""
     return str(request.param)
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import DATES, TEXTS, read_json
+from conftest import DATES, TEXTS, read_json, resident_bytes
 
 import vkformer
 
 LONG = 100_000  # tokens that no test waits for
+LEAST_LEAK = 16 << 20  # bytes that 100 calls would leave if each left its caches; malloc and Python keep less
 
 
 @pytest.fixture
@@ -60,10 +61,13 @@ def test_a_stream_begins_when_it_is_read(generator: vkformer.Generator) -> None:
 def test_streams_end_where_they_are_left(endless: vkformer.Generator) -> None:
     with endless as generator:
         whole = generator.generate("Hello", max_tokens=8).text
-        for _ in range(100):
+        for i in range(110):
+            if i == 10:
+                before = resident_bytes()
             for _piece in generator.stream("Hello", max_tokens=LONG, ignore_end=True):
                 break
             gc.collect()
+        assert resident_bytes() - before < LEAST_LEAK
         stream = generator.stream("Hello", max_tokens=LONG, ignore_end=True)
         next(stream)
         stream.close()
@@ -191,12 +195,16 @@ def test_cancelled_tasks_stop_their_calls(endless: vkformer.Generator) -> None:
     async def work() -> None:
         with endless as generator:
             whole = generator.generate("Hello", max_tokens=8).text
-            for _ in range(100):
+            for i in range(110):
+                if i == 10:
+                    before = resident_bytes()
                 task = asyncio.create_task(generator.generate_async("Hello", max_tokens=LONG, ignore_end=True))
                 await asyncio.sleep(0.002)
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
+            gc.collect()
+            assert resident_bytes() - before < LEAST_LEAK
 
             async def read() -> None:
                 async for _piece in generator.stream_async("Hello", max_tokens=LONG, ignore_end=True):

@@ -10,7 +10,7 @@ Translator, Generator, Chat, Embedder, Reranker, Transcriber, ImageClassifier an
 ``X(path, device="auto", dtype="f32", …)``. docs/python.md has examples of each.
 """
 
-from . import _core
+from . import _core, ops
 from ._encoders import Embedder, Reranker
 from ._errors import (
     CancelledError,
@@ -31,6 +31,7 @@ from ._errors import (
     VulkanError,
 )
 from ._generator import Chat, GenerateArguments, Generator, Message
+from ._graph import Graph, Node, Quantized, Tensor, quantize
 from ._images import ImageClassifier, ImageEmbedder, decode_image, load_image
 from ._model import CommonArguments, Model
 from ._results import (
@@ -78,6 +79,7 @@ __all__ = [
     "Generation",
     "GenerationTimings",
     "Generator",
+    "Graph",
     "ImageClassifier",
     "ImageEmbedder",
     "ImageLabel",
@@ -89,12 +91,15 @@ __all__ = [
     "Model",
     "NoDeviceError",
     "NoVulkanLoaderError",
+    "Node",
     "OutOfDeviceMemoryError",
     "OutOfHostMemoryError",
+    "Quantized",
     "Ranked",
     "Reranker",
     "Segment",
     "ShapeMismatchError",
+    "Tensor",
     "TextStream",
     "Transcriber",
     "Transcription",
@@ -106,4 +111,6 @@ __all__ = [
     "decode_image",
     "devices",
     "load_image",
+    "ops",
+    "quantize",
 ]

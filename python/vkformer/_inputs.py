@@ -38,13 +38,18 @@ def common(
     on_progress: Callable[[str], object] | None = None,
 ) -> tuple[_core.CommonOptions, Callable[[str], object] | None]:
     """What all models take, and what is called while one loads."""
-    index = isinstance(device, int) and not isinstance(device, bool)
-    name = text(str(device) if index else device, "device")
+    name = device_choice(device)
     choice(dtype, "dtype", ("f32", "f16"))
-    variants = {
-        text(op, "an op"): text(variant, f"the variant of {op}") for op, variant in (shader_variants or {}).items()
-    }
-    return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants), on_progress
+    return _core.CommonOptions(name, dtype == "f16", bool(plain_shaders), variants_by_op(shader_variants)), on_progress
+
+
+def device_choice(device: str | int) -> str:
+    index = isinstance(device, int) and not isinstance(device, bool)
+    return text(str(device) if index else device, "device")
+
+
+def variants_by_op(variants: Mapping[str, str] | None) -> dict[str, str]:
+    return {text(op, "an op"): text(variant, f"the variant of {op}") for op, variant in (variants or {}).items()}
 
 
 def choice(value: str, what: str, choices: tuple[str, ...]) -> str:
@@ -114,13 +119,13 @@ def optional_real(value: SupportsFloat | None, what: str) -> float | None:
 
 
 def samples(value: ArrayLike) -> npt.NDArray[np.float32]:
-    array = _array(value, "samples")
+    array = array_of(value, "samples")
     if array.dtype != np.float32:
         hint = "samples / numpy.float32(32768)" if array.dtype == np.int16 else "samples.astype(numpy.float32)"
         raise TypeError(f"samples are {array.dtype}, expected float32 of full scale ±1: {hint}")
     if array.ndim != 1:
         raise ValueError(f"samples have shape {list(array.shape)}, expected one channel: [samples]")
-    return _contiguous(array, "samples")
+    return contiguous(array, "samples")
 
 
 def is_one_image(value: ArrayLike) -> bool:
@@ -130,7 +135,7 @@ def is_one_image(value: ArrayLike) -> bool:
 def images(values: ArrayLike) -> list[npt.NDArray[np.uint8]]:
     if isinstance(values, (list, tuple)):
         return [pixels(value, f"images[{i}]") for i, value in enumerate(values)]
-    array = _array(values, "images")
+    array = array_of(values, "images")
     if array.ndim != 4:
         raise ValueError(f"images have shape {list(array.shape)}, expected [images, height, width, 3] or a list")
     return [pixels(value, f"images[{i}]") for i, value in enumerate(array)]
@@ -139,17 +144,17 @@ def images(values: ArrayLike) -> list[npt.NDArray[np.uint8]]:
 def pixels(value: ArrayLike, what: str = "the image") -> npt.NDArray[np.uint8]:
     if isinstance(value, (str, os.PathLike)):
         return _core.load_image(path(value))
-    array = _array(value, what)
+    array = array_of(value, what)
     if array.dtype != np.uint8:
         raise TypeError(f"{what} is of {array.dtype}, expected uint8")
     if array.ndim != 3 or array.shape[2] != 3:
         raise ValueError(f"{what} has shape {list(array.shape)}, expected [height, width, 3]: red, green and blue")
     if max(array.shape[:2]) > _UINT32_MAX:
         raise ValueError(f"{what} has shape {list(array.shape)}, which is too large")
-    return _contiguous(array, what)
+    return contiguous(array, what)
 
 
-def _array(value: ArrayLike, what: str) -> npt.NDArray[Any]:
+def array_of(value: ArrayLike, what: str) -> npt.NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(f"{what} is a masked array; fill it first: filled()")
     if isinstance(value, np.ndarray):
@@ -171,10 +176,10 @@ def _array(value: ArrayLike, what: str) -> npt.NDArray[Any]:
 
 
 def _ndim(value: ArrayLike) -> int:
-    return _array(value, "the image").ndim
+    return array_of(value, "the image").ndim
 
 
-def _contiguous(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
+def contiguous(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     if not array.flags.c_contiguous:
         raise ValueError(f"{what} lies in pieces (strides {list(array.strides)}): numpy.ascontiguousarray copies it")
     return array
