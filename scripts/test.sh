@@ -58,10 +58,11 @@ test_python() {
     rm -rf "$folder"
     cmake --install "build/$preset" --prefix "$folder/vkformer" >/dev/null || return 1
     /usr/bin/python3 -m venv "$folder/venv" || return 1
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy \
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy "pyright[nodejs]" \
         --config-settings=build-dir="$folder/module" --config-settings=cmake.define.VKFORMER_PYTHON_INSTALLED=ON \
         --config-settings=cmake.define.CMAKE_PREFIX_PATH="$folder/vkformer" || return 1
-    OPENBLAS_NUM_THREADS=1 "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+    VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \
+        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
 }
 test_python || {
     status=1

@@ -2,6 +2,7 @@
 """Each class against the goldens that the C++ tests have, on every device."""
 
 import json
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -74,6 +75,8 @@ def test_attention_of_a_translation(device: str) -> None:
     for layer in maps.weights:
         queries, keys = kinds[layer.kind]
         assert layer.weights.shape[1:] == (len(queries), len(keys))
+        assert layer.keys == keys
+        assert layer.queries == (maps.source if layer.kind == "encoder" else maps.written)
         assert layer.weights.dtype == np.float32
         np.testing.assert_allclose(layer.weights.sum(axis=-1), 1, atol=1e-5)
 
@@ -284,3 +287,79 @@ def test_images_and_texts_in_one_space(device: str) -> None:
         assert embedder.embed_texts("a cat").shape == (embedder.dimension,)
     with vkformer.ImageEmbedder(CLIP, device, normalize=False, plain_shaders=True) as embedder:
         assert relative_error(embedder.embed_images(images), golden["image_features"]) < 1e-5
+
+
+def test_every_device_says_the_same(any_device: str) -> None:
+    """One model of each family; the other tests run on the CPU alone, but for VKFORMER_TEST_THOROUGH=1."""
+    with vkformer.Translator(DATES, any_device, beams=1, plain_shaders=True) as translator:
+        case = read_json("date_normalizer.json")["cases"][0]
+        assert translator.translate(case["input"]).tokens == case["greedy_ids"]
+    with vkformer.Generator(TEXTS, any_device, plain_shaders=True) as generator:
+        entry = read_json("decoder_text", "expected.json")["prompts"][0]
+        assert generator.generate(entry["prompt"], max_tokens=24).tokens == entry["ids"][:24]
+    golden = read_json("gguf_encoders", "golden.json")
+    with vkformer.Embedder(GOLDENS / "gguf_encoders" / "bert.gguf", any_device, plain_shaders=True) as embedder:
+        assert relative_error(embedder.embed(golden["texts"]), golden["mean"]) < 1e-5
+    whisper = GOLDENS / "speech" / "whisper_texts"
+    sound = read_tensor(whisper / "golden.safetensors", "clip0").astype(np.float32)
+    texts = []
+    for device in ("cpu", any_device):
+        with vkformer.Transcriber(whisper, device, plain_shaders=True, temperatures=0) as transcriber:
+            texts.append(transcriber.transcribe(sound))
+    assert [s.tokens for s in texts[0].segments] == [s.tokens for s in texts[1].segments]
+    labels = []
+    for device in ("cpu", any_device):
+        with vkformer.ImageClassifier(VIT, device, plain_shaders=True) as classifier:
+            labels.append(classifier.classify(PICTURES / "colour.png"))
+    assert [label.index for label in labels[0]] == [label.index for label in labels[1]]
+
+
+def svg_of(picture: str) -> tuple[list[str], int]:
+    """Its texts, and how many cells have a colour."""
+    root = xml.etree.ElementTree.fromstring(picture)
+    texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    return texts, sum(path.get("d", "").count("M") for path in root.iter("{http://www.w3.org/2000/svg}path"))
+
+
+def test_attention_maps_show_themselves(translator: vkformer.Translator) -> None:
+    text = "March 4, 2021"
+    maps = translator.attention(text)
+    texts, cells = svg_of(maps._repr_svg_())
+    assert texts[0] == f"{text} → {maps.translation.text}"
+    heads = [f"layer {layer + 1}, head {head + 1}" for layer in range(2) for head in range(4)]
+    assert [text for text in texts if text.startswith("layer ")] == heads * 3
+    assert [text for text in texts if text.endswith("ttention")] == [
+        "Cross-attention",
+        "Encoder self-attention",
+        "Decoder self-attention",
+    ]
+    assert cells == sum(int((np.rint(layer.weights * 63) > 0).sum()) for layer in maps.weights)
+
+    one = maps.only("cross", 1, 2)
+    (layer,) = one.weights
+    (whole,) = maps.only("cross", layer=1).weights
+    assert (layer.weights == whole.weights[2:3]).all()
+    assert layer.heads == (2,)
+    assert layer.only(2).weights.shape == layer.weights.shape
+    for shown in (one._repr_svg_(), layer._repr_svg_()):
+        texts, cells = svg_of(shown)
+        assert [text for text in texts if text.startswith("layer ")] == ["layer 2, head 3"]
+        assert cells == int((np.rint(layer.weights * 63) > 0).sum())
+        assert all(token in texts for token in maps.source + maps.written)
+    for wrong in ({"kind": "self"}, {"layer": 2}, {"head": 4}, {"head": -1}):
+        with pytest.raises(IndexError, match="there are no weights|has no head"):
+            maps.only(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        layer.only(1)
+
+
+def test_pictures_of_strange_weights() -> None:
+    weights = np.array([[[np.nan, 2, -1], [0, 1, 0.5]]], np.float32)
+    strange = vkformer.AttentionWeights("cross", 0, weights, ["<&>", "\0\x1b"], ["'\"", "\ud800", "ok"])
+    texts, cells = svg_of(strange._repr_svg_())
+    assert cells == 5
+    assert "<&>" in texts
+    assert "\N{REPLACEMENT CHARACTER}" * 2 in texts
+    assert strange._repr_svg_().count("#d91a1a") == 1
+    patches = vkformer.AttentionWeights("encoder", 0, np.eye(3, dtype=np.float32)[None])
+    assert svg_of(patches._repr_svg_())[1] == 3

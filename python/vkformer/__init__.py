@@ -10,7 +10,7 @@ Translator, Generator, Chat, Embedder, Reranker, Transcriber, ImageClassifier an
 ``X(path, device="auto", dtype="f32", …)``. docs/python.md has examples of each.
 """
 
-from . import _core, ops
+from . import _core, bench, ops
 from ._encoders import Embedder, Reranker
 from ._errors import (
     CancelledError,
@@ -108,6 +108,7 @@ __all__ = [
     "UnsupportedConfigError",
     "UnsupportedDtypeError",
     "VulkanError",
+    "bench",
     "decode_image",
     "devices",
     "load_image",

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What calls give. Results of one text print as that text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from . import _heat_map
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -26,14 +28,64 @@ class Device:
     """Why no model runs on it; empty: they do."""
 
 
+AttentionKind = Literal["encoder", "decoder", "cross"]
+
+
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """What every head of one layer looks at; each row of ``weights`` sums to 1."""
+    """What every head of one layer looks at; each row of ``weights`` sums to 1. A notebook shows its heads side by side."""
 
-    kind: Literal["encoder", "decoder", "cross"]
+    kind: AttentionKind
     layer: int
+    """From 0."""
     weights: FloatArray
     """[heads, queries, keys], float32."""
+    queries: list[str] = field(default_factory=list)
+    """The tokens that look, as the tokenizer's pieces; of what is no text, none."""
+    keys: list[str] = field(default_factory=list)
+    """The tokens that are looked at."""
+    heads: tuple[int, ...] | None = None
+    """Which heads of the layer ``weights`` has, from 0; None: all."""
+
+    def only(self, head: int) -> "AttentionWeights":
+        """The same with one head. Raises: IndexError."""
+        heads = self._heads()
+        if head not in heads:
+            raise IndexError(f"the layer has no head {head}, but {', '.join(map(str, heads))}")
+        at = heads.index(head)
+        return AttentionWeights(self.kind, self.layer, self.weights[at : at + 1], self.queries, self.keys, (head,))
+
+    def _heads(self) -> tuple[int, ...]:
+        return tuple(range(len(self.weights))) if self.heads is None else self.heads
+
+    def _panels(self) -> list[_heat_map.Panel]:
+        return [
+            _heat_map.Panel(f"layer {self.layer + 1}, head {head + 1}", weights)
+            for head, weights in zip(self._heads(), self.weights, strict=True)
+        ]
+
+    def _repr_svg_(self) -> str:
+        return _heat_map.draw("Attention", _SUBTITLE, _sections([self]))
+
+
+_SUBTITLE = "Attention weights; layers and heads are counted from 1"
+_TITLES: dict[AttentionKind, tuple[str, str, str]] = {
+    "cross": ("Cross-attention", "token being written", "source token it looks at"),
+    "encoder": ("Encoder self-attention", "source token", "source token it looks at"),
+    "decoder": ("Decoder self-attention", "token being written", "token read before"),
+}
+
+
+def _sections(weights: list[AttentionWeights]) -> list[_heat_map.Section]:
+    sections = []
+    for kind, (title, queries, keys) in _TITLES.items():
+        layers = [layer for layer in weights if layer.kind == kind]
+        if not layers:
+            continue
+        axes = f"rows: {queries}   columns: {keys}" if layers[0].queries else "rows: queries   columns: keys"
+        panels = [layer._panels() for layer in layers]
+        sections.append(_heat_map.Section(title, axes, layers[0].queries, layers[0].keys, panels))
+    return sections
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +102,13 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class AttentionMaps:
-    """A translation and what every head looked at on the way to it. Tokens are the tokenizer's pieces."""
+    """A translation and what every head looked at on the way to it. Tokens are the tokenizer's pieces.
 
+    A notebook shows it as ``vkformer attention`` draws it; ``only(kind="cross", layer=0)`` shows less.
+    """
+
+    text: str
+    """That was translated."""
     translation: Translation
     source: list[str]
     """Read by the encoder."""
@@ -60,6 +117,26 @@ class AttentionMaps:
     written: list[str]
     """Written by it: ``read``, one step later."""
     weights: list[AttentionWeights]
+
+    def only(
+        self, kind: AttentionKind | None = None, layer: int | None = None, head: int | None = None
+    ) -> "AttentionMaps":
+        """The same with the weights of one kind, layer and head, from 0; None: all. Raises: IndexError (there are none)."""
+        found = [
+            w if head is None else w.only(head)
+            for w in self.weights
+            if (kind is None or w.kind == kind) and (layer is None or w.layer == layer)
+        ]
+        if not found:
+            raise IndexError(f"there are no weights of kind {kind}, layer {layer}")
+        return AttentionMaps(self.text, self.translation, self.source, self.read, self.written, found)
+
+    def svg(self) -> str:
+        """The picture: every head of every layer."""
+        return _heat_map.draw(f"{self.text} → {self.translation.text}", _SUBTITLE, _sections(self.weights))
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
 
 
 @dataclass(frozen=True, slots=True)

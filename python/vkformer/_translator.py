@@ -89,12 +89,12 @@ class Translator(Model[_core.Translator]):
     def attention(self, text: str) -> AttentionMaps:
         """Translates a text and, in a second pass, keeps what every head looked at. A blank text is a ValueError."""
         _inputs.text(text, "the text")
-        return _maps(self._run(lambda stop: self._core.attention(text, stop)))
+        return _maps(text, self._run(lambda stop: self._core.attention(text, stop)))
 
     async def attention_async(self, text: str) -> AttentionMaps:
         """``attention`` in another thread."""
         _inputs.text(text, "the text")
-        return _maps(await self._run_async(lambda stop: self._core.attention(text, stop)))
+        return _maps(text, await self._run_async(lambda stop: self._core.attention(text, stop)))
 
     def check(self, text: str) -> None:
         """Raises InvalidArgumentError where ``translate`` does not take the text; runs nothing."""
@@ -107,8 +107,9 @@ def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:
     return results[0] if is_one else results
 
 
-def _maps(found: tuple[Any, ...]) -> AttentionMaps:
+def _maps(text: str, found: tuple[Any, ...]) -> AttentionMaps:
     translation, source, read, written, weights = found
-    return AttentionMaps(
-        Translation(*translation), source, read, written, [AttentionWeights(*layer) for layer in weights]
-    )
+    # The decoder's queries are named by what it writes there: `read`, one step later.
+    axes = {"encoder": (source, source), "decoder": (written, read), "cross": (written, source)}
+    layers = [AttentionWeights(kind, layer, values, *axes[kind]) for kind, layer, values in weights]
+    return AttentionMaps(text, Translation(*translation), source, read, written, layers)
