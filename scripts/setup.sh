@@ -15,10 +15,11 @@ packages=(
 )
 # chromium for one file: libvk_swiftshader.so, the second Vulkan driver that runs on the CPU.
 # libshaderc-dev: `vkformer bench shader` takes GLSL then.
+# libspirv-cross-c-shared-dev: what MoltenVK would make of the shaders.
 # python3: the tests of tools/report.
 # xvfb: the samples with a window run headless.
 # python3-venv, python3-dev: the Python package is built and tested in a virtual environment.
-test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev chromium xvfb xauth python3-venv python3-dev)
+test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev)
 
 pinned=15.1.0
 cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"
