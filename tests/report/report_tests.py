@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Tests of tools/report that need nothing but Python: plots, the page, measurements that go on, models of random weights."""
+"""Tests of tools/report that need nothing but Python: plots, pages, measurements that go on, models of random weights, the day of a GPU."""
 import json
 import pathlib
 import struct
@@ -12,6 +12,8 @@ import xml.etree.ElementTree
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tools/report"))
 import builds  # noqa: E402
+import day_page  # noqa: E402
+import gpu_day  # noqa: E402
 import journal  # noqa: E402
 import page  # noqa: E402
 import plot  # noqa: E402
@@ -107,19 +109,76 @@ class Journals(unittest.TestCase):
 
 
 class RandomModels(unittest.TestCase):
-    def test_tensors_are_where_the_header_says(self):
+    def test_blocks_have_the_deviation_that_is_said(self):
+        pool = random_model.FORMATS["q8_0"].pool(seed=1)
+        weights = [struct.unpack_from("<e", pool, at)[0] * quant for at in range(0, 34 * 500, 34) for quant in struct.unpack_from("<32b", pool, at + 2)]
+        self.assertAlmostEqual((sum(weight * weight for weight in weights) / len(weights)) ** 0.5, 0.02, delta=0.001)
+
+    def test_a_file_ends_with_its_last_tensor(self):
         with tempfile.TemporaryDirectory() as temporary:
-            folder = pathlib.Path(temporary)
-            weights = random_model.write(folder, layers=2, width=64, inner=96, heads=4, kv_heads=2, vocab=300, positions=32)
-            content = (folder / "model.safetensors").read_bytes()
-            size = struct.unpack("<Q", content[:8])[0]
-            header = json.loads(content[8:8 + size])
-            self.assertEqual(sum(random_model.count(entry["shape"]) for entry in header.values()), weights)
-            self.assertEqual(len(content), 8 + size + 4 * weights)
-            begin, end = header["model.norm.weight"]["data_offsets"]
-            self.assertEqual(set(struct.unpack(f"<{(end - begin) // 4}f", content[8 + size + begin:8 + size + end])), {1.0})
-            vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-            self.assertEqual(sorted(vocabulary.values()), list(range(300)))
+            path = pathlib.Path(temporary) / "model.gguf"
+            for weights in random_model.FORMATS:
+                random_model.write(path, weights, layers=1, width=256, inner=512, heads=4, kv_heads=2, vocab=300, positions=32)
+                content = path.read_bytes()
+                self.assertEqual(content[:4], b"GGUF")
+                name = b"output_norm.weight"  # the last, of 256 numbers
+                rank, dim, number, offset = struct.unpack_from("<IQIQ", content, content.index(name) + len(name))
+                self.assertEqual((rank, dim, number), (1, 256, 0))
+                self.assertEqual(struct.unpack("<256f", content[-1024:]), (1.0,) * 256)
+                for token in random_model.vocabulary(300):
+                    self.assertIn(struct.pack("<Q", len(token.encode())) + token.encode(), content)
+                head = content.index(name) + len(name) + 24
+                self.assertEqual(head + -head % random_model.ALIGNMENT + offset + 1024, len(content))
+
+    def test_rows_that_end_within_a_block_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "rows of 96"):
+            random_model.write(pathlib.Path("nowhere.gguf"), "q4_k", layers=1, width=96, inner=256, heads=4, kv_heads=2, vocab=300)
+
+
+class Days(unittest.TestCase):
+    ROW = {"group": "sums", "op": "add", "shape": "1x576", "dtype": "f32", "cache": "cold", "gflops": 1.0, "gbps": 2.0, "share": 0.5, "limit": "reads"}
+
+    def day(self, **options):
+        options = {"minutes": 1, "out": pathlib.Path(self.folder.name), "vkformer": pathlib.Path(sys.executable), **options}
+        return gpu_day.Day(gpu_day.argparse.Namespace(**options))
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def test_the_fastest_right_kernel_is_shown(self):
+        rows = [{**self.ROW, "variant": "slow", "right": True, "us": 9.0}, {**self.ROW, "variant": "fast", "right": True, "us": 3.0},
+                {**self.ROW, "variant": "wrong", "right": False}]
+        (best, slowest, count), = day_page.best_of(rows)
+        self.assertEqual((best["variant"], slowest, count), ("fast", 9.0, 2))
+        text = day_page.ops_part(rows)
+        self.assertIn("<td>fast</td>", text)
+        self.assertIn("Wrong results", text)
+        self.assertIn("<td>wrong</td>", text)
+
+    def test_the_peer_stands_beside_us(self):
+        text = day_page.models_part([{"weights": "f16", "bytes": 2e9, "prompt": 300.0, "decode": 30.0}],
+                                    {"models": [{"weights": "f16", "prompt": 100.0, "decode": 60.0}]})
+        for said in ("<td class=\"n\">3.00</td>", "<td class=\"n\">0.500</td>", "<td class=\"n\">60.0</td>"):
+            self.assertIn(said, text)
+
+    def test_steps_that_fail_or_run_long_are_told_and_kept(self):
+        day = self.day()
+
+        def fails(_):
+            raise gpu_day.Failure("a < b")
+        day.step("validate", fails)
+        day.step("ops", lambda end: day.run(end - 60, sys.executable, "-c", "import time; time.sleep(60)"))
+        day.step("models", lambda _: "as it should")
+        self.assertEqual([step["state"] for step in day.report["steps"]], ["failed", "out of time", "done"])
+        kept = json.loads((day.options.out / "gpu_day.json").read_text())
+        self.assertEqual(kept["steps"][0]["note"], "a < b")
+        self.assertIn("a &lt; b", (day.options.out / "gpu_day.html").read_text())
+
+    def test_what_a_command_says_against_it_is_the_failure(self):
+        day = self.day()
+        with self.assertRaisesRegex(gpu_day.Failure, "ended with 3: no such thing"):
+            day.run(day.end, sys.executable, "-c", "import sys; print('no such thing', file=sys.stderr); sys.exit(3)")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@
     tools/report/report.py page                 the page and its plots, of docs/performance/*.json
     tools/report/report.py page --check         whether they are what this makes of the JSON; changes nothing
 
-    tools/report/random_model.py model          once: a model, and a file of it for each kind of weight
-    for t in f32 f16 q8_0 q4_0; do build/release/vkformer convert model random-$t.gguf --dtype $t; done
+    for t in f32 f16 q8_0 q4_0; do tools/report/random_model.py random-$t.gguf --weights $t; done    once: a model's files
 
     tools/report/report.py ops --place NAME     single ops against the limits of the device
     tools/report/report.py peer-ops --place NAME --folder sid --ggml-ops ggml_ops        and against llama.cpp's
