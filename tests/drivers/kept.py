@@ -48,6 +48,15 @@ def condensed(key, report, peer):
             "defaults": {name: numbers_of(executable) for name, executable in default_pipelines(report).items()}, "rows": table}
 
 
+def merged(before, after, only):
+    """What is kept, with the numbers of a report of the shaders with `only` in their names in place of theirs. The peer stays."""
+    defaults = {name: numbers for name, numbers in before["defaults"].items() if only not in name.split(",")[0]}
+    table = {title: {"ours": {**row["ours"], **after["rows"][title]["ours"]}, "peer": after["rows"][title]["peer"] or row["peer"]}
+             for title, row in before["rows"].items()}
+    refused = sorted({*(one for one in before["refused"] if only not in one.split(":")[0]), *after["refused"]})
+    return {**after, "refused": refused, "defaults": {**defaults, **after["defaults"]}, "rows": table}
+
+
 def as_text(kept):
     """JSON with an executable to a line."""
     text = json.dumps(kept, indent=1, ensure_ascii=False)

@@ -14,7 +14,7 @@ LOOP = {"instructions": 100, "macs": 64, "full_waits": 1, "loads": 2, "load_byte
         "barriers": 0}
 REPORT = {"driver": "RADV", "pipelines": [
     {"shader": "linear_row_f16", "default": True, "offered": True,
-     "uses": [{"case": "linear 1 row, q4_0", "dtype": "f16", "op": "linear", "variant": "row", "default": True}],
+     "uses": [{"case": "linear 1x1024x1024", "dtype": "f16_q4_0", "op": "linear", "variant": "row", "default": True}],
      "executables": [{"summary": {"registers": 48, "waves": 16, "spills": 0}, "loop": LOOP, "around": None}]}]}
 
 
@@ -36,11 +36,23 @@ class Kept(unittest.TestCase):
             self.assertEqual(one["numbers"], kept.NUMBERS)
             self.assertEqual(list(one["rows"]), [row.title for row in rows.ROWS])
 
+    def test_a_report_of_some_shaders_leaves_what_is_kept_of_others(self):
+        other = copy.deepcopy(REPORT["pipelines"][0]) | {"shader": "linear_tile_f16"}
+        other["uses"][0]["variant"] = "tile"
+        peer = {"MUL_MAT(type_a=q4_0,n=1,)": REPORT["pipelines"][0]["executables"][0]}
+        before = kept.condensed("navi31", {**REPORT, "pipelines": [other, *REPORT["pipelines"]]}, peer)
+        after = kept.merged(before, kept.condensed("navi31", changed(full_waits=7), {}), "linear_row")
+        row, before = after["rows"]["1 row, q4_0"], before["rows"]["1 row, q4_0"]
+        self.assertEqual(kept.named(row["ours"]["row"][1:])["full_waits"], 7)
+        self.assertEqual(row["ours"]["tile"], before["ours"]["tile"])
+        self.assertEqual(row["peer"], before["peer"])
+        self.assertEqual(sorted(name.split(",")[0] for name in after["defaults"]), ["linear_row_f16", "linear_tile_f16"])
+
     def test_a_wait_that_is_gained_is_named(self):
         before = kept.condensed("navi31", REPORT, {})
         self.assertEqual(checks.gained_waits("navi31", before, changed(full_waits=1)), [])
         self.assertEqual(checks.gained_waits("navi31", before, changed(full_waits=2)),
-                         ["navi31: linear_row_f16, linear 1 row, q4_0, f16: 2 full waits a turn, 1 are kept"])
+                         ["navi31: linear_row_f16, linear 1x1024x1024, f16_q4_0: 2 full waits a turn, 1 are kept"])
 
     def test_scratch_in_a_loop_is_a_spill(self):
         self.assertEqual(checks.complaints({"navi31": REPORT}), [])

@@ -7,7 +7,7 @@ import re
 @dataclasses.dataclass(frozen=True)
 class Row:
     title: str
-    case: str   # of tools/cli/pipeline_cases.cpp
+    case: str   # what tools/cases and the kernels' problems call it
     dtype: str
     op: str
     peer: str   # a regular expression of the peer's op
@@ -18,21 +18,21 @@ def product(title, case, dtype, peer_type, columns):
 
 
 ROWS = [
-    product("GEMM, f32", "linear 512 rows, 4096 → 4096", "f32", "f32", 512),
-    product("GEMM, f16", "linear 512 rows, 4096 → 4096", "f16", "f16", 512),
-    product("GEMM, q8_0", "linear 512 rows, q8_0", "f16", "q8_0", 512),
-    product("GEMM, q4_k", "linear 512 rows, q4_k", "f16", "q4_K", 512),
-    product("1 row, f16", "linear 1 row, 4096 → 4096", "f16", "f16", 1),
-    *(product(f"{rows} row{'s' * (rows > 1)}, {ours}", f"linear {rows} row{'s' * (rows > 1)}, {ours}", "f16", peers, rows)
+    product("GEMM, f32", "linear 512x4096x4096", "f32", "f32", 512),
+    product("GEMM, f16", "linear 512x4096x4096", "f16", "f16", 512),
+    product("GEMM, q8_0", "linear 512x1024x1024", "f16_q8_0", "q8_0", 512),
+    product("GEMM, q4_k", "linear 512x1024x1024", "f16_q4_k", "q4_K", 512),
+    product("1 row, f16", "linear 1x4096x4096", "f16", "f16", 1),
+    *(product(f"{rows} row{'s' * (rows > 1)}, {ours}", f"linear {rows}x1024x1024", f"f16_{ours}", peers, rows)
       for rows in (1, 8) for ours, peers in (("q8_0", "q8_0"), ("q4_0", "q4_0"), ("q4_k", "q4_K"), ("q6_k", "q6_K"))),
-    product("8 rows, f16", "linear 8 rows, 4096 → 4096", "f16", "f16", 8),
-    Row("attention, head size 64", "attention 512 queries, head size 64, causal", "f16", "attention", r"FLASH.*hsk=64,.*nb=75,"),
-    Row("attention, head size 128", "attention 512 queries, head size 128, causal", "f16", "attention", r"FLASH.*hsk=128,.*nb=4096,"),
-    Row("decode attention, 64", "decode attention 4096 keys, head size 64", "f16", "decode_attention", r"FLASH.*hsk=64,.*nb=1,"),
-    Row("decode attention, 128", "decode attention 4096 keys, head size 128", "f16", "decode_attention", r"FLASH.*hsk=128,.*nb=1,"),
-    Row("RMS norm", "RMS norm, width 4096", "f16", "rms_norm", r"RMS_NORM\("),
-    Row("RoPE", "rotary embedding 512 tokens, head size 128", "f16", "rope", r"ROPE\("),
-    Row("softmax", "attention in three nodes, head size 64", "f32", "masked_softmax", r"SOFT_MAX\("),
+    product("8 rows, f16", "linear 8x4096x4096", "f16", "f16", 8),
+    Row("attention, head size 64", "attention_causal 512x512x9x3x64", "f16", "attention", r"FLASH.*hsk=64,.*nb=75,"),
+    Row("attention, head size 128", "attention_causal 4096x4096x32x32x128", "f16", "attention", r"FLASH.*hsk=128,.*nb=4096,"),
+    Row("decode attention, 64", "decode_attention_cache 1x4096x4096x32x8x64", "f16", "decode_attention", r"FLASH.*hsk=64,.*nb=1,"),
+    Row("decode attention, 128", "decode_attention 1x4096x32x8x128", "f16", "decode_attention", r"FLASH.*hsk=128,.*nb=1,"),
+    Row("RMS norm", "rms_norm 4096x4096", "f16", "rms_norm", r"RMS_NORM\("),
+    Row("RoPE", "rope 4096x32x128", "f16", "rope", r"ROPE\("),
+    Row("softmax", "masked_softmax 9x512x512", "f32", "masked_softmax", r"SOFT_MAX\("),
 ]
 
 

@@ -14,6 +14,7 @@ and run nothing, which is all that `vkformer bench pipelines` needs.
     tests/drivers/run.py --out after --before before        compares two folders of results, runs nothing
     tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --out results --peer --keep
                                                   the same with the peer's shaders; docs/portability.md and its JSON files
+                                                  with --only what is kept of other shaders stays as it is
     tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --check
                                                   compares with these JSON files
 
@@ -68,14 +69,18 @@ def ask(options):
     return reports
 
 
-def keep(reports, results):
+def keep(reports, results, only):
     """Writes the numbers that are kept and the page that shows them."""
     folder = DOCUMENTS / "portability"
     folder.mkdir(exist_ok=True)
+    before = kept.load(folder) if only else {}
     for key, report in reports.items():
         of_peer = results / f"{key}.peer.json"
         found = json.loads(of_peer.read_text()) if of_peer.exists() else {}
-        (folder / f"{key}.json").write_text(kept.as_text(kept.condensed(key, report, found)))
+        numbers = kept.condensed(key, report, found)
+        if key in before:
+            numbers = kept.merged(before[key], numbers, only)
+        (folder / f"{key}.json").write_text(kept.as_text(numbers))
     page.write(DOCUMENTS / "portability.md", kept.load(folder))
 
 
@@ -98,9 +103,6 @@ def main():
     options = parser.parse_args()
     if (options.peer or options.keep) and not options.out:
         parser.error("--peer and --keep need --out")
-    if options.keep and options.only:
-        parser.error("--keep takes whole reports, without --only")
-
     if options.make:
         debian_folder.make(options.make, options.mirror)
         return mesa_shims.make(options.make, options.mirror, options.build)
@@ -117,7 +119,7 @@ def main():
         for key, report in reports.items():
             print(f"{gpus.GPUS[key].title}, {report['driver']}\n\n{tables.pipelines(report)}")
     if options.keep:
-        keep(reports, options.out)
+        keep(reports, options.out, options.only)
     found = checks.complaints(reports)
     if options.check:
         before = kept.load(DOCUMENTS / "portability")
