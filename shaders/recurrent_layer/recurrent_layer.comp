@@ -39,6 +39,12 @@ const uint MAX_ROWS = kRecurrentLayerMaxRows;
 shared float hidden_state[2 * ROWS * HIDDEN_DIM];
 shared float cell_state[ROWS * HIDDEN_DIM];
 
+// Of a row beyond the batch: 0.
+int length_of(uint row) {
+    if (row >= p.batch) return 0;
+    return (OPERANDS & kRecurrentLayerHasLengths) != 0 ? clamp(lengths[row], 0, int(p.len)) : int(p.len);
+}
+
 void main() {
     const uint tile = linear_workgroup() / p.directions;
     const uint direction = linear_workgroup() % p.directions;
@@ -46,13 +52,11 @@ void main() {
     if (first_row >= p.batch) return;  // the whole workgroup leaves
     const bool backward = ((p.backward >> direction) & 1u) != 0;
 
-    int length[MAX_ROWS];  // of a row beyond the batch: 0
+    int length[MAX_ROWS];
     int longest = 0;       // the same for all invocations
     [[unroll]] for (uint r = 0; r < MAX_ROWS; ++r) {
         if (r >= ROWS) continue;  // decided when the pipeline is made
-        length[r] = first_row + r < p.batch ? int(p.len) : 0;
-        if ((OPERANDS & kRecurrentLayerHasLengths) != 0 && first_row + r < p.batch)
-            length[r] = clamp(lengths[first_row + r], 0, int(p.len));
+        length[r] = length_of(first_row + r);
         longest = max(longest, length[r]);
     }
 
@@ -123,7 +127,8 @@ void main() {
             const uint at = ((first_row + r) * p.directions + direction) * HIDDEN_DIM + k;
             STORE(hidden, at, hidden_state[(now * ROWS + r) * HIDDEN_DIM + k]);
             if (UNIT == kRecurrentUnitLstm) cell[at] = cell_state[r * HIDDEN_DIM + k];
-            for (uint t = uint(length[r]); t < p.len; ++t)
+            // Not length[r]: around this loop, that over r stays one, and the array would lie in memory.
+            for (uint t = uint(length_of(first_row + r)); t < p.len; ++t)
                 STORE(y, (((first_row + r) * p.len + t) * p.directions + direction) * HIDDEN_DIM + k, 0.0);
         }
     }
