@@ -29,10 +29,10 @@ void main() {
     const uint row_blocks = p.width / BLOCK_ELEMENTS;
     const uint first_block = (known ? token - p.first : 0) * row_blocks;
     for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.width / 16; sixteen += gl_WorkGroupSize.x) {
-        const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
-        const uint block = first_block + chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
-        const Sixteen packed = load16(block, chunk, in_chunk, p.count * row_blocks);
-        const vec2 scale = scale16(block, chunk, in_chunk, p.count * row_blocks);
+        const Place at = place_of(first_block, sixteen, 0);
+        const Stored16 stored = load16(at, p.count * row_blocks);
+        const Sixteen packed = unpack16(stored, at);
+        const vec2 scale = scale16(stored, at);
         [[unroll]] for (uint q = 0; q < 4; ++q) {
             const vec4 elements = p.scale * (scale.x * quad_of(packed, q) + scale.y);
             STORE4(y, (row * p.width + sixteen * 16) / 4 + q, known ? elements : vec4(NOT_A_NUMBER));

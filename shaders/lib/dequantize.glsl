@@ -23,6 +23,9 @@ uvec4 weight_vector(uint i) { return wide_words(weight_vectors[i]); }
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightVectors { uvec4 weight_vectors[]; };
 uvec4 weight_vector(uint i) { return weight_vectors[i]; }
 #endif
+#ifdef EIGHTS
+layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightPairs { uvec2 weight_pairs[]; };
+#endif
 layout(std430, binding = WEIGHT_BINDING) readonly buffer WeightWords { uint weight_words[]; };
 
 const bool IS_Q8 = FORMAT == kWeightQ8_0, IS_BF16 = FORMAT == kWeightBf16;
@@ -57,19 +60,6 @@ vec4 bytes_to_floats(uint packed) {
     return vec4(packed & 0xFFu, (packed >> 8) & 0xFFu, (packed >> 16) & 0xFFu, packed >> 24);
 }
 
-// The halves of a block that lie behind all vectors, BLOCK_REST of them: number `i`, and numbers i and i + 1. `blocks` is the number of
-// blocks of the tensor.
-float rest_half(uint block, uint i, uint blocks) {
-    const uint at = block * BLOCK_REST + i;
-    return unpackHalf2x16(weight_words[blocks * BLOCK_VECTORS * 4 + at / 2] >> (16 * (at & 1u))).x;
-}
-
-uint rest_word(uint block, uint i, uint blocks) {
-    const uint at = block * BLOCK_REST + i, word = blocks * BLOCK_VECTORS * 4 + at / 2;
-    if ((BLOCK_REST & 1u) == 0 || (at & 1u) == 0) return weight_words[word];
-    return weight_words[word] >> 16 | weight_words[word + 1] << 16;
-}
-
 uvec4 mux(uvec4 mask, uvec4 if_clear, uvec4 if_set) { return if_clear ^ (mask & (if_clear ^ if_set)); }
 
 // Two neighbours of the table, by the lowest bit of an index.
@@ -95,38 +85,108 @@ uvec4 fifth_bits(uint bits) {
     return (((uvec4(bits) >> uvec4(0, 4, 8, 12)) & 15u) * 0x00204081u & 0x01010101u) << 4;
 }
 
-// q of sixteen `i` of chunk `chunk` of a block, four to a word, in the order of the elements. Not for those of 16 bits.
-uvec4 quants16(uint block, uint chunk, uint i, uint blocks) {
-    const uint base = block * BLOCK_VECTORS;
-    if (IS_Q8) return weight_vector(base + i);
-    if (IS_NIBBLES || IS_IQ4XS) {
-        const uvec4 nibbles = (weight_vector(base + chunk) >> (4 * i)) & 0x0F0F0F0Fu;
-        if (HAS_TABLE) return table_bytes(nibbles);
-        if (HAS_FIFTH_BITS) return nibbles | fifth_bits(rest_word(block, HAS_MINIMUM ? 2 : 1, blocks) >> (16 * i));
-        return nibbles;
-    }
-    const uint half_group = i & 1u, group = i / 2;  // of the chunk; groups have 32 elements
-    if (IS_Q2K) return (weight_vector(base + 1 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u;
-    if (IS_Q3K)
-        return ((weight_vector(base + 2 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u) |
-               ((weight_vector(base + half_group) >> (4 * chunk + group)) & 0x01010101u) << 2;
-    if (IS_Q4K) return (weight_vector(base + 1 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu;
-    if (IS_Q5K)
-        return ((weight_vector(base + 3 + 2 * chunk + half_group) >> (4 * group)) & 0x0F0F0F0Fu) |
-               ((weight_vector(base + 1 + half_group) >> (2 * chunk + group)) & 0x01010101u) << 4;
-    return ((weight_vector(base + 4 * chunk + 2 * (group & 1u) + half_group) >> (4 * (group / 2))) & 0x0F0F0F0Fu) |
-           ((weight_vector(base + 8 + 2 * chunk + half_group) >> (2 * group)) & 0x03030303u) << 4;
+// Where sixteen elements lie: sixteen `i` of chunk `chunk` of a block. With EIGHTS only the first or last eight of them, by `part`; else that is 0.
+struct Place {
+    uint block, chunk, i, part;
+};
+
+// Sixteen `sixteen` of a row that begins with block `first_block`.
+Place place_of(uint first_block, uint sixteen, uint part) {
+    const uint chunks = sixteen / CHUNK_SIXTEENS;
+    return Place(first_block + chunks / BLOCK_CHUNKS, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS, part);
 }
 
-// Sixteen elements as they are loaded: quants16 in `a`, or eight of 16 bits each in `a` and `b`.
+// Elements as they lie in memory: vectors, and what their scale and offset are made of. Loading is apart from decoding, without a branch and
+// without arithmetic on what is loaded, so that a shader has many loads on their way at the same time.
+struct Stored16 {
+    uvec4 low, high, scales;
+};
+
+uvec4 stored_vector(uint vector, uint part) {
+#ifdef EIGHTS
+    return uvec4(weight_pairs[2 * vector + part], 0, 0);
+#else
+    return weight_vector(vector);
+#endif
+}
+
+// The words that hold the halves of a block which lie behind all vectors, BLOCK_REST of them, from word `i` of them on. `blocks` is the number
+// of blocks of the tensor.
+uint rest_word(uint block, uint i, uint blocks) { return weight_words[blocks * BLOCK_VECTORS * 4 + block * BLOCK_REST / 2 + i]; }
+
+// Whether the first of these halves is the upper one of its word.
+bool is_rest_shifted(uint block) { return (BLOCK_REST & block & 1u) != 0; }
+
+uint word_of_rest(uint word, uint following, uint block) { return is_rest_shifted(block) ? word >> 16 | following << 16 : word; }
+float half_of_rest(uint word, uint block) { return unpackHalf2x16(word >> (16 * (BLOCK_REST & block & 1u))).x; }
+
+Stored16 load16(Place at, uint blocks) {
+    const uint block = at.block, chunk = at.chunk, i = at.i, part = at.part;
+    const uint base = block * BLOCK_VECTORS, half_group = i & 1u, group = i / 2;  // of the chunk; groups have 32 elements
+    Stored16 s = Stored16(uvec4(0), uvec4(0), uvec4(0));
+    if (IS_16_BITS) {
+#ifdef EIGHTS
+        s.low = weight_vector(base + 2 * i + part);
+#else
+        s.low = weight_vector(base + 2 * i);
+        s.high = weight_vector(base + 2 * i + 1);
+#endif
+    } else if (IS_Q8) {
+        s.low = stored_vector(base + i, part);
+        s.scales.x = rest_word(block, 0, blocks);
+    } else if (IS_NIBBLES || IS_IQ4XS) {
+        s.low = stored_vector(base + chunk, part);
+        s.scales.x = rest_word(block, 0, blocks);
+        if (IS_IQ4XS || HAS_FIFTH_BITS) s.scales.y = rest_word(block, 1, blocks);
+    } else if (IS_Q2K) {
+        s.low = stored_vector(base + 1 + 2 * chunk + half_group, part);
+        s.scales.x = rest_word(block, 0, blocks);
+        s.scales.y = weight_words[base * 4 + 2 * chunk + i / 4];
+    } else if (IS_Q3K) {
+        s.low = stored_vector(base + 2 + 2 * chunk + half_group, part);
+        s.high = stored_vector(base + half_group, part);
+        s.scales = uvec4(rest_word(block, i / 4, blocks), rest_word(block, i / 4 + 1, blocks), rest_word(block, 2, blocks),
+                         rest_word(block, 3, blocks));
+    } else if (IS_Q4K || IS_Q5K) {
+        s.low = stored_vector(base + (IS_Q4K ? 1 : 3) + 2 * chunk + half_group, part);
+        if (IS_Q5K) s.high = stored_vector(base + 1 + half_group, part);
+        s.scales = weight_vector(base);
+    } else {
+        s.low = stored_vector(base + 4 * chunk + 2 * (group & 1u) + half_group, part);
+        s.high = stored_vector(base + 8 + 2 * chunk + half_group, part);
+        s.scales.x = rest_word(block, 0, blocks);
+        s.scales.y = weight_words[(base + 12) * 4 + 2 * chunk + i / 4];
+    }
+    return s;
+}
+
+// q of what load16 gave for `at`, four to a word, in the order of the elements. Not for those of 16 bits.
+uvec4 quants16(Stored16 s, Place at) {
+    const uint chunk = at.chunk, i = at.i, group = i / 2;
+    if (IS_Q8) return s.low;
+    if (IS_NIBBLES || IS_IQ4XS) {
+        const uvec4 nibbles = (s.low >> (4 * i)) & 0x0F0F0F0Fu;
+        if (HAS_TABLE) return table_bytes(nibbles);
+        if (!HAS_FIFTH_BITS) return nibbles;
+        // halves 2 and 3 of q5_1's rest, 1 and 2 of q5_0's
+        const uint bits = HAS_MINIMUM || is_rest_shifted(at.block) ? s.scales.y : s.scales.x >> 16 | s.scales.y << 16;
+        return nibbles | fifth_bits(bits >> (16 * i + 8 * at.part));
+    }
+    if (IS_Q2K) return (s.low >> (2 * group)) & 0x03030303u;
+    if (IS_Q3K) return ((s.low >> (2 * group)) & 0x03030303u) | ((s.high >> (4 * chunk + group)) & 0x01010101u) << 2;
+    if (IS_Q4K) return (s.low >> (4 * group)) & 0x0F0F0F0Fu;
+    if (IS_Q5K) return ((s.low >> (4 * group)) & 0x0F0F0F0Fu) | ((s.high >> (2 * chunk + group)) & 0x01010101u) << 4;
+    return ((s.low >> (4 * (group / 2))) & 0x0F0F0F0Fu) | ((s.high >> (2 * group)) & 0x03030303u) << 4;
+}
+
+// Sixteen elements (eight, with EIGHTS) as quad_of takes them: quants16 in `a`, or eight of 16 bits each in `a` and `b`.
 struct Sixteen {
     uvec4 a, b;
 };
 
-Sixteen load16(uint block, uint chunk, uint i, uint blocks) {
-    const uint first = block * BLOCK_VECTORS + 2 * i;
-    if (IS_16_BITS) return Sixteen(weight_vector(first), weight_vector(first + 1));
-    const uvec4 quants = quants16(block, chunk, i, blocks);
+Sixteen unpack16(Stored16 s, Place at) {
+    if (IS_16_BITS) return Sixteen(s.low, s.high);
+    const uvec4 quants = quants16(s, at);
     return Sixteen(HAS_SIGNS && !IS_SIGNED ? quants ^ 0x80808080u : quants, uvec4(0));
 }
 
@@ -152,32 +212,32 @@ vec2 group_scale(uvec4 head, uint group) {
     return vec2(factors.x * float(numbers.x), -factors.y * float(numbers.y));
 }
 
-// (scale, offset) of sixteen `i` of the chunk.
-vec2 scale16(uint block, uint chunk, uint i, uint blocks) {
+// (scale, offset) of what load16 gave for `at`.
+vec2 scale16(Stored16 s, Place at) {
+    const uint block = at.block, chunk = at.chunk, i = at.i;
     if (IS_16_BITS) return vec2(1.0, 0.0);
-    if (IS_Q4K || IS_Q5K) return group_scale(weight_vector(block * BLOCK_VECTORS), 2 * chunk + i / 2);
+    if (IS_Q4K || IS_Q5K) return group_scale(s.scales, 2 * chunk + i / 2);
     if (IS_Q2K) {
-        const uint both = weight_words[block * BLOCK_VECTORS * 4 + 2 * chunk + i / 4] >> (8 * (i & 3u));
-        const vec2 factors = unpackHalf2x16(rest_word(block, 0, blocks));  // d, m
+        const uint both = s.scales.y >> (8 * (i & 3u));
+        const vec2 factors = unpackHalf2x16(s.scales.x);  // d, m
         return vec2(factors.x * float(both & 15u), -factors.y * float(both >> 4 & 15u));
     }
     if (IS_Q3K) {
         const uint group = 8 * chunk + i;
-        const uint lower = rest_word(block, i / 4 * 2, blocks) >> (8 * (i & 3u) + 4 * chunk);
-        const uint upper = rest_word(block, 4, blocks) >> (8 * (i & 3u) + group / 4 * 2);
-        const float scale = rest_half(block, 6, blocks) * float(int((lower & 15u) | (upper & 3u) << 4) - 32);
+        const uint lower = word_of_rest(s.scales.x, s.scales.y, block) >> (8 * (i & 3u) + 4 * chunk);
+        const uint upper = word_of_rest(s.scales.z, s.scales.w, block) >> (8 * (i & 3u) + group / 4 * 2);
+        const float scale = half_of_rest(s.scales.w, block) * float(int((lower & 15u) | (upper & 3u) << 4) - 32);
         return vec2(scale, -4.0 * scale);
     }
-    float d = rest_half(block, 0, blocks);
+    float d = half_of_rest(s.scales.x, block);
     if (IS_IQ4XS) {
-        const uint lower = rest_word(block, 2, blocks) >> (4 * chunk), upper = rest_word(block, 0, blocks) >> (16 + 2 * chunk);
+        const uint lower = s.scales.y >> (4 * chunk), upper = s.scales.x >> (16 + 2 * chunk);
         d *= float(int((lower & 15u) | (upper & 3u) << 4) - 32);
     }
     if (HAS_SIGNS) return vec2(d, IS_SIGNED ? 0.0 : -128.0 * d);
-    if (HAS_MINIMUM) return vec2(d, rest_half(block, 1, blocks));
+    if (HAS_MINIMUM) return vec2(d, unpackHalf2x16(s.scales.x).y);
     if (IS_NIBBLES) return vec2(d, HAS_FIFTH_BITS ? -16.0 * d : -8.0 * d);
-    const uint scales = weight_words[(block * BLOCK_VECTORS + 12) * 4 + 2 * chunk + i / 4];
-    const int s = bitfieldExtract(int(scales), int(8 * (i & 3u)), 8);
-    return vec2(d * float(s), -32.0 * d * float(s));
+    const int factor = bitfieldExtract(int(s.scales.y), int(8 * (i & 3u)), 8);
+    return vec2(d * float(factor), -32.0 * d * float(factor));
 }
 #endif

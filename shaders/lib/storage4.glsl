@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: MIT
 // Four neighbouring elements of a float tensor at a time, for tensors whose rows are multiples of 4: a buffer of ELEMENT4,
-// LOAD4(buffer, i) gives elements 4i … 4i + 3 as a vec4, STORE4(buffer, i, value) rounds them. Variants as in lib/storage.glsl, which
-// is included before; four halves are two whole words, so no atomics are needed to store them.
+// LOAD4(buffer, i) gives elements 4i … 4i + 3 as a vec4, FLOATS4(stored) makes one of an ELEMENT4, STORE4(buffer, i, value) rounds
+// them. Variants as in lib/storage.glsl, which is included before; four halves are two whole words, so no atomics are needed to store
+// them.
 #ifndef VKFORMER_STORAGE4_GLSL
 #define VKFORMER_STORAGE4_GLSL
-// LOAD_WORDS, for devices that are CPUs: halves are words even where the device has 16-bit storage. WIDE: words of 64 bits (cpu_devices/lib/wide.glsl), not with F16_WORDS.
+// LOAD_WORDS: halves are words even where the device has 16-bit storage, for shaders that keep them in registers, which may not be of 16 bits,
+// and for devices that are CPUs. WIDE: words of 64 bits (cpu_devices/lib/wide.glsl), not with F16_WORDS.
 #if defined(WIDE)
 #include "cpu_devices/lib/wide.glsl"
 #ifdef F16
 #define ELEMENT4 uint64_t
-#define LOAD4(buffer, i) word_elements(buffer[i])
+#define FLOATS4(stored) word_elements(stored)
 #include "lib/halves.glsl"
 #define STORE4(buffer, i, value) buffer[i] = packUint2x32(uvec2(rounded_halves((value).xy), rounded_halves((value).zw)))
 #else
 #define ELEMENT4 u64vec2
-#define LOAD4(buffer, i) uintBitsToFloat(wide_words(buffer[i]))
+#define FLOATS4(stored) uintBitsToFloat(wide_words(stored))
 u64vec2 pair_of(uvec4 words) { return u64vec2(packUint2x32(words.xy), packUint2x32(words.zw)); }
 #define STORE4(buffer, i, value) buffer[i] = pair_of(floatBitsToUint(value))
 #endif
 #elif defined(F16) && !defined(LOAD_WORDS)
 #define ELEMENT4 f16vec4
-#define LOAD4(buffer, i) vec4(buffer[i])
+#define FLOATS4(stored) vec4(stored)
 #define STORE4(buffer, i, value) buffer[i] = f16vec4(value)
 #elif defined(F16) || defined(F16_WORDS)
 #define ELEMENT4 uvec2
-#define LOAD4(buffer, i) vec4(unpackHalf2x16(buffer[i].x), unpackHalf2x16(buffer[i].y))
+#define FLOATS4(stored) vec4(unpackHalf2x16((stored).x), unpackHalf2x16((stored).y))
 #ifdef LOAD_WORDS
 #include "lib/halves.glsl"
 #define STORE4(buffer, i, value) buffer[i] = uvec2(rounded_halves((value).xy), rounded_halves((value).zw))
@@ -38,7 +40,8 @@ uvec2 four_halves(vec4 value) {
 #endif
 #else
 #define ELEMENT4 vec4
-#define LOAD4(buffer, i) buffer[i]
+#define FLOATS4(stored) (stored)
 #define STORE4(buffer, i, value) buffer[i] = (value)
 #endif
+#define LOAD4(buffer, i) FLOATS4(buffer[i])
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Shared by the algorithms of linear: tile.comp and tile_vec4.comp (tiles), row.comp and row_vec4.comp (few rows), matrix.comp
 // (cooperative matrices), tile_half.comp (float16 arithmetic), combine.comp (adds up the parts of a split depth); for weights in a format
-// of their own quantized_tile.comp, quantized_row.comp, and both with activations of 8 bits, …_int8.comp. The wing for devices that are
-// CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings and constants that it uses.
+// of their own tile_vec4.comp and matrix.comp with QUANTIZED, quantized_row.comp, and with activations of 8 bits quantized_tile_int8.comp and
+// quantized_row_int8.comp. The wing for devices that are CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings and constants that it uses.
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "lib/activation.h"
@@ -23,6 +23,9 @@ const uint kLinearSplits = 6;        // parts that the depth is cut into; 1: the
 const uint kLinearWeightFormat = 7;  // one of lib/weight_format.h
 // matrix.comp: the matrices' sizes, how many of them a subgroup owns along the rows and as many along the columns, subgroups along the rows
 const uint kLinearM = 8, kLinearN = 9, kLinearK = 10, kLinearSteps = 11, kLinearRowGrid = 12;
+// tile_vec4.comp and tile_half.comp: not 0 where the depth is a multiple of kLinearTileDepth, as that of weights in a format of their own is
+const uint kLinearWholeSlices = 13;
+const uint kLinearUnrolledQuads = 14;  // tile_vec4.comp: quads of a slice whose products are unrolled, 1 or 4
 
 // kLinearOperands. The norm's bit: x is to be normed.
 const uint kLinearBiasBit = 1, kLinearNormBit = 2, kLinearGainBit = 4;
@@ -30,7 +33,7 @@ const uint kLinearBiasBit = 1, kLinearNormBit = 2, kLinearGainBit = 4;
 const uint kLinearEndNone = 0, kLinearEndResidual = 1, kLinearEndGate = 2;
 
 const uint kLinearMaxRows = 8;  // that are few: row.comp, row_vec4.comp and the like; accumulators per invocation = rows · columns
-// tile.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
+// tile.comp and quantized_tile_int8.comp: the workgroup has 128 invocations, 16 along the columns and 8 along the rows; tiles of y and of the depth
 const uint kLinearTileWorkgroup = 128, kLinearTileRows = 64, kLinearTileColumns = 64, kLinearTileDepth = 16;
 // tile_vec4.comp has the same workgroup and columns; invocations along the rows
 const uint kLinearVec4RowLanes = 8;
@@ -42,9 +45,6 @@ const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
 const uint kLinearSumsWorkgroup = 64, kLinearMaxColumns = 8, kLinearMaxSums = 32;
 // matrix.comp: subgroups of a workgroup along the columns; depth of a tile
 const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;
-// quantized_tile.comp and quantized_tile_int8.comp: the workgroup, 16 along the columns and 8 along the rows; tiles of y and of the depth.
-// One invocation per column and one per row fetches the operands: 64 + 64 = 128.
-const uint kQuantizedTileWorkgroup = 128, kQuantizedTileRows = 64, kQuantizedTileColumns = 64, kQuantizedTileDepth = 16;
 
 // One product, or a batch of them: the group's z says which.
 struct LinearPush {

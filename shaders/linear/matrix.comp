@@ -70,10 +70,10 @@ struct Piece {
 const uint PIECE_OCTETS = 2;
 
 Piece load_weight(uint column, uint octet) {
-    const uint sixteen = octet / PIECE_OCTETS, chunks = sixteen / CHUNK_SIXTEENS, row_blocks = p.in_width / BLOCK_ELEMENTS;
-    const uint block = column * row_blocks + chunks / BLOCK_CHUNKS, blocks = p.out_width * row_blocks;
-    return Piece(load16(block, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS, blocks),
-                 scale16(block, chunks % BLOCK_CHUNKS, sixteen % CHUNK_SIXTEENS, blocks));
+    const uint row_blocks = p.in_width / BLOCK_ELEMENTS;
+    const Place at = place_of(column * row_blocks, octet / PIECE_OCTETS, 0);
+    const Stored16 stored = load16(at, p.out_width * row_blocks);
+    return Piece(unpack16(stored, at), scale16(stored, at));
 }
 
 void put_weight(uint at, Piece piece, bool is_inside) {

@@ -35,15 +35,19 @@ void main() {
 
     const uvec2 part = steps_of_split(p.in_width / 16);
     for (uint sixteen = part.x + gl_LocalInvocationIndex; sixteen < part.y; sixteen += kLinearSumsWorkgroup) {
-        const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
-        const uint block = chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
+        Stored16 stored[kLinearMaxColumns];
+        Place at[kLinearMaxColumns];
+        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
+            if (c >= COLUMNS) continue;  // decided when the pipeline is made
+            at[c] = place_of(weight_row_of(first_column + c, 1) * row_blocks, sixteen, 0);
+            stored[c] = load16(at[c], blocks);
+        }
         Sixteen packed[kLinearMaxColumns];
         vec2 scale[kLinearMaxColumns];
         [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-            if (c >= COLUMNS) continue;  // decided when the pipeline is made
-            const uint of_column = weight_row_of(first_column + c, 1) * row_blocks + block;
-            packed[c] = load16(of_column, chunk, in_chunk, blocks);
-            scale[c] = scale16(of_column, chunk, in_chunk, blocks);
+            if (c >= COLUMNS) continue;
+            packed[c] = unpack16(stored[c], at[c]);
+            scale[c] = scale16(stored[c], at[c]);
         }
         [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
             if (r >= ROWS) continue;

@@ -1,6 +1,6 @@
 #version 460
 // SPDX-License-Identifier: MIT
-// y = f(x · weightᵀ + bias) + residual as linear/quantized_tile.comp, with the activations rounded to 8 bits, sixteen with a scale
+// y = f(x · weightᵀ + bias) + residual as linear/tile_vec4.comp, with the activations rounded to 8 bits, sixteen with a scale
 // (linear/int8.glsl): four products for one instruction. With weight = s · q + o and x ≈ t · p, over sixteen elements
 //     Σ weight · x ≈ s · t · Σ q · p + o · t · Σ p      q, p integers of 8 bits
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says but not bfloat16, bias: [out], residual, y: [rows, out]; integer
@@ -21,10 +21,10 @@
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
 
 const uint LANES_ALONG_COLUMNS = 16;
-const uint COLUMNS = kQuantizedTileColumns / LANES_ALONG_COLUMNS;                      // of an invocation
-const uint ROWS = kQuantizedTileRows * LANES_ALONG_COLUMNS / kQuantizedTileWorkgroup;  // of an invocation
-shared ivec4 x_slice[kQuantizedTileRows], weight_slice[kQuantizedTileColumns];
-shared vec2 x_scale[kQuantizedTileRows], weight_scale[kQuantizedTileColumns];  // (t, t · Σ p), (s, o)
+const uint COLUMNS = kLinearTileColumns / LANES_ALONG_COLUMNS;                      // of an invocation
+const uint ROWS = kLinearTileRows * LANES_ALONG_COLUMNS / kLinearTileWorkgroup;  // of an invocation
+shared ivec4 x_slice[kLinearTileRows], weight_slice[kLinearTileColumns];
+shared vec2 x_scale[kLinearTileRows], weight_scale[kLinearTileColumns];  // (t, t · Σ p), (s, o)
 
 void store_x(uint row, uint sixteen, uint place) {
     vec4 value[4];
@@ -39,17 +39,17 @@ void store_x(uint row, uint sixteen, uint place) {
 
 void store_weights(uint column, uint sixteen, uint place) {
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS;
-    const uint in_chunk = sixteen % CHUNK_SIXTEENS, chunks = sixteen / CHUNK_SIXTEENS;
-    const uint block = weight_row_of(column, LANES_ALONG_COLUMNS) * row_blocks + chunks / BLOCK_CHUNKS, chunk = chunks % BLOCK_CHUNKS;
-    weight_slice[place] = ivec4(quants16(block, chunk, in_chunk, p.out_width * row_blocks));
-    weight_scale[place] = scale16(block, chunk, in_chunk, p.out_width * row_blocks);
+    const Place at = place_of(weight_row_of(column, LANES_ALONG_COLUMNS) * row_blocks, sixteen, 0);
+    const Stored16 stored = load16(at, p.out_width * row_blocks);
+    weight_slice[place] = ivec4(quants16(stored, at));
+    weight_scale[place] = scale16(stored, at);
 }
 
 void main() {
-    const uint column_tiles = (p.out_width + kQuantizedTileColumns - 1) / kQuantizedTileColumns;
+    const uint column_tiles = (p.out_width + kLinearTileColumns - 1) / kLinearTileColumns;
     const uint tile = linear_workgroup();
-    const uint tile_row = tile / column_tiles * kQuantizedTileRows;
-    const uint tile_column = tile % column_tiles * kQuantizedTileColumns;
+    const uint tile_row = tile / column_tiles * kLinearTileRows;
+    const uint tile_column = tile % column_tiles * kLinearTileColumns;
     if (tile_row >= p.rows) return;  // the whole workgroup leaves
     const uint lane = gl_LocalInvocationIndex;
     const uint first_column = lane % LANES_ALONG_COLUMNS;
@@ -59,11 +59,11 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
-    for (uint sixteen = 0; sixteen < p.in_width / kQuantizedTileDepth; ++sixteen) {
-        if (lane < kQuantizedTileColumns)
+    for (uint sixteen = 0; sixteen < p.in_width / kLinearTileDepth; ++sixteen) {
+        if (lane < kLinearTileColumns)
             store_weights(tile_column + lane, sixteen, lane);
         else
-            store_x(tile_row + lane - kQuantizedTileColumns, sixteen, lane - kQuantizedTileColumns);
+            store_x(tile_row + lane - kLinearTileColumns, sixteen, lane - kLinearTileColumns);
         barrier();
         ivec4 w[COLUMNS];
         vec2 scale[COLUMNS];

@@ -14,6 +14,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #include "linear/epilogue.glsl"
+#include "linear/slices.glsl"
 
 layout(std430, binding = kLinearX) readonly buffer X { f16vec4 x[]; };
 layout(std430, binding = kLinearWeight) readonly buffer Weight { f16vec4 weight[]; };
@@ -22,7 +23,6 @@ const uint LANES_ALONG_COLUMNS = 16;
 const uint LANES_ALONG_ROWS = kLinearVec4RowLanes;
 const uint ROWS = 8, COLUMNS = kLinearTileColumns / LANES_ALONG_COLUMNS;  // of an invocation
 const uint TILE_ROWS = LANES_ALONG_ROWS * ROWS;
-const uint QUADS = 4;          // of a row in a slice
 const uint PITCH = QUADS + 1;  // odd: sixteen rows of a quad each then lie in 32 banks
 const uint FETCH_ROWS = kLinearTileWorkgroup / QUADS;  // that the workgroup fetches at a time
 const uint X_FETCHES = TILE_ROWS / FETCH_ROWS;
@@ -32,7 +32,8 @@ shared f16vec4 x_slice[TILE_ROWS * PITCH];
 shared f16vec4 weight_slice[kLinearTileColumns * PITCH];
 shared uint not_finite;
 
-uint x_quad[X_FETCHES], weight_quad[WEIGHT_FETCHES];  // of the first slice, that this invocation fetches
+// What this invocation fetches of a slice: one quad each of the rows that begin with these quads.
+uint x_start[X_FETCHES], weight_start[WEIGHT_FETCHES];
 f16vec4 next_x[X_FETCHES], next_weight[WEIGHT_FETCHES];
 float sum[ROWS][COLUMNS];
 
@@ -40,31 +41,32 @@ float sum[ROWS][COLUMNS];
 uint x_at(uint r) { return (gl_LocalInvocationIndex / LANES_ALONG_COLUMNS + r * LANES_ALONG_ROWS) * PITCH; }
 uint weight_at(uint c) { return (gl_LocalInvocationIndex % LANES_ALONG_COLUMNS + c * LANES_ALONG_COLUMNS) * PITCH; }
 
-void fetch(uint first_quad, bool inside) {
-    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) {
-        next_x[i] = f16vec4(0.0);
-        if (inside) next_x[i] = x[x_quad[i] + first_quad];
-    }
-    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i) {
-        next_weight[i] = f16vec4(0.0);
-        if (inside) next_weight[i] = weight[weight_quad[i] + first_quad];
-    }
+void fetch(uint slice) {
+    const uint at = quad_of_depth(slice, gl_LocalInvocationIndex % QUADS);
+    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) next_x[i] = x[x_start[i] + at];
+    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i) next_weight[i] = weight[weight_start[i] + at];
+}
+
+// Stores what was fetched of the slice.
+void put(uint slice, float16_t factor) {
+    const uint lane = gl_LocalInvocationIndex, quad = lane % QUADS, stored = lane / QUADS * PITCH + quad;
+    const bvec4 is_inside = bvec4(is_in_depth(slice, quad));
+    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
+        x_slice[stored + i * FETCH_ROWS * PITCH] = mix(f16vec4(0.0), next_x[i] * factor, is_inside);
+    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
+        weight_slice[stored + i * FETCH_ROWS * PITCH] = mix(f16vec4(0.0), next_weight[i] * factor, is_inside);
 }
 
 // sum = the tile's products, in halves and RAISE² times too large, or in floats.
 void add_products(bool in_halves) {
-    const uint lane = gl_LocalInvocationIndex;
-    const uint width = p.in_width / 4, quad = lane % QUADS, stored = lane / QUADS * PITCH + quad;
     const float16_t factor = in_halves ? RAISE : float16_t(1.0);
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
-    fetch(0, quad < width);
-    for (uint first = 0; first < width; first += QUADS) {
-        [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) x_slice[stored + i * FETCH_ROWS * PITCH] = next_x[i] * factor;
-        [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
-            weight_slice[stored + i * FETCH_ROWS * PITCH] = next_weight[i] * factor;
+    fetch(0);
+    for (uint slice = 0; slice < slices_of_depth(); ++slice) {
+        put(slice, factor);
         barrier();
-        fetch(first + QUADS, first + QUADS + quad < width);
+        fetch(slice + 1);
         if (in_halves) {
             f16vec4 w[COLUMNS * QUADS];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
@@ -83,7 +85,7 @@ void add_products(bool in_halves) {
                 }
             }
         } else {
-            for (uint q = 0; q < min(QUADS, width - first); ++q) {
+            for (uint q = 0; q < min(QUADS, p.in_width / 4 - slice * QUADS); ++q) {
                 vec4 w[COLUMNS];
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c) w[c] = vec4(weight_slice[weight_at(c) + q]);
                 [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -104,12 +106,12 @@ void main() {
     const uint tile_column = tile % column_tiles * kLinearTileColumns;
     if (tile_row >= p.rows) return;  // the whole workgroup leaves
     const uint lane = gl_LocalInvocationIndex;
-    const uint width = p.in_width / 4, quad = lane % QUADS, fetched_row = lane / QUADS;
+    const uint width = p.in_width / 4, fetched_row = lane / QUADS;
     [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
-        x_quad[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width + quad;
+        x_start[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width;
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
-        weight_quad[i] =
-            (weight_before() + weight_row_of(tile_column + fetched_row + i * FETCH_ROWS, LANES_ALONG_COLUMNS)) * width + quad;
+        weight_start[i] =
+            (weight_before() + weight_row_of(tile_column + fetched_row + i * FETCH_ROWS, LANES_ALONG_COLUMNS)) * width;
     if (lane == 0) not_finite = 0;
 
     add_products(true);

@@ -7,44 +7,96 @@
 // quad being four neighbours of a row, which is how they are loaded, stored and multiplied: three or two vectors are read for 32
 // multiplications, where linear/tile.comp reads 12 numbers. Invocation (i, j) of 16 × 8 owns columns i + 16c and rows j + 8r, c < 4.
 // Rows and columns past the end repeat the last one and are not stored; only the depth is padded with zeros. The next slice is on
-// its way from memory while one is multiplied.
+// its way from memory while one is multiplied (linear/slices.glsl).
+// QUANTIZED: weight as lib/dequantize.glsl says, in a multiple of 16. An invocation has eight elements of a column's slice, which become
+// floats on their way into shared memory.
 // linear/split_depth.glsl says what a workgroup does with a part of the depth.
 // Shared memory: (64 + 8 · ROWS) · 5 · 16 bytes: 10 KiB for 8 rows an invocation, 15 KiB for 16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "linear/epilogue.glsl"
+#include "linear/slices.glsl"
 #include "linear/split_depth.glsl"
+#define LOAD_WORDS
 #include "lib/storage4.glsl"
+#ifdef QUANTIZED
+#define WEIGHT_BINDING kLinearWeight
+#define WEIGHT_FORMAT kLinearWeightFormat
+#define BIASED_Q8
+#define EIGHTS
+#include "lib/dequantize.glsl"
+#endif
 
 layout(constant_id = kLinearRows) const uint ROWS = 8;  // of an invocation
+layout(constant_id = kLinearUnrolledQuads) const uint UNROLLED = 4;
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
-layout(std430, binding = kLinearWeight) readonly buffer Weight { ELEMENT4 weight[]; };
 
 const uint LANES_ALONG_COLUMNS = 16;
 const uint LANES_ALONG_ROWS = kLinearVec4RowLanes;
 const uint COLUMNS = kLinearTileColumns / LANES_ALONG_COLUMNS;  // of an invocation
 const uint TILE_ROWS = LANES_ALONG_ROWS * ROWS;
-const uint QUADS = 4;              // of a row in a slice
-const uint PITCH = QUADS + 1;      // odd: eight rows of a quad each then lie in 32 banks
+const uint PITCH = QUADS + 1;  // odd: eight rows of a quad each then lie in 32 banks
 const uint FETCH_ROWS = kLinearTileWorkgroup / QUADS;  // that the workgroup fetches at a time
 const uint X_FETCHES = TILE_ROWS / FETCH_ROWS;
-const uint WEIGHT_FETCHES = kLinearTileColumns / FETCH_ROWS;
 shared vec4 x_slice[TILE_ROWS * PITCH];
 shared vec4 weight_slice[kLinearTileColumns * PITCH];
 
-// What this invocation fetches of a slice: one quad each of these rows of x and of weight.
-uint x_quad[X_FETCHES], weight_quad[WEIGHT_FETCHES];
-vec4 next_x[X_FETCHES], next_weight[WEIGHT_FETCHES];
+// What this invocation fetches of a slice: one quad each of the rows of x that begin with these quads.
+uint x_start[X_FETCHES];
+ELEMENT4 next_x[X_FETCHES];
 
-void fetch(uint first_quad, bool inside) {
-    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) {
-        next_x[i] = vec4(0.0);
-        if (inside) next_x[i] = LOAD4(x, x_quad[i] + first_quad);
-    }
-    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i) {
-        next_weight[i] = vec4(0.0);
-        if (inside) next_weight[i] = LOAD4(weight, weight_quad[i] + first_quad);
-    }
+// Chosen, not branched to.
+vec4 padded(vec4 elements, uint slice, uint quad) { return mix(vec4(0.0), elements, bvec4(is_in_depth(slice, quad))); }
+
+// The weight, in pieces of a column: an invocation has number `piece` of some columns.
+#ifdef QUANTIZED
+#define Piece Stored16
+const uint PIECES = 2;  // of a column's slice
+
+// Where a row of the weight begins.
+uint start_of_row(uint row) { return row * (p.in_width / BLOCK_ELEMENTS); }
+
+Piece load_weight(uint start, uint slice, uint piece) {
+    return load16(place_of(start, min(slice, p.in_width / 16 - 1), piece), start_of_row(p.out_width));
+}
+
+void put_weight(uint column, Piece stored, uint start, uint slice, uint piece) {
+    const Place at = place_of(start, slice, piece);
+    const Sixteen packed = unpack16(stored, at);
+    const vec2 scale = scale16(stored, at);
+    [[unroll]] for (uint i = 0; i < 2; ++i) weight_slice[column * PITCH + 2 * piece + i] = scale.x * quad_of(packed, i) + scale.y;
+}
+#else
+layout(std430, binding = kLinearWeight) readonly buffer Weight { ELEMENT4 weight[]; };
+#define Piece ELEMENT4
+const uint PIECES = QUADS;
+
+uint start_of_row(uint row) { return (weight_before() + row) * (p.in_width / 4); }
+Piece load_weight(uint start, uint slice, uint piece) { return weight[start + quad_of_depth(slice, piece)]; }
+
+void put_weight(uint column, Piece stored, uint start, uint slice, uint piece) {
+    weight_slice[column * PITCH + piece] = padded(FLOATS4(stored), slice, piece);
+}
+#endif
+const uint FETCH_COLUMNS = kLinearTileWorkgroup / PIECES;
+const uint WEIGHT_FETCHES = kLinearTileColumns / FETCH_COLUMNS;
+uint weight_start[WEIGHT_FETCHES];
+Piece next_weight[WEIGHT_FETCHES];
+
+// Past the end of the depth, its last quads, which are not used.
+void fetch(uint slice) {
+    const uint lane = gl_LocalInvocationIndex;
+    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) next_x[i] = x[x_start[i] + quad_of_depth(slice, lane % QUADS)];
+    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i) next_weight[i] = load_weight(weight_start[i], slice, lane % PIECES);
+}
+
+// Stores what was fetched of the slice.
+void put(uint slice) {
+    const uint lane = gl_LocalInvocationIndex, quad = lane % QUADS;
+    [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
+        x_slice[(lane / QUADS + i * FETCH_ROWS) * PITCH + quad] = padded(FLOATS4(next_x[i]), slice, quad);
+    [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
+        put_weight(lane / PIECES + i * FETCH_COLUMNS, next_weight[i], weight_start[i], slice, lane % PIECES);
 }
 
 void main() {
@@ -56,35 +108,33 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
     const uint column_lane = lane % LANES_ALONG_COLUMNS, row_lane = lane / LANES_ALONG_COLUMNS;
 
-    const uint width = p.in_width / 4, quad = lane % QUADS, fetched_row = lane / QUADS;
-    const uint stored = fetched_row * PITCH + quad;
     [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
-        x_quad[i] = (x_before() + min(tile_row + fetched_row + i * FETCH_ROWS, p.rows - 1)) * width + quad;
+        x_start[i] = (x_before() + min(tile_row + lane / QUADS + i * FETCH_ROWS, p.rows - 1)) * (p.in_width / 4);
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
-        weight_quad[i] =
-            (weight_before() + weight_row_of(tile_column + fetched_row + i * FETCH_ROWS, LANES_ALONG_COLUMNS)) * width + quad;
+        weight_start[i] = start_of_row(weight_row_of(tile_column + lane / PIECES + i * FETCH_COLUMNS, LANES_ALONG_COLUMNS));
 
     float sum[ROWS][COLUMNS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = 0.0;
 
-    const uvec2 slices = steps_of_split((width + QUADS - 1) / QUADS);
-    const uint end = slices.y * QUADS;
-    fetch(slices.x * QUADS, slices.x * QUADS + quad < width);
-    for (uint first = slices.x * QUADS; first < end; first += QUADS) {
-        [[unroll]] for (uint i = 0; i < X_FETCHES; ++i) x_slice[stored + i * FETCH_ROWS * PITCH] = next_x[i];
-        [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
-            weight_slice[stored + i * FETCH_ROWS * PITCH] = next_weight[i];
+    const uvec2 slices = steps_of_split(slices_of_depth());
+    fetch(slices.x);
+    for (uint slice = slices.x; slice < slices.y; ++slice) {
+        put(slice);
         barrier();
-        fetch(first + QUADS, first + QUADS + quad < width);  // past the end it is not used
-        [[unroll]] for (uint q = 0; q < QUADS; ++q) {
-            vec4 w[COLUMNS];
-            [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                w[c] = weight_slice[(column_lane + c * LANES_ALONG_COLUMNS) * PITCH + q];
-            [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-                const vec4 value = x_slice[(row_lane + r * LANES_ALONG_ROWS) * PITCH + q];
+        fetch(slice + 1);
+        for (uint first = 0; first < QUADS; first += UNROLLED) {
+            [[unroll]] for (uint i = 0; i < UNROLLED; ++i) {
+                const uint q = first + i;
+                vec4 w[COLUMNS];
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-                    sum[r][c] = add_product(value, w[c], sum[r][c]);
+                    w[c] = weight_slice[(column_lane + c * LANES_ALONG_COLUMNS) * PITCH + q];
+                [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+                    const vec4 value = x_slice[(row_lane + r * LANES_ALONG_ROWS) * PITCH + q];
+                    // By columns in the inner loop: sums that follow each other do not wait for each other.
+                    [[unroll]] for (uint e = 0; e < 4; ++e)
+                        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[r][c] = fma(value[e], w[c][e], sum[r][c]);
+                }
             }
         }
         barrier();  // before the next slices overwrite these

@@ -44,8 +44,10 @@ void main() {
             Sixteen packed[COLUMNS];
             vec2 scale[COLUMNS];
             [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
-                packed[c] = load16(weight_row[c] + block, chunk, i, blocks);
-                scale[c] = scale16(weight_row[c] + block, chunk, i, blocks);
+                const Place at = Place(weight_row[c] + block, chunk, i, 0);
+                const Stored16 stored = load16(at, blocks);
+                packed[c] = unpack16(stored, at);
+                scale[c] = scale16(stored, at);
             }
             const uint quad = k * (CHUNK_ELEMENTS / 4) + i * 4;
             [[unroll]] for (uint q = 0; q < 4; ++q) {

@@ -39,13 +39,13 @@ void main() {
 
     start_sums(first_row);
     for (uint step = 0; step < p.in_width / 16; ++step) {
-        const uint block = step / (BLOCK_ELEMENTS / 16), sixteen = step % (BLOCK_ELEMENTS / 16);
-        const uint chunk = sixteen / CHUNK_SIXTEENS, i = sixteen % CHUNK_SIXTEENS;
         float w[PASSES][COLUMNS][DEPTH];
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             if (c >= USED_COLUMNS) continue;  // decided when the pipeline is made
-            const Sixteen packed = load16(weight_row[c] + block, chunk, i, blocks);
-            const vec2 scale = scale16(weight_row[c] + block, chunk, i, blocks);
+            const Place at = place_of(weight_row[c], step, 0);
+            const Stored16 stored = load16(at, blocks);
+            const Sixteen packed = unpack16(stored, at);
+            const vec2 scale = scale16(stored, at);
             [[unroll]] for (uint q = 0; q < 4; ++q) {
                 const vec4 four = fma(quad_of(packed, q), vec4(scale.x), vec4(scale.y));
                 [[unroll]] for (uint e = 0; e < 4; ++e) w[q * 4 / DEPTH][c][q * 4 % DEPTH + e] = four[e];

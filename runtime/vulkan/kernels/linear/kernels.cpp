@@ -13,15 +13,13 @@ using Size = MatrixForm::Size;
 constexpr std::uint32_t kTileRows = shaders::kLinearTileRows, kTileColumns = shaders::kLinearTileColumns,
                         kTileDepth = shaders::kLinearTileDepth, kMaxRows = shaders::kLinearMaxRows;
 
-/// At the edges of tile.comp's tiles, and of quantized_tile.comp's where those are others.
-constexpr Edge kLinearTileEdges[] = {
-    {1, 1, 1},
-    {kMaxRows + 1, 1, 1},
-    {kTileRows - 1, kTileDepth - 1, kTileColumns + 1},
-    {kTileRows + 1, kTileDepth + 1, kTileColumns - 1},
-    {kTileRows, 2 * kTileDepth + 1, kTileColumns},
-    {shaders::kQuantizedTileRows + 1, shaders::kQuantizedTileDepth + 1, shaders::kQuantizedTileColumns - 1},
-    {131, 257, 129}};
+/// At the edges of tile.comp's tiles, which tile_vec4.comp's of weights in a format of their own share.
+constexpr Edge kLinearTileEdges[] = {{1, 1, 1},
+                                     {kMaxRows + 1, 1, 1},
+                                     {kTileRows - 1, kTileDepth - 1, kTileColumns + 1},
+                                     {kTileRows + 1, kTileDepth + 1, kTileColumns - 1},
+                                     {kTileRows, 2 * kTileDepth + 1, kTileColumns},
+                                     {131, 257, 129}};
 
 /// tile_vec4.comp with so many rows in its tiles.
 template <std::uint32_t kRows>

@@ -26,6 +26,12 @@ struct Product {
 
 Product product_of(const graph::Linear& op, const graph::Graph& graph);
 
+/// Intel: 128 registers per invocation, half as many as others have, and no offsets in the instructions that read shared memory.
+inline bool has_few_registers(const Capabilities& device) {
+    constexpr std::uint32_t kIntel = 0x8086;
+    return device.vendor_id == kIntel;
+}
+
 /// What a workgroup computes of y.
 struct LinearTile {
     std::uint64_t rows, columns;

@@ -21,17 +21,20 @@ bool has_room_for_squares(const graph::Linear& op, std::uint64_t columns, const 
 
 }  // namespace
 
-LinearTile row_sums_tile(const graph::Linear& op, const Product& product) {
+LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const Capabilities& device) {
     // Many columns for one row: what is done to x serves all of them, and more loads are in flight. With a gate, whole pairs.
     const std::uint64_t rows = few_rows(product);
-    const std::uint64_t columns = std::min<std::uint64_t>(shaders::kLinearMaxSums / rows, shaders::kLinearMaxColumns);
+    // The sixteen decoded weights of each column stay in registers for all rows.
+    const std::uint64_t most_columns =
+        has_few_registers(device) && product.has_own_format && rows > 1 ? 3 : shaders::kLinearMaxColumns;
+    const std::uint64_t columns = std::min(shaders::kLinearMaxSums / rows, most_columns);
     return {.rows = rows, .columns = op.is_gated() ? columns / 2 * 2 : columns};
 }
 
 Result<DispatchPlan> plan_parts_of_row_sums(const graph::Linear& op, Operand x, const ShaderFamily& family,
                                             std::uint32_t splits, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const LinearTile tile = row_sums_tile(op, product);
+    const LinearTile tile = row_sums_tile(op, product, context.device);
     VKFORMER_TRY(Dispatch dispatch, dispatch_linear(op, x, module_for(family, op, context), tile, context, splits));
     dispatch.bind(shaders::kLinearGain, or_else(op.prologue.gain, op.y))
         .set(shaders::kWorkgroupConstant, shaders::kLinearSumsWorkgroup)
@@ -81,7 +84,7 @@ bool row_takes_norm(const graph::Linear& op, const KernelContext& context) {
 }
 
 bool row_sums_take_norm(const graph::Linear& op, const KernelContext& context) {
-    const LinearTile tile = row_sums_tile(op, product_of(op, context.graph));
+    const LinearTile tile = row_sums_tile(op, product_of(op, context.graph), context.device);
     return has_room_for_squares(op, tile.columns, context.graph);
 }
 

@@ -14,8 +14,9 @@ std::uint32_t splits_of(const graph::Linear& op, const Product& product, const K
     const bool own = product.has_own_format;
     // The invocations of quantized_row.comp take sixteen elements at a time: 1024.
     if (product.has_few_rows())
-        return parts_of_depth(op, row_sums_tile(op, product), own ? shaders::kLinearSumsWorkgroup * 16 : 512, context);
-    return parts_of_depth(op, own ? kQuantizedTile : tile_vec4(kVec4LaneRows), 256, context);
+        return parts_of_depth(op, row_sums_tile(op, product, context.device),
+                              own ? shaders::kLinearSumsWorkgroup * 16 : 512, context);
+    return parts_of_depth(op, tile_vec4(kVec4LaneRows), 256, context);
 }
 
 }  // namespace
@@ -83,8 +84,7 @@ Result<DispatchPlan> plan_split(const graph::Linear& op, Operand x, const Kernel
         if (product.has_few_rows())
             return plan_parts_of_row_sums(op, x, own ? modules::linear_quantized_row : modules::linear_row_vec4, splits,
                                           context);
-        return own ? plan_parts_of_quantized_tile(op, x, splits, context)
-                   : plan_parts_of_tile_vec4(op, x, kVec4LaneRows, splits, context);
+        return plan_parts_of_tile_vec4(op, x, kVec4LaneRows, splits, context);
     };
     return combine_parts(parts(), splits, op, context);
 }

@@ -13,15 +13,12 @@ inline constexpr std::uint32_t kVec4LaneRows = 8;
 constexpr LinearTile tile_vec4(std::uint32_t lane_rows) noexcept {
     return {std::uint64_t{lane_rows} * shaders::kLinearVec4RowLanes, shaders::kLinearTileColumns};
 }
-inline constexpr LinearTile kQuantizedTile{shaders::kQuantizedTileRows, shaders::kQuantizedTileColumns};
 /// The tile of row_vec4.comp, quantized_row.comp and quantized_row_int8.comp.
-LinearTile row_sums_tile(const graph::Linear& op, const Product& product);
+LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const Capabilities& device);
 
 // The algorithms that can leave the sums of `splits` parts: plans without what says where these go, which whole() or combine_parts() adds.
 Result<DispatchPlan> plan_parts_of_tile_vec4(const graph::Linear& op, Operand x, std::uint32_t lane_rows,
                                              std::uint32_t splits, const KernelContext& context);
-Result<DispatchPlan> plan_parts_of_quantized_tile(const graph::Linear& op, Operand x, std::uint32_t splits,
-                                                  const KernelContext& context);
 /// `family`: row_vec4.comp's or quantized_row.comp's.
 Result<DispatchPlan> plan_parts_of_row_sums(const graph::Linear& op, Operand x, const ShaderFamily& family,
                                             std::uint32_t splits, const KernelContext& context);

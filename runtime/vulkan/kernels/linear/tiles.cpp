@@ -10,22 +10,29 @@ namespace {
 
 constexpr LinearTile kTile{shaders::kLinearTileRows, shaders::kLinearTileColumns};
 
+/// Of linear/slices.glsl.
+bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }
+
+/// Unrolled, each read of shared memory keeps its address in a register where the instruction takes no offset.
+std::uint32_t unrolled_quads(const Capabilities& device) {
+    return has_few_registers(device) ? 1 : shaders::kLinearTileDepth / 4;
+}
+
 }  // namespace
 
 Result<DispatchPlan> plan_parts_of_tile_vec4(const graph::Linear& op, Operand x, std::uint32_t lane_rows,
                                              std::uint32_t splits, const KernelContext& context) {
-    VKFORMER_TRY(Dispatch dispatch, dispatch_linear(op, x, module_for(modules::linear_tile_vec4, op, context),
-                                                    tile_vec4(lane_rows), context, splits));
-    dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup).set(shaders::kLinearRows, lane_rows);
-    return DispatchPlan(std::move(dispatch));
-}
-
-Result<DispatchPlan> plan_parts_of_quantized_tile(const graph::Linear& op, Operand x, std::uint32_t splits,
-                                                  const KernelContext& context) {
-    VKFORMER_TRY(Dispatch dispatch, dispatch_linear(op, x, module_for(modules::linear_quantized_tile, op, context),
-                                                    kQuantizedTile, context, splits));
-    dispatch.set(shaders::kWorkgroupConstant, shaders::kQuantizedTileWorkgroup)
-        .set(shaders::kLinearWeightFormat, weight_format(context.graph.dtype(op.weight)));
+    const Product product = product_of(op, context.graph);
+    const ShaderFamily& family = product.has_own_format ? modules::linear_quantized_tile : modules::linear_tile_vec4;
+    VKFORMER_TRY(Dispatch dispatch,
+                 dispatch_linear(op, x, module_for(family, op, context), tile_vec4(lane_rows), context, splits));
+    dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup)
+        .set(shaders::kLinearRows, lane_rows)
+        .set(shaders::kLinearUnrolledQuads, unrolled_quads(context.device));
+    if (product.has_own_format)
+        dispatch.set(shaders::kLinearWeightFormat, weight_format(product.weight));
+    else
+        dispatch.set(shaders::kLinearWholeSlices, has_whole_slices(product));
     return DispatchPlan(std::move(dispatch));
 }
 
@@ -48,7 +55,7 @@ Result<DispatchPlan> plan_tile_vec4_large(const graph::Linear& op, Operand x, co
 }
 
 Result<DispatchPlan> plan_tile(const graph::Linear& op, Operand x, const KernelContext& context) {
-    if (product_of(op, context.graph).has_own_format) return whole(plan_parts_of_quantized_tile(op, x, 1, context), op);
+    if (product_of(op, context.graph).has_own_format) return plan_tile_vec4(op, x, context);
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_linear(op, x, module_for(modules::linear_tile, op, context), kTile, context));
     dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup);
@@ -61,9 +68,9 @@ bool fits_tile_int8(const graph::Linear& op, const KernelContext& context) {
 }
 
 Result<DispatchPlan> plan_tile_int8(const graph::Linear& op, Operand x, const KernelContext& context) {
-    VKFORMER_TRY(Dispatch dispatch, dispatch_linear(op, x, module_for(modules::linear_quantized_tile_int8, op, context),
-                                                    kQuantizedTile, context));
-    dispatch.set(shaders::kWorkgroupConstant, shaders::kQuantizedTileWorkgroup)
+    VKFORMER_TRY(Dispatch dispatch,
+                 dispatch_linear(op, x, module_for(modules::linear_quantized_tile_int8, op, context), kTile, context));
+    dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup)
         .set(shaders::kLinearWeightFormat, weight_format(context.graph.dtype(op.weight)));
     return DispatchPlan(std::move(dispatch));
 }
@@ -78,7 +85,8 @@ bool fits_tile_half(const graph::Linear& op, const KernelContext& context) {
 Result<DispatchPlan> plan_tile_half(const graph::Linear& op, Operand x, const KernelContext& context) {
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_linear(op, x, module_for(modules::linear_tile_half, op, context), kTile, context));
-    dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup);
+    dispatch.set(shaders::kWorkgroupConstant, shaders::kLinearTileWorkgroup)
+        .set(shaders::kLinearWholeSlices, has_whole_slices(product_of(op, context.graph)));
     return DispatchPlan(std::move(dispatch));
 }
 
