@@ -119,6 +119,7 @@ bool fits_matrix(MatrixForm form, const graph::Linear& op, const KernelContext& 
     const Product product = product_of(op, context.graph);
     const auto matrices = linear_matrices(form, context.device);
     if (!matrices || !takes_matrices(product)) return false;
+    if (op.prologue && has_halved_rows(product)) return false;  // the normed x would lie where its halves do
     // Half of a large tile of few rows would be empty.
     return form.size != MatrixForm::Size::large || product.rows > matrices->tile.rows / 2;
 }
