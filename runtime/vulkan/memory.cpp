@@ -229,10 +229,7 @@ Slice HostBuffer::slice(std::span<const std::byte> part) const {
             .address = address_ ? address_ + offset : 0};
 }
 
-void Transfer::trim() {
-    const std::lock_guard lock(mutex_);
-    staging_ = Buffer();
-}
+void Transfer::trim() { staging_ = Buffer(); }
 
 Result<void> Transfer::prepare_commands() {
     const Device& device = *device_;

@@ -101,7 +101,7 @@ public:
     /// Zeros, as many bytes as the slice has rounded down to whole words. Without staging.
     Result<void> clear(const Slice& slice);
     Result<void> download(const Slice& slice, VkDeviceSize offset, std::span<std::byte> bytes);
-    /// Gives the staging buffer back; the next copy that needs one makes it anew.
+    /// Gives the staging buffer back; the next copy that needs one makes it anew. To be called while nothing is copied.
     void trim();
 
 private:

@@ -238,7 +238,6 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
 }
 
 void Pipelines::save() {
-    const std::lock_guard lock(mutex_);
     if (!changed_ || file_.empty()) return;
     const Device& d = *device_;
     std::size_t bytes = 0;

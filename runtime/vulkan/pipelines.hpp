@@ -52,7 +52,7 @@ public:
     /// A pipeline of the caller's own, with a layout of its own; made with the same cache. Errors: as of get.
     Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout) const;
 
-    /// Writes the cache file if pipelines were made since it was read. Failing to write is no error: it costs time only.
+    /// Writes the cache file if it lacks what was made here; an error costs time only. Not while another thread makes some.
     void save();
 
 private:

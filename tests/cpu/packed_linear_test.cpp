@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "cpu/activate.hpp"
@@ -368,6 +370,84 @@ TEST_CASE("a loop over threads does everything once", "[cpu][packed][threads]") 
     other.join();
     CHECK(failures == 0);
     CHECK(others == 0);
+}
+
+TEST_CASE("a loop that finds the threads busy works alone, and leaves the other one whole", "[cpu][packed][threads]") {
+    const std::size_t threads = cpu::parallel_threads(), slices = threads + 1;
+    if (threads == 1) return;
+    constexpr std::size_t kAlone = 100;
+    std::atomic<std::size_t> began = 0, done = 0, done_alone = 0, elsewhere = 0;
+    std::thread other([&] {
+        cpu::parallel_for(slices, 1, [&](std::size_t, std::size_t, std::size_t) {
+            ++began;
+            while (done_alone < kAlone) std::this_thread::yield();
+            ++done;
+        });
+    });
+    while (began < threads) std::this_thread::yield();  // one slice of the other loop is left
+    const auto here = std::this_thread::get_id();
+    cpu::parallel_for(kAlone, 1, [&](std::size_t first, std::size_t last, std::size_t) {
+        elsewhere += std::this_thread::get_id() != here;
+        done_alone += last - first;
+    });
+    other.join();
+    CHECK(elsewhere == 0);
+    CHECK(done_alone == kAlone);
+    CHECK(done == slices);
+}
+
+TEST_CASE("a loop over threads ends when the last of them is done, and they have different numbers",
+          "[cpu][packed][threads]") {
+    if (cpu::parallel_threads() == 1) return;
+    const auto caller = std::this_thread::get_id();
+    for (int round = 0; round < 20; ++round) {
+        std::vector<std::atomic<bool>> is_busy(cpu::parallel_threads());
+        std::atomic<bool> other_began = false;
+        std::atomic<int> ended = 0, failures = 0;
+        cpu::parallel_for(2, 1, [&](std::size_t, std::size_t, std::size_t thread) {
+            const bool is_caller = std::this_thread::get_id() == caller;
+            failures += is_busy.at(thread).exchange(true) || is_caller != (thread == 0);
+            if (is_caller) {
+                while (!other_began) std::this_thread::yield();
+            } else {
+                other_began = true;
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the caller has nothing left to do
+            }
+            is_busy[thread] = false;
+            ++ended;
+        });
+        CHECK(ended == 2);
+        CHECK(failures == 0);
+    }
+}
+
+TEST_CASE("of what several threads of a loop throw, one arrives", "[cpu][packed][threads]") {
+    if (cpu::parallel_threads() == 1) return;
+    for (int round = 0; round < 200; ++round) {
+        std::atomic<int> began = 0;
+        const auto throw_both = [&](std::size_t, std::size_t, std::size_t) {
+            ++began;
+            while (began < 2) std::this_thread::yield();
+            throw std::runtime_error("a slice");
+        };
+        CHECK_THROWS_AS(cpu::parallel_for(2, 1, throw_both), std::runtime_error);
+    }
+}
+
+TEST_CASE("a thread that comes late to a loop has no part in the next", "[cpu][packed][threads]") {
+#if defined(__SANITIZE_THREAD__)
+    constexpr std::size_t kLoops = 1'000'000;  // few of which are as close as it takes
+#else
+    constexpr std::size_t kLoops = 100'000;
+#endif
+    std::size_t failures = 0;
+    for (std::size_t loop = 0; loop < kLoops; ++loop) {
+        const std::size_t count = 2 + loop % 3;
+        std::atomic<std::size_t> done = 0;
+        cpu::parallel_for(count, 1, [&](std::size_t first, std::size_t last, std::size_t) { done += last - first; });
+        failures += done != count;
+    }
+    CHECK(failures == 0);
 }
 
 }  // namespace vkformer::tests
