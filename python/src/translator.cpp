@@ -7,7 +7,9 @@ namespace vkformer::python {
 namespace {
 
 nb::tuple result_of(Translation translation) {
-    return nb::make_tuple(text(translation.text), std::move(translation.tokens), translation.score);
+    nb::list further;
+    for (Translation& next : translation.further) further.append(result_of(std::move(next)));
+    return nb::make_tuple(text(translation.text), std::move(translation.tokens), translation.score, further);
 }
 
 }  // namespace
@@ -18,18 +20,20 @@ void bind_translator(nb::module_& module) {
         .def(
             "__init__",
             [](HeldTranslator* self, const nb::bytes& path, const CommonOptions& common, const nb::object& on_progress,
-               std::uint32_t beams, std::uint32_t max_length, std::uint32_t batch, const nb::str& from,
-               const nb::str& to) {
+               std::uint32_t beams, std::uint32_t max_length, std::uint32_t batch, std::uint32_t hypotheses,
+               const nb::str& from, const nb::str& to) {
                 new (self) HeldTranslator(path_of(path),
                                           common.in(TranslatorOptions{.beams = beams,
                                                                       .max_length = max_length,
                                                                       .batch = batch,
+                                                                      .hypotheses = hypotheses,
                                                                       .from = text_of(from),
                                                                       .to = text_of(to)}),
                                           on_progress);
             },
             nb::arg("path"), nb::arg("common"), nb::arg("on_progress").none(), nb::kw_only(), nb::arg("beams"),
-            nb::arg("max_length"), nb::arg("batch"), nb::arg("from_language"), nb::arg("to_language"))
+            nb::arg("max_length"), nb::arg("batch"), nb::arg("hypotheses"), nb::arg("from_language"),
+            nb::arg("to_language"))
         .def(
             "translate",
             [](HeldTranslator& self, const nb::list& given, const nb::object& on_progress, const Stop& stop) {

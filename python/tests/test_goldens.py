@@ -46,6 +46,27 @@ def test_dates(device: str, beams: int) -> None:
             assert translation.score is None
 
 
+def test_the_next_best(device: str) -> None:
+    text = "4. März 2021"
+    with vkformer.Translator(DATES, device, beams=4, plain_shaders=True) as translator:
+        best = translator.translate(text)
+        assert best.further == []
+    with vkformer.Translator(DATES, device, beams=4, hypotheses=3, plain_shaders=True) as translator:
+        one, other, blank = translator.translate([text, "May 1, 1968", " "])
+    assert (one.text, one.tokens, one.score) == (best.text, best.tokens, pytest.approx(best.score))
+    assert blank.further == []
+    for found in (one, other):
+        ranked = [found, *found.further]
+        assert len(ranked) == 3
+        assert len({tuple(t.tokens) for t in ranked}) == 3
+        scores = [t.score for t in ranked if t.score is not None]
+        assert scores == sorted(scores, reverse=True)
+        assert all(t.further == [] for t in found.further)
+    for beams, hypotheses in ((1, 2), (4, 5), (4, 0)):
+        with pytest.raises(vkformer.InvalidArgumentError, match="translations of each text"):
+            vkformer.Translator(DATES, device, beams=beams, hypotheses=hypotheses, plain_shaders=True)
+
+
 def test_languages(device: str) -> None:
     for entry in read_json("nllb_texts", "golden.json"):
         with vkformer.Translator(

@@ -95,6 +95,8 @@ class Translation:
     """As Hugging Face's generate() returns them, start token first; empty for a blank text."""
     score: float | None
     """The score of a beam search: Σ log p / length^length_penalty."""
+    further: "list[Translation]" = field(default_factory=list)
+    """The next best of the search, in falling score: ``hypotheses`` − 1 of them at most."""
 
     def __str__(self) -> str:
         return self.text

@@ -18,6 +18,7 @@ class Translator(Model[_core.Translator]):
     beams: 1: greedy, up to 32; 0: what the model folder says.
     max_length: tokens to generate at most; 0: what the model folder says.
     batch: texts decoded together; 0: as many as the first call has, up to 32.
+    hypotheses: translations of each text, at most as many as there are beams: ``Translation.further`` has the next best.
     from_language, to_language: of a model that translates between many, as its vocabulary spells them: "deu_Latn" (NLLB),
         "de" (M2M100), "de_DE" (mBART). Empty: what the model folder says.
     Further keyword arguments: vkformer.CommonArguments.
@@ -37,6 +38,7 @@ class Translator(Model[_core.Translator]):
         beams: SupportsIndex = 0,
         max_length: SupportsIndex = 0,
         batch: SupportsIndex = 0,
+        hypotheses: SupportsIndex = 1,
         from_language: str = "",
         to_language: str = "",
         **common: Unpack[CommonArguments],
@@ -50,6 +52,7 @@ class Translator(Model[_core.Translator]):
                 beams=_inputs.uint(beams, "beams"),
                 max_length=_inputs.uint(max_length, "max_length"),
                 batch=_inputs.uint(batch, "batch"),
+                hypotheses=_inputs.uint(hypotheses, "hypotheses"),
                 from_language=_inputs.text(from_language, "from_language"),
                 to_language=_inputs.text(to_language, "to_language"),
             )
@@ -103,8 +106,12 @@ class Translator(Model[_core.Translator]):
 
 
 def _results(found: list[Any], is_one: bool) -> Translation | list[Translation]:
-    results = [Translation(*fields) for fields in found]
+    results = [_result(*fields) for fields in found]
     return results[0] if is_one else results
+
+
+def _result(text: str, tokens: list[int], score: float | None, further: list[Any]) -> Translation:
+    return Translation(text, tokens, score, [_result(*fields) for fields in further])
 
 
 def _maps(text: str, found: tuple[Any, ...]) -> AttentionMaps:
@@ -112,4 +119,4 @@ def _maps(text: str, found: tuple[Any, ...]) -> AttentionMaps:
     # The decoder's queries are named by what it writes there: `read`, one step later.
     axes = {"encoder": (source, source), "decoder": (written, read), "cross": (written, source)}
     layers = [AttentionWeights(kind, layer, values, *axes[kind]) for kind, layer, values in weights]
-    return AttentionMaps(text, Translation(*translation), source, read, written, layers)
+    return AttentionMaps(text, _result(*translation), source, read, written, layers)

@@ -83,6 +83,11 @@ struct Translator::Impl {
         for (const std::string& stop : generation.stop_strings) end = std::min(end, text.find(stop));
         return text.substr(0, end);
     }
+    /// Without the further ones.
+    Translation translation(decoding::Hypothesis&& found) const {
+        std::string text = text_of(found.tokens);
+        return {.text = std::move(text), .tokens = std::move(found.tokens), .score = found.score, .further = {}};
+    }
     /// Errors: InvalidArgument (also more tokens than the model takes).
     Result<std::vector<std::int32_t>> encode(const std::string& text) const;
 
@@ -121,6 +126,13 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
     VKFORMER_TRY(const auto language, choose_languages(folder, *tokenizer, options, generation));
     if (options.beams > 0) generation.beams = options.beams;
     if (options.max_length > 0) generation.max_steps = options.max_length;
+    if (options.hypotheses == 0 || options.hypotheses > std::max(generation.beams, 1u))
+        return Error{.code = ErrorCode::InvalidArgument,
+                     .message = std::to_string(options.hypotheses) + " translations of each text are asked for, and " +
+                                (generation.beams == 1 ? "one beam finds 1"
+                                                       : std::to_string(generation.beams) + " beams find 1 to " +
+                                                             std::to_string(generation.beams)),
+                     .hint = Hint::beams};
     if (generation.beams > 1 && !generation.stop_strings.empty())
         return Error{.code = ErrorCode::UnsupportedConfig,
                      .message =
@@ -239,17 +251,19 @@ Result<std::vector<Translation>> Translator::translate(std::span<const std::stri
         VKFORMER_TRY(auto session, decoding::Session::create(*impl_->device.backend, *impl_->model,
                                                              {.generation = impl_->generation,
                                                               .batch = static_cast<std::uint32_t>(batch),
-                                                              .dtype = impl_->dtype()}));
+                                                              .dtype = impl_->dtype(),
+                                                              .hypotheses = impl_->options.hypotheses}));
         impl_->session.emplace(std::move(session));
     }
     std::vector<decoding::Source> sources;
     for (const auto& ids : tokens) sources.push_back({.tokens = ids});
     VKFORMER_TRY(auto hypotheses, impl_->session->generate(sources, progress));
     for (auto& hypothesis : hypotheses) end_at(impl_->generation.stop_strings, *impl_->tokenizer, hypothesis.tokens);
-    for (std::size_t i = 0; i < hypotheses.size(); ++i)
-        results[index_of[i]] = {.text = impl_->text_of(hypotheses[i].tokens),
-                                .tokens = std::move(hypotheses[i].tokens),
-                                .score = hypotheses[i].score};
+    for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+        Translation& result = results[index_of[i]];
+        result = impl_->translation(std::move(hypotheses[i]));
+        for (auto& next : hypotheses[i].further) result.further.push_back(impl_->translation(std::move(next)));
+    }
     return results;
 }
 

@@ -17,6 +17,26 @@ using graph::Value;
 /// Hugging Face's score of a hypothesis that must not win, in float32.
 constexpr float kNever = -1e9f;
 
+/// The finished hypothesis of that place in the tables, followed back from its end.
+Result<BeamHypothesis> hypothesis_at(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence,
+                                     std::size_t place) {
+    const std::size_t rows = layout.rows(), beams = layout.beams;
+    const auto steps = static_cast<std::size_t>(tables.final_steps[place]);
+    BeamHypothesis result = {.tokens = std::vector<std::int32_t>(steps), .score = tables.final_scores[place]};
+    result.tokens.back() = tables.final_tokens[place];
+    auto row = static_cast<std::size_t>(tables.final_rows[place]);
+    for (std::size_t t = steps - 1; t-- > 0;) {
+        if (row / beams != sequence)
+            return Error{.code = ErrorCode::InvalidArgument,
+                         .message = "the beam search lost a hypothesis: its history leads to row " +
+                                    std::to_string(row) + "; are the device's results right?",
+                         .hint = Hint::validate};
+        result.tokens[t] = tables.token_history[t * rows + row];
+        row = static_cast<std::size_t>(tables.parent_history[t * rows + row]);
+    }
+    return result;
+}
+
 }  // namespace
 
 Result<BeamStates> add_beam_states(Graph& graph, const BeamLayout& layout, Value tokens, Value starts) {
@@ -49,25 +69,19 @@ BeamStart beam_start(const BeamLayout& layout, std::uint32_t max_steps, std::spa
     return start;
 }
 
-Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence) {
-    const std::size_t rows = layout.rows(), beams = layout.beams;
-    const std::size_t best = sequence * beams;  // finished hypotheses are sorted
-    const auto steps = static_cast<std::size_t>(tables.final_steps[best]);
-    if (steps == 0 || steps > tables.token_history.size() / rows)
-        return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
-    BeamHypothesis result = {.tokens = std::vector<std::int32_t>(steps), .score = tables.final_scores[best]};
-    result.tokens.back() = tables.final_tokens[best];
-    auto row = static_cast<std::size_t>(tables.final_rows[best]);
-    for (std::size_t t = steps - 1; t-- > 0;) {
-        if (row / beams != sequence)
-            return Error{.code = ErrorCode::InvalidArgument,
-                         .message = "the beam search lost a hypothesis: its history leads to row " +
-                                    std::to_string(row) + "; are the device's results right?",
-                         .hint = Hint::validate};
-        result.tokens[t] = tables.token_history[t * rows + row];
-        row = static_cast<std::size_t>(tables.parent_history[t * rows + row]);
+Result<std::vector<BeamHypothesis>> ranked_hypotheses(const BeamTables& tables, const BeamLayout& layout,
+                                                      std::size_t sequence) {
+    std::vector<BeamHypothesis> ranked;
+    for (std::size_t rank = 0; rank < layout.beams; ++rank) {
+        const std::size_t place = sequence * layout.beams + rank;  // finished hypotheses are sorted
+        const auto steps = static_cast<std::size_t>(tables.final_steps[place]);
+        if (steps == 0 || steps > tables.token_history.size() / layout.rows()) break;
+        VKFORMER_TRY(auto hypothesis, hypothesis_at(tables, layout, sequence, place));
+        ranked.push_back(std::move(hypothesis));
     }
-    return result;
+    if (ranked.empty())
+        return Error{ErrorCode::InvalidArgument, "the beam search finished no hypothesis: are the logits NaN?"};
+    return ranked;
 }
 
 }  // namespace vkformer::decoding

@@ -40,7 +40,8 @@ struct BeamTables {
     std::span<const std::int32_t> final_steps, final_rows, final_tokens;  ///< [rows]
     std::span<const float> final_scores;                                  ///< [rows]
 };
-/// The best of a sequence, after the search. Errors: InvalidArgument (the logits were NaN).
-Result<BeamHypothesis> best_hypothesis(const BeamTables& tables, const BeamLayout& layout, std::size_t sequence);
+/// What was finished of a sequence, after the search, the best first: 1 to layout.beams. Errors: InvalidArgument (the logits were NaN).
+Result<std::vector<BeamHypothesis>> ranked_hypotheses(const BeamTables& tables, const BeamLayout& layout,
+                                                      std::size_t sequence);
 
 }  // namespace vkformer::decoding

@@ -86,8 +86,10 @@ Result<bool> BeamChoice::take(std::uint32_t, std::uint32_t last, std::uint32_t m
                                .final_tokens = final_tokens,
                                .final_scores = scores};
     for (std::size_t i = 0; i < answers.size(); ++i) {
-        VKFORMER_TRY(auto best, best_hypothesis(tables, layout_, i));
-        answers[i] = {.tokens = std::move(best.tokens), .score = best.score};
+        VKFORMER_TRY(auto ranked, ranked_hypotheses(tables, layout_, i));
+        answers[i] = {.tokens = std::move(ranked[0].tokens), .score = ranked[0].score, .further = {}};
+        for (BeamHypothesis& next : std::span(ranked).subspan(1))
+            answers[i].further.push_back({.tokens = std::move(next.tokens), .score = next.score, .further = {}});
     }
     return true;
 }

@@ -15,6 +15,7 @@ namespace vkformer::decoding {
 struct Answer {
     std::vector<std::int32_t> tokens;  ///< what was chosen, the end token included
     std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
+    std::vector<Answer> further;  ///< of a beam search: the next best, as many as it has finished, in falling score
 };
 
 class Choice {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <ranges>
 #include <string>
 
 #include "core/try.hpp"
@@ -19,12 +20,23 @@ std::uint32_t bucket_len(std::size_t longest, std::uint64_t limit) {
     return static_cast<std::uint32_t>(std::min(len, limit));
 }
 
+Hypothesis from_start(std::int32_t start, const Answer& answer) {
+    Hypothesis result = {.tokens = {start}, .score = answer.score, .further = {}};
+    result.tokens.insert(result.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+    return result;
+}
+
 }  // namespace
 
 Result<Session> Session::create(graph::Backend& backend, const models::EncoderDecoder& model,
                                 const SessionOptions& options) {
     if (options.batch == 0) return Error{ErrorCode::InvalidArgument, "the batch must hold at least one sequence"};
     VKFORMER_CHECK(check_generation(model, options.generation));
+    if (options.hypotheses == 0 || options.hypotheses > options.generation.beams)
+        return Error{ErrorCode::InvalidArgument,
+                     std::to_string(options.hypotheses) + " hypotheses are asked for, a search with " +
+                         std::to_string(options.generation.beams) +
+                         (options.generation.beams == 1 ? " beam" : " beams") + " has 1 to as many"};
     return Session(backend, model, options);
 }
 
@@ -80,8 +92,9 @@ Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> source
         for (std::size_t i = 0; i < chosen.size(); ++i) {
             const Answer& answer = made.answers()[i];
             Hypothesis& result = results[chosen[i]];
-            result = {.tokens = {options_.generation.decoder_start}, .score = answer.score};
-            result.tokens.insert(result.tokens.end(), answer.tokens.begin(), answer.tokens.end());
+            result = from_start(options_.generation.decoder_start, answer);
+            for (const Answer& next : answer.further | std::views::take(options_.hypotheses - 1))
+                result.further.push_back(from_start(options_.generation.decoder_start, next));
         }
         if (progress) progress(first + chosen.size(), order.size());
     }

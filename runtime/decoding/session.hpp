@@ -19,13 +19,15 @@ namespace vkformer::decoding {
 
 struct SessionOptions {
     models::GenerationConfig generation;
-    std::uint32_t batch = 1;   ///< source sequences that are decoded together
-    DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
+    std::uint32_t batch = 1;       ///< source sequences that are decoded together
+    DType dtype = DType::f32;      ///< of weights, activations and caches; log-probabilities are always f32
+    std::uint32_t hypotheses = 1;  ///< of each source, the best first; at most as many as there are beams
 };
 
 struct Hypothesis {
     std::vector<std::int32_t> tokens;  ///< start token and, where one was generated, end token included
     std::optional<float> score;        ///< of a beam search: Σ log p / length^length_penalty
+    std::vector<Hypothesis> further;   ///< of a beam search: the next best, SessionOptions::hypotheses − 1 at most
 };
 
 /// Decodes any number of source sequences with one model on one backend: token for token what Hugging Face's generate()
@@ -40,7 +42,7 @@ public:
 
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
-    /// One hypothesis, the best, per source, in the order of the sources. Sequences of like length are decoded together,
+    /// One hypothesis, the best (with the next best in it), per source, in the order of the sources. Sequences of like length are decoded together,
     /// which changes no result. Errors: InvalidArgument (a source that is empty, too long or has an unknown token), and those of
     /// the backend.
     Result<std::vector<Hypothesis>> generate(std::span<const Source> sources, const Progress& progress = {});

@@ -82,6 +82,20 @@ TEST_CASE("translate: arguments, lines, JSON", "[cli][translate]") {
     CHECK(first["translation"] == "2021-03-04");
     CHECK(first["score"].get<double>() <= 0);
     CHECK(first["tokens"].size() > 3);
+    CHECK(!first.contains("further"));
+
+    const Outcome ranked = run("translate --device cpu --json --beams 4 --hypotheses 3 \"March 4, 2021\"");
+    CHECK(ranked.exit_code == 0);
+    const json best = json::parse(ranked.out);
+    REQUIRE(best["further"].size() == 2);
+    CHECK(best["further"][0]["score"] <= best["score"]);
+    CHECK(best["further"][1]["score"] <= best["further"][0]["score"]);
+    CHECK(best["further"][0]["translation"] != best["translation"]);
+    CHECK(best["further"][0]["tokens"].size() > 3);
+    const Outcome too_many = run("translate --device cpu --json --beams 2 --hypotheses 3 \"March 4, 2021\"");
+    CHECK(too_many.exit_code != 0);
+    CHECK_THAT(too_many.err, ContainsSubstring("3 translations of each text are asked for, and 2 beams find 1 to 2"));
+    CHECK_THAT(run("translate --device cpu --beams 4 --hypotheses 3 x").err, ContainsSubstring("needs --json"));
 
     CHECK(run("translate --device cpu -q", "").out.empty());
     CHECK(run("translate --device cpu -q", "").exit_code == 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// The shipped model, through tokenizer and generation, on the inputs that it was not trained on.
+#include <cmath>
 #include <fstream>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -91,6 +93,75 @@ TEST_CASE("batching and order change no result", "[decoding][date]") {
     const auto one_by_one = normalizer.run(cpu, texts, 1);
     CHECK(normalizer.run(cpu, texts, 7) == one_by_one);
     CHECK(normalizer.run(cpu, texts, 64) == one_by_one);
+}
+
+namespace {
+
+/// Σ log p of the tokens behind the first, by one forward pass over all of them.
+double log_probability(const models::Seq2Seq& model, std::span<const std::int32_t> source,
+                       std::span<const std::int32_t> tokens) {
+    graph::Backend& cpu = *test_backends().front();
+    const auto read = tokens.first(tokens.size() - 1);
+    auto f = must(model.forward({.source_len = static_cast<std::uint32_t>(source.size()),
+                                 .target_len = static_cast<std::uint32_t>(read.size())}));
+    const auto program =
+        must(cpu.compile(graph::make_plan_for(cpu, std::move(f.graph)), cpu.make_store(), cpu.make_store()));
+    must(program->write(f.source_tokens, source));
+    must(program->write(f.target_tokens, read));
+    must(program->submit());
+    must(program->wait());
+    const std::size_t vocab = program->plan().graph.shape(f.logits).back();
+    std::vector<float> logits(read.size() * vocab);
+    must(program->read(f.logits, std::span<float>(logits)));
+    double sum = 0;
+    for (std::size_t i = 0; i < read.size(); ++i) {
+        const auto row = std::span(logits).subspan(i * vocab, vocab);
+        double total = 0;
+        for (const float logit : row) total += std::exp(static_cast<double>(logit));
+        sum += static_cast<double>(row[static_cast<std::size_t>(tokens[i + 1])]) - std::log(total);
+    }
+    return sum;
+}
+
+}  // namespace
+
+TEST_CASE("every hypothesis of a search has the score that the model gives it, in falling order", "[decoding][date]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const Normalizer normalizer;
+    models::GenerationConfig generation = normalizer.generation;
+    generation.beams = 4;
+    const auto make = [&](std::uint32_t hypotheses) {
+        return decoding::Session::create(backend, normalizer.model,
+                                         {.generation = generation, .batch = 2, .hypotheses = hypotheses});
+    };
+    std::vector<std::vector<std::int32_t>> ids;
+    for (const Line& line : eval_lines(500)) ids.push_back(must(normalizer.tokenizer->encode(line.text)));
+    std::vector<decoding::Source> sources;
+    for (const auto& tokens : ids) sources.push_back({.tokens = tokens});
+    auto ranked = must(make(4)), one = must(make(1)), two = must(make(2));
+    const auto found = must(ranked.generate(sources));
+    const auto best = must(one.generate(sources)), pairs = must(two.generate(sources));
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+        CHECK(found[i].tokens == best[i].tokens);
+        CHECK(best[i].further.empty());
+        REQUIRE(pairs[i].further.size() == 1);
+        REQUIRE(found[i].further.size() == 3);
+        CHECK(pairs[i].further[0].tokens == found[i].further[0].tokens);
+        std::set<std::vector<std::int32_t>> seen = {found[i].tokens};
+        float before = *found[i].score;
+        for (const decoding::Hypothesis& next : found[i].further) {
+            CHECK(seen.insert(next.tokens).second);
+            CHECK(*next.score <= before);
+            before = *next.score;
+            const double length = static_cast<double>(next.tokens.size() - 1);
+            const double expected =
+                log_probability(normalizer.model, ids[i], next.tokens) / std::pow(length, generation.length_penalty);
+            CHECK(static_cast<double>(*next.score) == Approx(expected).epsilon(1e-3));
+        }
+    }
+    CHECK(make(0).error().message == "0 hypotheses are asked for, a search with 4 beams has 1 to as many");
+    CHECK(make(5).error().message == "5 hypotheses are asked for, a search with 4 beams has 1 to as many");
 }
 
 TEST_CASE("the shipped model gives what Hugging Face gives", "[decoding][date][golden]") {

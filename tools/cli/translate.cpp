@@ -23,12 +23,15 @@ struct TranslateCommand {
     BadInputs bad;
     std::string from, to;
     std::uint32_t beams = 0, batch = 0, max_length = 0;  // 0: not given
+    std::uint32_t hypotheses = 1;
     bool json = false;
 };
 
 std::string as_json(const std::string& source, const Translation& translation) {
     nlohmann::json object = {{"source", source}, {"translation", translation.text}, {"tokens", translation.tokens}};
     if (translation.score) object["score"] = *translation.score;
+    for (const Translation& next : translation.further)
+        object["further"].push_back({{"translation", next.text}, {"tokens", next.tokens}, {"score", *next.score}});
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -59,12 +62,15 @@ Result<void> translate(Translator& translator, TranslateCommand& command, std::v
 }
 
 Result<int> run(TranslateCommand command) {
+    if (command.hypotheses > 1 && !command.json)
+        return Error{ErrorCode::InvalidArgument, "--hypotheses needs --json, which has room for more than one"};
     VKFORMER_TRY(const auto folder, command.model.find());
     TranslatorOptions options{.device = command.device.device,
                               .precision = command.device.dtype_value() == DType::f16 ? Precision::f16 : Precision::f32,
                               .beams = command.beams,
                               .max_length = command.max_length,
                               .batch = command.batch,
+                              .hypotheses = command.hypotheses,
                               .from = command.from,
                               .to = command.to,
                               .plain_shaders = command.device.plain};
@@ -99,8 +105,12 @@ void add_translate(CLI::App& app, Action& action) {
         .add_option("--max-length", options->max_length,
                     "Tokens to generate at most (default: what the model folder says)")
         ->check(CLI::Range(1u, 1u << 20));
+    command
+        .add_option("--hypotheses", options->hypotheses,
+                    "Translations of each text that --json has, the best first: at most as many as there are beams")
+        ->check(CLI::Range(1u, graph::kMaxBeams));
     options->bad.add(command);
-    command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score");
+    command.add_flag("--json", options->json, "One JSON object per line: source, translation, tokens, score, further");
     options->device.add_device(command);
     options->device.add_dtype(command);
     command.footer(
