@@ -57,6 +57,12 @@ def merged(before, after, only):
     return {**after, "refused": refused, "defaults": {**defaults, **after["defaults"]}, "rows": table}
 
 
+def take_peer(kept, before):
+    """Gives it the peer's numbers that another one has."""
+    for title, row in kept["rows"].items():
+        row["peer"] = before["rows"].get(title, {}).get("peer")
+
+
 def as_text(kept):
     """JSON with an executable to a line."""
     text = json.dumps(kept, indent=1, ensure_ascii=False)
@@ -80,3 +86,12 @@ def load(folder):
 
 def named(numbers):
     return dict(zip(NUMBERS, numbers))
+
+
+def default(row):
+    """The variant of a row of the tables that runs where nothing was measured, and its numbers."""
+    return next(((variant, named(numbers[1:])) for variant, numbers in row["ours"].items() if numbers[0]), (None, None))
+
+
+def spilling(one):
+    return bool(one["spills"] or one["scratch_bytes"] or one["scratch"])

@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The tables of docs/portability.md, made of the numbers that are kept."""
 import kept
+import prediction
 from tables import number, table
 
 BEGIN, END = "<!-- tests/drivers/run.py writes this -->", "<!-- until here -->"
 # Of GPUs whose compilers do nearly the same one stands for the others; all are in the JSON files.
 SHOWN = ["vega10", "navi31", "adreno750", "ada", "dg2", "bmg", "g610", "v3d71"]
-
-
-def spilling(one):
-    return bool(one["spills"] or one["scratch_bytes"] or one["scratch"])
 
 
 def per_instruction(one):
@@ -25,8 +22,8 @@ def rank(one):
     """What is better comes first: no spills, then multiply-adds per instruction, and a wait counts as the instructions that a subgroup
     could have issued meanwhile."""
     if not one["macs"]:
-        return (spilling(one), one["instructions"] or 0)
-    return (spilling(one), (one["instructions"] + 200 * (one["full_waits"] or 0) / (one["waves"] or 8)) / one["macs"])
+        return (kept.spilling(one), one["instructions"] or 0)
+    return (kept.spilling(one), (one["instructions"] + 200 * (one["full_waits"] or 0) / (one["waves"] or 8)) / one["macs"])
 
 
 def best(title, row):
@@ -35,10 +32,6 @@ def best(title, row):
     ours = {variant: kept.named(numbers[1:]) for variant, numbers in row["ours"].items()
             if not (few and variant.startswith(("tile", "matrix")))}
     return min(ours.items(), key=lambda item: rank(item[1]), default=(None, None))
-
-
-def default(row):
-    return next(((variant, kept.named(numbers[1:])) for variant, numbers in row["ours"].items() if numbers[0]), (None, None))
 
 
 def cell(variant, one):
@@ -51,7 +44,7 @@ def cell(variant, one):
     parts.append("–" if waits is None else number(1000 * waits))
     parts.append(f"{number(one['load_bytes'] / one['loads'])} B" if one["loads"] else "–")
     parts.append(number(one["waves"]))
-    return " · ".join(parts) + (" · **spills**" if spilling(one) else "")
+    return " · ".join(parts) + (" · **spills**" if kept.spilling(one) else "")
 
 
 def ahead(ours, peers):
@@ -69,7 +62,7 @@ def verdict(ours, peers):
     compared = [("instructions", ahead(per_instruction(ours), per_instruction(peers))),
                 ("waits", ahead(negated(waits_per_mac(ours)), negated(waits_per_mac(peers)))),
                 ("in flight", ahead(ours["waves"], peers["waves"])),
-                ("spills", ahead(-spilling(ours), -spilling(peers)))]
+                ("spills", ahead(-kept.spilling(ours), -kept.spilling(peers)))]
     sides = [", ".join(name for name, is_ours in compared if is_ours is side) for side in (True, False)]
     return "; ".join(f"{who}: {what}" for who, what in zip(("ours", "peer"), sides) if what) or "level"
 
@@ -79,7 +72,7 @@ def overview(kept_of):
     for one in kept_of.values():
         defaults = {name: kept.named(numbers) for name, numbers in one["defaults"].items()}
         told = [d["full_waits"] for d in defaults.values() if d["full_waits"] is not None]
-        spills = sorted({name.split(",")[0] for name, d in defaults.items() if spilling(d)})
+        spills = sorted({name.split(",")[0] for name, d in defaults.items() if kept.spilling(d)})
         shown = ", ".join(f"`{name}`" for name in spills[:3]) + (f" and {len(spills) - 3} more" if len(spills) > 3 else "")
         registers = max((d["registers"] for d in defaults.values() if d["registers"] is not None), default=None)
         waves = min((d["waves"] for d in defaults.values() if d["waves"] is not None), default=None)
@@ -95,7 +88,7 @@ def rows_of(one):
         if row["ours"]:
             variant, chosen = best(title, row)
             peers = kept.named(row["peer"]) if row["peer"] else None
-            lines.append([title, cell(*default(row)), cell(variant, chosen), cell("", peers), verdict(chosen, peers)])
+            lines.append([title, cell(*kept.default(row)), cell(variant, chosen), cell("", peers), verdict(chosen, peers)])
     return table(["", "ours by default", "ours, best", "peer", "ahead, our best and the peer"], lines)
 
 
@@ -105,7 +98,7 @@ def text_of(kept_of):
     for key in SHOWN:
         if key in kept_of:
             out += f"\n### {kept_of[key]['gpu']}\n\n{rows_of(kept_of[key])}"
-    return out
+    return f"{out}\n{prediction.section(kept_of)}"
 
 
 def write(path, kept_of):

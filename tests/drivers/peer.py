@@ -111,13 +111,13 @@ def run_with_terminal(command, environment, cwd):
     return ESCAPES.sub("", b"".join(parts).decode(errors="replace").replace("\r", ""))
 
 
-def report(key, folder):
-    """What the compiler of one GPU makes of the peer's ops: {op: executable}."""
+def report(key, folder, runs=tuple(RUNS), variables=None):
+    """What the compiler of one GPU makes of the peer's ops: {op: executable}. The variables are added to the environment."""
     gpu = gpus.GPUS[key]
     backends = next(debian_folder.library_folder(folder).glob("ggml/backends*"))
     out = {}
-    for mode, op, pattern in RUNS:
-        with gpus.environment_on(key, folder, gpu.debug) as (command, environment):
+    for mode, op, pattern in runs:
+        with gpus.environment_on(key, folder, {**gpu.debug, **(variables or {})}) as (command, environment):
             program = [folder / "usr" / PROGRAM, mode, "-b", "Vulkan0", "-o", op, "-p", pattern]
             text = run_with_terminal([*command, *map(str, program)], environment, backends)
         out |= ops(gpu.assembly, text)

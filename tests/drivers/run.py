@@ -17,6 +17,8 @@ and run nothing, which is all that `vkformer bench pipelines` needs.
                                                   with --only what is kept of other shaders stays as it is
     tests/drivers/run.py --folder sid --vkformer build/dev/vkformer --check
                                                   compares with these JSON files
+    tests/drivers/run.py --predict navi31                   what the model of time makes of these JSON files
+    tests/drivers/run.py --folder sid --calibrate           asks for the peer's shaders that the model is fitted to
 
 Exit code 1: a shader did not compile, a shader that runs where nothing was measured spills, or one has no case; with --check also if
 one waits for its loads more often than the JSON files say.
@@ -28,7 +30,9 @@ import os
 import pathlib
 import sys
 
+import calibration
 import checks
+import chips
 import debian_folder
 import gpus
 import kept
@@ -36,6 +40,7 @@ import mesa_shims
 import ours
 import page
 import peer
+import prediction
 import tables
 
 DOCUMENTS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -70,16 +75,17 @@ def ask(options):
 
 
 def keep(reports, results, only):
-    """Writes the numbers that are kept and the page that shows them."""
+    """Writes the numbers that are kept and the page that shows them. Those of a peer that was not asked stay."""
     folder = DOCUMENTS / "portability"
     folder.mkdir(exist_ok=True)
-    before = kept.load(folder) if only else {}
+    before = kept.load(folder)
     for key, report in reports.items():
         of_peer = results / f"{key}.peer.json"
-        found = json.loads(of_peer.read_text()) if of_peer.exists() else {}
-        numbers = kept.condensed(key, report, found)
-        if key in before:
+        numbers = kept.condensed(key, report, json.loads(of_peer.read_text()) if of_peer.exists() else {})
+        if key in before and only:
             numbers = kept.merged(before[key], numbers, only)
+        elif key in before and not of_peer.exists():
+            kept.take_peer(numbers, before[key])
         (folder / f"{key}.json").write_text(kept.as_text(numbers))
     page.write(DOCUMENTS / "portability.md", kept.load(folder))
 
@@ -100,12 +106,23 @@ def main():
     parser.add_argument("--peer", action="store_true", help="also ask for the peer's shaders; needs --out")
     parser.add_argument("--keep", action="store_true", help="write docs/portability.md and its JSON files; needs --out")
     parser.add_argument("--check", action="store_true", help="compare with the JSON files of docs/portability")
+    parser.add_argument("--predict", choices=chips.OF_GPU, metavar="GPU", help="print times of products by the model; runs nothing")
+    parser.add_argument("--calibrate", action="store_true", help="ask for the shaders of docs/portability/measured.json")
     options = parser.parse_args()
     if (options.peer or options.keep) and not options.out:
         parser.error("--peer and --keep need --out")
     if options.make:
         debian_folder.make(options.make, options.mirror)
         return mesa_shims.make(options.make, options.mirror, options.build)
+    if options.predict:
+        found = kept.load(DOCUMENTS / "portability")
+        if options.predict not in found:
+            parser.error(f"no numbers of {options.predict} are kept")
+        return print(prediction.text_of(options.predict, found[options.predict]))
+    if options.calibrate:
+        if not options.folder:
+            parser.error("--calibrate needs --folder")
+        return calibration.ask(options.folder.resolve())
     if options.folder:
         options.folder = options.folder.resolve()
         reports = ask(options)
