@@ -8,7 +8,8 @@
 // sums stay in its matrices. All walk over the keys that any of the rows sees, TILE_KEYS at a time, and share the tile of keys,
 // then of values. Where an element of a matrix lies is the driver's secret: the softmax reads scores and writes weights in shared
 // memory, and what a row's sums are scaled by comes as a matrix too. In the softmax, PARTS neighbouring invocations own a row.
-// Sizes that are no multiples of M, N and K are filled up with zeros in shared memory.
+// A depth that is no multiple of K is filled up with zeros in shared memory; past the end of rows, keys and columns stand the last.
+// The next keys come from memory while weights and values are multiplied, and the values while queries and keys are.
 // The workgroup has at least SUBGROUPS subgroups, of whatever size; what it has more helps to load.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -17,157 +18,167 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
-#define STAGES 1
 #define Y_MEMORY
 #include "attention/matrix.glsl"
 
-// The host counts these bytes too (attention.cpp) and takes what fits; rows are longer as those of the stage are. Sizes
-// 16 × 16 × 16, 4 subgroups, head size 64: 9 KiB of the stage, 17 + 9 + 4 KiB, and 0.75 of the rest.
-const uint SCORE_PITCH = TILE_KEYS + 4;
-const uint WEIGHT_PITCH = TILE_KEYS + 8;
-shared float scores[ROWS * SCORE_PITCH];            // [row, key], and at the end [row, value column]
-shared float16_t weights[ROWS * WEIGHT_PITCH];      // [row, key]
-shared float corrections[ROWS * N];                 // [row, the same N times]
-shared float part_scratch[kMaxWorkgroup];
+// The host counts these bytes too (matrices.cpp) and takes what fits. Sizes 16 × 16 × 16, 4 subgroups, 32 keys: 15 KiB of shared memory
+// with head size 64, 20 KiB with 128. What is [row, N columns] for values that are not finite lies in the stage, too.
+const uint STAGE = LARGER(LARGER(KEY_TILE, VALUE_TILE), ROWS * N / 4);
+// Behind it a row has its scores, of TILE_KEYS keys. Then its weights, in halves, take their place, and behind these N times what its sums
+// are scaled by. At the end, TILE_KEYS of its sums.
+const uint CORRECTIONS = TILE_KEYS / 8;
+const uint ROW_PITCH = LARGER(TILE_KEYS / 4, CORRECTIONS + N / 4) + 1;
+const uint PARTS = gl_WorkGroupSize.x / ROWS;  // of a row in the softmax
+const uint PART_OCTETS = (TILE_KEYS / 8 + PARTS - 1) / PARTS;
+shared uvec4 tiles[LARGER(QUERY_TILE, STAGE + ROWS * ROW_PITCH)];
+shared float part_scratch[gl_WorkGroupSize.x];
+#include "attention/matrix_tiles.glsl"
 
-// scores[r, c] = Σ_j weights[r, j] · value[j, first_column + c] over the values that finite_part() left out and row r sees
-void sum_not_finite(uint keys, uint first_column) {
-    for (uint e = gl_LocalInvocationIndex; e < ROWS * TILE_KEYS; e += gl_WorkGroupSize.x) {
-        const uint r = e / TILE_KEYS;
-        const uint column = first_column + e % TILE_KEYS;
+// stage[r, c] = Σ_j weights[r, j] · value[j, first_column + c] over the values that put_values() left out and row r sees
+void sum_not_finite(uint first_key, uint end_key, uint first_column) {
+    for (uint e = gl_LocalInvocationIndex; e < ROWS * N; e += gl_WorkGroupSize.x) {
+        const uint r = e / N, column = first_column + e % N;
         const uvec2 seen = visible_keys(batch, query_of(r));
         float sum = 0.0;
-        for (uint j = 0; j < keys && column < VALUE_DIM; ++j) {
-            if (first_key + j < seen.x || first_key + j >= seen.y) continue;
+        for (uint j = max(first_key, seen.x); j < min(end_key, seen.y) && column < VALUE_DIM; ++j) {
             const float x = float(VALUE_ELEMENT(key_row(j) * VALUE_DIM + column));
-            if (!(abs(x) <= float(LARGEST_HALF))) sum += float(weights[r * WEIGHT_PITCH + j]) * x;
+            const uint k = j - first_key;
+            if (!(abs(x) <= float(LARGEST_HALF)))
+                sum += unpackHalf2x16(tiles[STAGE + r * ROW_PITCH + k / 8][k % 8 / 2])[k % 2] * x;
         }
-        scores[r * SCORE_PITCH + e % TILE_KEYS] = sum;
+        tiles[e / 4][e % 4] = floatBitsToUint(sum);
     }
 }
 
 void main() {
     if (!find_rows()) return;  // the whole workgroup leaves
 
+    // A driver with smaller subgroups than it said has more of them: what they multiply is not used.
+    const uint subgroup = gl_SubgroupID % SUBGROUPS;
+    const bool stores = gl_SubgroupID == subgroup;
+    const uint tile_row = subgroup * M;
+    const uint row_tiles = STAGE + tile_row * ROW_PITCH;
     const uint lane = gl_LocalInvocationIndex;
-    const uint tile_row = gl_SubgroupID * M;
-    const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
-    const uint parts = gl_WorkGroupSize.x / ROWS;
-    const uint row = lane / parts;
-    const uint part = lane % parts;
+    const uint row = lane / PARTS, part = lane % PARTS;
 
-    STAGE(0, QUERY_ELEMENT, QUERY_QUAD, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
+    const uint end_key = visible_keys(batch, last_row / group).y;
+    uint first_key = visible_keys(batch, first_row / group).x;
+    fetch_keys(first_key, max(end_key, 1));
+    put_queries();
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
+    [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
+        coopMatLoad(q[s], tiles, tile_row * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, ROW_MAJOR);
     SUMS sums[VALUE_STEPS];
-    if (multiplies) {
-        [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
-            coopMatLoad(q[s], stage, tile_row * STAGE_PITCH + s * (K / 4), STAGE_PITCH, ROW_MAJOR);
-        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
-    }
+    [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
 
     const uvec2 seen = visible_keys(batch, query_of(row));
     float running_max = MINUS_INFINITY;  // of the row's scores
     float running_sum = 0.0;             // of the weights that this invocation owns
-    const uint end_key = visible_keys(batch, last_row / group).y;
-    for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
-        const uint keys = min(TILE_KEYS, end_key - first_key);
-        barrier();  // stage and weights may still be read
-        STAGE(0, KEY_ELEMENT, KEY_QUAD, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
+    for (; first_key < end_key; first_key += TILE_KEYS) {
+        barrier();  // the tiles may still be read
+        put_keys(0);
         if (lane == 0) not_finite = 0;
         barrier();
+        fetch_values(first_key, end_key);
 
         // scores = query · keyᵀ
-        if (multiplies) {
-            for (uint c = 0; c < TILE_KEYS; c += N) {
-                SUMS products = SUMS(0.0);
-                [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
-                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> k;
-                    coopMatLoad(k, stage, c * STAGE_PITCH + s * (K / 4), STAGE_PITCH, COLUMN_MAJOR);
-                    products = coopMatMulAdd(q[s], k, products);
-                }
-                coopMatStore(products, scores, tile_row * SCORE_PITCH + c, SCORE_PITCH, ROW_MAJOR);
+        [[unroll]] for (uint c = 0; c < TILE_KEYS; c += N) {
+            SUMS products = SUMS(0.0);
+            [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> k;
+                coopMatLoad(k, tiles, c * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, COLUMN_MAJOR);
+                products = coopMatMulAdd(q[s], k, products);
             }
+            if (stores) coopMatStore(products, tiles, row_tiles + c / 4, ROW_PITCH, ROW_MAJOR);
         }
         barrier();
+        put_values(0);
+        fetch_keys(first_key + TILE_KEYS, end_key);
 
         // scores = scale · scores + mask, weights = exp(scores − maximum)
-        STAGE(0, VALUE_ELEMENT, VALUE_QUAD, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
+        float scores[PART_OCTETS * 8];
         float largest = running_max;
-        for (uint k = part; k < TILE_KEYS; k += parts) {
-            const uint j = first_key + k;
-            float score = MINUS_INFINITY;
-            if (j >= seen.x && j < seen.y && k < keys) {
-                score = p.scale * scores[row * SCORE_PITCH + k];
-                if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
-                score += additive_mask(batch, head_of(row), query_of(row), j);
+        [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
+            const uint octet = part + i * PARTS;
+            [[unroll]] for (uint k = 0; k < 8; ++k) {
+                const uint j = first_key + octet * 8 + k;
+                float score = MINUS_INFINITY;
+                if (octet < TILE_KEYS / 8 && j >= seen.x && j < seen.y) {
+                    score = p.scale * uintBitsToFloat(tiles[STAGE + row * ROW_PITCH + octet * 2 + k / 4][k % 4]);
+                    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+                    score += additive_mask(batch, head_of(row), query_of(row), j);
+                }
+                scores[i * 8 + k] = score;
+                largest = max_keeping_nan(largest, score);
             }
-            scores[row * SCORE_PITCH + k] = score;
-            largest = max_keeping_nan(largest, score);
         }
         part_scratch[lane] = largest;
         barrier();
-        for (uint other = 0; other < parts; ++other)
-            largest = max_keeping_nan(largest, part_scratch[row * parts + other]);
+        [[unroll]] for (uint other = 0; other < PARTS; ++other)
+            largest = max_keeping_nan(largest, part_scratch[row * PARTS + other]);
         const float shift = largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
         const float correction = exp(running_max - shift);
         running_max = largest;
         running_sum *= correction;
-        for (uint k = part; k < TILE_KEYS; k += parts) {
-            const float16_t weight = float16_t(exp(scores[row * SCORE_PITCH + k] - shift));
-            running_sum += float(weight);
-            weights[row * WEIGHT_PITCH + k] = weight;
+        [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
+            const uint octet = part + i * PARTS;
+            uvec4 weights;
+            [[unroll]] for (uint c = 0; c < 4; ++c) {
+                const vec2 pair = exp(vec2(scores[i * 8 + c * 2], scores[i * 8 + c * 2 + 1]) - shift);
+                weights[c] = packHalf2x16(pair);
+                const vec2 rounded = unpackHalf2x16(weights[c]);
+                running_sum += rounded.x + rounded.y;
+            }
+            if (octet < TILE_KEYS / 8) tiles[STAGE + row * ROW_PITCH + octet] = weights;
         }
-        for (uint c = part; c < N; c += parts) corrections[row * N + c] = correction;
+        for (uint c = part; c < N / 4; c += PARTS)
+            tiles[STAGE + row * ROW_PITCH + CORRECTIONS + c] = uvec4(floatBitsToUint(correction));
         barrier();
 
         // sums = sums · correction + weights · value
-        if (multiplies) {
-            SUMS factors;
-            coopMatLoad(factors, corrections, tile_row * N, N, ROW_MAJOR);
-            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= factors;
-            for (uint k = 0; k < TILE_KEYS; k += K) {
-                coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> w;
-                coopMatLoad(w, weights, tile_row * WEIGHT_PITCH + k, WEIGHT_PITCH, ROW_MAJOR);
-                [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
-                    coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                    coopMatLoad(x, stage, k * STAGE_PITCH + v * (N / 4), STAGE_PITCH, ROW_MAJOR);
-                    sums[v] = coopMatMulAdd(w, x, sums[v]);
-                }
+        SUMS factors;
+        coopMatLoad(factors, tiles, row_tiles + CORRECTIONS, ROW_PITCH, ROW_MAJOR);
+        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= factors;
+        [[unroll]] for (uint k = 0; k < TILE_KEYS; k += K) {
+            coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> w;
+            coopMatLoad(w, tiles, row_tiles + k / 8, ROW_PITCH, ROW_MAJOR);
+            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+                coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
+                coopMatLoad(x, tiles, v * N * COLUMN_PITCH + k / 8, COLUMN_PITCH, COLUMN_MAJOR);
+                sums[v] = coopMatMulAdd(w, x, sums[v]);
             }
         }
         if (not_finite != 0) {
-            [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
-                if (v % (TILE_KEYS / N) == 0) {
-                    barrier();
-                    sum_not_finite(keys, v * N);
-                    barrier();
-                }
-                if (multiplies) {
-                    SUMS more;
-                    coopMatLoad(more, scores, tile_row * SCORE_PITCH + v % (TILE_KEYS / N) * N, SCORE_PITCH, ROW_MAJOR);
-                    sums[v] += more;
-                }
+            [[dont_unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
+                barrier();  // the stage may still be read
+                sum_not_finite(first_key, min(first_key + TILE_KEYS, end_key), v * N);
+                barrier();
+                SUMS more;
+                coopMatLoad(more, tiles, tile_row * (N / 4), N / 4, ROW_MAJOR);
+                [[unroll]] for (uint i = 0; i < VALUE_STEPS; ++i)
+                    if (i == v) sums[i] += more;
             }
         }
     }
 
+    // Sums are chosen by constants: a compiler that leaves these loops as they are would keep sums[v] of a variable v in memory, during
+    // the products as well.
+    const uint STEPS = TILE_KEYS / N;  // of sums that a row has room for
     part_scratch[lane] = running_sum;
-    [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
-        const uint column = v % (TILE_KEYS / N) * N;  // of `scores`, which hold TILE_KEYS / N matrices of a subgroup
-        if (column == 0) barrier();                   // they may still be read
-        if (multiplies) coopMatStore(sums[v], scores, tile_row * SCORE_PITCH + column, SCORE_PITCH, ROW_MAJOR);
-        if (column + N < TILE_KEYS && v + 1 < VALUE_STEPS) continue;
+    [[dont_unroll]] for (uint first = 0; first < VALUE_STEPS; first += STEPS) {
+        barrier();  // the rows may still be read
+        [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v)
+            if (stores && v >= first && v < first + STEPS)
+                coopMatStore(sums[v], tiles, row_tiles + (v - first) * (N / 4), ROW_PITCH, ROW_MAJOR);
         barrier();
-        const uint first_column = v * N - column;
         for (uint e = lane; e < ROWS * TILE_KEYS; e += gl_WorkGroupSize.x) {
-            const uint r = e / TILE_KEYS;
-            const uint c = e % TILE_KEYS;
-            if (first_row + r > last_row || c >= column + N || first_column + c >= VALUE_DIM) continue;
+            const uint r = e / TILE_KEYS, c = e % TILE_KEYS, column = first * N + c;
+            if (first_row + r > last_row || column >= VALUE_DIM) continue;
             float total = 0.0;
-            for (uint other = 0; other < parts; ++other) total += part_scratch[r * parts + other];
-            y[query_row(r) * VALUE_DIM + first_column + c] =
-                float16_t(total == 0.0 ? 0.0 : scores[r * SCORE_PITCH + c] / total);
+            for (uint other = 0; other < PARTS; ++other) total += part_scratch[r * PARTS + other];
+            const float sum = uintBitsToFloat(tiles[STAGE + r * ROW_PITCH + c / 4][c % 4]);
+            y[query_row(r) * VALUE_DIM + column] = float16_t(total == 0.0 ? 0.0 : sum / total);
         }
     }
 }

@@ -14,15 +14,17 @@
 #extension GL_KHR_cooperative_matrix : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_NV_cooperative_matrix2 : require
-#define STAGES 2
 #define Y_MEMORY workgroupcoherent
 #include "attention/matrix.glsl"
 
-// The host counts these bytes too (attention.cpp). Sizes 16 × 16 × 16, 4 subgroups, head size 64: 18 KiB of the stages and 0.75.
-const uint KEY_STAGE = 0, VALUE_STAGE = STAGE_SIZE;
+// The host counts these bytes too (matrices.cpp). Sizes 16 × 16 × 16, 4 subgroups, 64 keys, head size 64: 18.75 KiB.
 const uint TILES = TILE_KEYS / N;  // matrices of scores
+shared uvec4 tiles[LARGER(QUERY_TILE, KEY_TILE + VALUE_TILE)];
 shared uvec2 seen[ROWS];    // the keys that a row sees
 shared float totals[ROWS];  // the sum of its weights, in the end
+#include "attention/matrix_tiles.glsl"
+
+uint first_key;
 
 // What the drivers call with elements: a row and a column of the matrix, and what stands there.
 
@@ -58,7 +60,6 @@ float stored(const in uint row, const in uint column, const in float sum, const 
 
 // A value that is not finite makes every result so to which it belongs, whatever the rest is. A weight of 0 is of the mask only.
 void store_not_finite() {
-    first_key = 0;
     for (uint e = gl_LocalInvocationIndex; e < ROWS * VALUE_DIM; e += gl_WorkGroupSize.x) {
         const uint r = e / VALUE_DIM;
         if (first_row + r > last_row || isnan(totals[r])) continue;
@@ -77,28 +78,27 @@ void main() {
     const uint tile_row = gl_SubgroupID * M;
     const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
 
-    STAGE(KEY_STAGE, QUERY_ELEMENT, QUERY_QUAD, query_row, HEAD_DIM, DEPTH_QUADS, ROWS, ROWS, f16vec4)
+    put_queries();
     for (uint r = gl_LocalInvocationIndex; r < ROWS; r += gl_WorkGroupSize.x) seen[r] = visible_keys(batch, query_of(r));
     if (gl_LocalInvocationIndex == 0) not_finite = 0;
     barrier();
     coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> q[DEPTH_STEPS];
+    [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
+        coopMatLoad(q[s], tiles, gl_SubgroupID % SUBGROUPS * M * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, ROW_MAJOR);
     const coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> ones =
         coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB>(float16_t(1.0));
     SUMS sums[VALUE_STEPS];
     SUMS total = SUMS(0.0);
     SUMS largest = SUMS(MINUS_INFINITY);
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
-    if (multiplies) {
-        [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s)
-            coopMatLoad(q[s], stage, KEY_STAGE + tile_row * STAGE_PITCH + s * (K / 4), STAGE_PITCH, ROW_MAJOR);
-    }
 
     const uint end_key = visible_keys(batch, last_row / group).y;
     for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
-        const uint keys = min(TILE_KEYS, end_key - first_key);
-        barrier();  // the stages may still be read
-        STAGE(KEY_STAGE, KEY_ELEMENT, KEY_QUAD, key_row, HEAD_DIM, DEPTH_QUADS, keys, TILE_KEYS, f16vec4)
-        STAGE(VALUE_STAGE, VALUE_ELEMENT, VALUE_QUAD, key_row, VALUE_DIM, VALUE_QUADS, keys, TILE_KEYS, finite_part)
+        fetch_keys(first_key, end_key);
+        fetch_values(first_key, end_key);
+        barrier();  // the tiles may still be read
+        put_keys(0);
+        put_values(KEY_TILE);
         barrier();
         if (!multiplies) continue;
 
@@ -109,7 +109,7 @@ void main() {
             scores[t] = SUMS(0.0);
             [[unroll]] for (uint s = 0; s < DEPTH_STEPS; ++s) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> k;
-                coopMatLoad(k, stage, KEY_STAGE + t * N * STAGE_PITCH + s * (K / 4), STAGE_PITCH, COLUMN_MAJOR);
+                coopMatLoad(k, tiles, t * N * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, COLUMN_MAJOR);
                 scores[t] = coopMatMulAdd(q[s], k, scores[t]);
             }
             coopMatPerElementNV(scores[t], scores[t], masked_score, tile_row, t * N);
@@ -129,7 +129,7 @@ void main() {
             total = coopMatMulAdd(weights, ones, total);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                coopMatLoad(x, stage, VALUE_STAGE + t * K * STAGE_PITCH + v * (N / 4), STAGE_PITCH, ROW_MAJOR);
+                coopMatLoad(x, tiles, KEY_TILE + v * N * COLUMN_PITCH + t * (K / 8), COLUMN_PITCH, COLUMN_MAJOR);
                 sums[v] = coopMatMulAdd(weights, x, sums[v]);
             }
         }

@@ -139,7 +139,7 @@ Result<DispatchPlan> plan_matrices(const graph::Attention& op, const KernelConte
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_attention(op, module, sizes.batch * sizes.kv_heads * ceil_div(sizes.rows(), matrices.rows()),
                                     context));
-    dispatch.set(shaders::kWorkgroupConstant, matrices.workgroup(context.device))
+    dispatch.set(shaders::kWorkgroupConstant, matrices.workgroup)
         .set(shaders::kAttentionMatrixHeadDim, sizes.head_dim)
         .set(shaders::kAttentionMatrixValueDim, sizes.value_dim)
         .set(shaders::kAttentionMatrixM, matrices.matrix.m)

@@ -18,34 +18,36 @@ bool takes_matrix2(const CooperativeMatrix& matrix, const Capabilities& device) 
 
 }  // namespace
 
-std::uint32_t AttentionMatrices::workgroup(const Capabilities& device) const {
-    return subgroups * std::max({matrix.m, device.subgroup_size, device.max_subgroup_size});
-}
-
 std::uint64_t AttentionMatrices::shared_bytes(const AttentionSizes& sizes) const {
-    const std::uint64_t pitch = std::max(round_up(sizes.head_dim, matrix.k), round_up(sizes.value_dim, matrix.n)) + 8;
-    const std::uint64_t stage = std::max<std::uint64_t>(rows(), tile_keys) * pitch * 2;
-    if (algorithm == MatrixAttention::register_weights) return 2 * stage + rows() * 12 + 4;
-    const std::uint64_t scores_and_weights = rows() * ((tile_keys + 4) * 4 + (tile_keys + 8) * 2);
-    return stage + scores_and_weights + rows() * matrix.n * 4 + shaders::kMaxWorkgroup * 4 + 4;
+    constexpr std::uint64_t kOctet = 16;  // bytes
+    const std::uint64_t depth_pitch = round_up(sizes.head_dim, matrix.k) / 8 + 1;
+    const std::uint64_t queries = rows() * depth_pitch, keys = tile_keys * depth_pitch;
+    const std::uint64_t values = round_up(sizes.value_dim, matrix.n) * (tile_keys / 8 + 1);
+    if (algorithm == MatrixAttention::register_weights)
+        return std::max(queries, keys + values) * kOctet + rows() * 12 + 4;
+    const std::uint64_t row_pitch = std::max(tile_keys / 4, tile_keys / 8 + matrix.n / 4) + 1;
+    const std::uint64_t stage = std::max({keys, values, rows() * matrix.n / 4});
+    return std::max(queries, stage + rows() * row_pitch) * kOctet + workgroup * 4 + 4;
 }
 
 std::optional<AttentionMatrices> attention_matrices(MatrixAttention algorithm, const AttentionSizes& sizes,
                                                     const Capabilities& device) {
-    constexpr std::uint32_t kShortTile = 32;  // of keys
-    const auto matrix = half_matrix(device, kShortTile, 4);
+    // Of keys: 64 halve the barriers, and the scaling of the sums, and leave room for eight subgroups of longer rows; rows of more than 128
+    // elements fill the registers, so that little can be loaded ahead.
+    const std::uint32_t tile_keys = sizes.longest_row() > 128 ? 16 : sizes.longest_row() > 64 ? 32 : 64;
+    const auto matrix = half_matrix(device, std::min(tile_keys, 32u), 8);
     if (!matrix || sizes.longest_row() > shaders::kAttentionMatrixMaxDim) return std::nullopt;
     if (algorithm == MatrixAttention::register_weights && !takes_matrix2(*matrix, device)) return std::nullopt;
     const std::uint64_t rows = sizes.rows();
-    // 64 keys halve the barriers; with rows longer than 96 elements they would leave room for one workgroup per core only.
-    for (std::uint32_t subgroups = rows > 2 * matrix->m ? 4 : rows > matrix->m ? 2 : 1; subgroups > 0; subgroups /= 2)
-        for (const std::uint32_t tile_keys : {sizes.longest_row() > 96 ? 32u : 64u, 32u}) {
-            const AttentionMatrices tiling{algorithm, *matrix, subgroups, tile_keys};
-            const std::uint32_t workgroup = tiling.workgroup(device);
-            if (tiling.shared_bytes(sizes) <= device.max_shared_memory_bytes && workgroup <= shaders::kMaxWorkgroup &&
-                workgroup <= device.max_workgroup_invocations)
-                return tiling;
-        }
+    for (std::uint32_t subgroups = rows > 2 * matrix->m ? 4 : rows > matrix->m ? 2 : 1; subgroups > 0; subgroups /= 2) {
+        // At least that many subgroups, whatever size the driver gives them, and at least one invocation per row.
+        const std::uint32_t workgroup =
+            subgroups * std::max({matrix->m, device.subgroup_size, device.max_subgroup_size});
+        const AttentionMatrices tiling{algorithm, *matrix, subgroups, tile_keys, workgroup};
+        if (tiling.shared_bytes(sizes) <= device.max_shared_memory_bytes && workgroup <= shaders::kMaxWorkgroup &&
+            workgroup <= device.max_workgroup_invocations)
+            return tiling;
+    }
     return std::nullopt;
 }
 

@@ -24,11 +24,10 @@ struct AttentionMatrices {
     CooperativeMatrix matrix;
     std::uint32_t subgroups;  ///< that multiply
     std::uint32_t tile_keys;
+    std::uint32_t workgroup;  ///< invocations: a multiple of the rows
 
     /// Queries of a workgroup.
     std::uint64_t rows() const { return std::uint64_t{matrix.m} * subgroups; }
-    /// Invocations: at least that many subgroups, whatever size the driver gives them, and at least one invocation per row.
-    std::uint32_t workgroup(const Capabilities& device) const;
     /// What the shader declares.
     std::uint64_t shared_bytes(const AttentionSizes& sizes) const;
 };
