@@ -13,8 +13,12 @@ const uint kLeastSplitKeys = 32;  // of a split that has any
 const uint kDecodeAttentionColumns = 1;      // invocations that share a key in the sum of values: a power of two
 const uint kDecodeAttentionColumnSteps = 2;  // value columns per invocation: Columns · ColumnSteps ≥ value_dim
 const uint kDecodeAttentionMask = 3;         // bits of attention_mask.h
-// decode_attention/split_subgroup.comp has these in place of Columns and ColumnSteps:
-const uint kDecodeAttentionHeads = 4;      // that a workgroup owns, of those that share a key head
+// decode_attention/split_vec4.comp and split_subgroup.comp:
+const uint kDecodeAttentionHeads = 4;  // that a workgroup owns, of those that share a key head
+// split_vec4.comp, whose columns are pieces of 16 bytes:
+const uint kDecodeAttentionHeadPieces = 8;  // of a query
+const uint kDecodeAttentionVec4MaxHeads = 4;
+// split_subgroup.comp has these in place of Columns and ColumnSteps:
 const uint kDecodeAttentionHeadSteps = 5;  // pairs of a query per invocation: subgroup size · steps ≥ head_dim / 2
 const uint kDecodeAttentionValueSteps = 6;
 const uint kDecodeAttentionSums = 7;  // floats of shared memory: value_dim for each subgroup that there may be

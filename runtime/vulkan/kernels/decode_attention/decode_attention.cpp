@@ -58,40 +58,36 @@ Result<Dispatch> dispatch_decode_attention(const graph::DecodeAttention& op, Mod
 
 namespace {
 
-/// decode_attention/split.comp, whose columns of values are single elements, and split_vec4.comp, whose columns are four.
-Result<DispatchPlan> plan_columns(const graph::DecodeAttention& op, const KernelContext& context, Module module,
-                                  std::uint32_t column_width) {
-    const DecodeSizes sizes = sizes_of(op, context.graph);
-    // One key per invocation; a short cache takes a smaller workgroup.
+/// Invocations of a workgroup of decode_attention/split.comp and split_vec4.comp: one key each; a short cache takes fewer.
+std::uint32_t keys_of_workgroup(const DecodeSizes& sizes) {
+    constexpr std::uint32_t kMost = shaders::kDecodeAttentionMaxWorkgroup;
     const auto split_keys = static_cast<std::uint32_t>(graph::keys_per_split(sizes.key_len, sizes.splits));
-    const std::uint32_t workgroup =
-        std::clamp(std::bit_ceil(std::min(split_keys, std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup})), 32u,
-                   std::uint32_t{shaders::kDecodeAttentionMaxWorkgroup});
-    const auto width = static_cast<std::uint32_t>(ceil_div(sizes.value_dim, column_width));
-    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(width));
-    VKFORMER_TRY(Dispatch dispatch, dispatch_decode_attention(op, module, sizes.heads, context));
+    return std::clamp(std::bit_ceil(std::min(split_keys, kMost)), 32u, kMost);
+}
+
+/// `width`: columns of values, of which an invocation has some; `groups`: workgroups per sequence and split.
+Result<Dispatch> dispatch_columns(const graph::DecodeAttention& op, const KernelContext& context, Module module,
+                                  std::uint64_t width, std::uint64_t groups) {
+    const std::uint32_t workgroup = keys_of_workgroup(sizes_of(op, context.graph));
+    const std::uint32_t columns = std::min(workgroup, std::bit_ceil(static_cast<std::uint32_t>(width)));
+    VKFORMER_TRY(Dispatch dispatch, dispatch_decode_attention(op, module, groups, context));
     dispatch.set(shaders::kWorkgroupConstant, workgroup)
         .set(shaders::kDecodeAttentionColumns, columns)
         .set(shaders::kDecodeAttentionColumnSteps, ceil_div(width, columns));
-    return DispatchPlan(std::move(dispatch));
+    return dispatch;
 }
 
 Result<DispatchPlan> plan_split(const graph::DecodeAttention& op, const KernelContext& context) {
+    const DecodeSizes sizes = sizes_of(op, context.graph);
     const ShaderFamily& family = family_for_keys(context.graph.dtype(op.key), modules::decode_attention_split,
                                                  modules::decode_attention_split_q8);
-    return plan_columns(op, context, {&family, storage_for(context.graph.dtype(op.query), context.device)}, 1);
+    const Module module{&family, storage_for(context.graph.dtype(op.query), context.device)};
+    VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim, sizes.heads));
+    return DispatchPlan(std::move(dispatch));
 }
 
-bool fits_split_vec4(const graph::DecodeAttention& op, const KernelContext& context) {
-    const DecodeSizes sizes = sizes_of(op, context.graph);
-    return are_vec4_rows(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device);
-}
-
-Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const KernelContext& context) {
-    const ShaderFamily& family = family_for_keys(context.graph.dtype(op.key), modules::decode_attention_split_vec4,
-                                                 modules::decode_attention_split_vec4_q8);
-    return plan_columns(op, context, {&family, storage_for(context.graph.dtype(op.query), context.device)}, 4);
-}
+/// Elements that decode_attention/split_vec4.comp loads at a time: 16 bytes, or eight of a block.
+std::uint32_t piece_elements(DType keys) { return keys == DType::f32 ? 4 : 8; }
 
 /// The sizes that a subgroup may have on a device: without subgroup_size_control there is but one.
 struct SubgroupSizes {
@@ -101,6 +97,42 @@ struct SubgroupSizes {
 SubgroupSizes subgroup_sizes(const Capabilities& device) {
     return device.subgroup_size_control ? SubgroupSizes{device.min_subgroup_size, device.max_subgroup_size}
                                         : SubgroupSizes{device.subgroup_size, device.subgroup_size};
+}
+
+/// Heads that a workgroup of split_vec4.comp owns, of those that share a key head: at most four, and as many as there is shared memory
+/// for. GPUs with small subgroups (Intel's, Mali) have 128 registers or fewer for an invocation, and the sums of more than two do not
+/// fit.
+std::uint32_t heads_of_workgroup(const DecodeSizes& sizes, const Capabilities& device) {
+    const std::uint64_t workgroup = keys_of_workgroup(sizes);
+    const std::uint64_t per_head = workgroup * 5 * 4 + sizes.head_dim * 4;  // parts of scores, and the query
+    const std::uint64_t per_workgroup = workgroup * 16 + 4;                 // weights, and who is last
+    const std::uint64_t room = std::max(device.max_shared_memory_bytes, std::uint32_t{16384}) - per_workgroup;
+    const bool has_few_registers = !device.is_cpu() && subgroup_sizes(device).least <= 16;
+    const std::uint64_t most =
+        std::min<std::uint64_t>(has_few_registers ? 2 : shaders::kDecodeAttentionVec4MaxHeads, room / per_head);
+    const std::uint64_t shared_by = sizes.heads / sizes.kv_heads;
+    return static_cast<std::uint32_t>(ceil_div(shared_by, ceil_div(shared_by, most)));
+}
+
+bool fits_split_vec4(const graph::DecodeAttention& op, const KernelContext& context) {
+    const DecodeSizes sizes = sizes_of(op, context.graph);
+    const std::uint32_t piece = piece_elements(context.graph.dtype(op.key));
+    return sizes.head_dim % piece == 0 && sizes.value_dim % piece == 0 &&
+           are_vec4_rows(sizes.head_dim, sizes.value_dim, context.graph.dtype(op.query), context.device);
+}
+
+Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const KernelContext& context) {
+    const DecodeSizes sizes = sizes_of(op, context.graph);
+    const ShaderFamily& family = family_for_keys(context.graph.dtype(op.key), modules::decode_attention_split_vec4,
+                                                 modules::decode_attention_split_vec4_q8);
+    const Module module{&family, storage_for(context.graph.dtype(op.query), context.device)};
+    const std::uint32_t piece = piece_elements(context.graph.dtype(op.key));
+    const std::uint32_t heads = heads_of_workgroup(sizes, context.device);
+    const std::uint64_t groups = sizes.kv_heads * ceil_div(sizes.heads / sizes.kv_heads, heads);
+    VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim / piece, groups));
+    dispatch.set(shaders::kDecodeAttentionHeads, heads)
+        .set(shaders::kDecodeAttentionHeadPieces, sizes.head_dim / piece);
+    return DispatchPlan(std::move(dispatch));
 }
 
 /// How decode_attention/split_subgroup.comp is cut.
@@ -165,10 +197,14 @@ constexpr Edge kDecodeSplitEdges[] = {{1, 1, 1, 1, 1, 1, kMostKeys},
                                       {1, 1031, 2, 1, shaders::kDecodeAttentionMaxHeadDim, 256, 500},
                                       {1, 20, 1, 1, 255, 129, 7},
                                       {2, 90, 2, 2, 8, 1, 0x7FFFFFFF}};
+/// One to ten heads share a key head, of which a workgroup has up to four; rows of whole and of broken steps of pieces.
 constexpr Edge kDecodeVec4Edges[] = {{2, kFewKeys, 2, 2, 16, 32, kFewKeys},
                                      {1, 300, 2, 2, 40, 24, 1},
                                      {1, 300, 9, 3, 64, 64, 100},
                                      {2, kMostKeys + 1, 2, 1, 8, 4, kMostKeys},
+                                     {1, kMostKeys + 3, 8, 1, 128, 128, kMostKeys},
+                                     {2, 70, 20, 2, 80, 96, kFewKeys},
+                                     {1, 1031, 4, 1, 24, 256, 500},
                                      {1, 50, 2, 1, 100, 112, 16}};
 /// More heads share a key head than a workgroup has, as many, and fewer.
 constexpr Edge kDecodeSubgroupEdges[] = {{2, 70, 20, 2, 80, 96, kFewKeys},
