@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// The operations of a graph: what each reads and writes, and its attributes. No arithmetic lives here.
+/// The operations of a graph: what each reads and writes, and its attributes. No arithmetic lives here. Where what an op makes of a row
+/// depends on that row alone it says so (kIsRowWise): tensors that are larger than a device binds are cut along their rows then.
 /// The builders that make them (and say shapes and formulas) are in graph/builders.hpp.
 #pragma once
 
@@ -129,6 +130,7 @@ struct Linear {
 
 struct Activate {
     static constexpr std::string_view kName = "activate";
+    static constexpr bool kIsRowWise = true;
     Value x, y;
     Activation activation = Activation::none;
     static void operands(auto& self, auto&& visit) {
@@ -140,6 +142,7 @@ struct Activate {
 /// y = cap · tanh(x / cap)
 struct SoftCap {
     static constexpr std::string_view kName = "soft_cap";
+    static constexpr bool kIsRowWise = true;
     Value x, y;
     float cap = 1;
     static void operands(auto& self, auto&& visit) {
@@ -150,6 +153,7 @@ struct SoftCap {
 
 struct Add {
     static constexpr std::string_view kName = "add";
+    static constexpr bool kIsRowWise = true;
     Value a, b, y;
     static void operands(auto& self, auto&& visit) {
         visit("a", self.a, Access::read);
@@ -172,6 +176,7 @@ struct Concat {
 /// sum = x + residual, y = its norm; residual is optional, and so is sum, for later nodes that need it.
 struct LayerNorm {
     static constexpr std::string_view kName = "layer_norm";
+    static constexpr bool kIsRowWise = true;
     Value x, residual, gain, bias, sum, y;
     float eps = 1e-5f;
     static void operands(auto& self, auto&& visit) {
@@ -187,6 +192,7 @@ struct LayerNorm {
 /// As LayerNorm without mean and bias. gain is optional: 1.
 struct RmsNorm {
     static constexpr std::string_view kName = "rms_norm";
+    static constexpr bool kIsRowWise = true;
     Value x, residual, gain, sum, y;
     float eps = 1e-5f;
     float gain_offset = 0;  ///< added to every gain
@@ -220,6 +226,7 @@ struct Rope {
 /// y = activation(gate) · up. up is absent where gate is [gate | up] along its last dimension.
 struct GatedActivation {
     static constexpr std::string_view kName = "gated_activation";
+    static constexpr bool kIsRowWise = true;
     Value gate, up, y;
     Activation activation = Activation::silu;
     static void operands(auto& self, auto&& visit) {
@@ -453,6 +460,7 @@ struct Pool {
 
 struct LogSoftmax {
     static constexpr std::string_view kName = "log_softmax";
+    static constexpr bool kIsRowWise = true;
     Value x, y;
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);

@@ -28,7 +28,8 @@ struct Verdict {
     std::vector<Trial> trials{};
 };
 
-/// The verdicts of a device, driver and build of the shaders; any other's file is ignored and replaced.
+/// The verdicts of a device, driver and build of the shaders; any other's file is ignored and replaced. Who changes a kernel's plan and not
+/// its shader deletes the file: the build's stamp is of the SPIR-V alone.
 /// What is being tried is written down before it is tried: a variant that takes the process down with it is found there by the
 /// next process. After the second time it is not tried again (the first may have been a user who lost patience). Not
 /// thread-safe; processes that write at the same time keep the verdicts of one of them.

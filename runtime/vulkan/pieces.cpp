@@ -78,21 +78,7 @@ enum class Style : std::uint8_t {
 
 /// Whether what a node makes of a row depends on that row alone.
 template <class Op>
-constexpr bool is_row_wise = false;
-template <>
-constexpr bool is_row_wise<graph::Activate> = true;
-template <>
-constexpr bool is_row_wise<graph::SoftCap> = true;
-template <>
-constexpr bool is_row_wise<graph::Add> = true;
-template <>
-constexpr bool is_row_wise<graph::GatedActivation> = true;
-template <>
-constexpr bool is_row_wise<graph::LayerNorm> = true;
-template <>
-constexpr bool is_row_wise<graph::RmsNorm> = true;
-template <>
-constexpr bool is_row_wise<graph::LogSoftmax> = true;
+constexpr bool is_row_wise = requires { requires Op::kIsRowWise; };
 
 class Cutter {
 public:

@@ -40,8 +40,8 @@ const uint kLinearVec4RowLanes = 8;
 const uint kLinearCombineWorkgroup = 64;
 // row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
-// row_vec4.comp, quantized_row.comp, quantized_row_int8.comp: their workgroup; rows · columns is at most kLinearMaxSums, columns at most
-// kLinearMaxColumns
+// row_vec4.comp, quantized_row.comp, quantized_row_int8.comp: their workgroup, which is no smaller than kLinearMaxSums, since an invocation
+// stores one sum; rows · columns is at most that, columns at most kLinearMaxColumns (row_sums_tile() in kernels/linear/rows.cpp)
 const uint kLinearSumsWorkgroup = 64, kLinearMaxColumns = 8, kLinearMaxSums = 32;
 // matrix.comp: subgroups of a workgroup along the columns; depth of a tile
 const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;

@@ -101,6 +101,13 @@ TEST_CASE("translate: arguments, lines, JSON", "[cli][translate]") {
     CHECK(run("translate --device cpu -q", "").exit_code == 0);
 }
 
+TEST_CASE("a device's name is found in letters of any case", "[cli]") {
+    const Outcome found = run("translate -d CPU 4.3.2021");
+    CHECK(found.exit_code == 0);
+    CHECK(found.out == "2021-03-04\n");
+    CHECK_THAT(found.err, ContainsSubstring("device: CPU (float)"));
+}
+
 TEST_CASE("forward: from a file to a file", "[cli][forward]") {
     const std::string name = GENERATE("relu_d30_h5_h3", "swish_d64_h4_opus");
     const TemporaryFolder folder;
@@ -510,6 +517,9 @@ TEST_CASE("a model for another command is refused with that command's name", "[c
                 "is a GGUF file of a language model, supported: encoder–decoders (marian, bart");
     }
     refuses("rerank -d cpu -m " + folder("encoders/bert_h20") + " a b", "\"architectures\" name no");
+    const TemporaryFolder pegasus;
+    std::ofstream(pegasus / "config.json") << R"({"model_type": "pegasus"})";
+    refuses("translate -d cpu -m " + pegasus.path().string() + " x", R"("model_type" is "pegasus", supported: enc)");
     const Outcome vit = run("embed -d cpu -m " + folder("vision/vit") + " x");
     CHECK(vit.exit_code == 2);
     CHECK(vit.err.ends_with("are for vkformer classify\n"));

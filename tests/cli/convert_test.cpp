@@ -55,6 +55,23 @@ TEST_CASE("inspect shows metadata and tensors", "[cli][gguf]") {
     refuses("inspect " + quoted(folder / "config.json"), "it is no GGUF file");
 }
 
+TEST_CASE("inspect shows what controls a terminal as text, in names as in values", "[cli][gguf]") {
+    const TemporaryFolder folder;
+    const std::string name = "a\x1b[2Jb", number(1, '\7');
+    const auto count = [](char value, std::size_t bytes) {
+        return std::string(1, value) + std::string(bytes - 1, '\0');
+    };
+    std::ofstream(folder / "keys.gguf", std::ios::binary)
+        << "GGUF" << count(3, 4) << count(0, 8) << count(2, 8)                    // version, tensors, metadata
+        << count(6, 8) << name << count(4, 4) << count(7, 4)                      // a u32
+        << count(1, 8) << "c" << count(8, 4) << count(2, 8) << "\x1b" << number;  // a string
+    const Outcome found = run("inspect " + quoted(folder / "keys.gguf"));
+    CHECK(found.exit_code == 0);
+    CHECK_THAT(found.out, ContainsSubstring(R"(a\u001b[2Jb)"));
+    CHECK_THAT(found.out, ContainsSubstring(R"("\u001b\u0007")"));
+    CHECK(found.out.find_first_of("\x1b\7") == std::string::npos);
+}
+
 TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
     const TemporaryFolder folder;
     const fs::path marian = goldens_dir() / "marian/relu_d30_h5_h3";

@@ -78,7 +78,7 @@ struct KernelTraits {
     /// Runs with every shape on every device: what the others are measured against. Every op has exactly one.
     bool is_reference = false;
     /// Elements of a row above which compilers for CPUs take many seconds, since its loops are unrolled: devices that are CPUs take it
-    /// for shorter rows only. 0: no limit. The rows that it is about: kernels/cpu_devices/limits.hpp.
+    /// for shorter rows only. 0: no limit. The rows that it is about: unrolled_elements() of kernels/cpu_devices/kernels.hpp.
     std::uint32_t cpu_limit = 0;
     /// Done in hardware that CPUs have not: right there, and slow.
     bool is_emulated_on_cpus = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// The kernels for Vulkan devices that are CPUs, lavapipe and SwiftShader: a wing that nothing else of the library is built upon. Their
-/// shaders lean on how LLVM compiles GLSL for lanes of a CPU. What takes the wing away: CONTRIBUTING.md.
+/// shaders lean on how LLVM compiles GLSL for lanes of a CPU. To take the wing away: CONTRIBUTING.md, "the wing".
 #pragma once
 
 #include <span>

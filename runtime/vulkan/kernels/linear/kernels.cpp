@@ -93,7 +93,8 @@ constexpr Kernel<graph::Linear> matrix_kernel(std::string_view name) {
 
 }  // namespace
 
-/// Weights in a format of their own have the algorithms' names, too: a kernel plans the shader that unpacks them.
+/// Weights in a format of their own have the algorithms' names, too: a kernel plans the shader that unpacks them. The order is the choice
+/// where nothing was measured, of which the first that fits is taken: what rounds more than float32 stands behind `tile`, which takes all.
 std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
     using enum ShaderRequirement;
     static constexpr Kernel<graph::Linear> kKernels[] = {

@@ -10,6 +10,8 @@
 namespace vkformer::vulkan {
 namespace {
 
+static_assert(shaders::kLinearMaxSums <= shaders::kLinearSumsWorkgroup);
+
 std::uint64_t few_rows(const Product& product) {
     return std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
 }
