@@ -661,11 +661,23 @@ struct BeamStep {
     }
 };
 
-using Op = std::variant<Embedding, PositionalEmbedding, Patchify, Linear, Activate, SoftCap, Add, Concat, LayerNorm,
-                        RmsNorm, Rope, GatedActivation, RelativeBias, AttentionScores, AdditiveScores, MaskedSoftmax,
-                        LocalSoftmax, WeightedSum, Attention, DecodeAttention, RecurrentLayer, RecurrentCell,
-                        CacheAppend, SplitQkv, CacheReorder, Pool, LogSoftmax, ArgMax, TopK, RouteTopK, Sample,
-                        MaskLogits, MaskTimestamps, CountTokens, Penalize, BiasSequences, GreedyStep, BeamStep>;
+/// The list of all ops, in the order in which they are shown: X(Op) for each. What there is one of for every op is declared by it.
+// clang-format off
+#define VKFORMER_OPS(X)                                                                                                \
+    X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(Activate) X(SoftCap) X(Add) X(Concat) X(LayerNorm)     \
+    X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores) X(MaskedSoftmax)        \
+    X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer) X(RecurrentCell) X(CacheAppend)   \
+    X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits)           \
+    X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
+// clang-format on
+
+namespace detail {
+template <class None, class... Ops>
+using VariantBehind = std::variant<Ops...>;
+}  // namespace detail
+#define VKFORMER_BEHIND_COMMA(Op) , Op
+using Op = detail::VariantBehind<void VKFORMER_OPS(VKFORMER_BEHIND_COMMA)>;
+#undef VKFORMER_BEHIND_COMMA
 
 inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);
