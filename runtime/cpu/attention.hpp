@@ -25,6 +25,14 @@ void over_threads(std::size_t count, std::size_t products, auto&& work) {
         work(0, count, 0);
 }
 
+/// query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
+/// value_dim]. Head h reads key/value head h / (heads / kv_heads).
+struct AttentionDims {
+    std::size_t batch, query_len, key_len, heads, kv_heads, head_dim, value_dim;
+
+    std::size_t kv_head(std::size_t head) const { return head / (heads / kv_heads); }
+};
+
 /// The operands of attention; layouts at AttentionDims.
 template <std::floating_point T>
 struct AttentionOperands {
@@ -33,6 +41,24 @@ struct AttentionOperands {
     T scale, soft_cap;  // soft_cap 0: none
     AttentionDims dims;
 };
+
+/// Those of graph::Attention and of graph::DecodeAttention.
+template <std::floating_point T>
+AttentionOperands<T> attention_operands(const auto& op, const Operands<T>& operands) {
+    return {.query = operands.floats(op.query),
+            .key = operands.floats(op.key),
+            .value = operands.floats(op.value),
+            .mask = mask_of(op.mask, operands),
+            .scale = static_cast<T>(op.scale),
+            .soft_cap = static_cast<T>(op.soft_cap),
+            .dims = {.batch = operands.dim(op.query, 0),
+                     .query_len = operands.dim(op.query, 1),
+                     .key_len = operands.dim(op.key, 1),
+                     .heads = operands.dim(op.query, 2),
+                     .kv_heads = operands.dim(op.key, 2),
+                     .head_dim = operands.dim(op.query, 3),
+                     .value_dim = operands.dim(op.value, 3)}};
+}
 
 /// One query of one head against the keys first … last − 1: sums[v] += Σ_j exp(s_j − m) · value[j, v], with the scores
 /// s_j = scale · query · key_j, soft-capped, + additive_j. Keys outside the range are not even read.

@@ -7,15 +7,9 @@
 #include <cstdint>
 #include <span>
 
+#include "cpu/operands.hpp"
+
 namespace vkformer::cpu {
-
-/// query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
-/// value_dim]. Head h reads key/value head h / (heads / kv_heads).
-struct AttentionDims {
-    std::size_t batch, query_len, key_len, heads, kv_heads, head_dim, value_dim;
-
-    std::size_t kv_head(std::size_t head) const { return head / (heads / kv_heads); }
-};
 
 struct KeyRange {
     std::size_t first, last;  // keys first … last − 1
@@ -55,5 +49,20 @@ struct Mask {
         return additive[row * key_len + j];
     }
 };
+
+template <std::floating_point T>
+Mask<T> mask_of(const graph::AttentionMask& mask, const Operands<T>& operands) {
+    Mask<T> result{.causal = mask.causal,
+                   .window = mask.window,
+                   .key_lengths = operands.ints(mask.key_lengths),
+                   .starts = operands.ints(mask.starts),
+                   .additive = operands.floats(mask.additive)};
+    if (mask.additive) {
+        result.additive_batch = operands.dim(mask.additive, 0);
+        result.additive_heads = operands.dim(mask.additive, 1);
+        result.additive_queries = operands.dim(mask.additive, 2);
+    }
+    return result;
+}
 
 }  // namespace vkformer::cpu

@@ -9,9 +9,9 @@
 
 #include "core/try.hpp"
 #include "cpu/cache_append.hpp"
-#include "cpu/execute.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
+#include "cpu/twins.hpp"
 #include "cpu/weight_bytes.hpp"
 
 namespace vkformer::cpu {
@@ -329,7 +329,8 @@ Result<void> CpuProgram<T>::run_node(std::size_t node_index) {
     if (node_index >= plan_.graph.nodes().size())
         return Error{ErrorCode::InvalidArgument, "the program has no node " + std::to_string(node_index)};
     try {
-        execute(plan_.graph, plan_.graph.nodes()[node_index].op, std::span(std::as_const(tensors_)));
+        const Operands<T> operands(plan_.graph, tensors_);
+        std::visit([&](const auto& op) { execute(op, operands); }, plan_.graph.nodes()[node_index].op);
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::OutOfHostMemory,
                      plan_.graph.nodes()[node_index].name + ": not enough memory for intermediate results"};

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/block_format.hpp"
+#include "cpu/operands.hpp"
 
 namespace vkformer::cpu {
 
@@ -31,6 +32,12 @@ void round_to_q8_0(std::span<T> values) {
 struct CacheDims {
     std::size_t rows, capacity, width;  // width = heads · dim, of tokens 1
 };
+
+template <std::floating_point T>
+CacheDims cache_dims(graph::Value cache, const Operands<T>& operands) {
+    const std::size_t rows = operands.dim(cache, 0), capacity = operands.dim(cache, 1);
+    return {.rows = rows, .capacity = capacity, .width = operands.shape(cache).element_count() / (rows * capacity)};
+}
 
 // cache[b, starts[b] + i, :] = x[b, i, :]     x: [rows, len, width], cache: [rows, capacity, width]; positions outside the cache
 // are not written. `starts` may be empty: 0. `store` may change what was copied: it is told every position that was written.

@@ -8,8 +8,6 @@
 #include <limits>
 #include <span>
 
-#include "cpu/packed_weight.hpp"
-
 namespace vkformer::cpu {
 
 // y[n, i] = scale · table[tokens[n], i]     table: [vocab, dim]; NaN where tokens[n] is outside 0 … vocab−1.
@@ -24,17 +22,6 @@ void embedding(std::span<const std::int32_t> tokens, std::span<const T> table, s
         const std::size_t row = known ? static_cast<std::size_t>(tokens[n]) * dim : 0;
         for (std::size_t i = 0; i < dim; ++i)
             y[n * dim + i] = known ? scale * table[row + i] : std::numeric_limits<T>::quiet_NaN();
-    }
-}
-
-/// The same with a table of `vocab` packed rows.
-inline void packed_embedding(std::span<const std::int32_t> tokens, const PackedWeight& table, std::size_t vocab,
-                             float scale, std::span<float> y) {
-    for (std::size_t n = 0; n < tokens.size(); ++n) {
-        const std::span<float> row = y.subspan(n * table.in, table.in);
-        const bool known = tokens[n] >= 0 && static_cast<std::size_t>(tokens[n]) < vocab;
-        if (known) unpack_row(table, static_cast<std::size_t>(tokens[n]), row);
-        for (float& value : row) value = known ? scale * value : std::numeric_limits<float>::quiet_NaN();
     }
 }
 

@@ -18,4 +18,10 @@ void gated_activation(std::span<const T> gate, std::span<const T> up, graph::Act
     for (std::size_t i = 0; i < gate.size(); ++i) y[i] *= up[i];
 }
 
+// y = f(the first half of `both`) · the second.
+template <std::floating_point T>
+void gated_halves(std::span<const T> both, graph::Activation activation, std::span<T> y) {
+    gated_activation<T>(both.first(y.size()), both.last(y.size()), activation, y);
+}
+
 }  // namespace vkformer::cpu

@@ -2,15 +2,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cassert>
 #include <concepts>
 #include <cstddef>
 #include <span>
 
 #include "cpu/activate.hpp"
 #include "cpu/add.hpp"
-#include "cpu/blas.hpp"
-#include "cpu/float_product.hpp"
 #include "cpu/parallel.hpp"
 
 namespace vkformer::cpu {
@@ -48,45 +45,6 @@ void end_linear(std::span<const T> residual, graph::Activation activation, const
         activate<T>(some, activation, some);
         if (!residual.empty()) add<T>(some, residual.subspan(from, count), some);
     });
-}
-
-// y += x · weightᵀ. A weight is read once for few rows; for more it is laid out anew.
-inline void add_linear(std::span<const float> x, std::span<const float> weight, const LinearDims& dims,
-                       std::span<float> y) {
-    const std::size_t rows = dims.rows, in = dims.in, out = dims.out;
-    if (rows > kFewRows) return add_float_product(x.data(), weight.data(), rows, in, out, y.data());
-    parallel_for(out, slice_of_weight(out, in * rows, in * sizeof(float)),
-                 [&](std::size_t first, std::size_t last, std::size_t) {
-                     float_kernels().add_products({.rows = rows,
-                                                   .columns = last - first,
-                                                   .depth = in,
-                                                   .x = x.data(),
-                                                   .x_stride = in,
-                                                   .w = weight.data() + first * in,
-                                                   .w_stride = in,
-                                                   .y = y.data() + first,
-                                                   .y_stride = out});
-                 });
-}
-inline void add_linear(std::span<const double> x, std::span<const double> weight, const LinearDims& dims,
-                       std::span<double> y) {
-    const auto [rows, in, out] = dims;
-    if (rows == 1)
-        add_matrix_vector(out, in, 1, {weight.data(), in}, x.data(), y.data());
-    else
-        add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
-}
-
-// y = activation(x · weightᵀ + bias) + residual     x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out].
-// bias and residual may be empty.
-template <std::floating_point T>
-void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> bias, std::span<const T> residual,
-            graph::Activation activation, const LinearDims& dims, std::span<T> y) {
-    const auto [rows, in, out] = dims;
-    assert(x.size() == rows * in && weight.size() == out * in && y.size() == rows * out);
-    begin_linear(bias, out, y);
-    add_linear(x, weight, dims, y);
-    end_linear(residual, activation, dims, y);
 }
 
 }  // namespace vkformer::cpu

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <vector>
 
 namespace vkformer::cpu {
 
@@ -18,32 +17,6 @@ struct ForcedTokens {
     std::int32_t last;   // the only token allowed where start == last_start; goes before `first` where both apply
     std::int32_t last_start;
 };
-
-// Adds to `banned` what would complete a run of `ngram` tokens that sequence[0 … start] has already: every token that follows a
-// place where its last ngram − 1 tokens stand. Hugging Face's NoRepeatNGramLogitsProcessor; fairseq had it first.
-inline void ban_repeats(std::span<const std::int32_t> sequence, std::int32_t start, std::uint32_t ngram,
-                        std::vector<std::int32_t>& banned) {
-    assert(ngram > 0);
-    const std::size_t len =
-        std::min(sequence.size(), static_cast<std::size_t>(std::max(std::int64_t{start} + 1, std::int64_t{0})));
-    if (len < ngram) return;
-    const auto last = sequence.subspan(len - (ngram - 1), ngram - 1);
-    for (std::size_t i = 0; i + ngram <= len; ++i)
-        if (std::ranges::equal(sequence.subspan(i, ngram - 1), last)) banned.push_back(sequence[i + ngram - 1]);
-}
-
-// Adds to `banned` what would complete a run of `ngram` tokens that the source has: every token of it that follows a place where
-// the sequence's last ngram − 1 tokens stand. Hugging Face's EncoderNoRepeatNGramLogitsProcessor.
-inline void ban_source(std::span<const std::int32_t> source, std::span<const std::int32_t> sequence, std::int32_t start,
-                       std::uint32_t ngram, std::vector<std::int32_t>& banned) {
-    assert(ngram > 0);
-    const std::size_t len =
-        std::min(sequence.size(), static_cast<std::size_t>(std::max(std::int64_t{start} + 1, std::int64_t{0})));
-    if (len + 1 < ngram) return;
-    const auto last = sequence.subspan(len - (ngram - 1), ngram - 1);
-    for (std::size_t i = 0; i + ngram <= source.size(); ++i)
-        if (std::ranges::equal(source.subspan(i, ngram - 1), last)) banned.push_back(source[i + ngram - 1]);
-}
 
 // y = x with −∞ for the banned tokens; where a token is forced, 0 for it and −∞ for all others. One row of logits.
 // The processors of Hugging Face generate: bans, then forced first token, then forced last token. A banned token outside the row

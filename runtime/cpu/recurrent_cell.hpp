@@ -33,26 +33,4 @@ void gru_unit(const T* x, const T* h, std::size_t stride, T& hidden) {
     hidden = (1 - z) * n + z * hidden;
 }
 
-// One step of [rows, hidden_dim] units from gates [rows, gates · hidden_dim]; the cells are used for an LSTM only. The next states may
-// be the old ones.
-template <std::floating_point T>
-void recurrent_cell(std::span<const T> input_gates, std::span<const T> hidden_gates, graph::RecurrentUnit unit,
-                    std::size_t hidden_dim, std::span<const T> hidden, std::span<const T> cell,
-                    std::span<T> next_hidden, std::span<T> next_cell) {
-    const std::size_t width = gates_of(unit) * hidden_dim;
-    for (std::size_t row = 0; row * width < input_gates.size(); ++row)
-        for (std::size_t k = 0; k < hidden_dim; ++k) {
-            const T* x = &input_gates[row * width + k];
-            const T* h = &hidden_gates[row * width + k];
-            const std::size_t at = row * hidden_dim + k;
-            next_hidden[at] = hidden[at];
-            if (unit == graph::RecurrentUnit::lstm) {
-                next_cell[at] = cell[at];
-                lstm_unit(x, h, hidden_dim, next_hidden[at], next_cell[at]);
-            } else {
-                gru_unit(x, h, hidden_dim, next_hidden[at]);
-            }
-        }
-}
-
 }  // namespace vkformer::cpu

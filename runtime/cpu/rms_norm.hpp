@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <span>
 
+#include "cpu/rows.hpp"
+
 namespace vkformer::cpu {
 
 // y[i] = (gain[i] + gain_offset) · x[i] / sqrt(mean(x²) + eps), one row. Zhang and Sennrich 2019, eq. 4; eps against division
@@ -18,6 +20,15 @@ void rms_norm(std::span<const T> x, std::span<const T> gain, T gain_offset, T ep
     for (const T value : x) square_sum += value * value;
     const T scale = 1 / std::sqrt(square_sum / static_cast<T>(x.size()) + eps);
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = ((gain.empty() ? T{1} : gain[i]) + gain_offset) * x[i] * scale;
+}
+
+// The same of all rows.
+template <std::floating_point T>
+void rms_norm_rows(std::span<const T> x, std::size_t width, std::span<const T> gain, T gain_offset, T eps,
+                   std::span<T> y) {
+    for_rows(x.size() / width, width, [&](std::size_t row) {
+        rms_norm<T>(row_of(x, row, width), gain, gain_offset, eps, row_of(y, row, width));
+    });
 }
 
 }  // namespace vkformer::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// How far a result may be from other people's: the measure, and the bounds of whole examples. The bounds of single ops are
-/// argued in validation/bounds.cpp, which the library needs as well.
+/// argued beside their arithmetic (cpu/OP.cpp), since the library needs them as well.
 #pragma once
 
 #include <cassert>

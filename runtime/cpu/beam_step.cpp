@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
-#pragma once
-
 #include <algorithm>
 #include <cmath>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <vector>
 
 #include "cpu/arg_max.hpp"
-#include "graph/ops.hpp"
+#include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
+namespace {
 
 /// The states are documented at graph::BeamStates. rows = batch · beams.
 template <std::floating_point T>
@@ -39,7 +34,7 @@ struct BeamRules {
 };
 
 /// What the rules subtract from a score to put it behind all others.
-inline constexpr float kBeamPenalty = 1e9f;
+constexpr float kBeamPenalty = 1e9f;
 
 /// A continuation of a running hypothesis.
 struct BeamCandidate {
@@ -87,8 +82,8 @@ std::vector<BeamCandidate> best_candidates(const BeamTensors<T>& s, const BeamRu
 
 /// The finished hypotheses of one sequence after this step.
 /// Only the first `beams` candidates may finish, and none where `is_closed`.
-inline std::vector<BeamSlot> merge_finished(std::vector<BeamSlot> slots, std::span<const BeamCandidate> candidates,
-                                            std::int32_t steps, float length_norm, bool is_closed) {
+std::vector<BeamSlot> merge_finished(std::vector<BeamSlot> slots, std::span<const BeamCandidate> candidates,
+                                     std::int32_t steps, float length_norm, bool is_closed) {
     const std::size_t beams = slots.size();
     for (std::size_t c = 0; c < candidates.size(); ++c) {
         const bool finishes = candidates[c].hits && c < beams;
@@ -106,7 +101,7 @@ inline std::vector<BeamSlot> merge_finished(std::vector<BeamSlot> slots, std::sp
 }
 
 /// Whether a running hypothesis could still displace a finished one. `best_running` is length-penalised.
-inline bool can_improve(std::span<const BeamSlot> slots, float best_running) {
+bool can_improve(std::span<const BeamSlot> slots, float best_running) {
     const float worst = std::ranges::min(slots, {}, &BeamSlot::score).score;
     return std::ranges::any_of(
         slots, [&](const BeamSlot& slot) { return best_running > (slot.steps > 0 ? worst : -kBeamPenalty); });
@@ -174,5 +169,34 @@ void beam_step(const BeamTensors<T>& s, const BeamRules& rules) {
     step_counter = steps;
     if (is_last_step || !any_improvable || (rules.early_stopping == graph::EarlyStopping::always && all_full)) done = 1;
 }
+
+}  // namespace
+
+template <std::floating_point T>
+void execute(const graph::BeamStep& op, const Operands<T>& operands) {
+    beam_step<T>({.candidate_scores = operands.floats(op.candidate_scores),
+                  .candidate_tokens = operands.ints(op.candidate_tokens),
+                  .tokens = operands.ints(op.tokens),
+                  .starts = operands.ints(op.starts),
+                  .parents = operands.ints(op.parents),
+                  .running_scores = operands.floats(op.running_scores),
+                  .token_history = operands.ints(op.token_history),
+                  .parent_history = operands.ints(op.parent_history),
+                  .final_scores = operands.floats(op.final_scores),
+                  .final_steps = operands.ints(op.final_steps),
+                  .final_rows = operands.ints(op.final_rows),
+                  .final_tokens = operands.ints(op.final_tokens),
+                  .state = operands.ints(op.state)},
+                 {.beams = op.beams,
+                  .max_steps = op.max_steps,
+                  .eos = op.eos,
+                  .length_penalty = op.length_penalty,
+                  .early_stopping = op.early_stopping});
+}
+template void execute(const graph::BeamStep&, const Operands<float>&);
+template void execute(const graph::BeamStep&, const Operands<double>&);
+
+// of its scores; the rest is integers
+ErrorRule error_rule(const graph::BeamStep&, const graph::Graph&) { return {16}; }
 
 }  // namespace vkformer::cpu

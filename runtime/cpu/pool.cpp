@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
-#pragma once
-
 #include <algorithm>
 #include <cmath>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
-#include "graph/ops.hpp"
+#include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
+namespace {
 
 /// What token i of n counts for in a sum of all of them.
 template <std::floating_point T>
@@ -44,6 +39,26 @@ void pool(std::span<const T> x, graph::Pooling pooling, std::span<T> y) {
                 y[d] += weight * row[d];
         }
     }
+}
+
+}  // namespace
+
+template <std::floating_point T>
+void execute(const graph::Pool& op, const Operands<T>& operands) {
+    const std::size_t len = operands.dim(op.x, 1), row_width = operands.width(op.x);
+    for (std::size_t b = 0; b < operands.dim(op.x, 0); ++b) {
+        const auto limit = static_cast<std::int32_t>(len);
+        const auto tokens =
+            op.lengths ? static_cast<std::size_t>(std::clamp(operands.ints(op.lengths)[b], 0, limit)) : len;
+        pool<T>(operands.floats(op.x).subspan(b * len * row_width, tokens * row_width), op.pooling,
+                operands.floats(op.y, b));
+    }
+}
+template void execute(const graph::Pool&, const Operands<float>&);
+template void execute(const graph::Pool&, const Operands<double>&);
+
+ErrorRule error_rule(const graph::Pool& op, const graph::Graph& graph) {
+    return {8, 8, graph.shape(op.x)[1]};  // a sum over the tokens
 }
 
 }  // namespace vkformer::cpu

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: MIT
-#pragma once
-
 #include <algorithm>
 #include <cassert>
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 
-#include "graph/ops.hpp"
+#include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
+namespace {
 
 template <std::floating_point T>
 struct BiasedPhrases {
@@ -45,6 +40,23 @@ void bias_sequences(std::span<const T> x, std::span<const std::int32_t> sequence
         }
         y[token] = x[token] + sum;
     }
+}
+
+}  // namespace
+
+template <std::floating_point T>
+void execute(const graph::BiasSequences& op, const Operands<T>& operands) {
+    const BiasedPhrases<T> biased{
+        .phrases = operands.ints(op.phrases), .tokens = operands.ints(op.tokens), .biases = operands.floats(op.biases)};
+    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+        bias_sequences<T>(operands.floats(op.x, row), operands.ints(op.sequences, row), operands.ints(op.starts)[row],
+                          biased, operands.floats(op.y, row));
+}
+template void execute(const graph::BiasSequences&, const Operands<float>&);
+template void execute(const graph::BiasSequences&, const Operands<double>&);
+
+ErrorRule error_rule(const graph::BiasSequences& op, const graph::Graph& graph) {
+    return {8, 4, graph.shape(op.phrases)[0]};  // all phrases may end alike
 }
 
 }  // namespace vkformer::cpu

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT
-#pragma once
-
 #include <algorithm>
 #include <cmath>
-#include <concepts>
-#include <cstddef>
 #include <limits>
-#include <span>
 
 #include "cpu/attention.hpp"
+#include "cpu/twins.hpp"
 #include "graph/splits.hpp"
 
 namespace vkformer::cpu {
+namespace {
 
 /// The seen keys are shared out evenly: graph/splits.hpp.
-inline KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
+KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
     const std::size_t count = seen.last - seen.first, each = graph::keys_per_split(count, splits);
     const std::size_t used = (count + each - 1) / each;
     if (!graph::split_is_used(split, splits, used)) return {0, 0};
@@ -65,6 +62,22 @@ void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::sp
     for (std::size_t row = 0; row < dims.batch * dims.heads; ++row)
         combine_splits<T>(partial.subspan(row * pitch, splits * width), splits,
                           y.subspan(row * dims.value_dim, dims.value_dim));
+}
+
+}  // namespace
+
+template <std::floating_point T>
+void execute(const graph::DecodeAttention& op, const Operands<T>& operands) {
+    decode_attention<T>(attention_operands(op, operands),
+                        graph::splits_in(operands.width(op.partial), operands.width(op.y)), operands.floats(op.partial),
+                        operands.floats(op.y));
+}
+template void execute(const graph::DecodeAttention&, const Operands<float>&);
+template void execute(const graph::DecodeAttention&, const Operands<double>&);
+
+// as Attention, and the splits are put together
+ErrorRule error_rule(const graph::DecodeAttention& op, const graph::Graph& graph) {
+    return {3 * kExpUnits, 16, std::max(graph.shape(op.query).back(), graph.shape(op.key)[1])};
 }
 
 }  // namespace vkformer::cpu

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "cpu/arg_max.hpp"
+
+#include "cpu/twins.hpp"
+
+namespace vkformer::cpu {
+
+template <std::floating_point T>
+void execute(const graph::ArgMax& op, const Operands<T>& operands) {
+    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+        operands.ints(op.y)[row] = arg_max<T>(operands.floats(op.x, row));
+}
+template void execute(const graph::ArgMax&, const Operands<float>&);
+template void execute(const graph::ArgMax&, const Operands<double>&);
+
+ErrorRule error_rule(const graph::ArgMax&, const graph::Graph&) { return kExact; }
+
+}  // namespace vkformer::cpu

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+
+#include "cpu/blas.hpp"
+#include "cpu/soft_cap.hpp"
+#include "cpu/twins.hpp"
+
+namespace vkformer::cpu {
+
+// scores[b, h, i, j] = scale · Σ_d query[b, i, h, d] · key[b, j, kv_head(h), d], soft-capped     Vaswani et al. 2017, eq. 1.
+// query: [batch, query_len, heads, head_dim], key: [batch, key_len, kv_heads, head_dim], scores: [batch, heads, query_len, key_len];
+// kv_head(h) = h / (heads / kv_heads).
+template <std::floating_point T>
+void execute(const graph::AttentionScores& op, const Operands<T>& operands) {
+    const std::size_t batch = operands.dim(op.query, 0), query_len = operands.dim(op.query, 1);
+    const std::size_t heads = operands.dim(op.query, 2), head_dim = operands.dim(op.query, 3);
+    const std::size_t key_len = operands.dim(op.key, 1), kv_heads = operands.dim(op.key, 2);
+    const std::span<const T> query = operands.floats(op.query), key = operands.floats(op.key);
+    const std::span<T> scores = operands.floats(op.scores);
+    std::ranges::fill(scores, T{0});
+    for (std::size_t b = 0; b < batch; ++b)
+        for (std::size_t h = 0; h < heads; ++h)
+            add_product_transposed(
+                query_len, key_len, head_dim, static_cast<T>(op.scale),
+                {&query[(b * query_len * heads + h) * head_dim], heads * head_dim},
+                {&key[(b * key_len * kv_heads + h / (heads / kv_heads)) * head_dim], kv_heads * head_dim},
+                {&scores[(b * heads + h) * query_len * key_len], key_len});
+    if (op.soft_cap == 0) return;
+    for (T& score : scores) score = soft_capped(score, static_cast<T>(op.soft_cap));
+}
+template void execute(const graph::AttentionScores&, const Operands<float>&);
+template void execute(const graph::AttentionScores&, const Operands<double>&);
+
+ErrorRule error_rule(const graph::AttentionScores& op, const graph::Graph& graph) {
+    return {op.soft_cap == 0 ? 8.0 : 40.0, 8, graph.shape(op.query).back()};
+}
+
+}  // namespace vkformer::cpu

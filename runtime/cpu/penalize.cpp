@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#include <cassert>
+
+#include "cpu/twins.hpp"
+
+namespace vkformer::cpu {
+namespace {
+
+// y = x + bias; of a token in the prompt or generated, y / repetition where y > 0, else y · repetition (Keskar et al. 2019, section
+// 4.1, as Hugging Face has it); of one generated n ≥ 1 times, y − presence − frequency · n. One row; counts and bias may be empty.
+template <std::floating_point T>
+void penalize(std::span<const T> x, std::span<const std::int32_t> counts, std::span<const T> bias,
+              const graph::Penalize& op, std::span<T> y) {
+    assert(y.size() == x.size());
+    const auto repetition = static_cast<T>(op.repetition);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        y[i] = x[i] + (bias.empty() ? T{0} : bias[i]);
+        if (counts.empty() || counts[i] == 0) continue;
+        y[i] = y[i] > 0 ? y[i] / repetition : y[i] * repetition;
+        const std::int32_t generated = counts[i] & (graph::kInPrompt - 1);
+        if (generated > 0)
+            y[i] -= static_cast<T>(op.presence) + static_cast<T>(op.frequency) * static_cast<T>(generated);
+    }
+}
+
+}  // namespace
+
+template <std::floating_point T>
+void execute(const graph::Penalize& op, const Operands<T>& operands) {
+    for (std::size_t row = 0; row < operands.rows(op.x); ++row)
+        penalize<T>(operands.floats(op.x, row), operands.ints(op.counts, row), operands.floats(op.bias), op,
+                    operands.floats(op.y, row));
+}
+template void execute(const graph::Penalize&, const Operands<float>&);
+template void execute(const graph::Penalize&, const Operands<double>&);
+
+// four steps, one a quotient of 2.5 units
+ErrorRule error_rule(const graph::Penalize&, const graph::Graph&) { return {8}; }
+
+}  // namespace vkformer::cpu

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "cpu/rms_norm.hpp"
+#include "cpu/rope.hpp"
+#include "cpu/rows.hpp"
+#include "cpu/twins.hpp"
+
+namespace vkformer::cpu {
+
+// query = the first heads of qkv, normed and turned; key_cache[b, starts[b] + i] = the next kv_heads, likewise, value_cache[…] = the last ones.
+// qkv: [batch, len, heads + 2 · kv_heads, head_dim], caches: [batch, capacity, kv_heads, head_dim], positions outside which are not
+// written; table: [positions, rotary_dim], positions outside which give NaN, or absent: nothing is turned; `starts` may be absent: 0.
+// Gains: [head_dim], or none: no norm.
+template <std::floating_point T>
+void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
+    const std::size_t len = operands.dim(op.qkv, 1), heads = operands.dim(op.query, 2), d = operands.width(op.qkv);
+    const std::size_t capacity = operands.dim(op.key_cache, 1), kv_heads = operands.dim(op.key_cache, 2);
+    const std::span<const T> qkv = operands.floats(op.qkv), table = operands.floats(op.table);
+    const std::span<const T> query_gain = operands.floats(op.query_gain), key_gain = operands.floats(op.key_gain);
+    const std::span<const std::int32_t> starts = operands.ints(op.starts);
+    const std::span<T> query = operands.floats(op.query);
+    const std::span<T> key_cache = operands.floats(op.key_cache), value_cache = operands.floats(op.value_cache);
+    const std::size_t rotary_dim = op.table ? operands.width(op.table) : 0;
+    const auto positions = static_cast<std::int64_t>(op.table ? operands.rows(op.table) : 0);
+
+    std::vector<T> normed(query_gain.empty() ? 0 : d);
+    const auto place = [&](std::span<const T> x, std::span<const T> gain, std::int64_t position, std::span<T> y) {
+        if (!gain.empty()) {
+            rms_norm<T>(x, gain, static_cast<T>(op.norm_gain_offset), static_cast<T>(op.norm_eps), normed);
+            x = normed;
+        }
+        if (table.empty())
+            std::ranges::copy(x, y.begin());
+        else if (position < 0 || position >= positions)
+            std::ranges::fill(y, std::numeric_limits<T>::quiet_NaN());
+        else
+            rope_head<T>(x, row_of(table, static_cast<std::size_t>(position), rotary_dim), op.pairing, y);
+    };
+    for (std::size_t token = 0; token < operands.dim(op.qkv, 0) * len; ++token) {
+        const std::size_t batch = token / len;
+        const std::int64_t start = starts.empty() ? 0 : starts[batch];
+        const std::int64_t position = start + static_cast<std::int64_t>(token % len);
+        const auto head = [&](std::size_t index) { return row_of(qkv, token * (heads + 2 * kv_heads) + index, d); };
+        for (std::size_t h = 0; h < heads; ++h)
+            place(head(h), query_gain, position, row_of(query, token * heads + h, d));
+        if (position < 0 || position >= static_cast<std::int64_t>(capacity)) continue;
+        const std::size_t row = (batch * capacity + static_cast<std::size_t>(position)) * kv_heads;
+        for (std::size_t h = 0; h < kv_heads; ++h) {
+            place(head(heads + h), key_gain, position, row_of(key_cache, row + h, d));
+            std::ranges::copy(head(heads + kv_heads + h), row_of(value_cache, row + h, d).begin());
+        }
+    }
+}
+template void execute(const graph::SplitQkv&, const Operands<float>&);
+template void execute(const graph::SplitQkv&, const Operands<double>&);
+
+ErrorRule error_rule(const graph::SplitQkv& op, const graph::Graph& graph) {
+    // as Rope, and RmsNorm before it
+    return op.query_gain ? ErrorRule{20, 8, graph.shape(op.qkv).back(), 3} : ErrorRule{4};
+}
+
+}  // namespace vkformer::cpu
