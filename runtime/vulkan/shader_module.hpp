@@ -64,7 +64,7 @@ struct Module {
     /// "linear_row_f16", also where the build lacks it.
     std::string name() const {
         std::string name(family->name);
-        if (storage != Storage::single) name += "_" + std::string(kStorageNames[static_cast<std::size_t>(storage)]);
+        if (storage != Storage::single) name.append("_").append(kStorageNames[static_cast<std::size_t>(storage)]);
         return name;
     }
     const ShaderBinary* binary() const { return family->find(storage); }
