@@ -14,6 +14,7 @@
 #include "graph/plan.hpp"
 #include "shader_table.hpp"
 #include "support/catch.h"
+#include "support/imagined_devices.hpp"
 #include "support/must.hpp"
 #include "vulkan/features.hpp"
 #include "vulkan/pipelines.hpp"
@@ -140,39 +141,6 @@ TEST_CASE("what a module requires of a device is what it declares to the driver"
     }
 }
 
-/// Devices that reach all kernels, and devices that lack one feature each.
-std::vector<vulkan::Capabilities> all_devices() {
-    vulkan::Capabilities device;
-    device.storage16 = device.float16 = device.integer_dot = device.int64 = true;
-    device.subgroup_arithmetic = device.subgroup_shuffle = device.buffer_addresses = true;
-    device.cooperative_matrix = device.cooperative_matrix2 = true;
-    device.cooperative_matrix2_parts = {.reductions = true, .conversions = true, .per_element_operations = true};
-    device.cooperative_matrices = {{16, 16, 16, 0, 0, 1, 1}};  // float16 operands, float32 sums
-    device.subgroup_size = 8;
-    device.max_workgroup_invocations = 1024;
-    device.max_shared_memory_bytes = 65536;
-    device.max_workgroup_count = {65535, 65535, 65535};
-    std::vector<vulkan::Capabilities> devices;
-    for (const char* type : {"discrete", "cpu"})
-        for (const bool has_halves : {true, false})
-            for (const bool has_matrices : {true, false}) {
-                devices.push_back(device);
-                devices.back().type = type;
-                devices.back().storage16 = has_halves;
-                devices.back().cooperative_matrix = devices.back().cooperative_matrix2 = has_matrices;
-            }
-    for (bool vulkan::Capabilities::*const feature :
-         {&vulkan::Capabilities::float16, &vulkan::Capabilities::integer_dot, &vulkan::Capabilities::int64,
-          &vulkan::Capabilities::subgroup_arithmetic, &vulkan::Capabilities::subgroup_shuffle,
-          &vulkan::Capabilities::buffer_addresses, &vulkan::Capabilities::cooperative_matrix2})
-        for (const char* type : {"discrete", "cpu"}) {
-            devices.push_back(device);
-            devices.back().type = type;
-            devices.back().*feature = false;
-        }
-    return devices;
-}
-
 /// The graph of a case, for who runs it not.
 graph::Plan plan_of(const cases::Case& which) {
     cases::CaseBuilder builder(cases::CaseBuilder::Contents::none);
@@ -180,12 +148,12 @@ graph::Plan plan_of(const cases::Case& which) {
     return graph::make_plan(std::move(builder.graph), {.fuse = false});
 }
 
-/// Calls visit(device, kernel, dispatch) for every dispatch of every kernel that fits a case on one of all_devices().
+/// Calls visit(device, kernel, dispatch) for every dispatch of every kernel that fits a case on one of imagined_devices().
 void for_each_dispatch(auto&& visit) {
     static const std::vector<cases::Case> all = must(cases::compiled_cases());
     for (const cases::Case& which : all) {
         const graph::Plan plan = plan_of(which);
-        for (const vulkan::Capabilities& device : all_devices()) {
+        for (const vulkan::Capabilities& device : imagined_devices()) {
             CAPTURE(which.name(), device.type);
             const vulkan::KernelContext context{plan.graph, device};
             for (const graph::Node& node : plan.graph.nodes())
@@ -302,7 +270,7 @@ std::optional<vulkan::DispatchPlan> shown_by(std::string_view op, const vulkan::
     for (const cases::Family* family : cases::families_of(op, edge.size()))
         for (const cases::Types& types : family->types) {
             const graph::Plan plan = plan_of(must(family->make({edge.begin(), edge.end()}, types)));
-            for (const vulkan::Capabilities& device : all_devices())
+            for (const vulkan::Capabilities& device : imagined_devices())
                 for (const graph::Node& node : plan.graph.nodes()) {
                     const vulkan::KernelContext context{plan.graph, device};
                     if (graph::op_name(node.op) != op) continue;

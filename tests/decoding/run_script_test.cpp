@@ -6,11 +6,16 @@
 #include "core/try.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_session.hpp"
+#include "decoding/encoder_session.hpp"
+#include "decoding/image_session.hpp"
 #include "decoding/session.hpp"
+#include "decoding/speech_session.hpp"
+#include "graph/builders.hpp"
 #include "models/decoder_case.hpp"
 #include "models/open_model.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/fusions.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 
@@ -66,6 +71,7 @@ public:
     std::shared_ptr<graph::TensorStore> make_store() override { return backend_.make_store(); }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
+        extras |= extras_in(plan.graph);
         const auto is_step = std::ranges::any_of(plan.graph.tensors(), [](const graph::Tensor& tensor) {
             return tensor.name == "history" || tensor.name == "token_history";
         });
@@ -73,7 +79,10 @@ public:
         return std::unique_ptr<graph::Program>(
             std::make_unique<CountingProgram>(std::move(program), is_step ? steps : others));
     }
+    const graph::FusionRules& fusions() const noexcept override { return *rules; }
     Calls steps, others;
+    std::uint32_t extras = 0;  ///< what nodes had besides their ops
+    const graph::FusionRules* rules = &graph::stepwise_fusions();
 
 private:
     graph::Backend& backend_;
@@ -131,6 +140,60 @@ TEST_CASE("an encoder-decoder's answers take one read per submit", "[decoding][g
         CHECK(backend.steps.submits == 2);  // 4 steps and 7
         CHECK(backend.steps.runs == 11);
         CHECK(backend.steps.reads == (beams == 1 ? 2 : 2 + 6));
+    }
+}
+
+TEST_CASE("sessions fuse what their backend takes, and nothing else", "[decoding][fusion]") {
+    const std::vector<std::int32_t> tokens = script_prompt(5);
+    const std::string kind =
+        GENERATE("tokens", "beams", "encoder-decoder", "beams of an encoder-decoder", "speech", "texts", "images");
+    CAPTURE(kind);
+    const Without nothing(~0u);
+    for (const bool takes : {true, false}) {
+        CountingBackend backend(*test_backends().front());
+        if (!takes) backend.rules = &nothing;
+        if (kind == "tokens" || kind == "beams") {
+            const models::Decoder model = load_decoder_case("llama_gqa_odd");
+            const decoding::Request request = {.prompt = tokens, .max_tokens = 2};
+            if (kind == "tokens")
+                must(must(decoding::DecoderSession::create(backend, model, {.context = 64})).run({&request, 1}));
+            else
+                must(must(decoding::BeamSession::create(backend, model, {.context = 64}, {.beams = 2}))
+                         .run({&request, 1}));
+        } else if (kind == "speech") {
+            const auto loaded = must(models::load_speech_model(goldens_dir() / "speech/whisper_times_414"));
+            decoding::SpeechSessionOptions options;
+            options.rules.generation = {.decoder_start = 5, .eos = 6, .pad = 6, .max_steps = 60};
+            auto session = must(decoding::SpeechSession::create(backend, *loaded.model, options));
+            const auto limits = loaded.model->limits();
+            must(session.hear(std::vector(1, std::vector<float>(limits.source_len * limits.source_features))));
+            must(session.write_down({.given = {5, 1}, .max_length = 4}));
+        } else if (kind == "texts") {
+            const auto encoder = must(models::load_encoder(goldens_dir() / "encoders/bert_h20"));
+            const auto head = [](graph::Graph& graph, const models::EncoderTensors& tensors) {
+                return graph::pool(graph, tensors.hidden, tensors.lengths, graph::Pooling::first);
+            };
+            const decoding::EncoderText text{.tokens = tokens};
+            must(decoding::EncoderSession(backend, encoder, head, {}).run({&text, 1}));
+        } else if (kind == "images") {
+            const auto encoder = must(models::load_vision_encoder(goldens_dir() / "vision/models/vit_h20"));
+            const auto& config = encoder.config();
+            const auto head = [&](graph::Graph& graph, graph::Value hidden) {
+                return encoder.add_embedding(graph, hidden);
+            };
+            const auto pixels = [&](std::size_t) -> Result<std::vector<float>> {
+                return std::vector<float>(std::size_t{config.channels} * config.image_height * config.image_width);
+            };
+            must(decoding::ImageSession(backend, encoder, head, {}).run(1, pixels));
+        } else {
+            const auto model = must(models::load_encoder_decoder(goldens_dir() / "encoder_decoders/t5_d22_relu"));
+            const std::uint32_t beams = kind == "encoder-decoder" ? 1 : 2;
+            const decoding::Source source{.tokens = tokens};
+            must(must(decoding::Session::create(backend, *model,
+                                                {.generation = {.decoder_start = 0, .beams = beams, .max_steps = 3}}))
+                     .generate({&source, 1}));
+        }
+        CHECK((backend.extras != 0) == takes);
     }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What becomes one node is for the backend to say.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,8 @@
 #include "graph/plan.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/fusions.hpp"
+#include "support/imagined_devices.hpp"
 #include "support/must.hpp"
 #include "vulkan/variants.hpp"
 
@@ -16,18 +19,6 @@ namespace {
 using graph::Extra;
 using graph::Graph;
 using graph::Value;
-
-/// Those of a backend that lacks some of it.
-class Without final : public graph::FusionRules {
-public:
-    explicit Without(std::uint32_t extras) : lacks_(extras) {}
-    bool takes(const Graph& graph, const graph::Op& fused) const override {
-        return (graph::extras_of(graph, fused) & lacks_) == 0 && graph::stepwise_fusions().takes(graph, fused);
-    }
-
-private:
-    std::uint32_t lacks_;
-};
 
 /// A block of a decoder whose nodes have every extra but a batch.
 struct Block {
@@ -50,12 +41,6 @@ struct Block {
         graph.mark_output(y);
     }
 };
-
-std::uint32_t extras_in(const Graph& graph) {
-    std::uint32_t extras = 0;
-    for (const graph::Node& node : graph.nodes()) extras |= graph::extras_of(graph, node.op);
-    return extras;
-}
 
 /// The block's y for inputs that are all a little different.
 std::vector<float> run_block(graph::Backend& backend, const graph::Plan& plan, Value y) {
@@ -100,40 +85,27 @@ TEST_CASE("what a backend does not take stays a node of its own, and the result 
     }
 }
 
+struct Sizes {
+    std::uint64_t rows, in, out;
+};
+
 /// A product with everything that the bits say, as a pass would ask about it.
-graph::Linear product_with(Graph& graph, std::uint32_t extras, std::uint64_t rows, std::uint64_t in, DType dtype) {
+graph::Linear product_with(Graph& graph, std::uint32_t extras, const Sizes& sizes, DType dtype, DType weight) {
     const auto has = [&](Extra extra) { return (extras & bits_of(extra)) != 0; };
-    const std::uint64_t out = 6, columns = has(Extra::gate) ? 2 * out : out;
+    const auto [rows, in, out] = sizes;
     const auto batched = [&](std::uint64_t a, std::uint64_t b) {
         return has(Extra::batch) ? Shape{2, a, b} : Shape{a, b};
     };
     graph::Linear op;
     op.x = must(graph.input("x", dtype, batched(rows, in)));
-    op.weight = must(graph.input("weight", dtype, batched(columns, in)));
+    op.weight = must(graph.input("weight", dtype, batched(has(Extra::gate) ? 2 * out : out, in)));
+    graph.tensor(op.weight).dtype = weight;  // which no input has
     op.y = must(graph.activation("y", dtype, batched(rows, out)));
     if (has(Extra::activation)) op.epilogue.activation = graph::Activation::silu;
     if (has(Extra::gate)) op.epilogue.end = graph::Epilogue::End::gate;
     if (has(Extra::residual)) op.epilogue = op.epilogue.plus(must(graph.input("residual", dtype, batched(rows, out))));
     if (has(Extra::rms_norm)) op.prologue = {.kind = graph::Prologue::Kind::rms_norm, .eps = 1e-5f};
     return op;
-}
-
-/// A GPU and a device that is a CPU, with all that kernels need and with nothing.
-std::vector<vulkan::Capabilities> imagined_devices() {
-    std::vector<vulkan::Capabilities> devices;
-    for (const char* type : {"discrete", "cpu"})
-        for (const bool has_all : {true, false}) {
-            vulkan::Capabilities device;
-            device.type = type;
-            device.storage16 = device.float16 = device.integer_dot = device.int64 = has_all;
-            device.subgroup_arithmetic = device.subgroup_shuffle = device.buffer_addresses = has_all;
-            device.subgroup_size = 8;
-            device.max_workgroup_invocations = 1024;
-            device.max_shared_memory_bytes = 32768;
-            device.max_workgroup_count = {65535, 65535, 65535};
-            devices.push_back(device);
-        }
-    return devices;
 }
 
 // A plan is made once and shows in tests and reports what all backends run: today none takes less than another.
@@ -145,7 +117,7 @@ TEST_CASE("kernels take in one node what is run step by step on a CPU", "[plan][
                 for (const std::uint64_t rows : {1, 8, 9})
                     for (const std::uint64_t in : {7, 64}) {
                         Graph graph;
-                        const graph::Op op = product_with(graph, extras, rows, in, dtype);
+                        const graph::Op op = product_with(graph, extras, {rows, in, 6}, dtype, dtype);
                         CAPTURE(device.type, device.storage16, extras, to_string(dtype), rows, in);
                         CHECK(graph::extras_of(graph, op) == extras);
                         CHECK(vulkan::KernelFusions(device).takes(graph, op) ==
@@ -154,12 +126,92 @@ TEST_CASE("kernels take in one node what is run step by step on a CPU", "[plan][
         }
 }
 
-TEST_CASE("every kind of extra is taken by a kernel that says so", "[plan][fusion]") {
-    std::uint32_t taken = 0;
+bool says(const vulkan::KernelTraits& kernel, std::uint32_t extras) {
+    return std::ranges::any_of(kernel.takes, [&](std::uint32_t set) { return (extras & ~set) == 0; });
+}
+
+std::vector<const vulkan::KernelTraits*> kernels_of(std::string_view op) {
     for (const vulkan::OpKernels& all : vulkan::kernel_catalogue())
-        for (const vulkan::KernelTraits* kernel : all.kernels)
-            for (const std::uint32_t set : kernel->takes) taken |= set;
-    CHECK(taken == bits_of(Extra::activation, Extra::residual, Extra::gate, Extra::rms_norm, Extra::batch));
+        if (all.op == op) return {all.kernels.begin(), all.kernels.end()};
+    return {};
+}
+
+/// How many dispatches the kernel plans for the op; 0 where it does not fit.
+std::size_t dispatches(const Graph& graph, const graph::Op& op, const vulkan::KernelTraits& kernel,
+                       const vulkan::Capabilities& device) {
+    const vulkan::KernelContext context{graph, device};
+    const vulkan::KernelList fitting = vulkan::fitting_kernels(op, context);
+    if (std::ranges::find(fitting, &kernel) == fitting.end()) return 0;
+    return must(vulkan::plan_dispatches(op, context, kernel)).dispatches.size();
+}
+
+/// Whether the kernel runs a product with the extras, at one of its edges on some device, and norms rows of x in the product's own dispatches.
+bool does(const vulkan::KernelTraits& kernel, std::uint32_t extras) {
+    for (const vulkan::Edge& edge : kernel.edges)
+        for (const DType dtype : {DType::f32, DType::f16})
+            for (const DType weight : {dtype, DType::q8_0}) {
+                const std::span<const std::uint32_t> numbers(edge.begin(), edge.end());
+                if (numbers.size() != 3 || (weight == DType::q8_0 && numbers[1] % 32 != 0)) continue;
+                const Sizes sizes{numbers[0], numbers[1], numbers[2]};
+                Graph graph, without_norm;
+                const graph::Op op = product_with(graph, extras, sizes, dtype, weight);
+                const graph::Op product =
+                    product_with(without_norm, extras & ~bits_of(Extra::rms_norm), sizes, dtype, weight);
+                for (const vulkan::Capabilities& device : imagined_devices()) {
+                    const std::size_t planned = dispatches(graph, op, kernel, device);
+                    if (planned > 0 && planned == dispatches(without_norm, product, kernel, device)) return true;
+                }
+            }
+    return false;
+}
+
+TEST_CASE("the kernels of a product say what they do besides", "[plan][fusion]") {
+    const auto kernels = kernels_of(graph::Linear::kName);
+    REQUIRE(kernels.size() > 10);
+    for (const vulkan::KernelTraits* const kernel : kernels) {
+        if ((kernel->needs & vulkan::kLackingRequirements) != 0) continue;
+        for (const std::uint32_t extras :
+             {bits_of(Extra::activation, Extra::residual), bits_of(Extra::activation, Extra::gate),
+              bits_of(Extra::activation, Extra::residual, Extra::batch),
+              bits_of(Extra::activation, Extra::gate, Extra::rms_norm)}) {
+            CAPTURE(kernel->name, extras);
+            CHECK(says(*kernel, extras) == does(*kernel, extras));
+        }
+    }
+}
+
+TEST_CASE("a norm takes the sum before it, in every kernel", "[plan][fusion]") {
+    Graph graph;
+    const auto input = [&](const char* name) { return must(graph.input(name, DType::f32, {3, 8})); };
+    const Value x = input("x"), residual = input("residual"), y = must(graph.activation("y", DType::f32, {3, 8}));
+    const Value gain = must(graph.input("gain", DType::f32, {8}));
+    const std::pair<graph::Op, graph::Op> norms[] = {
+        {graph::LayerNorm{.x = x, .gain = gain, .y = y},
+         graph::LayerNorm{.x = x, .residual = residual, .gain = gain, .y = y}},
+        {graph::RmsNorm{.x = x, .gain = gain, .y = y},
+         graph::RmsNorm{.x = x, .residual = residual, .gain = gain, .y = y}}};
+    for (const auto& [norm, with_sum] : norms) {
+        CAPTURE(graph::op_name(norm));
+        CHECK(graph::extras_of(graph, norm) == 0);
+        CHECK(graph::extras_of(graph, with_sum) == bits_of(Extra::residual));
+        CHECK(graph::stepwise_fusions().takes(graph, with_sum));
+        for (const vulkan::Capabilities& device : imagined_devices())
+            CHECK(vulkan::KernelFusions(device).takes(graph, with_sum));
+        for (const vulkan::KernelTraits* const kernel : kernels_of(graph::op_name(norm))) {
+            CAPTURE(kernel->name);
+            CHECK(says(*kernel, bits_of(Extra::residual)));
+        }
+    }
+}
+
+TEST_CASE("kernels of other ops take nothing besides", "[plan][fusion]") {
+    for (const vulkan::OpKernels& all : vulkan::kernel_catalogue())
+        for (const vulkan::KernelTraits* const kernel : all.kernels) {
+            CAPTURE(all.op, kernel->name);
+            const bool has_extras =
+                all.op == graph::Linear::kName || all.op == graph::LayerNorm::kName || all.op == graph::RmsNorm::kName;
+            CHECK(kernel->takes.empty() != has_extras);
+        }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "cpu/backend.hpp"
 #include "models/marian_case.hpp"
 #include "support/backends.hpp"
+#include "support/fusions.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -16,21 +17,27 @@ using graph::Value;
 class BrokenBackend final : public graph::Backend {
 public:
     using Damage = std::function<void(graph::Op& op, const std::string& node)>;
-    explicit BrokenBackend(Damage damage) : damage_(std::move(damage)) {}
+    explicit BrokenBackend(Damage damage, const graph::FusionRules& fusions = graph::stepwise_fusions())
+        : damage_(std::move(damage)), fusions_(fusions) {}
 
     std::string name() const override { return "broken " + cpu_->name(); }
     std::shared_ptr<graph::TensorStore> make_store() override { return cpu_->make_store(); }
+    const graph::FusionRules& fusions() const noexcept override { return fusions_; }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {
+        extras |= extras_in(plan.graph);
         std::vector<graph::Node> nodes(plan.graph.nodes().begin(), plan.graph.nodes().end());
         for (graph::Node& node : nodes) damage_(node.op, node.name);
         plan.graph.set_nodes(std::move(nodes));
         return cpu_->compile(std::move(plan), std::move(weights), std::move(states));
     }
 
+    std::uint32_t extras = 0;  ///< what nodes had besides their ops
+
 private:
     std::unique_ptr<graph::Backend> cpu_ = cpu::make_cpu_backend<float>();
     Damage damage_;
+    const graph::FusionRules& fusions_;
 };
 
 struct ValidatedCase {
@@ -69,6 +76,18 @@ TEST_CASE("every node of a right device is within its bound", "[validation]") {
     if (const auto* first = report.first_divergence())
         FAIL(first->node << ": " << first->error << " > " << first->bound);
     for (const auto& check : report.checks) CHECK(check.bound < (dtype == DType::f16 ? 3e-3 : 1e-4));
+}
+
+TEST_CASE("validation runs the nodes that the device takes", "[validation][fusion]") {
+    const auto intact = [](graph::Op&, const std::string&) {};
+    const Without nothing(~0u);
+    BrokenBackend fuses(intact), separates(intact, nothing);
+    const ValidatedCase c = forward_case();
+    const auto fused = validate(c, fuses), plain = validate(c, separates);
+    CHECK(fuses.extras != 0);
+    CHECK(separates.extras == 0);
+    CHECK(plain.checks.size() > fused.checks.size());
+    CHECK_FALSE(plain.first_divergence());
 }
 
 TEST_CASE("a broken node is named, and only that one", "[validation]") {

@@ -169,6 +169,7 @@ constexpr Edge kDepthEdges[] = {{1, 64, kDepthColumns - 1},
                                 {1, 1024, 2 * kDepthColumns + 1},
                                 {3, 96, 37}};
 
+constexpr std::uint32_t kDepthTakes[] = {kOneProductTakes[0], kOneProductTakes[1], kNormedRowsTake[2]};
 constexpr bool takes_norm(const graph::Linear&, const KernelContext&) { return true; }
 
 }  // namespace
@@ -194,7 +195,7 @@ std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
          .plan = plan_linear<plan_columns>},
         {.traits = {.name = "cpu_depth",
                     .edges = kDepthEdges,
-                    .takes = kNormedRowsTake,
+                    .takes = kDepthTakes,
                     .device = DeviceClass::cpu,
                     .needs = needs(addresses)},
          .fits = fits_depth,

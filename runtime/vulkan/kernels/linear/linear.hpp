@@ -7,10 +7,12 @@
 
 namespace vkformer::vulkan {
 
-/// KernelTraits::takes of kernels for any rows, and of those that norm few rows themselves.
+/// KernelTraits::takes of kernels for any rows, of those that take no batch of products, and of those that norm few rows themselves.
 inline constexpr std::uint32_t kAnyRowsTake[] = {
     graph::bits_of(graph::Extra::activation, graph::Extra::residual, graph::Extra::batch),
     graph::bits_of(graph::Extra::activation, graph::Extra::gate)};
+inline constexpr std::uint32_t kOneProductTakes[] = {graph::bits_of(graph::Extra::activation, graph::Extra::residual),
+                                                     kAnyRowsTake[1]};
 inline constexpr std::uint32_t kNormedRowsTake[] = {
     kAnyRowsTake[0], kAnyRowsTake[1],
     graph::bits_of(graph::Extra::activation, graph::Extra::gate, graph::Extra::rms_norm)};
