@@ -4,12 +4,12 @@
 // Included behind linear/epilogue.glsl.
 #ifndef VKFORMER_LINEAR_SLICES_GLSL
 #define VKFORMER_LINEAR_SLICES_GLSL
-layout(constant_id = kLinearWholeSlices) const uint WHOLE_SLICES = 0;
 
 const uint QUADS = kLinearTileDepth / 4;
 #ifdef QUANTIZED
 const bool IS_WHOLE = true;
 #else
+layout(constant_id = kLinearWholeSlices) const uint WHOLE_SLICES = 0;
 const bool IS_WHOLE = WHOLE_SLICES != 0;
 #endif
 

@@ -28,7 +28,7 @@
 #endif
 
 layout(constant_id = kLinearRows) const uint ROWS = 8;  // of an invocation
-layout(constant_id = kLinearUnrolledQuads) const uint UNROLLED = 4;
+layout(constant_id = kLinearUnrolledQuads) const uint UNROLLED_QUADS = 4;
 layout(std430, binding = kLinearX) readonly buffer X { ELEMENT4 x[]; };
 
 const uint LANES_ALONG_COLUMNS = 16;
@@ -123,8 +123,8 @@ void main() {
         put(slice);
         barrier();
         fetch(slice + 1);
-        for (uint first = 0; first < QUADS; first += UNROLLED) {
-            [[unroll]] for (uint i = 0; i < UNROLLED; ++i) {
+        for (uint first = 0; first < QUADS; first += UNROLLED_QUADS) {
+            [[unroll]] for (uint i = 0; i < UNROLLED_QUADS; ++i) {
                 const uint q = first + i;
                 vec4 w[COLUMNS];
                 [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
