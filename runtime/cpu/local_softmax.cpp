@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/rows.hpp"
 #include "cpu/softmax.hpp"
 #include "cpu/twins.hpp"
 
@@ -18,11 +19,13 @@ void execute(const graph::LocalSoftmax& op, const Operands<T>& operands) {
     const std::span<const std::int32_t> positions = operands.ints(op.window.positions);
     const std::span<const std::int32_t> key_lengths = operands.ints(op.window.key_lengths);
     const std::span<const T> relative = operands.floats(op.window.relative);
+    const std::span<const T> all_scores = operands.floats(op.scores);
+    const std::span<T> all_weights = operands.floats(op.weights);
     const T width = static_cast<T>(op.window.half_width), sigma = width / 2;
+    std::ranges::fill(all_weights, T{0});
     for (std::size_t n = 0; n < operands.rows(op.scores); ++n) {
         const std::size_t b = n / query_len / heads, at = b * query_len + n % query_len;
-        const std::span<T> weights = operands.floats(op.weights, n);
-        std::ranges::fill(weights, T{0});
+        const std::span<T> weights = row_of(all_weights, n, key_len);
         const T most = static_cast<T>(key_len);
         const T length = key_lengths.empty() ? most : std::clamp(static_cast<T>(key_lengths[b]), T{0}, most);
         const T centre = relative.empty() ? static_cast<T>(positions[at]) : relative[at] * length;
@@ -35,7 +38,7 @@ void execute(const graph::LocalSoftmax& op, const Operands<T>& operands) {
         const std::size_t end = std::min(behind, key_len);  // a long key_len may have been rounded up
         if (first >= end) continue;
         const std::span<T> row = weights.subspan(first, end - first);
-        std::ranges::copy(operands.floats(op.scores, n).subspan(first, end - first), row.begin());
+        std::ranges::copy(row_of(all_scores, n, key_len).subspan(first, end - first), row.begin());
         const T sum = exponentiate(row).sum;
         if (sum == 0) continue;  // all scores are −∞; a NaN goes on
         for (std::size_t j = first; j < end; ++j) {

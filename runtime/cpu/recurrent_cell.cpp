@@ -14,16 +14,19 @@ void execute(const graph::RecurrentCell& op, const Operands<T>& operands) {
     const std::span<const T> hidden_gates = operands.floats(op.hidden_gates);
     const std::span<const T> hidden = operands.floats(op.hidden), cell = operands.floats(op.cell);
     const std::span<T> next_hidden = operands.floats(op.next_hidden), next_cell = operands.floats(op.next_cell);
-    for (std::size_t at = 0; at < hidden.size(); ++at) {
-        const std::size_t gate = at / hidden_dim * width + at % hidden_dim;
-        next_hidden[at] = hidden[at];
-        if (op.unit == graph::RecurrentUnit::lstm) {
-            next_cell[at] = cell[at];
-            lstm_unit(&input_gates[gate], &hidden_gates[gate], hidden_dim, next_hidden[at], next_cell[at]);
-        } else {
-            gru_unit(&input_gates[gate], &hidden_gates[gate], hidden_dim, next_hidden[at]);
+    for (std::size_t row = 0; row < operands.rows(op.hidden); ++row)
+        for (std::size_t k = 0; k < hidden_dim; ++k) {
+            const T* x = &input_gates[row * width + k];
+            const T* h = &hidden_gates[row * width + k];
+            const std::size_t at = row * hidden_dim + k;
+            next_hidden[at] = hidden[at];
+            if (op.unit == graph::RecurrentUnit::lstm) {
+                next_cell[at] = cell[at];
+                lstm_unit(x, h, hidden_dim, next_hidden[at], next_cell[at]);
+            } else {
+                gru_unit(x, h, hidden_dim, next_hidden[at]);
+            }
         }
-    }
 }
 template void execute(const graph::RecurrentCell&, const Operands<float>&);
 template void execute(const graph::RecurrentCell&, const Operands<double>&);
