@@ -154,14 +154,14 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
         return found ? std::vector{found->subgroups, found->tile_keys} : std::vector<std::uint32_t>{};
     };
     // The sums of what attention/matrix.comp declares; those of matrix2.comp have no scores in them.
-    CHECK(with_bytes(shared_weights, 40964) == std::vector{4u, 64u});
-    CHECK(with_bytes(shared_weights, 40963) == std::vector{4u, 32u});
-    CHECK(with_bytes(shared_weights, 28676) == std::vector{4u, 32u});
-    CHECK(with_bytes(shared_weights, 28675) == std::vector{2u, 64u});
-    CHECK(with_bytes(shared_weights, 25603) == std::vector{2u, 32u});
-    CHECK(with_bytes(shared_weights, 9000).empty());
+    CHECK(with_bytes(shared_weights, 27140) == std::vector{4u, 64u});
+    CHECK(with_bytes(shared_weights, 27139) == std::vector{2u, 64u});
+    CHECK(with_bytes(shared_weights, 18180) == std::vector{2u, 64u});
+    CHECK(with_bytes(shared_weights, 18179) == std::vector{1u, 64u});
+    CHECK(with_bytes(shared_weights, 13700) == std::vector{1u, 64u});
+    CHECK(with_bytes(shared_weights, 13699).empty());
     CHECK(with_bytes(register_weights, 19204) == std::vector{4u, 64u});
-    CHECK(with_bytes(register_weights, 18000).size() == 2);
+    CHECK(with_bytes(register_weights, 19203) == std::vector{2u, 64u});
 
     const auto subgroups = [](const vulkan::AttentionSizes& of, const Capabilities& device) {
         const auto found = vulkan::attention_matrices(shared_weights, of, device);
@@ -181,8 +181,13 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
     device.max_workgroup_invocations = 128;
     CHECK(subgroups(sizes, device) == 1);
     device = gpu({halves(16, 16, 16)});
-    CHECK(vulkan::attention_matrices(shared_weights, {1, 100, 1, 1, 96, 96}, device)->tile_keys == 64);
-    CHECK(vulkan::attention_matrices(shared_weights, {1, 100, 1, 1, 97, 16}, device)->tile_keys == 32);
+    const auto tile_keys = [&](std::uint64_t head_dim, std::uint64_t value_dim) {
+        return vulkan::attention_matrices(shared_weights, {1, 100, 1, 1, head_dim, value_dim}, device)->tile_keys;
+    };
+    CHECK(tile_keys(64, 64) == 64);
+    CHECK(tile_keys(65, 16) == 32);
+    CHECK(tile_keys(16, 128) == 32);
+    CHECK(tile_keys(16, 129) == 16);
 
     // The sums of a product are an operand of the next.
     CHECK(vulkan::attention_matrices(register_weights, sizes, gpu({halves(16, 16, 16)})));
