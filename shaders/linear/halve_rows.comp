@@ -1,8 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // halves[row, i] = float16(x[row, i] · 2^e),  scales[row] = 2^−e, with e such that the largest of a row lies between 2^13 and 2^14:
-// nothing overflows, and what float16 cannot hold is 2^-38 of the largest or less. A row of zeros has e = 0, so has one with an
-// infinity or a NaN, which stay visible.
+// nothing overflows, and what float16 cannot hold is 2^-38 of the largest or less. e is 126 at most, for 2^-e to be a
+// normal float: rows below 2^-113 have smaller halves. Beside an infinity or a NaN, which stay visible, what is finite stays so.
 // x: float32 [rows, width], width a multiple of 4. The scales lie in the memory of the halves, behind them: float32 [rows].
 // One workgroup per row.
 #extension GL_GOOGLE_include_directive : require
@@ -29,8 +29,8 @@ void main() {
         const vec4 v = abs(x[base + i]);
         largest = max_keeping_nan(max_keeping_nan(max_keeping_nan(v.x, v.y), max_keeping_nan(v.z, v.w)), largest);
     }
-    const uint exponent_bits = floatBitsToUint(workgroup_max(largest)) >> 23;  // 0: at most subnormal; 255: infinite or no number
-    const int exponent = exponent_bits == 0 || exponent_bits == 255 ? 0 : clamp(kLargestExponent + 127 - int(exponent_bits), -126, 126);
+    const uint exponent_bits = floatBitsToUint(workgroup_max(largest)) >> 23 & 255u;  // 0: at most subnormal; 255: infinite or no number
+    const int exponent = min(kLargestExponent + 127 - int(exponent_bits), 126);
     const float scale = two_to_the(exponent);
     for (uint i = gl_LocalInvocationIndex; i < quads; i += gl_WorkGroupSize.x) {
         const vec4 v = x[base + i] * scale;

@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: MIT
 // Which cooperative matrices of a device are taken, and how products and attention are cut into them: on devices that there are not.
+// Then what the kernels on them fill up, leave out and do not store, on devices that have some: infinities tell zeros from what is
+// multiplied by zeros.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "cpu/backend.hpp"
 #include "linear/halve_rows.h"
+#include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
 #include "support/op_case.hpp"
 #include "support/quantized.hpp"
+#include "support/special_floats.hpp"
+#include "vulkan/backend.hpp"
 #include "vulkan/kernels/attention/attention.hpp"
 #include "vulkan/kernels/attention/matrices.hpp"
 #include "vulkan/kernels/half_matrix.hpp"
@@ -51,6 +63,68 @@ std::optional<vulkan::LinearMatrices> linear(MatrixForm::Size size, const Capabi
                                              MatrixForm::Results results = MatrixForm::Results::shared_memory) {
     return vulkan::linear_matrices({results, size}, device);
 }
+
+/// A graph that ends in one op, and what it makes on the kernels on cooperative matrices, of every device that has such matrices.
+class MatrixCase {
+public:
+    OpCase c;
+
+    graph::Value floats(const std::string& name, DType dtype, const Shape& shape, std::vector<float> values) {
+        const graph::Value made = c.floats(name, dtype, shape, values);
+        contents_.emplace_back(made, std::move(values));
+        return made;
+    }
+    graph::Value floats(const std::string& name, DType dtype, const Shape& shape) {
+        return floats(name, dtype, shape, c.random_floats(shape.element_count()));
+    }
+
+    /// Every row of y within 2^-8 of its largest element in double precision; NaN and infinities in the same places.
+    void check(graph::Value y) {
+        c.graph.mark_output(y);
+        const std::vector<double> expected = c.run_doubles(*cpu::make_cpu_backend<double>(), y);
+        const std::size_t width = c.graph.shape(y).back();
+        each_kernel(y, [&](const std::vector<float>& found) {
+            for (std::size_t row = 0; row < expected.size(); row += width) {
+                double largest = 0, worst = 0;
+                for (std::size_t i = row; i < row + width; ++i) {
+                    CAPTURE(i, found[i], expected[i]);
+                    if (!std::isfinite(expected[i])) {
+                        CHECK((std::isnan(expected[i]) ? std::isnan(found[i]) : found[i] == expected[i]));
+                        continue;
+                    }
+                    CHECK(std::isfinite(found[i]));
+                    largest = std::max(largest, std::abs(expected[i]));
+                    worst = std::max(worst, std::abs(found[i] - expected[i]));
+                }
+                CAPTURE(row / width, largest);
+                CHECK(worst <= 0x1p-8 * largest);
+            }
+        });
+    }
+
+private:
+    void each_kernel(graph::Value y, const std::function<void(const std::vector<float>&)>& inspect) const {
+        const graph::Plan plan = graph::make_plan(c.graph, {.fuse = false});
+        for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+            for (const vulkan::KernelTraits* kernel :
+                 vulkan::fitting_kernels(plan.graph.nodes()[0].op, {plan.graph, backend->capabilities()})) {
+                if (!kernel->name.starts_with("matrix")) continue;
+                CAPTURE(backend->name(), kernel->name);
+                const vulkan::ProgramOptions options{.check_memory = true, .variants = {std::string(kernel->name)}};
+                const auto program =
+                    must(backend->compile_program(plan, backend->make_store(), backend->make_store(), options));
+                for (const auto& [value, values] : contents_) must(program->write(value, std::span(values)));
+                std::vector<float> found(c.graph.shape(y).element_count());
+                must(program->submit(1));
+                must(program->wait());
+                must(program->read(y, std::span(found)));
+                inspect(found);
+            }
+        }
+    }
+
+    std::vector<std::pair<graph::Value, std::vector<float>>> contents_;
+};
 
 }  // namespace
 
@@ -200,6 +274,110 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
         lacking.cooperative_matrix2_parts.*part = false;
         CHECK_FALSE(vulkan::attention_matrices(register_weights, sizes, lacking));
     }
+}
+
+// A tile is 32 deep, of which eight are left; the last are those that lie behind.
+TEST_CASE("a product on matrices ends with zeros behind its depth", "[vulkan][matrices][linear]") {
+    constexpr std::uint64_t kRows = 9, kIn = 40, kOut = 10;
+    MatrixCase m;
+    std::vector<float> x = m.c.random_floats(kRows * kIn), weight = m.c.random_floats(kOut * kIn);
+    for (std::uint64_t row = 0; row < kRows; ++row) x[row * kIn + kIn - 1] = 1;
+    for (std::uint64_t column = 0; column < kOut; ++column) weight[column * kIn + kIn - 1] = -0.5F;
+    SECTION("of x") { x[4 * kIn - 1] = kInfinity; }
+    SECTION("of the weight") { weight[6 * kIn - 1] = kInfinity; }
+    const graph::Value a = m.floats("x", DType::f16, {kRows, kIn}, std::move(x));
+    m.check(must(linear(m.c.graph, a, m.floats("weight", DType::f16, {kOut, kIn}, std::move(weight)))));
+}
+
+// Behind y lies memory that is watched, behind the rows of a product those of the next. lavapipe drops what is stored behind the end of a
+// buffer, and does the next product later: a row too many shows on other drivers only.
+TEST_CASE("a product on matrices stores its rows and columns, and no others", "[vulkan][matrices][linear]") {
+    const auto [batch, rows, out, is_gated] = GENERATE(table<std::uint64_t, std::uint64_t, std::uint64_t, bool>(
+        {{2, 9, 10, false}, {1, 33, 33, false}, {1, 9, 18, true}}));
+    CAPTURE(batch, rows, out, is_gated);
+    MatrixCase m;
+    const graph::Value x = m.floats("x", DType::f16, batch == 1 ? Shape{rows, 8} : Shape{batch, rows, 8});
+    const graph::Value weight = m.floats("weight", DType::f16, batch == 1 ? Shape{out, 8} : Shape{batch, out, 8});
+    const Shape results = batch == 1 ? Shape{rows, is_gated ? out / 2 : out} : Shape{batch, rows, out};
+    const graph::Value y = must(m.c.graph.activation("y", DType::f16, results));
+    graph::Linear product{.x = x, .weight = weight, .y = y};
+    if (is_gated) product.epilogue.end = graph::Epilogue::End::gate;
+    m.c.graph.add_node(product);
+    m.check(y);
+}
+
+// linear/halve_rows.comp scales each row by a power of two.
+TEST_CASE("rows of floats become halves whatever their size", "[vulkan][matrices][linear]") {
+    constexpr float kSizes[] = {0x1p-120F, 0x1p-113F, 0x1p-60F, 0x1p-14F, 1, 0x1p15F, 0x1p17F, 0x1p60F, 0x1p118F};
+    constexpr std::uint64_t kIn = 64, kOut = 12, kScaled = std::size(kSizes), kZeros = kScaled, kSpread = kScaled + 1,
+                            kInfinite = kScaled + 2, kNone = kScaled + 3, kRows = kNone + 1;
+    MatrixCase m;
+    std::vector<float> x = m.c.random_floats(kRows * kIn), weight = m.c.random_floats(kOut * kIn);
+    // The largest of a row lies next to a power of two: as a half it is that.
+    for (std::uint64_t row = 0; row < kScaled; ++row) {
+        x[row * kIn + 9] = 0x1.fffffep-1F;
+        for (std::uint64_t i = 0; i < kIn; ++i) x[row * kIn + i] *= 2 * kSizes[row];
+    }
+    std::fill_n(&x[kZeros * kIn], kIn, 0.0F);
+    // A large element, which no column takes, beside small ones.
+    for (std::uint64_t i = 0; i < kIn; ++i) x[kSpread * kIn + i] *= 0x1p-26F;
+    x[kSpread * kIn] = 1;
+    // Beside an infinity one that is finite, and as a half would not be, of the other sign.
+    x[kInfinite * kIn] = 0;
+    x[kInfinite * kIn + 1] = kInfinity;
+    x[kInfinite * kIn + 2] = -1e30F;
+    x[kNone * kIn + 1] = kNaN;
+    for (std::uint64_t column = 0; column < kOut; ++column) {
+        weight[column * kIn] = 0;
+        weight[column * kIn + 1] = weight[column * kIn + 2] = 0.5F;
+    }
+    const graph::Value a = m.floats("x", DType::f32, {kRows, kIn}, std::move(x));
+    const TensorData data = must(quantized(owned(std::move(weight), {kOut, kIn}), DType::q8_0));
+    m.check(must(linear(m.c.graph, a, must(m.c.graph.weight("weight", data, DType::q8_0)))));
+}
+
+TEST_CASE("attention on matrices fills heads up with zeros", "[vulkan][matrices][attention]") {
+    constexpr std::uint64_t kQueries = 9, kKeys = 20, kDim = 12;
+    MatrixCase m;
+    std::vector<float> query = m.c.random_floats(kQueries * kDim), key = m.c.random_floats(kKeys * kDim);
+    for (std::uint64_t i = 0; i < kQueries; ++i) query[i * kDim + kDim - 1] = 0.5F;
+    for (std::uint64_t j = 0; j < kKeys; ++j) key[j * kDim + kDim - 1] = -0.5F;
+    SECTION("queries, of a key that none sees") { key[5 * kDim + kDim - 1] = -kInfinity; }
+    SECTION("keys, of a query that sees none") { query[3 * kDim + kDim - 1] = kInfinity; }
+    const graph::Value q = m.floats("query", DType::f16, {1, kQueries, 1, kDim}, std::move(query));
+    const graph::Value k = m.floats("key", DType::f16, {1, kKeys, 1, kDim}, std::move(key));
+    m.check(must(attention(m.c.graph, q, k, m.floats("value", DType::f16, {1, kKeys, 1, kDim}), {}, 1)));
+}
+
+// Of even and of odd keys, which share words.
+TEST_CASE("values that are not finite are multiplied with their weights on matrices too",
+          "[vulkan][matrices][attention]") {
+    constexpr std::uint64_t kLen = 40, kDim = 12;
+    MatrixCase m;
+    std::vector<float> value = m.c.random_floats(kLen * kDim), addends = m.c.random_floats(kLen);
+    value[25 * kDim + 3] = kInfinity;
+    value[30 * kDim + 4] = -kInfinity;
+    value[12 * kDim + 11] = kNaN;
+    value[8 * kDim + 5] = kInfinity;
+    addends[8] = -kInfinity;  // 0 · ∞
+    const graph::Value q = m.floats("query", DType::f16, {1, kLen, 1, 8});
+    const graph::Value k = m.floats("key", DType::f16, {1, kLen, 1, 8});
+    const graph::Value v = m.floats("value", DType::f16, {1, kLen, 1, kDim}, std::move(value));
+    graph::AttentionMask mask{.causal = true};
+    mask.additive = m.floats("additive", DType::f32, {1, 1, 1, kLen}, std::move(addends));
+    m.check(must(attention(m.c.graph, q, k, v, mask, 1)));
+}
+
+// Nine or 17 eights of them, times pairs of keys, are no multiple of the invocations. Devices that are CPUs take the first two.
+TEST_CASE("attention on matrices takes long heads", "[vulkan][matrices][attention]") {
+    const auto [head_dim, value_dim] =
+        GENERATE(table<std::uint64_t, std::uint64_t>({{16, 72}, {72, 16}, {16, 136}, {136, 16}}));
+    CAPTURE(head_dim, value_dim);
+    MatrixCase m;
+    const graph::Value q = m.floats("query", DType::f16, {1, 17, 2, head_dim});
+    const graph::Value k = m.floats("key", DType::f16, {1, 37, 1, head_dim});
+    const graph::Value v = m.floats("value", DType::f16, {1, 37, 1, value_dim});
+    m.check(must(attention(m.c.graph, q, k, v, {.window = 30}, 0.3F)));
 }
 
 }  // namespace vkformer::tests
