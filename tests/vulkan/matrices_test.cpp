@@ -108,7 +108,7 @@ private:
         for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
             for (const vulkan::KernelTraits* kernel :
                  vulkan::fitting_kernels(plan.graph.nodes()[0].op, {plan.graph, backend->capabilities()})) {
-                if (!kernel->name.starts_with("matrix")) continue;
+                if ((kernel->needs & vulkan::bit_of(vulkan::ShaderRequirement::coopmat)) == 0) continue;
                 CAPTURE(backend->name(), kernel->name);
                 const vulkan::ProgramOptions options{.check_memory = true, .variants = {std::string(kernel->name)}};
                 const auto program =
