@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the model of time knows of graphics cards: numbers of their vendors' product pages and papers on architectures."""
+"""What the model of time knows of graphics cards: numbers that their vendors publish, written
+down from memory and not yet looked up one by one."""
 import dataclasses
 
 

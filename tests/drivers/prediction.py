@@ -117,8 +117,8 @@ How far predictions are off, of GPUs that were left out of the fit, one after th
 Memory measured idle answers in 226 ns (RX 6900 XT, about the same on an RTX 3090; Chips and Cheese), so that the
 fitted latency is one under load. Of products with 2 to 16 rows, attention, norms, RoPE and softmax too few times
 are published on these GPUs: the model says nothing of them. Nor does it of GPUs whose vendor has no card below, or
-of Intel's, whose compiler does not tell how many subgroups are in flight. Numbers of cards are those of their
-vendors' product pages and architecture papers; clocks are boost clocks.
+of Intel's, whose compiler does not tell how many subgroups are in flight. Numbers of cards are those that their
+vendors publish, written down from memory and not yet looked up one by one; clocks are boost clocks.
 
 {cards_table()}
 The peer's time divided by ours, *by default / at best*, for y of {model.OUT} from x of {model.IN} with weights in memory; more
