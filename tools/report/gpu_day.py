@@ -201,7 +201,7 @@ class Day:
         command = ["timeout", "--signal=INT", f"{max(seconds, 1):.0f}", str(tests), "[op]", "--order", "rand", "--durations", "yes"]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, errors="replace", check=False)
         ended = re.findall(r"^([\d.]+) s: (.*)$", done.stdout, re.M)
-        failed = sorted(set(re.findall(r"^(\S+\.cpp:\d+): FAILED:\n(?!due to a fatal error condition:\n\s*SIGINT)", done.stdout, re.M)))
+        failed = sorted(set(re.findall(r"^(\S+\.cpp:\d+): FAILED:\n(?!(?:  \{Unknown.*\n)?due to a fatal error condition:\n\s*SIGINT)", done.stdout, re.M)))
         self.report["tests"] = {"ended": len(ended), "failed": failed, "is_whole": done.returncode != 124}
         if failed:
             raise Failure(f"{len(failed)} checks failed, the first: {failed[0]}")
