@@ -23,13 +23,30 @@ void penalize(std::span<const T> x, std::span<const std::int32_t> counts, std::s
     }
 }
 
+template <std::floating_point T>
+std::span<const T> bias_of(const graph::Penalize& op, const Operands<T>& operands, std::size_t row) {
+    const auto bias = operands.floats(op.bias);
+    const std::size_t vocab = operands.floats(op.x, row).size();
+    return bias.size() <= vocab ? bias : bias.subspan(row * vocab, vocab);
+}
+
+template <std::floating_point T>
+graph::Penalize of_row(graph::Penalize op, const Operands<T>& operands, std::size_t row) {
+    if (!op.settings) return op;
+    const auto settings = operands.floats(op.settings, row);
+    op.repetition = static_cast<float>(settings[graph::kRowRepetition]);
+    op.presence = static_cast<float>(settings[graph::kRowPresence]);
+    op.frequency = static_cast<float>(settings[graph::kRowFrequency]);
+    return op;
+}
+
 }  // namespace
 
 template <std::floating_point T>
 void execute(const graph::Penalize& op, const Operands<T>& operands) {
     for (std::size_t row = 0; row < operands.rows(op.x); ++row)
-        penalize<T>(operands.floats(op.x, row), operands.ints(op.counts, row), operands.floats(op.bias), op,
-                    operands.floats(op.y, row));
+        penalize<T>(operands.floats(op.x, row), operands.ints(op.counts, row), bias_of(op, operands, row),
+                    of_row(op, operands, row), operands.floats(op.y, row));
 }
 template void execute(const graph::Penalize&, const Operands<float>&);
 template void execute(const graph::Penalize&, const Operands<double>&);

@@ -28,7 +28,8 @@ T least_kept(std::span<const T> x, const graph::Sample& op) {
     if (op.top_k == 0 && op.top_p >= 1) return -std::numeric_limits<T>::infinity();
     std::vector<T> logits(x.begin(), x.end());
     std::ranges::sort(logits, std::greater<>{});
-    const T kth = logits[(op.top_k == 0 ? logits.size() : op.top_k) - 1];
+    const std::size_t kept = op.top_k == 0 ? logits.size() : std::min<std::size_t>(op.top_k, logits.size());
+    const T kth = logits[kept - 1];
     if (op.top_p >= 1) return kth;
 
     const auto weight = [&](T logit) {
@@ -70,12 +71,25 @@ std::int32_t sample(std::span<const T> x, const graph::Sample& op, std::span<std
     return arg_max<T>(scores);
 }
 
+template <std::floating_point T>
+graph::Sample of_row(graph::Sample op, const Operands<T>& operands, std::size_t row) {
+    if (!op.settings) return op;
+    const auto settings = operands.floats(op.settings, row);
+    op.temperature = static_cast<float>(settings[graph::kRowTemperature]);
+    const double top_k = static_cast<double>(settings[graph::kRowTopK]);  // of what a graph was given: any number
+    op.top_k = top_k > 0 ? static_cast<std::uint32_t>(std::min(top_k, 0x1p24)) : 0;
+    op.top_p = static_cast<float>(settings[graph::kRowTopP]);
+    op.min_p = std::min(static_cast<float>(settings[graph::kRowMinP]), 1.0f);  // the likeliest is always kept
+    return op;
+}
+
 }  // namespace
 
 template <std::floating_point T>
 void execute(const graph::Sample& op, const Operands<T>& operands) {
     for (std::size_t row = 0; row < operands.rows(op.x); ++row)
-        operands.ints(op.y)[row] = sample<T>(operands.floats(op.x, row), op, operands.ints(op.random, row));
+        operands.ints(op.y)[row] =
+            sample<T>(operands.floats(op.x, row), of_row(op, operands, row), operands.ints(op.random, row));
 }
 template void execute(const graph::Sample&, const Operands<float>&);
 template void execute(const graph::Sample&, const Operands<double>&);

@@ -34,13 +34,14 @@ Result<Value> ban_words(Graph& graph, Value logits, const StepPlace& place, cons
 Result<LastStep> force_last(Graph& graph, Value logits, const models::TokenRules& rules) {
     const std::uint64_t rows = graph.shape(logits)[0];
     LastStep last;
-    VKFORMER_TRY(last.countdown, graph.state("countdown", DType::i32, {rows, 1}));
+    const std::string size = "." + std::to_string(rows);  // programs of other sizes may share the session
+    VKFORMER_TRY(last.countdown, graph.state("countdown" + size, DType::i32, {rows, 1}));
     VKFORMER_TRY(const Value steps, graph.reshape(last.countdown, {rows}));
     VKFORMER_TRY(last.logits,
                  graph::mask_logits(graph, logits, steps, {.forced_last = rules.forced_last, .last_start = 0}));
     // A step counts as a token of a vocabulary of one.
     std::vector<std::int32_t> zeros(rows, 0);
-    VKFORMER_TRY(const Value token, graph::constant(graph, "rules.zeros", {rows}, std::move(zeros)));
+    VKFORMER_TRY(const Value token, graph::constant(graph, "rules.zeros" + size, {rows}, std::move(zeros)));
     VKFORMER_CHECK(graph::count_tokens(graph, token, last.countdown, graph::TokenOrigin::generated));
     return last;
 }

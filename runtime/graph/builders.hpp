@@ -262,8 +262,9 @@ struct SampleOptions {
 /// vocab], random a state i32 [rows, 3]: two words of seed, and the number of draws, which each run increments → i32 [rows]. A draw
 /// depends on the row's logits, seed and number of draws and on nothing else, neither the row's place nor the device, but for
 /// rounding where two tokens tie: Philox4x32-10 (Salmon et al. 2011) is computed, not remembered. A row with a NaN, or of
-/// nothing but −∞, gives what arg_max gives.
-Result<Value> sample(Graph& graph, Value x, Value random, const SampleOptions& options = {});
+/// nothing but −∞, gives what arg_max gives. settings: f32 [rows, 4], optional, not with `options`: temperature, top_k, top_p and min_p of
+/// each row. Whoever writes them keeps to the ranges of SampleOptions: what lies outside gives some token of the row, and no error.
+Result<Value> sample(Graph& graph, Value x, Value random, const SampleOptions& options = {}, Value settings = {});
 
 /// What a generation forbids or forces, in the order of Hugging Face's processors.
 struct MaskLogitsOptions {
@@ -309,7 +310,9 @@ struct PenalizeOptions {
     float presence = 0;   ///< 0: none. OpenAI's definition: generated tokens only
     float frequency = 0;  ///< 0: none. likewise
     Value counts;         ///< a state of count_tokens; absent: all three must be none
-    Value bias;           ///< f32 [vocab], optional
+    Value bias;           ///< f32 [vocab], or of each row its own, [rows, vocab]; optional
+    /// f32 [rows, 3], optional, with counts: repetition, presence and frequency of each row; the fields must be none then.
+    Value settings;
 };
 /// Changes logits in this order, that of vLLM:
 ///   1. x + bias;

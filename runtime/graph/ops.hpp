@@ -506,9 +506,14 @@ struct RouteTopK {
 };
 
 /// A token at random; random: i32 [rows, 3], seed (two words) and draws so far. 0, or 1 for top_p: no such rule.
+/// Columns of Sample::settings and of Penalize::settings: what the fields of these names are for one row.
+inline constexpr std::size_t kRowTemperature = 0, kRowTopK = 1, kRowTopP = 2, kRowMinP = 3, kSampleSettings = 4;
+inline constexpr std::size_t kRowRepetition = 0, kRowPresence = 1, kRowFrequency = 2, kPenalizeSettings = 3;
+
+/// settings: f32 [rows, kSampleSettings], optional: of each row in place of the fields.
 struct Sample {
     static constexpr std::string_view kName = "sample";
-    Value x, random, y;
+    Value x, random, settings, y;
     float temperature = 1;
     std::uint32_t top_k = 0;
     float top_p = 1;
@@ -516,6 +521,7 @@ struct Sample {
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("random", self.random, Access::read_write);
+        visit("settings", self.settings, Access::read);
         visit("y", self.y, Access::write);
     }
 };
@@ -577,9 +583,10 @@ struct CountTokens {
 };
 
 /// What makes the tokens of a row likelier or less likely; counts and bias are optional.
+/// settings: f32 [rows, kPenalizeSettings], optional: of each row in place of the fields.
 struct Penalize {
     static constexpr std::string_view kName = "penalize";
-    Value x, counts, bias, y;
+    Value x, counts, bias, settings, y;
     float repetition =
         1;  ///< of tokens in the prompt or generated: what positive logits are divided by, others multiplied with
     float presence = 0;   ///< subtracted from the logits of generated tokens
@@ -588,6 +595,7 @@ struct Penalize {
         visit("x", self.x, Access::read);
         visit("counts", self.counts, Access::read);
         visit("bias", self.bias, Access::read);
+        visit("settings", self.settings, Access::read);
         visit("y", self.y, Access::write);
     }
 };

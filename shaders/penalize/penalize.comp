@@ -1,7 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // y = x + bias; for a token in the prompt or generated, y / repetition where y > 0, else y · repetition; for one generated n ≥ 1
-// times, y − presence − frequency · n. x, y: f32 [rows, vocab], counts: i32 [rows, vocab] of count_tokens/count_tokens.comp, bias: f32 [vocab].
+// times, y − presence − frequency · n. x, y: f32 [rows, vocab], counts: i32 [rows, vocab] of count_tokens/count_tokens.comp, bias: f32 [vocab]
+// or [rows, vocab], settings: f32 [rows, 3], what the push block has of a row.
 // Repetition: Keskar et al. 2019, section 4.1, as Hugging Face has it; presence and frequency: OpenAI's definition; order: vLLM's.
 // One workgroup per 4 · gl_WorkGroupSize.x consecutive elements; an invocation owns four of them, a workgroup's size apart,
 // so that neighbours read neighbours.
@@ -12,18 +13,27 @@
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kPenalizeHasCounts) const uint HAS_COUNTS = 0;
 layout(constant_id = kPenalizeHasBias) const uint HAS_BIAS = 0;
+layout(constant_id = kPenalizeHasSettings) const uint HAS_SETTINGS = 0;
 layout(push_constant) uniform Push { PenalizePush p; };
 layout(std430, binding = kPenalizeX) readonly buffer X { float x[]; };
 layout(std430, binding = kPenalizeCounts) readonly buffer Counts { uint counts[]; };
 layout(std430, binding = kPenalizeBias) readonly buffer Bias { float bias[]; };
 layout(std430, binding = kPenalizeY) writeonly buffer Y { float y[]; };
+layout(std430, binding = kPenalizeSettings) readonly buffer Settings { float settings[]; };
 #include "lib/grid.glsl"
 
-float penalized(float logit, uint count) {
+// Repetition, presence and frequency.
+vec3 settings_of(uint row) {
+    if (HAS_SETTINGS == 0) return vec3(p.repetition, p.presence, p.frequency);
+    const uint first = row * kPenalizeSettingsWords;
+    return vec3(settings[first], settings[first + 1], settings[first + 2]);
+}
+
+float penalized(float logit, uint count, vec3 by) {
     if (count == 0) return logit;
-    logit = logit > 0.0 ? logit / p.repetition : logit * p.repetition;
+    logit = logit > 0.0 ? logit / by.x : logit * by.x;
     const uint generated = count & (kInPrompt - 1);
-    return generated == 0 ? logit : logit - (p.presence + p.frequency * float(generated));
+    return generated == 0 ? logit : logit - (by.y + by.z * float(generated));
 }
 
 void main() {
@@ -32,7 +42,7 @@ void main() {
         const uint i = first + k * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
         if (i >= p.count) continue;
         float logit = x[i];
-        if (HAS_BIAS == 1) logit += bias[i % p.vocab];
-        y[i] = HAS_COUNTS == 1 ? penalized(logit, counts[i]) : logit;
+        if (HAS_BIAS != 0) logit += bias[HAS_BIAS == 2 ? i : i % p.vocab];
+        y[i] = HAS_COUNTS == 1 ? penalized(logit, counts[i], settings_of(i / p.vocab)) : logit;
     }
 }

@@ -3,7 +3,8 @@
 // y[row] = i with probability softmax(x[row] / temperature)[i] over the tokens that are kept; random[row].draws += 1.
 // Kept is what has at least the top_k-th largest logit; of that, what has less than top_p of the probability before it, that is in
 // tokens with larger logits; of that, what is at least min_p times as probable as the likeliest. Equal logits share their fate.
-// x: f32 [rows, width], read as bits; random: [rows, 3]: seed (low, high), draws; y: i32 [rows].
+// x: f32 [rows, width], read as bits; random: [rows, 3]: seed (low, high), draws; y: i32 [rows]; settings: f32 [rows, 4], what the push
+// block has of a row, as numbers: temperature, top_k, top_p, min_p.
 // Temperature 0, a NaN, or a row of −∞: what arg_max chooses.
 //
 // The draw is a race (Gumbel 1954; Efraimidis and Spirakis 2006): the token with the least E_i / w_i wins, E_i exponentially
@@ -19,14 +20,34 @@
 #include "sample/contract.h"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
+layout(constant_id = kSampleHasSettings) const uint HAS_SETTINGS = 0;
 layout(push_constant) uniform Push { SamplePush p; };
 layout(std430, binding = kSampleX) readonly buffer X { uint x[]; };
 layout(std430, binding = kSampleRandom) buffer Random { uint random[]; };
 layout(std430, binding = kSampleY) writeonly buffer Y { uint y[]; };
+layout(std430, binding = kSampleSettings) readonly buffer SettingsOfRows { float settings[]; };
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/philox.glsl"
 #include "lib/reduce_candidate.glsl"
+
+struct Settings {
+    float inverse_temperature;
+    uint top_k, top_p;  // as in the push block
+    float lowest;
+};
+Settings s;  // of this workgroup's row
+
+void read_settings(uint row) {
+    s = Settings(p.inverse_temperature, p.top_k, p.top_p, p.lowest);
+    if (HAS_SETTINGS == 0) return;
+    const uint first = row * kSampleSettingsWords;
+    const float temperature = settings[first], top_k = settings[first + 1], top_p = settings[first + 2];
+    s.inverse_temperature = temperature == 0.0 ? 0.0 : 1.0 / temperature;
+    s.top_k = top_k > 0.0 ? uint(min(top_k, 16777216.0)) : 0;
+    s.top_p = top_p >= 1.0 ? 0 : uint(clamp(top_p * 4294967296.0, 1.0, 4294967040.0));  // the largest float below 2^32
+    s.lowest = log(min(settings[first + 3], 1.0));
+}
 
 const uint DIGIT_BITS = 8, DIGITS = 256;
 shared uint sum_low[DIGITS], sum_high[DIGITS];
@@ -58,7 +79,7 @@ void clear_sums() {
 // log(w_i) for the best logit of the row. Equal ones, infinite ones too, have 0.
 float log_weight(uint bits, float best) {
     const float logit = uintBitsToFloat(bits);
-    return logit == best ? 0.0 : (logit - best) * p.inverse_temperature;
+    return logit == best ? 0.0 : (logit - best) * s.inverse_temperature;
 }
 
 uint fixed_weight(uint bits, float best) { return uint(exp(log_weight(bits, best)) * 1073741824.0 + 0.5); }
@@ -113,8 +134,8 @@ uint distance_of(uint base, Candidate first, float best, uint limit, uvec2 targe
 // top_p of the total, rounded down, but not 0.
 uvec2 share_of(uvec2 total) {
     uint carried, fraction, high, low;
-    umulExtended(total.x, p.top_p, carried, fraction);
-    umulExtended(total.y, p.top_p, high, low);
+    umulExtended(total.x, s.top_p, carried, fraction);
+    umulExtended(total.y, s.top_p, high, low);
     const uvec2 share = add64(uvec2(low, high), uvec2(carried, 0));
     return share == uvec2(0) ? uvec2(1, 0) : share;
 }
@@ -122,8 +143,8 @@ uvec2 share_of(uvec2 total) {
 // The distance at which top_k and top_p end.
 uint kept_distance(uint base, Candidate first, float best) {
     uint limit = 0xFFFFFFFFu;
-    if (p.top_k != 0) limit = distance_of(base, first, best, limit, uvec2(p.top_k, 0), true);
-    if (p.top_p != 0) limit = distance_of(base, first, best, limit, share_of(total_weight(base, first, best, limit)), false);
+    if (s.top_k != 0) limit = distance_of(base, first, best, limit, uvec2(min(s.top_k, p.width), 0), true);
+    if (s.top_p != 0) limit = distance_of(base, first, best, limit, share_of(total_weight(base, first, best, limit)), false);
     return limit;
 }
 
@@ -137,7 +158,7 @@ Candidate race(uint base, Candidate first, float best, uint limit, uvec2 seed, u
             if (i >= p.width) continue;
             const uint bits = x[base + i];
             const float weight = log_weight(bits, best);
-            if (first.key - order_key(bits) > limit || weight < p.lowest) continue;
+            if (first.key - order_key(bits) > limit || weight < s.lowest) continue;
             const float score = weight - log(exponential_number(words[j]));
             const Candidate candidate = Candidate(order_key(floatBitsToUint(score)), i);
             if (comes_before(candidate, winner)) winner = candidate;
@@ -149,6 +170,7 @@ Candidate race(uint base, Candidate first, float best, uint limit, uvec2 seed, u
 void main() {
     const uint row = linear_workgroup();
     if (row >= p.rows) return;  // the whole workgroup leaves
+    read_settings(row);
     const uint base = row * p.width;
     const uint state = row * kSampleRandomWords;
     const uvec2 seed = uvec2(random[state], random[state + 1]);
@@ -163,7 +185,7 @@ void main() {
     uint chosen = first.index;
 
     const float best = uintBitsToFloat(x[base + first.index]);
-    if (p.inverse_temperature != 0.0 && !isnan(best) && best != MINUS_INFINITY)  // the same for the whole workgroup
+    if (s.inverse_temperature != 0.0 && !isnan(best) && best != MINUS_INFINITY)  // the same for the whole workgroup
         chosen = workgroup_first(race(base, first, best, kept_distance(base, first, best), seed, draws)).index;
 
     if (gl_LocalInvocationIndex == 0) {

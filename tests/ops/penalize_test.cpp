@@ -47,6 +47,53 @@ TEST_CASE("penalize agrees with double precision", "[op][penalize]") {
     c.check(backend);
 }
 
+TEST_CASE("penalize takes each row's own settings and biases", "[op][penalize]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto vocab = GENERATE(values<std::uint64_t>({5, 701}));
+    const bool counts = GENERATE(false, true);
+    CAPTURE(backend.name(), vocab, counts);
+    const std::vector<PenalizeOptions> rows = {
+        {}, {.repetition = 1.5f}, {.presence = 0.75f, .frequency = 0.25f}, {.repetition = 0.5f, .frequency = -1}};
+    OpCase all;
+    const std::vector<float> logits = all.random_floats(rows.size() * vocab, 8);
+    const std::vector<float> biases = all.random_floats(rows.size() * vocab, 3);
+    const std::vector<std::int32_t> counted = random_counts(all, rows.size() * vocab);
+    std::vector<float> settings;
+    for (const PenalizeOptions& o : rows) settings.insert(settings.end(), {o.repetition, o.presence, o.frequency});
+    const Shape shape = {rows.size(), vocab};
+    PenalizeOptions options = {.bias = all.floats("bias", DType::f32, shape, biases)};
+    if (counts) {
+        options.counts = all.ints("counts", shape, counted);
+        options.settings = all.floats("settings", DType::f32, {rows.size(), graph::kPenalizeSettings}, settings);
+    }
+    const Value x = all.floats("x", DType::f32, shape, logits);
+    const auto together = all.run(backend, all.expect(penalize(all.graph, x, options)));
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        CAPTURE(r);
+        const auto row = [&](const auto& values) {
+            const auto first = values.begin() + static_cast<std::ptrdiff_t>(r * vocab);
+            return std::vector(first, first + static_cast<std::ptrdiff_t>(vocab));
+        };
+        OpCase one;
+        PenalizeOptions alone = counts ? rows[r] : PenalizeOptions{};
+        alone.bias = one.floats("bias", DType::f32, {vocab}, row(biases));
+        if (counts) alone.counts = one.ints("counts", {1, vocab}, row(counted));
+        const Value y = one.expect(penalize(one.graph, one.floats("x", DType::f32, {1, vocab}, row(logits)), alone));
+        CHECK(one.run(backend, y) == row(together));
+    }
+}
+
+TEST_CASE("penalize refuses settings that say a thing twice or of nothing", "[op][penalize]") {
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {2, 5}, 1);
+    const Value settings = c.floats("settings", DType::f32, {2, 3}, 1);
+    const Value counts = c.ints("counts", {2, 5}, std::vector<std::int32_t>(10));
+    CHECK(penalize(c.graph, x, {.settings = settings}).error().code == ErrorCode::InvalidArgument);
+    CHECK(penalize(c.graph, x, {.presence = 1, .counts = counts, .settings = settings}).error().code ==
+          ErrorCode::InvalidArgument);
+    CHECK(penalize(c.graph, x, {.counts = counts, .settings = counts}).error().code == ErrorCode::UnsupportedDtype);
+}
+
 TEST_CASE("penalize takes its steps in order", "[op][penalize]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -52,6 +52,62 @@ TEST_CASE("sample draws what the double oracle draws", "[op][sample]") {
     c.check(backend, 2);
 }
 
+TEST_CASE("sample takes each row's own settings as it takes those of all", "[op][sample]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto vocab = GENERATE(values<std::uint64_t>({5, 1025}));
+    CAPTURE(backend.name(), vocab);
+    const std::vector<SampleOptions> rows = {{},
+                                             {.temperature = 0},
+                                             {.temperature = 0.25f},
+                                             {.top_k = 3},
+                                             {.top_p = 0.75f},
+                                             {.top_p = 0},
+                                             {.min_p = 0.125f},
+                                             {.temperature = 2, .top_k = 4, .top_p = 0.5f, .min_p = 0.015625f}};
+    OpCase all;
+    const std::vector<float> logits = all.random_floats(rows.size() * vocab, 10);
+    std::vector<float> settings;
+    std::vector<std::int32_t> random;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        const SampleOptions& o = rows[r];
+        settings.insert(settings.end(), {o.temperature, static_cast<float>(o.top_k), o.top_p, o.min_p});
+        random.insert(random.end(), {static_cast<std::int32_t>(r), 7, 3});
+    }
+    const Value x = all.floats("x", DType::f32, {rows.size(), vocab}, logits);
+    const Value state = all.state("random", {rows.size(), 3}, random);
+    const Value of_rows = all.floats("settings", DType::f32, {rows.size(), graph::kSampleSettings}, settings);
+    const auto together = all.run_ints(backend, all.expect(graph::sample(all.graph, x, state, {}, of_rows)));
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        CAPTURE(r);
+        OpCase one;
+        const auto first = logits.begin() + static_cast<std::ptrdiff_t>(r * vocab);
+        const Value row = one.floats("x", DType::f32, {1, vocab}, {first, first + static_cast<std::ptrdiff_t>(vocab)});
+        const Value alone = one.expect(
+            graph::sample(one.graph, row, one.state("random", {1, 3}, {static_cast<std::int32_t>(r), 7, 3}), rows[r]));
+        CHECK(one.run_ints(backend, alone)[0] == together[r]);
+    }
+}
+
+TEST_CASE("settings that nobody checked choose a token of their row", "[op][sample]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const std::vector<float> settings = {-1,        0,    1,    0,     //
+                                         1,         -3,   2,    0,     //
+                                         1,         1e9f, 1,    0,     //
+                                         1,         kNaN, -1,   0,     //
+                                         kNaN,      0,    1,    0,     //
+                                         kInfinity, 0,    kNaN, kNaN,  //
+                                         1,         0,    1,    9};
+    const std::uint64_t rows = settings.size() / graph::kSampleSettings, vocab = 37;
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {rows, vocab}, 10);
+    const Value of_rows = c.floats("settings", DType::f32, {rows, graph::kSampleSettings}, settings);
+    const Value y = c.expect(graph::sample(c.graph, x, random_states(c, rows), {}, of_rows));
+    for (const std::int32_t token : c.run_ints(backend, y)) CHECK((token >= 0 && token < 37));
+}
+
 TEST_CASE("sample at temperature 0 is arg_max, ties and NaN included", "[op][sample]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

@@ -230,12 +230,24 @@ Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options) {
     }
     if (options.bias) {
         VKFORMER_CHECK(check.dtype("bias", options.bias, DType::f32));
-        VKFORMER_CHECK(check.shape("bias", options.bias, {shape[1]}, "vocab of x"));
+        const bool per_row = graph.shape(options.bias).rank() == 2;
+        VKFORMER_CHECK(per_row ? check.shape("bias", options.bias, shape, "as x")
+                               : check.shape("bias", options.bias, {shape[1]}, "vocab of x"));
+    }
+    if (options.settings) {
+        VKFORMER_CHECK(check.dtype("settings", options.settings, DType::f32));
+        VKFORMER_CHECK(check.shape("settings", options.settings, {shape[0], kPenalizeSettings}, "rows of x"));
+        const bool is_said_twice = options.repetition != 1 || options.presence != 0 || options.frequency != 0;
+        if (is_said_twice || !options.counts)
+            return check.error(ErrorCode::InvalidArgument,
+                               is_said_twice ? "settings are each row's own, but there are penalties of all rows, too"
+                                             : "counts is absent, but there are settings");
     }
     VKFORMER_TRY(const Value y, graph.activation(Penalize::kName, DType::f32, shape));
     graph.add_node(Penalize{.x = x,
                             .counts = options.counts,
                             .bias = options.bias,
+                            .settings = options.settings,
                             .y = y,
                             .repetition = options.repetition,
                             .presence = options.presence,

@@ -31,8 +31,10 @@ Result<DispatchPlan> plan(const graph::Sample& op, const KernelContext& context)
     Dispatch dispatch{.module = {&modules::sample}, .groups = groups};
     dispatch.bind(shaders::kSampleX, op.x)
         .bind(shaders::kSampleRandom, op.random)
+        .bind(shaders::kSampleSettings, or_else(op.settings, op.x))
         .bind(shaders::kSampleY, op.y)
-        .set(shaders::kWorkgroupConstant, workgroup_size(context.device, shape.back()));
+        .set(shaders::kWorkgroupConstant, workgroup_size(context.device, shape.back()))
+        .set(shaders::kSampleHasSettings, !!op.settings);
     dispatch.push.set(shaders::SamplePush{
         .rows = static_cast<std::uint32_t>(shape.row_count()),
         .width = static_cast<std::uint32_t>(shape.back()),

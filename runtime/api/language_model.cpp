@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "api/language_model.hpp"
+
+#include <algorithm>
+
+#include "core/try.hpp"
+
+namespace vkformer::api {
+
+Result<LanguageModel> load_language_model(const std::filesystem::path& path) {
+    VKFORMER_TRY(const auto opened, models::open_decoder(path));
+    VKFORMER_TRY(auto loaded, opened.load());
+    LanguageModel made;
+    made.model = std::make_unique<models::Decoder>(std::move(loaded));
+    const std::uint32_t vocab = made.model->config().vocab_size;
+    VKFORMER_TRY(made.text, load_decoder_text(opened, vocab));
+    if (made.tokenizer() && made.tokenizer()->vocab_size() > vocab)
+        return Error{ErrorCode::ShapeMismatch, path.string() + ": the tokenizer knows " +
+                                                   std::to_string(made.tokenizer()->vocab_size()) +
+                                                   " tokens, the model only " + std::to_string(vocab)};
+    return made;
+}
+
+Result<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view words) const {
+    if (!text.tokenizer) return text.tokenizer.error();
+    return tokenizer()->encode(words);
+}
+
+Result<std::vector<std::int32_t>> LanguageModel::tokenize_chat(std::span<const Message> messages) const {
+    if (!text.chat_template) return text.chat_template.error();
+    std::vector<text::ChatMessage> conversation;
+    for (const Message& message : messages) conversation.push_back({message.role, message.content});
+    VKFORMER_TRY(const std::string prompt, text.chat_template->render(conversation));
+    return tokenizer()->encode(prompt, {.add_special = false});
+}
+
+Result<std::uint32_t> LanguageModel::max_tokens(const GenerateOptions& asked, std::size_t prompt,
+                                                std::string_view name) const {
+    if (asked.max_tokens > 0) return asked.max_tokens;
+    if (text.defaults.max_length == 0) return text.defaults.max_new_tokens;
+    if (prompt < text.defaults.max_length) return text.defaults.max_length - static_cast<std::uint32_t>(prompt);
+    return Error{.code = ErrorCode::InvalidArgument,
+                 .message = std::string(name) + " has " + std::to_string(prompt) +
+                            " tokens, but the model's generation_config.json says \"max_length\" " +
+                            std::to_string(text.defaults.max_length) +
+                            ", which counts the prompt; say how many tokens to generate",
+                 .hint = Hint::max_tokens};
+}
+
+const std::vector<std::string>& LanguageModel::stops(const GenerateOptions& asked) const noexcept {
+    return asked.stop.empty() ? text.defaults.stop_strings : asked.stop;
+}
+
+bool LanguageModel::is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
+
+decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample) {
+    return {.rows = options.batch,
+            .context = options.context,
+            .dtype = options.precision == Precision::f16 ? DType::f16 : DType::f32,
+            .weights = options.weights == WeightStorage::model ? models::WeightFormat::as_filed
+                                                               : models::WeightFormat::as_computed,
+            .cache = options.cache == CacheStorage::q8_0 ? models::CacheFormat::q8_0 : models::CacheFormat::as_computed,
+            .sample = sample};
+}
+
+OpenOptions open_options(const GeneratorOptions& options) {
+    OpenOptions open{.device = options.device,
+                     .plain = options.plain_shaders,
+                     .variants = options.shader_variants,
+                     .should_stop = options.should_stop};
+    if (options.on_progress)
+        open.progress = [report = options.on_progress](const tuning::Progress& p) { report(to_string(p)); };
+    return open;
+}
+
+std::string GenerationText::take(std::string_view part) {
+    auto output = stops.push(part);
+    is_stopped = is_stopped || output.stop.has_value();
+    text += output.text;
+    return std::move(output.text);
+}
+
+void GenerationText::finish() {
+    if (stream) take(stream->finish());
+    text += stops.finish();
+}
+
+Finish finish_of(decoding::FinishReason reason, bool is_stopped) {
+    if (is_stopped) return Finish::stop_string;
+    switch (reason) {
+    case decoding::FinishReason::stop: return Finish::end_token;
+    case decoding::FinishReason::caller: return Finish::caller;
+    case decoding::FinishReason::context: return Finish::context;
+    default: return Finish::length;
+    }
+}
+
+}  // namespace vkformer::api

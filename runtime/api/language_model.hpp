@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/// What all that continues texts with a decoder-only model has in common: the model with its text, and what a request means.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/decoder_text.hpp"
+#include "api/open_backend.hpp"
+#include "decoding/decoder_session.hpp"
+#include "models/open_model.hpp"
+#include "text/tokenizer.hpp"
+#include "vkformer/generator.hpp"
+
+namespace vkformer::api {
+
+struct LanguageModel {
+    std::unique_ptr<models::Decoder> model;  // sessions point to it
+    DecoderText text;
+
+    /// None: there is no text.
+    const text::Tokenizer* tokenizer() const noexcept { return text.tokenizer ? text.tokenizer->get() : nullptr; }
+    Result<std::vector<std::int32_t>> tokenize(std::string_view words) const;                  ///< as of Generator
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;  ///< likewise
+
+    /// To generate behind a prompt of so many tokens; 0: until the model ends or the context is full. Errors: InvalidArgument (the
+    /// model's own length leaves no room; `name` says whose prompt it is).
+    Result<std::uint32_t> max_tokens(const GenerateOptions& asked, std::size_t prompt, std::string_view name) const;
+    const std::vector<std::string>& stops(const GenerateOptions& asked) const noexcept;
+    bool is_end(std::int32_t token) const;
+};
+
+/// Errors: those of its parts; ShapeMismatch (a tokenizer of another model).
+Result<LanguageModel> load_language_model(const std::filesystem::path& path);
+
+/// What a session is asked, one row for each sequence of a batch.
+decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample);
+OpenOptions open_options(const GeneratorOptions& options);
+
+/// What one generation prints: tokens become text, and a stop string ends it.
+struct GenerationText {
+    GenerationText(const text::Tokenizer* tokenizer, const std::vector<std::string>& stop)
+        : stream(tokenizer ? tokenizer->stream() : nullptr), stops(stop) {}
+
+    std::unique_ptr<text::StreamDecoder> stream;  // null: there is no text
+    text::StopStrings stops;
+    std::string text;
+    bool is_stopped = false;
+
+    /// What can be printed now.
+    std::string push(std::int32_t token) { return stream ? take(stream->push(token)) : std::string(); }
+    /// What was held back for tokens that did not come.
+    void finish();
+
+private:
+    std::string take(std::string_view part);
+};
+
+Finish finish_of(decoding::FinishReason reason, bool is_stopped);
+
+}  // namespace vkformer::api
