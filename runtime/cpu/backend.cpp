@@ -8,6 +8,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "cpu/aligned_bytes.hpp"
 #include "cpu/cache_append.hpp"
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
@@ -46,7 +47,7 @@ void round_values(DType dtype, std::span<T> values) {
 
 template <std::floating_point T>
 void own_floats(CpuTensor<T>& tensor, std::size_t count) {
-    tensor.own_floats = std::make_shared_for_overwrite<T[]>(count);
+    tensor.own_floats = aligned_floats<T>(count);
     tensor.floats = {tensor.own_floats.get(), count};
 }
 
@@ -170,7 +171,7 @@ public:
         for (std::size_t id = 0; id < plan.arena_offset.size(); ++id)
             if (is_half(id)) unit_ = sizeof(std::uint16_t);
         const std::size_t count = (plan.arena_bytes + unit_ - 1) / unit_;
-        floats_ = std::make_shared_for_overwrite<T[]>(count);
+        floats_ = aligned_floats<T>(count);
         std::fill_n(floats_.get(), count, std::numeric_limits<T>::quiet_NaN());
     }
     bool has(std::size_t id) const {

@@ -16,16 +16,19 @@ void execute(const graph::Rope& op, const Operands<T>& operands) {
     const std::span<const std::int32_t> starts = operands.ints(op.starts);
     const std::span<const T> x = operands.floats(op.x), table = operands.floats(op.table);
     const std::span<T> all_y = operands.floats(op.y);
-    for (std::size_t n = 0; n < operands.rows(op.x); ++n) {
-        const std::size_t token = n / heads;
+    const std::size_t tokens = operands.dim(op.x, 0) * len;
+    for (std::size_t token = 0; token < tokens; ++token) {
         const std::int64_t start = starts.empty() ? 0 : starts[token / len];
         const std::int64_t position = start + static_cast<std::int64_t>(token % len);
-        const std::span<T> y = row_of(all_y, n, head_dim);
-        if (position < 0 || position >= positions)
-            std::ranges::fill(y, std::numeric_limits<T>::quiet_NaN());
-        else
-            rope_head<T>(row_of(x, n, head_dim), row_of(table, static_cast<std::size_t>(position), rotary_dim),
-                         op.pairing, y);
+        const bool is_known = position >= 0 && position < positions;
+        for (std::size_t n = token * heads; n < (token + 1) * heads; ++n) {
+            const std::span<T> y = row_of(all_y, n, head_dim);
+            if (is_known)
+                rope_head<T>(row_of(x, n, head_dim), row_of(table, static_cast<std::size_t>(position), rotary_dim),
+                             op.pairing, y);
+            else
+                std::ranges::fill(y, std::numeric_limits<T>::quiet_NaN());
+        }
     }
 }
 template void execute(const graph::Rope&, const Operands<float>&);

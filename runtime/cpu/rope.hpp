@@ -18,7 +18,7 @@ namespace vkformer::cpu {
 template <std::floating_point T>
 void rope_head(std::span<const T> x, std::span<const T> angles, graph::RopePairing pairing, std::span<T> y) {
     const std::size_t half = angles.size() / 2;
-    std::ranges::copy(x, y.begin());
+    std::ranges::copy(x.subspan(2 * half), y.subspan(2 * half).begin());
     for (std::size_t k = 0; k < half; ++k) {
         const bool interleaved = pairing == graph::RopePairing::interleaved;
         const std::size_t first = interleaved ? 2 * k : k, second = interleaved ? 2 * k + 1 : k + half;

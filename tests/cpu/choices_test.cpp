@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Ops that choose and move, checked by hand: no oracle can vouch for the oracle.
+#include <algorithm>
 #include <limits>
+#include <numeric>
+#include <string_view>
 
 #include "cpu/arg_max.hpp"
 #include "cpu/attention.hpp"
@@ -54,6 +57,33 @@ TEST_CASE("arg_max and top_k take the lower index on ties and NaN above everythi
     cpu::top_k<float>(Floats{-kInfinity, 1, -kInfinity}, all, all_indices);
     CHECK(all_indices == Ints{1, 0, 2});
     CHECK(all == Floats{1, -kInfinity, -kInfinity});
+}
+
+TEST_CASE("top_k chooses from long rows what a stable sort puts first", "[cpu][top_k]") {
+    const std::size_t size = GENERATE(1u, 63u, 64u, 65u, 200u, 1000u), k = GENERATE(1u, 2u, 8u, 63u, 64u, 66u, 1000u);
+    if (k > size) return;
+    const auto kind = GENERATE(as<std::string_view>(), "scattered", "rising", "falling", "level", "NaN now and then");
+    CAPTURE(size, k, kind);
+    Floats x(size);
+    for (std::size_t i = 0; i < size; ++i) {
+        const std::size_t place = i * 389 % 251;  // each number several times
+        x[i] = kind == "level" ? 1.0f : static_cast<float>(kind == "rising" ? i : kind == "falling" ? size - i : place);
+        if (kind == "NaN now and then" && place % 10 == 0) x[i] = kNaN;
+    }
+    Ints expected(size);
+    std::iota(expected.begin(), expected.end(), 0);
+    std::ranges::stable_sort(expected, [&](std::int32_t a, std::int32_t b) {
+        return cpu::ranks_above(x[static_cast<std::size_t>(a)], x[static_cast<std::size_t>(b)]);
+    });
+    expected.resize(k);
+    Floats values(k);
+    Ints indices(k);
+    cpu::top_k<float>(x, values, indices);
+    CHECK(indices == expected);
+    for (std::size_t i = 0; i < k; ++i) {
+        const float value = x[static_cast<std::size_t>(indices[i])];
+        CHECK((values[i] == value || (std::isnan(values[i]) && std::isnan(value))));
+    }
 }
 
 TEST_CASE("log_softmax bears −∞ and large numbers", "[cpu][log_softmax]") {
