@@ -89,6 +89,10 @@ public:
     Transcriber& operator=(Transcriber&&) noexcept;
     ~Transcriber();
 
+    /// What is spoken and what is done with it from the next call on, in place of the options' `language` and `task`. Errors:
+    /// InvalidArgument (a language or task that the model does not know; nothing has changed then), and those of the folder.
+    Result<void> choose(const std::string& language, const std::string& task);
+
     /// Samples per second that transcribe() wants: 16000.
     std::uint32_t sample_rate() const noexcept;
 

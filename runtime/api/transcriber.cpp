@@ -64,6 +64,7 @@ std::string trimmed(const std::string& text) {
 }  // namespace
 
 struct Transcriber::Impl {
+    std::filesystem::path folder;
     TranscriberOptions options;
     std::unique_ptr<models::EncoderDecoder> model;
     models::SpeechConfig speech;
@@ -282,13 +283,23 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
     choose(speech.conditions_on_previous, options.condition_on_previous, false);
     VKFORMER_TRY(auto device,
                  opening.get([&] { return api::generation_workload(*model, speech.generation, dtype_of(options)); }));
-    return Transcriber(std::make_unique<Impl>(Impl{.options = options,
+    return Transcriber(std::make_unique<Impl>(Impl{.folder = folder,
+                                                   .options = options,
                                                    .model = std::move(model),
                                                    .speech = std::move(speech),
                                                    .tokenizer = std::move(tokenizer),
                                                    .mel = audio::LogMel(mel),
                                                    .device = std::move(device),
                                                    .session = {}}));
+}
+
+Result<void> Transcriber::choose(const std::string& language, const std::string& task) {
+    VKFORMER_TRY(auto speech,
+                 models::load_speech_config(
+                     impl_->folder, impl_->model->limits().target_len, impl_->model->limits().target_vocab,
+                     {.language = language, .task = task, .timestamps = impl_->options.timestamps}));
+    impl_->speech.prefix = std::move(speech.prefix);
+    return {};
 }
 
 Result<Transcription> Transcriber::transcribe(std::span<const float> samples, const Progress& progress) {
