@@ -58,11 +58,14 @@ test_python() {
     rm -rf "$folder"
     cmake --install "build/$preset" --prefix "$folder/vkformer" >/dev/null || return 1
     /usr/bin/python3 -m venv "$folder/venv" || return 1
-    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy "pyright[nodejs]" \
+    "$folder/venv/bin/pip" install --quiet --disable-pip-version-check . pytest mypy "pyright[nodejs]" openai anthropic libretranslatepy \
         --config-settings=build-dir="$folder/module" --config-settings=cmake.define.VKFORMER_PYTHON_INSTALLED=ON \
         --config-settings=cmake.define.CMAKE_PREFIX_PATH="$folder/vkformer" || return 1
     VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \
-        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests || return 1
+    say "running the tests of the server, with the clients that people have"
+    VKFORMER_PROGRAM="$folder/vkformer/bin/vkformer" OPENBLAS_NUM_THREADS=1 \
+        "$folder/venv/bin/python" -m pytest -q -p no:cacheprovider tests/serve
 }
 test_python || {
     status=1

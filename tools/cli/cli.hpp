@@ -74,6 +74,7 @@ void add_tune(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
+void add_serve(CLI::App& app, Action& action);
 
 /// Writes `text` to standard output: as it is into a pipe or a file, printable on a terminal, for what a model or a file says may
 /// hold commands to terminals. Errors: InvalidArgument (a closed pipe, a full disk).

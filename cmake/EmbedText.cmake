@@ -1,0 +1,15 @@
+# cmake -D INPUT=page.js -D OUTPUT=page.js.inc -P EmbedText.cmake: a file of text as a raw string of C++, of which a compiler takes at most
+# 16 KiB in one piece.
+file(READ ${INPUT} text)
+if(text MATCHES "\\)text\"")
+    message(FATAL_ERROR "${INPUT} has what ends the string: )text\"")
+endif()
+string(LENGTH "${text}" length)
+set(literal)
+set(at 0)
+while(at LESS length)
+    string(SUBSTRING "${text}" ${at} 16000 piece)
+    string(APPEND literal "R\"text(${piece})text\"\n")
+    math(EXPR at "${at} + 16000")
+endwhile()
+file(WRITE ${OUTPUT} "${literal}")

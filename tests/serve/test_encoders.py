@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""Vectors, scores and translations: of real clients and of plain requests."""
+
+import base64
+import json
+import struct
+import threading
+
+import openai
+import pytest
+from conftest import GOLDENS, KEY, Server
+from libretranslatepy import LibreTranslateAPI
+
+
+def client_of(server: Server, key: str = "none") -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key=key, max_retries=0)
+
+
+def test_vectors_are_the_models(server: Server) -> None:
+    golden = json.loads((GOLDENS / "sentences" / "embedder" / "golden.json").read_text())
+    texts, expected = golden["texts"], golden["embeddings"]
+    for encoding in ("float", "base64"):
+        made = client_of(server).embeddings.create(model="vectors", input=texts, encoding_format=encoding)  # type: ignore[call-overload]
+        assert [item.index for item in made.data] == list(range(len(texts)))
+        assert made.usage.prompt_tokens == made.usage.total_tokens > len(texts)
+        for item, wanted in zip(made.data, expected, strict=True):
+            values = item.embedding
+            if isinstance(values, str):
+                values = list(struct.unpack(f"<{len(wanted)}f", base64.b64decode(values)))
+            assert values == pytest.approx(wanted, abs=1e-4)
+
+
+def test_many_clients_share_calls_and_get_their_own(server: Server) -> None:
+    texts = [f"the cat {number}" for number in range(24)]
+    alone = [server.post("/v1/embeddings", {"input": text})["data"][0]["embedding"] for text in texts]
+    calls, inputs = server.metric("vkformer_batch_inputs_count"), server.metric("vkformer_batch_inputs_sum")
+    together: dict[int, list[float]] = {}
+
+    def ask(number: int) -> None:
+        together[number] = server.post("/v1/embeddings", {"input": texts[number]})["data"][0]["embedding"]
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(len(texts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, values in enumerate(alone):
+        assert together[number] == pytest.approx(values, abs=1e-5)
+    assert server.metric("vkformer_batch_inputs_sum") - inputs == len(texts)
+    assert server.metric("vkformer_batch_inputs_count") - calls <= len(texts)
+
+
+def test_what_embeddings_do_not_take_is_named(server: Server) -> None:
+    assert "input" in server.refused("/v1/embeddings", {"model": "vectors"})
+    assert "token ids" in server.refused("/v1/embeddings", {"model": "vectors", "input": [[1, 2]]})
+    assert "dimensions" in server.refused("/v1/embeddings", {"model": "vectors", "input": "a", "dimensions": 2})
+    assert "encoding_format" in server.refused("/v1/embeddings", {"model": "vectors", "input": "a", "encoding_format": "f8"})
+    assert "colour" in server.refused("/v1/embeddings", {"model": "vectors", "input": "a", "colour": "red"})
+    assert "at most 2048" in server.refused("/v1/embeddings", {"model": "vectors", "input": ["a"] * 2049})
+    with pytest.raises(openai.NotFoundError) as unknown:
+        client_of(server).embeddings.create(model="nothing", input="a")
+    assert unknown.value.code == "model_not_found"
+    assert "not for this route" in server.refused("/v1/embeddings", {"model": "scores", "input": "a"})
+    server.post("/v1/embeddings", {"model": "vectors", "input": "a", "user": "me", "dimensions": None})
+
+
+def test_documents_are_ordered(server: Server) -> None:
+    golden = json.loads((GOLDENS / "sentences" / "cross_encoder" / "golden.json").read_text())
+    query, document = golden["pairs"][0]
+    documents = [document, "the dog", "on the mat"]
+    answer = server.post("/v1/rerank", {"model": "scores", "query": query, "documents": documents, "return_documents": True})
+    results = answer["results"]
+    scores = [result["relevance_score"] for result in results]
+    assert scores == sorted(scores, reverse=True)
+    assert sorted(result["index"] for result in results) == [0, 1, 2]
+    assert all(result["document"]["text"] == documents[result["index"]] for result in results)
+    first = next(result for result in results if result["index"] == 0)
+    assert first["relevance_score"] == pytest.approx(golden["scores"][0][0], abs=1e-5)
+    top = server.post("/v2/rerank", {"query": query, "documents": [{"text": text} for text in documents], "top_n": 1})
+    assert top["results"] == [{"index": results[0]["index"], "relevance_score": pytest.approx(scores[0], abs=1e-6)}]
+    assert "documents[0].title" in server.refused("/v1/rerank", {"query": "a", "documents": [{"text": "a", "title": "b"}]})
+    assert "top_n" in server.refused("/v1/rerank", {"query": "a", "documents": ["b"], "top_n": -1})
+
+
+def test_dates_are_translated(server: Server) -> None:
+    body = {"q": "4. März 2021", "source": "dates", "target": "iso8601"}
+    assert server.post("/translate", body) == {"translatedText": "2021-03-04"}
+    several = server.post("/translate", {**body, "q": ["4. März 2021", "", "March 5, 2021"], "format": "text"})
+    assert several == {"translatedText": ["2021-03-04", "", "2021-03-05"]}
+    assert server.get("/languages") == [
+        {"code": "dates", "name": "dates", "targets": ["iso8601"]},
+        {"code": "iso8601", "name": "iso8601", "targets": []},
+    ]
+    # As a form, which LibreTranslate's own client sends.
+    client = LibreTranslateAPI(f"http://127.0.0.1:{server.port}/")
+    assert client.translate("4. März 2021", "dates", "iso8601") == "2021-03-04"
+    assert client.languages()[0]["code"] == "dates"
+    for change, name in (
+        ({"source": "auto"}, "source"),
+        ({"target": "de"}, "/languages"),
+        ({"format": "html"}, "format"),
+        ({"alternatives": 3}, "alternatives"),
+        ({"glossary": "a"}, "glossary"),
+        ({"model": "dates", "source": "iso8601", "target": "dates"}, "model"),
+    ):
+        assert name in server.post("/translate", {**body, **change}, expect=400)["error"]
+    assert "detector" in server.post("/detect", {"q": "Guten Tag"}, expect=501)["error"]
+    assert "tokens" in server.post("/translate", {**body, "q": "4. März 2021 " * 500}, expect=400)["error"]
+
+
+def test_a_key_opens_the_routes(locked: Server) -> None:
+    with pytest.raises(openai.AuthenticationError):
+        client_of(locked, "wrong-key-wrong-key").embeddings.create(model="vectors", input="a")
+    assert len(client_of(locked, KEY).embeddings.create(model="vectors", input="a").data) == 1
+    body = {"q": "4. März 2021", "source": "dates", "target": "iso8601"}
+    assert locked.post("/translate", body, expect=403)["error"]
+    assert locked.post("/translate", {**body, "api_key": KEY[:-1]}, expect=403)["error"]
+    assert locked.post("/translate", {**body, "api_key": KEY})["translatedText"] == "2021-03-04"
+    client = LibreTranslateAPI(f"http://127.0.0.1:{locked.port}/", api_key=KEY)
+    assert client.translate("4. März 2021", "dates", "iso8601") == "2021-03-04"

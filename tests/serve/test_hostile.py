@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""Requests that mean no good: the server says no and goes on."""
+
+import json
+import socket
+import threading
+import time
+
+import pytest
+from conftest import KEY, Server, read_all
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+@pytest.fixture(autouse=True)
+def _goes_on(server: Server) -> object:
+    yield
+    assert server.process.poll() is None
+    assert len(server.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"", "the body"),
+        (b"{", "the body"),
+        (b"[]", "no JSON object"),
+        (b"null", "no JSON object"),
+        (b'{"input": "\xff\xfe"}', "the body"),
+        (b'{"input": "\xed\xa0\x80"}', "the body"),
+        (b'{"input": "\\ud800"}', "the body"),
+        (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested deeper"),
+        (b'{"input": "a", "input": "b"}', "twice"),
+        (b'{"input": 1e400}', "the body"),
+        (b'{"input": -1}', "input"),
+        (b'{"input": {"text": "a"}}', "input"),
+        (b'{"input": "a", "model": 3}', "model"),
+        (b'{"input": "a", "dimensions": -9223372036854775808}', "dimensions"),
+        (b'{"input": "a", "dimensions": 99999999999999999999999}', "dimensions"),
+    ],
+)
+def test_bad_bodies(server: Server, body: bytes, what: str) -> None:
+    status, _, content = server.request("POST", "/v1/embeddings", body)
+    assert status == 400
+    assert what in json.loads(content)["error"]["message"]
+
+
+def test_other_types_are_no_json(server: Server) -> None:
+    # What a page elsewhere can send without a question before.
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a", ""):
+        status, _, _ = server.request("POST", "/v1/embeddings", b'{"input": "a"}', {"content-type": kind})
+        assert status == 415
+
+
+def test_hosts_and_origins(server: Server, locked: Server) -> None:
+    for host, expected in (
+        (f"127.0.0.1:{server.port}", 200),
+        ("localhost", 200),
+        ("LOCALHOST:1", 200),
+        ("[::1]:80", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("localhost.evil.example:8080", 403),
+        ("[::1", 400),
+        ("a b", 400),
+        ("localhost:port", 400),
+        ("", 400),
+    ):
+        answer = server.raw(f"GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        assert status_of(answer) == expected, host
+    assert status_of(server.raw(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")) == 400
+    assert status_of(server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n")) == 400
+    own = f"http://127.0.0.1:{server.port}"
+    for origin, expected in ((own, 200), ("https://evil.example", 403), ("null", 403), (own + "1", 403)):
+        assert server.request("POST", "/v1/embeddings", {"input": "a"}, {"origin": origin})[0] == expected
+    # Those that the server was started with.
+    key = {"x-api-key": KEY}
+    assert locked.request("GET", "/v1/models", headers={**key, "host": "model.example"})[0] == 200
+    status, headers, _ = locked.request("GET", "/v1/models", headers={**key, "origin": "https://a.example"})
+    assert (status, headers["access-control-allow-origin"]) == (200, "https://a.example")
+    asked = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    status, headers, _ = locked.request("OPTIONS", "/v1/embeddings", headers=asked)
+    assert status == 204 and "POST" in headers["access-control-allow-methods"]
+    status, headers, _ = server.request("OPTIONS", "/v1/embeddings", headers=asked)
+    assert status == 403 and "access-control-allow-origin" not in headers
+
+
+def test_what_is_no_http(server: Server) -> None:
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100,  # TLS
+        b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ):
+        assert status_of(server.raw(data)) == 400, data
+    assert server.raw(b"") == b""
+    assert server.raw(b"GET / HT") == b""
+
+
+def test_sizes_are_bounded(server: Server) -> None:
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    assert status_of(server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000 + b"\r\n\r\n")) == 431
+    assert status_of(server.raw(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")) == 431
+    many = b"".join(b"X%d: a\r\n" % number for number in range(5000))
+    assert status_of(server.raw(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + many + b"\r\n")) == 431
+    assert status_of(server.raw(head + b"Content-Length: 5000000\r\n\r\n")) == 413
+    assert status_of(server.raw(head + b"Content-Length: 18446744073709551615\r\n\r\n")) == 413
+    piece = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
+    assert status_of(server.raw(head + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 5)) == 413
+    assert status_of(server.raw(head + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffff\r\n")) == 413
+    assert status_of(server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nabcde")) == 413
+
+
+def test_routes_and_methods(server: Server) -> None:
+    for path in ("/v1/nothing", "/../etc/passwd", "/page/../../x", "/%2e%2e/%2e%2e/etc/passwd", "//", "/v1/models/../../x", "*"):
+        assert server.request("GET", path)[0] == 404, path
+    assert server.request("GET", "/v1/embeddings")[0] == 405
+    assert server.request("DELETE", "/v1/models")[0] == 405
+    assert server.request("TRACE", "/")[0] == 405
+
+
+def test_slow_senders_keep_nobody_out() -> None:
+    running = Server("--max-connections", "8", models=("vectors",))
+    slow = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(30)]
+    for connection in slow:
+        try:
+            connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Le")
+        except OSError:
+            pass  # closed for the next
+    began = time.monotonic()
+    assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+    assert time.monotonic() - began < 5
+    # Bodies that do not come.
+    body = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(30)]
+    for connection in body:
+        try:
+            connection.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4000000\r\n\r\n{")
+        except OSError:
+            pass
+    assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+    for connection in slow + body:
+        connection.close()
+    running.kill()
+
+
+def test_a_head_has_its_time(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=30) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\n")
+        began = time.monotonic()
+        assert read_all(connection) == b""
+        assert 5 < time.monotonic() - began < 25
+
+
+def test_requests_are_bounded() -> None:
+    running = Server("--max-requests", "2", models=("vectors",))
+    texts = ["the cat and the dog and the coat " * 4] * 1024
+    codes: list[int] = []
+    threads = [
+        threading.Thread(target=lambda: codes.append(running.request("POST", "/v1/embeddings", {"input": texts})[0]))
+        for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(codes) <= {200, 503} and codes.count(200) >= 2
+    assert running.get("/health") == {"status": "ok"}
+    assert len(running.post("/v1/embeddings", {"input": "the cat"})["data"]) == 1
+    running.kill()
+
+
+def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    body = b'{"input": "the cat"}'
+    first = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(first + body + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = read_all(connection)
+    assert answer.count(b"HTTP/1.1 200 OK") == 2
+    assert answer.index(b"embedding") < answer.index(b'{"status":"ok"}')

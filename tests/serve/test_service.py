@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""What the server says of itself, how it starts and how it ends."""
+
+import json
+import re
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import openai
+import pytest
+from conftest import KEY, MODELS, Server, program
+
+
+def test_models_are_listed(server: Server) -> None:
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none")
+    assert [model.id for model in client.models.list()] == [name for name in MODELS]
+    assert client.models.retrieve("scores").owned_by == "vkformer"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nothing")
+
+
+def test_health_metrics_and_the_description(server: Server) -> None:
+    assert server.get("/health") == {"status": "ok"}
+    server.post("/v1/embeddings", {"input": "a"})
+    status, headers, content = server.request("GET", "/metrics")
+    assert status == 200 and headers["content-type"].startswith("text/plain")
+    text = content.decode()
+    assert 'vkformer_http_requests_total{route="/v1/embeddings",status="200"}' in text
+    assert 'vkformer_model_loaded{model="vectors",kind="embeddings"} 1' in text
+    for line in text.splitlines():
+        assert line.startswith("# ") or re.fullmatch(r'[a-z_]+(\{([a-z_]+="[^"]*",?)+\})? [-+0-9.e]+', line), line
+    described = server.get("/openapi.json")
+    assert described["openapi"].startswith("3.")
+    for path in ("/v1/embeddings", "/v1/rerank", "/translate", "/v1/audio/transcriptions", "/v1/models/{name}", "/health"):
+        assert path in described["paths"]
+
+
+def test_the_page_is_strict(server: Server) -> None:
+    for path in ("/", "/page.js", "/page.css"):
+        status, headers, content = server.request("GET", path)
+        assert status == 200 and content
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "*" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert not re.search(rb"https?://(?!www\.w3\.org/)", content), "an outside resource"
+    assert b"<script>" not in server.request("GET", "/")[2]
+    status, headers, content = server.request("HEAD", "/")
+    assert (status, content) == (200, b"") and int(headers["content-length"]) > 0
+
+
+def test_log_lines_have_no_contents(server: Server) -> None:
+    server.post("/v1/embeddings", {"input": "a very secret text"})
+    server.request("GET", "/no/such/secret?key=secret")
+    server.line("request", route="none", status=404)
+    assert "secret" not in json.dumps(server.lines) + "".join(server.errors)
+
+
+def fails_to_start(*arguments: str) -> str:
+    done = subprocess.run([program(), "serve", "--port", "0", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+def test_what_cannot_be_served_is_said_at_once(tmp_path: Path) -> None:
+    dates = f"dates={MODELS['dates']}"
+    assert "--model is required" in fails_to_start()
+    assert "NAME=PATH" in fails_to_start("--model", "dates")
+    assert "needs a key" in fails_to_start("--model", dates, "--host", "0.0.0.0")
+    assert "is no IPv4 or IPv6 address" in fails_to_start("--model", dates, "--host", "example.com")
+    assert "two models are called" in fails_to_start("--model", dates, "--model", dates)
+    keys = tmp_path / "keys"
+    keys.write_text("short\n")
+    assert "at least 16" in fails_to_start("--model", dates, "--api-key-file", str(keys))
+    keys.write_text("# none\n\n")
+    assert "has no key" in fails_to_start("--model", dates, "--api-key-file", str(keys))
+    assert "cannot read" in fails_to_start("--model", dates, "--api-key-file", str(tmp_path / "nothing"))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in MODELS["dates"].iterdir():
+        if file.is_file():
+            (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "model.safetensors").write_bytes(b"\0" * 100)
+    assert "broken: " in fails_to_start("--model", f"broken={broken}", "--device", "cpu")
+
+
+def test_a_signal_lets_what_runs_end(tmp_path: Path) -> None:
+    running = Server(models=("vectors",))
+    texts = ["the cat and the dog"] * 2048
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(running.post("/v1/embeddings", {"input": texts})))
+    asking.start()
+    while running.metric("vkformer_batch_inputs_sum") == 0:
+        time.sleep(0.001)
+    assert running.stop() == 0
+    asking.join()
+    assert len(answers[0]["data"]) == len(texts)
+    with pytest.raises(ConnectionRefusedError):
+        running.get("/health")
+
+
+def test_a_client_that_goes_takes_its_request_along() -> None:
+    running = Server(models=("vectors",))
+    texts = ["the cat and the dog and the coat " * 4] * 2048
+    with pytest.raises(TimeoutError):
+        running.request("POST", "/v1/embeddings", {"input": texts}, seconds=0.05)
+    running.line("request", route="/v1/embeddings", status=499)
+    end = time.monotonic() + 30
+    while running.metric("vkformer_queue_requests") > 0:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert running.metric("vkformer_batch_inputs_sum") < len(texts)
+    running.kill()
+
+
+def test_time_is_bounded() -> None:
+    running = Server("--request-seconds", "1", models=("vectors",))
+    texts = ["the cat and the dog and the coat " * 20] * 2048
+    began = time.monotonic()
+    status, _, content = running.request("POST", "/v1/embeddings", {"input": texts})
+    if status != 200 or time.monotonic() - began > 1.5:  # a fast machine may be done by then
+        assert status == 504 and "time" in json.loads(content)["error"]["message"]
+    running.kill()
+
+
+def test_the_key_is_asked_for(locked: Server) -> None:
+    for path in ("/v1/models", "/metrics", "/v1/models/vectors"):
+        assert locked.request("GET", path)[0] == 401
+        assert locked.request("GET", path, headers={"authorization": f"Bearer {KEY}"})[0] == 200
+        assert locked.request("GET", path, headers={"x-api-key": KEY})[0] == 200
+        for wrong in (KEY[:-1], KEY + "0", KEY.upper() + " ", "", "0"):
+            assert locked.request("GET", path, headers={"authorization": f"Bearer {wrong}"})[0] == 401
+        assert locked.request("GET", path, headers={"authorization": f"Basic {KEY}"})[0] == 401
+    assert locked.request("GET", "/health")[0] == 200
+    assert locked.request("GET", "/")[0] == 200

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: MIT
+"""Sound files over HTTP."""
+
+import io
+import json
+import struct
+import subprocess
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+from conftest import MODELS, Server, program
+
+
+def clip(name: str = "timed1") -> bytes:
+    """A golden's sound as a WAV file."""
+    data = (MODELS["ears"] / "golden.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    first, last = json.loads(data[8 : 8 + length])[name]["data_offsets"]
+    samples = struct.unpack(f"<{(last - first) // 4}f", data[8 + length + first : 8 + length + last])
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(8000)
+        writer.writeframes(b"".join(struct.pack("<h", round(max(-1, min(1, x)) * 32767)) for x in samples))
+    return file.getvalue()
+
+
+def form(fields: dict[str, bytes], boundary: bytes = b"edge") -> bytes:
+    parts = []
+    for name, value in fields.items():
+        file = b'; filename="a.wav"' if name == "file" else b""
+        parts.append(b"--" + boundary + b'\r\nContent-Disposition: form-data; name="' + name.encode() + b'"' + file + b"\r\n\r\n" + value + b"\r\n")
+    return b"".join(parts) + b"--" + boundary + b"--\r\n"
+
+
+def send(server: Server, body: bytes, path: str = "/v1/audio/transcriptions", kind: str = "multipart/form-data; boundary=edge") -> tuple[int, bytes]:
+    status, _, content = server.request("POST", path, body, {"content-type": kind})
+    return status, content
+
+
+@pytest.fixture(scope="session")
+def ears(server: Server) -> Iterator[openai.OpenAI]:
+    yield openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+
+
+def by_program(file: Path, *options: str) -> str:
+    command = [program(), "transcribe", "-q", "--device", "cpu", "--plain", "--model", str(MODELS["ears"]), *options, str(file)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_formats(server: Server, ears: openai.OpenAI, tmp_path: Path) -> None:
+    sound = clip()
+    (tmp_path / "a.wav").write_bytes(sound)
+    expected = json.loads(by_program(tmp_path / "a.wav", "--json", "--task", "transcribe", "--language", "en"))
+    plain = ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), language="en")
+    assert plain.text == expected["text"] != ""
+    verbose = ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), response_format="verbose_json", language="en")
+    assert (verbose.text, verbose.language) == (expected["text"], expected["language"])
+    assert verbose.segments
+    assert [(segment.start, segment.end, segment.text) for segment in verbose.segments] == [
+        (segment["start"], segment["end"], segment["text"]) for segment in expected["segments"]
+    ]
+    for name in ("text", "srt", "vtt"):
+        status, content = send(server, form({"file": sound, "language": b"en", "response_format": name.encode()}))
+        assert (status, content.decode()) == (200, by_program(tmp_path / "a.wav", "--format", name, "--language", "en", "--task", "transcribe"))
+    translated = json.loads(by_program(tmp_path / "a.wav", "--json", "--task", "translate"))
+    assert ears.audio.translations.create(model="ears", file=("a.wav", sound)).text == translated["text"]
+    # What was asked for before says nothing of the next.
+    heard = json.loads(by_program(tmp_path / "a.wav", "--json", "--task", "transcribe"))
+    assert ears.audio.transcriptions.create(model="ears", file=("a.wav", sound)).text == heard["text"]
+
+
+def test_bad_forms(server: Server) -> None:
+    sound = clip()
+    for body, what in (
+        (form({"model": b"ears"}), "file"),
+        (form({"file": b"", "model": b"ears"}), "libsndfile"),
+        (form({"file": b"\0" * 5000}), "libsndfile"),
+        (form({"file": sound[:30]}), "libsndfile"),
+        (form({"file": sound, "language": b"xx"}), "xx"),
+        (form({"file": sound, "prompt": b"a"}), "prompt"),
+        (form({"file": sound, "temperature": b"0.5"}), "temperature"),
+        (form({"file": sound, "response_format": b"mp3"}), "response_format"),
+        (form({"file": sound, "timestamp_granularities[]": b"word"}), "timestamp_granularities"),
+        (form({"file": sound, "model": b"vectors"}), "not for this route"),
+        (form({"file": sound})[:-30], "ends within a part"),
+        (b"--edge--", "file"),
+        (b"--edge\r\n\r\n\r\n--edge--", "a part has no head"),
+        (b"--edge\r\nX: a\r\n\r\n\r\n--edge--", "content-disposition"),
+        (b"nothing", "boundary"),
+        (form({"a": b""}), "does not know"),
+        (form({f"a{number}": b"" for number in range(100)}), "more than 64 parts"),
+    ):
+        status, content = send(server, body)
+        message = json.loads(content)["error"]["message"]
+        assert status == 400 and what in message, (body[:100], message)
+        assert "/" not in message.replace("multipart/form-data", ""), "a path of the machine"
+    assert send(server, form({"file": sound}), kind="multipart/form-data")[0] == 400
+    assert send(server, form({"file": sound}), kind="application/json")[0] == 415
+    assert send(server, form({"file": sound}), kind='multipart/form-data; charset=utf-8; boundary="edge"')[0] == 200
+    # Sound that grows: an hour of silence of 2 bits a sample is small, a header that promises all of memory smaller.
+    promise = sound[:24] + struct.pack("<II", 4_000_000_000, 4_000_000_000) + sound[32:]
+    assert send(server, form({"file": promise}))[0] in (200, 400)

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// How all models of a server are loaded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "vkformer/generator.hpp"
+#include "vkformer/precision.hpp"
+#include "vkformer/result.hpp"
+
+namespace vkformer::serve {
+
+struct ModelOptions {
+    std::string device = "auto";
+    Precision precision = Precision::f32;
+    WeightStorage weights = WeightStorage::model;
+    CacheStorage cache = CacheStorage::precision;
+    std::uint32_t context = 0;    ///< tokens of a sequence at most; 0: the model's, at most 4096
+    std::uint32_t sequences = 8;  ///< that a language model decodes together
+    std::uint64_t cache_tokens = 0;
+    bool plain_shaders = false;
+    std::map<std::string, std::string> shader_variants;
+    /// Language and language of translation models, by the model's name, where their folders do not say: {"opus", {"en", "de"}}.
+    std::map<std::string, std::pair<std::string, std::string>> languages;
+    std::function<void(const std::string&)> on_progress;
+    /// A sound file's bytes to samples of one channel. Errors: CorruptFile, InvalidArgument (too long).
+    std::function<Result<std::vector<float>>(std::string_view bytes, std::uint32_t sample_rate)> read_sound;
+};
+
+}  // namespace vkformer::serve

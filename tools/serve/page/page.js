@@ -1,0 +1,201 @@
+"use strict";
+
+const $ = (id) => document.getElementById(id);
+const notice = (text) => { $("notice").textContent = text; };
+
+// The key stays in this tab.
+$("key").value = sessionStorage.getItem("key") ?? "";
+$("key").addEventListener("change", () => { sessionStorage.setItem("key", $("key").value); begin(); });
+$("key-form").addEventListener("submit", (event) => { event.preventDefault(); $("key").dispatchEvent(new Event("change")); });
+
+async function ask(path, body, signal) {
+  const headers = {};
+  if ($("key").value) headers.authorization = "Bearer " + $("key").value;
+  if (body) headers["content-type"] = "application/json";
+  const answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body), signal });
+  if (answer.ok) return answer;
+  const told = await answer.json().catch(() => ({}));
+  const message = typeof told.error === "string" ? told.error : told.error?.message;
+  throw new Error(message ?? `The server answered ${answer.status}.`);
+}
+
+function tell(error) {
+  if (error.name !== "AbortError") notice(error.message);
+}
+
+// Tabs, by mouse and by arrow keys.
+const tabs = [...document.querySelectorAll("[role=tab]")];
+function show(tab) {
+  for (const other of tabs) {
+    other.setAttribute("aria-selected", String(other === tab));
+    other.tabIndex = other === tab ? 0 : -1;
+    $(other.getAttribute("aria-controls")).hidden = other !== tab;
+  }
+}
+for (const [index, tab] of tabs.entries()) {
+  tab.addEventListener("click", () => show(tab));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const next = step ? tabs[(index + step + tabs.length) % tabs.length] : { Home: tabs[0], End: tabs.at(-1) }[event.key];
+    if (!next) return;
+    event.preventDefault();
+    show(next);
+    next.focus();
+  });
+}
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(({ value, text }) => new Option(text, value)));
+}
+
+async function begin() {
+  try {
+    const models = (await (await ask("v1/models")).json()).data;
+    const names = (kind) => models.filter((model) => model.kind === kind).map((model) => ({ value: model.id, text: model.id }));
+    fill($("chat-model"), names("language"));
+    fill($("search-model"), names("embeddings"));
+    const pairs = (await (await ask("languages")).json()).flatMap((from) =>
+      from.targets.map((to) => ({ value: JSON.stringify([from.code, to]), text: `${from.code} → ${to}` })));
+    fill($("pair"), pairs);
+    notice(models.every((model) => model.ready) ? "" : "Models are being loaded.");
+    if (!models.every((model) => model.ready)) setTimeout(begin, 1000);
+    const first = [["language", "tab-chat"], ["translation", "tab-translate"], ["embeddings", "tab-search"]]
+      .find(([kind]) => models.some((model) => model.kind === kind));
+    if (first && !document.querySelector("main section:not([hidden]) select").options.length) show($(first[1]));
+  } catch (error) {
+    tell(error);
+  }
+}
+
+// Events of a stream: what "data: " lines say, without the last.
+async function* events(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    for (const line of lines)
+      if (line.startsWith("data: ") && line !== "data: [DONE]") yield JSON.parse(line.slice(6));
+  }
+}
+
+// Chat.
+let conversation = [];
+let running = null;
+
+function say(role, text) {
+  const article = document.createElement("article");
+  const name = document.createElement("h2");
+  const words = document.createElement("p");
+  article.className = role;
+  name.textContent = role === "user" ? "You" : "Model";
+  words.textContent = text;
+  article.append(name, words);
+  $("talk").append(article);
+  $("talk").scrollTop = $("talk").scrollHeight;
+  return words;
+}
+
+async function send() {
+  const text = $("message").value.trim();
+  if (!text || running) return;
+  notice("");
+  $("message").value = "";
+  conversation.push({ role: "user", content: text });
+  say("user", text);
+  const words = say("assistant", "");
+  running = new AbortController();
+  $("send").disabled = true;
+  $("stop").disabled = false;
+  let said = "";
+  try {
+    const body = { model: $("chat-model").value, messages: conversation, stream: true, temperature: Number($("temperature").value) };
+    for await (const event of events(await ask("v1/chat/completions", body, running.signal))) {
+      if (event.error) throw new Error(event.error.message);
+      const atEnd = $("talk").scrollHeight - $("talk").scrollTop - $("talk").clientHeight < 40;
+      said += event.choices[0]?.delta.content ?? "";
+      words.textContent = said;
+      if (atEnd) $("talk").scrollTop = $("talk").scrollHeight;
+    }
+  } catch (error) {
+    tell(error);
+  }
+  if (said) conversation.push({ role: "assistant", content: said });
+  else {
+    conversation.pop();
+    words.parentElement.remove();
+  }
+  $("spoken").textContent = said;  // as a whole, for who listens
+  running = null;
+  $("send").disabled = false;
+  $("stop").disabled = true;
+}
+
+const stop = () => running?.abort();
+$("chat-form").addEventListener("submit", (event) => { event.preventDefault(); send(); });
+$("message").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    send();
+  }
+});
+$("chat").addEventListener("keydown", (event) => { if (event.key === "Escape") stop(); });
+$("stop").addEventListener("click", stop);
+$("chat-clear").addEventListener("click", () => {
+  stop();
+  conversation = [];
+  $("talk").replaceChildren();
+  $("message").focus();
+});
+
+// Translation as one types: what is older than the last letter is given up.
+let pending = null;
+let timer = 0;
+async function translate() {
+  pending?.abort();
+  pending = new AbortController();
+  const q = $("source").value.split("\n");
+  if (!$("pair").value || !q.join("").trim()) {
+    $("target").textContent = "";
+    return;
+  }
+  const [source, target] = JSON.parse($("pair").value);
+  try {
+    const answer = await ask("translate", { q, source, target }, pending.signal);
+    $("target").textContent = (await answer.json()).translatedText.join("\n");
+    notice("");
+  } catch (error) {
+    tell(error);
+  }
+}
+$("source").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(translate, 200); });
+$("pair").addEventListener("change", translate);
+
+// Search: the texts whose vectors are nearest to the query's.
+async function search() {
+  const texts = $("texts").value.split("\n").map((text) => text.trim()).filter(Boolean);
+  const query = $("query").value.trim();
+  if (!texts.length || !query) return;
+  try {
+    const answer = await ask("v1/embeddings", { model: $("search-model").value, input: [query, ...texts] });
+    const vectors = (await answer.json()).data.map((item) => item.embedding);
+    const dot = (a, b) => a.reduce((sum, x, i) => sum + x * b[i], 0);
+    const cosine = (a, b) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
+    const scored = texts.map((text, i) => ({ text, score: cosine(vectors[0], vectors[i + 1]) })).sort((a, b) => b.score - a.score);
+    $("found").replaceChildren(...scored.map(({ text, score }) => {
+      const item = document.createElement("li");
+      const number = document.createElement("span");
+      number.textContent = score.toFixed(3);
+      item.append(number, text);
+      return item;
+    }));
+    notice("");
+  } catch (error) {
+    tell(error);
+  }
+}
+$("search-form").addEventListener("submit", (event) => { event.preventDefault(); search(); });
+
+begin();

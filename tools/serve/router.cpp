@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+#include "serve/router.hpp"
+
+#include <new>
+
+namespace vkformer::serve {
+
+using nlohmann::json;
+
+void Call::reply(const json& body, int status) const {
+    exchange_->reply({.status = status, .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});
+}
+
+void Call::refuse(const Refusal& refusal) const { exchange_->reply(as_response(family_, refusal)); }
+
+const Route* Router::at(std::string_view method, std::string_view path) const {
+    for (const Route& route : routes_) {
+        const bool is_path =
+            route.is_prefix ? path.starts_with(route.path) && path.size() > route.path.size() : path == route.path;
+        if (is_path && (method.empty() || route.method == method)) return &route;
+    }
+    return nullptr;
+}
+
+Family Router::family_of(std::string_view path) const {
+    const Route* const route = at("", path);
+    return route ? route->family : Family::openai;
+}
+
+const Route& Router::find(const Request& head) const {
+    if (const Route* const route = at(head.method == "HEAD" ? "GET" : head.method, head.path)) return *route;
+    if (at("", head.path)) throw Refusal(405, "this route has another method");
+    throw Refusal(404, "there is no such route; /openapi.json lists them");
+}
+
+Admission Router::admission_for(const Request& head) const {
+    access_.check_host_and_origin(head);
+    Admission admission;
+    if (const std::string_view origin = access_.allowed_origin(head); !origin.empty())
+        admission.headers = {{"access-control-allow-origin", std::string(origin)}, {"vary", "Origin"}};
+    if (head.method == "OPTIONS") return admission;
+    const Route& route = find(head);
+    const bool has_key = !head.header("authorization").empty() || !head.header("x-api-key").empty();
+    if (route.needs_key && (has_key || !route.key_in_body)) access_.check_key(head);
+    admission.body_bytes = route.body_bytes;
+    return admission;
+}
+
+std::variant<Admission, Response> Router::admit(const Request& head) {
+    try {
+        return admission_for(head);
+    } catch (const Refusal& refusal) {
+        Response response = as_response(family_of(head.path), refusal);
+        if (const std::string_view origin = access_.allowed_origin(head); !origin.empty())
+            response.headers.emplace_back("access-control-allow-origin", origin);
+        return response;
+    }
+}
+
+namespace {
+
+/// What a browser asks before it lets a page of another origin ask.
+Response preflight(const Request& request, bool is_allowed) {
+    Response response{.status = 204, .content_type = ""};
+    if (is_allowed && !request.header("access-control-request-method").empty())
+        response.headers = {
+            {"access-control-allow-methods", "GET, POST"},
+            {"access-control-allow-headers", "authorization, content-type, x-api-key, anthropic-version"},
+            {"access-control-max-age", "600"}};
+    return response;
+}
+
+/// A place among so many; nothing where there is none.
+std::shared_ptr<void> take_place(const std::shared_ptr<std::atomic<std::size_t>>& taken, std::size_t places) {
+    if (taken->fetch_add(1) >= places) {
+        --*taken;
+        return nullptr;
+    }
+    return {taken.get(), [taken](void*) { --*taken; }};
+}
+
+}  // namespace
+
+void Router::handle(ExchangePtr exchange) {
+    const Request& request = exchange->request();
+    if (request.method == "OPTIONS")
+        return exchange->reply(preflight(request, !access_.allowed_origin(request).empty()));
+    const Family family = family_of(request.path);
+    try {
+        const Route& route = find(request);
+        std::shared_ptr<void> place;
+        if (route.is_work && !(place = take_place(at_work_, limits_.requests)))
+            throw Refusal(503,
+                          "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
+        route.answer(Call(exchange, family, std::move(place)));
+    } catch (const Refusal& refusal) {
+        exchange->reply(as_response(family, refusal));
+    } catch (const std::bad_alloc&) {
+        exchange->reply(as_response(family, {503, "there is not enough memory for this request now"}));
+    } catch (const std::exception& error) {
+        log_.say("failed", {{"request", request.number}, {"what", error.what()}});
+        exchange->reply(as_response(family, {500, "the server failed; its log says more"}));
+    }
+}
+
+Response Router::refuse(int status, std::string message) {
+    return as_response(Family::openai, {status, std::move(message)});
+}
+
+void Router::finished(const Request& request, const Outcome& outcome) {
+    const Route* const route = at("", request.path);
+    const std::string name = route ? std::string(route->path) : "none";
+    metrics_.add("vkformer_http_requests_total", {{"route", name}, {"status", std::to_string(outcome.status)}});
+    metrics_.observe("vkformer_http_request_seconds", {{"route", name}}, outcome.seconds);
+    log_.say("request", {{"request", request.number},
+                         {"method", request.method},
+                         {"route", name},
+                         {"status", outcome.status},
+                         {"cut", outcome.is_cut},
+                         {"bytes_in", request.body.size()},
+                         {"bytes_out", outcome.bytes},
+                         {"ms", static_cast<std::int64_t>(outcome.seconds * 1000)}});
+}
+
+}  // namespace vkformer::serve

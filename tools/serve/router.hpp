@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// From a request to the function that answers it: who may ask, which route it is, and what is wrong with it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/access.hpp"
+#include "serve/http.hpp"
+#include "serve/limits.hpp"
+#include "serve/log.hpp"
+#include "serve/metrics.hpp"
+#include "serve/refusal.hpp"
+
+namespace vkformer::serve {
+
+/// What a route's function holds: the exchange, and with it a place among the requests at work.
+class Call {
+public:
+    Call(ExchangePtr exchange, Family family, std::shared_ptr<void> place)
+        : exchange_(std::move(exchange)), family_(family), place_(std::move(place)) {}
+
+    const Request& request() const noexcept { return exchange_->request(); }
+    Family family() const noexcept { return family_; }
+    Exchange& exchange() const noexcept { return *exchange_; }
+    void reply(const nlohmann::json& body, int status = 200) const;
+    void refuse(const Refusal& refusal) const;
+
+private:
+    ExchangePtr exchange_;
+    Family family_;
+    std::shared_ptr<void> place_;
+};
+
+struct Route {
+    std::string_view method, path;
+    bool is_prefix = false;  ///< what begins with `path` and has more behind it
+    Family family = Family::openai;
+    std::size_t body_bytes = 0;  ///< at most; 0: none
+    bool needs_key = true;
+    bool key_in_body = false;  ///< where the head has none, LibreTranslate's clients write api_key
+    bool is_work = false;      ///< waits for a model, and counts as one of Limits::requests
+    std::string_view summary;  ///< for /openapi.json
+    std::vector<std::string_view> takes = {"application/json"}, gives = {"application/json"};  ///< content-types
+    std::function<void(const Call&)> answer;                                                   ///< may throw Refusal
+};
+
+class Router final : public Service {
+public:
+    Router(const Access& access, const Limits& limits, Metrics& metrics, Log& log)
+        : access_(access), limits_(limits), metrics_(metrics), log_(log) {}
+
+    void add(Route route) { routes_.push_back(std::move(route)); }
+    void add(std::vector<Route> routes) {
+        for (Route& route : routes) add(std::move(route));
+    }
+    const std::vector<Route>& routes() const noexcept { return routes_; }
+
+    std::variant<Admission, Response> admit(const Request& head) override;
+    void handle(ExchangePtr exchange) override;
+    Response refuse(int status, std::string message) override;
+    void finished(const Request& request, const Outcome& outcome) override;
+
+private:
+    /// Throws Refusal (404, 405).
+    const Route& find(const Request& head) const;
+    const Route* at(std::string_view method, std::string_view path) const;
+    Family family_of(std::string_view path) const;
+    Admission admission_for(const Request& head) const;
+
+    const Access& access_;
+    const Limits& limits_;
+    Metrics& metrics_;
+    Log& log_;
+    std::vector<Route> routes_;
+    std::shared_ptr<std::atomic<std::size_t>> at_work_ = std::make_shared<std::atomic<std::size_t>>(0);
+};
+
+}  // namespace vkformer::serve

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/// Requests of many clients to one model that answers lists: those that wait share a call.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "vkformer/result.hpp"
+
+namespace vkformer::serve {
+
+/// A thread that runs a model. In each call every waiting request has its share, in the order in which they came: one with many inputs keeps
+/// none waiting that has few.
+template <class Input, class Output>
+class SharedCalls {
+public:
+    using Run = std::function<Result<std::vector<Output>>(std::span<const Input>)>;
+    using Check = std::function<Result<void>(const Input&)>;
+    /// Told on the model's thread.
+    using OnEnd = std::function<void(Result<std::vector<Output>>)>;
+
+    /// One request. Cancelled, it leaves the queue, and ends with an error that nobody needs.
+    class Ticket {
+    public:
+        void cancel() noexcept { is_cancelled_ = true; }
+
+    private:
+        friend class SharedCalls;
+        std::atomic<bool> is_cancelled_{false};
+        std::string group_;
+        std::vector<Input> inputs_;
+        std::vector<Output> outputs_;
+        OnEnd on_end_;
+        bool is_checked_ = false;
+    };
+    using TicketPtr = std::shared_ptr<Ticket>;
+
+    /// `run` has at most `batch` inputs, and is asked for those that `check` takes; both on the thread of this.
+    SharedCalls(std::size_t batch, Run run, Check check, std::function<void(std::size_t inputs)> on_call)
+        : batch_(batch), run_(std::move(run)), check_(std::move(check)), on_call_(std::move(on_call)) {
+        thread_ = std::thread([this] { work(); });
+    }
+    /// What waits ends with Cancelled.
+    ~SharedCalls() {
+        {
+            const std::lock_guard lock(mutex_);
+            is_ending_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+    SharedCalls(const SharedCalls&) = delete;
+    SharedCalls& operator=(const SharedCalls&) = delete;
+
+    /// `group`: requests of one alone share a call.
+    TicketPtr submit(std::vector<Input> inputs, OnEnd on_end, std::string group = {}) {
+        auto ticket = std::make_shared<Ticket>();
+        ticket->inputs_ = std::move(inputs);
+        ticket->on_end_ = std::move(on_end);
+        ticket->group_ = std::move(group);
+        {
+            const std::lock_guard lock(mutex_);
+            queue_.push_back(ticket);
+        }
+        changed_.notify_all();
+        return ticket;
+    }
+
+    std::size_t waiting() const {
+        const std::lock_guard lock(mutex_);
+        return queue_.size();
+    }
+
+    /// For the model's should_stop: whether nobody waits for the call that runs.
+    bool should_stop() const {
+        const std::lock_guard lock(mutex_);
+        return is_ending_ || (!current_.empty() && std::ranges::all_of(current_, [](const TicketPtr& ticket) {
+                   return ticket->is_cancelled_.load();
+               }));
+    }
+    /// Of the call that runs; for `run`.
+    const std::string& group() const noexcept { return group_; }
+
+private:
+    struct Share {
+        TicketPtr ticket;
+        std::size_t inputs = 0;
+    };
+
+    void work() {
+        for (;;) {
+            std::vector<TicketPtr> waiting;
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [this] { return is_ending_ || !queue_.empty(); });
+                if (is_ending_) break;
+                waiting.assign(queue_.begin(), queue_.end());
+            }
+            for (const TicketPtr& ticket : waiting) admit(ticket);
+            call(shares());
+        }
+        for (const TicketPtr& ticket : std::vector<TicketPtr>(queue_.begin(), queue_.end()))
+            end(ticket, Error{ErrorCode::Cancelled, "the server is being stopped"});
+    }
+
+    void admit(const TicketPtr& ticket) {
+        if (ticket->is_cancelled_) return end(ticket, Error{ErrorCode::Cancelled, "nobody waits for it"});
+        if (ticket->is_checked_) return;
+        ticket->is_checked_ = true;
+        for (const Input& input : ticket->inputs_)
+            if (auto checked = check_(input); !checked) return end(ticket, std::move(checked).error());
+        if (ticket->inputs_.empty()) end(ticket, std::vector<Output>());
+    }
+
+    /// Those of the group of the first.
+    std::vector<Share> shares() {
+        const std::lock_guard lock(mutex_);
+        std::vector<Share> shares;
+        for (const TicketPtr& ticket : queue_)
+            if (ticket->group_ == queue_.front()->group_ && shares.size() < batch_) shares.push_back({ticket, 0});
+        std::size_t left = batch_;
+        for (bool has_given = true; left > 0 && has_given;) {
+            has_given = false;
+            for (Share& share : shares) {
+                if (left == 0) break;
+                if (share.ticket->outputs_.size() + share.inputs == share.ticket->inputs_.size()) continue;
+                ++share.inputs;
+                --left;
+                has_given = true;
+            }
+        }
+        current_.clear();
+        for (const Share& share : shares) current_.push_back(share.ticket);
+        group_ = shares.empty() ? std::string() : shares.front().ticket->group_;
+        return shares;
+    }
+
+    void call(const std::vector<Share>& shares) {
+        std::vector<Input> inputs;
+        for (const auto& [ticket, count] : shares) {
+            const auto first = ticket->inputs_.begin() + static_cast<std::ptrdiff_t>(ticket->outputs_.size());
+            inputs.insert(inputs.end(), first, first + static_cast<std::ptrdiff_t>(count));
+        }
+        if (inputs.empty()) return;
+        on_call_(inputs.size());
+        auto made = run_(inputs);
+        if (!made) {
+            for (const auto& [ticket, count] : shares)
+                if (made.error().code != ErrorCode::Cancelled || ticket->is_cancelled_ || is_ending())
+                    end(ticket, made.error());
+            return;
+        }
+        std::size_t next = 0;
+        for (const auto& [ticket, count] : shares) {
+            for (std::size_t i = 0; i < count; ++i) ticket->outputs_.push_back(std::move((*made)[next++]));
+            if (ticket->outputs_.size() == ticket->inputs_.size()) end(ticket, std::move(ticket->outputs_));
+        }
+    }
+
+    bool is_ending() const {
+        const std::lock_guard lock(mutex_);
+        return is_ending_;
+    }
+
+    void end(const TicketPtr& ticket, Result<std::vector<Output>> result) {
+        {
+            const std::lock_guard lock(mutex_);
+            std::erase(queue_, ticket);
+            std::erase(current_, ticket);
+        }
+        if (const OnEnd on_end = std::move(ticket->on_end_)) on_end(std::move(result));
+    }
+
+    const std::size_t batch_;
+    const Run run_;
+    const Check check_;
+    const std::function<void(std::size_t)> on_call_;
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<TicketPtr> queue_;
+    std::vector<TicketPtr> current_;
+    std::string group_;
+    bool is_ending_ = false;
+    std::thread thread_;
+};
+
+}  // namespace vkformer::serve

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "serve/translation_routes.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "serve/fields.hpp"
+#include "serve/form.hpp"
+#include "serve/submit.hpp"
+
+namespace vkformer::serve {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostTranslated = 256;
+
+/// JSON, or a form as LibreTranslate's own clients send it; and its key, where the head has none.
+json body_of(const Request& request, const Access& access) {
+    json body = request.content_type() == "application/x-www-form-urlencoded" ? parse_url_encoded(request.body)
+                                                                              : parse_body(request);
+    const bool has_key = !request.header("authorization").empty() || !request.header("x-api-key").empty();
+    if (access.keys.empty() || has_key) return body;
+    const auto key = body.find("api_key");
+    if (key == body.end() || !key->is_string() || !access.is_key(key->get_ref<const std::string&>()))
+        throw Refusal(403, "this server wants a key: api_key, or Authorization: Bearer KEY");
+    return body;
+}
+
+/// A form that crosses origins needs no leave from this server, so a browser's are taken from its own pages alone (see
+/// Access::check_host_and_origin); programs send no Origin.
+TranslationModel& model_for(const ModelSet& models, Fields& fields) {
+    const std::string source = fields.needed_text("source"), target = fields.needed_text("target");
+    if (source == "auto")
+        fields.refuse("source",
+                      "\"auto\" needs a detector of languages, which this server has not: say which one it is");
+    TranslationModel* found = nullptr;
+    if (const auto name = fields.text("model")) {
+        found = &models.get<TranslationModel>(name);
+        if (found->from() != source || found->to() != target)
+            fields.refuse("model", "it translates from " + found->from() + " into " + found->to());
+        return *found;
+    }
+    bool is_pending = false;
+    for (const auto& entry : models.entries())
+        is_pending = is_pending || (entry->kind == ModelKind::translation && !entry->is_ready);
+    for (TranslationModel* model : models.all<TranslationModel>())
+        if (model->from() == source && model->to() == target && !found) found = model;
+    if (found) return *found;
+    if (is_pending) throw Refusal(503, "models are being loaded");
+    throw Refusal(400, source + " is not translated into " + target + " here; /languages lists what is");
+}
+
+void translate(const ModelSet& models, const Access& access, const Call& call) {
+    const json body = body_of(call.request(), access);
+    Fields fields(body);
+    TranslationModel& model = model_for(models, fields);
+    const bool is_list = fields.has("q") && fields.needed("q").is_array();
+    fields.needed("q");
+    std::vector<std::string> texts = fields.texts("q", kMostTranslated);
+    fields.only("format", "text", "only \"text\" is translated: markup would not stay whole");
+    const json* const alternatives = fields.take("alternatives");
+    if (alternatives && *alternatives != 0 && *alternatives != "0")
+        fields.refuse("alternatives", "there are none but the best");
+    fields.pass_over({"api_key"});
+    fields.finish();
+    submit(model.calls(), call, std::move(texts), [is_list](const Call& of, const std::vector<Translation>& made) {
+        json texts_made = json::array();
+        for (const Translation& translation : made) texts_made.push_back(translation.text);
+        of.reply({{"translatedText", is_list ? texts_made : texts_made.front()}});
+    });
+}
+
+void list_languages(const ModelSet& models, const Call& call) {
+    std::map<std::string, std::set<std::string>> targets;
+    for (const TranslationModel* model : models.all<TranslationModel>()) {
+        targets[model->from()].insert(model->to());
+        targets.try_emplace(model->to());
+    }
+    json list = json::array();
+    for (const auto& [code, into] : targets) list.push_back({{"code", code}, {"name", code}, {"targets", into}});
+    call.reply(list);
+}
+
+}  // namespace
+
+std::vector<Route> translation_routes(const ModelSet& models, const Access& access, const Limits& limits) {
+    const std::vector<std::string_view> forms = {"application/json", "application/x-www-form-urlencoded"};
+    return {{.method = "POST",
+             .path = "/translate",
+             .family = Family::libretranslate,
+             .body_bytes = limits.body_bytes,
+             .key_in_body = true,
+             .is_work = true,
+             .summary = "Texts from one language into another, as LibreTranslate's API has it",
+             .takes = forms,
+             .answer = [&models, &access](const Call& call) { translate(models, access, call); }},
+            {.method = "GET",
+             .path = "/languages",
+             .family = Family::libretranslate,
+             .needs_key = false,
+             .summary = "Which languages are translated into which",
+             .answer = [&models](const Call& call) { list_languages(models, call); }},
+            {.method = "POST",
+             .path = "/detect",
+             .family = Family::libretranslate,
+             .body_bytes = limits.body_bytes,
+             .key_in_body = true,
+             .summary = "Not there: the server has no detector of languages",
+             .takes = forms,
+             .answer = [&access](const Call& call) {
+                 body_of(call.request(), access);
+                 throw Refusal(501, "this server has no detector of languages");
+             }}};
+}
+
+}  // namespace vkformer::serve
