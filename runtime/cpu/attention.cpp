@@ -14,7 +14,7 @@ template void execute(const graph::Attention&, const Operands<double>&);
 
 // an error of the scores is a relative error of the weights
 ErrorRule error_rule(const graph::Attention& op, const graph::Graph& graph) {
-    return {2 * kExpUnits, 16, std::max(graph.shape(op.query).back(), graph.shape(op.key)[1])};
+    return {2 * kExpUnits, 16, std::max(graph.shape(op.query).back(), graph::capacity_of(graph, op.key, op.pages))};
 }
 
 }  // namespace vkformer::cpu

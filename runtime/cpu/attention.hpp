@@ -10,6 +10,7 @@
 
 #include "cpu/attention_mask.hpp"
 #include "cpu/blas.hpp"
+#include "cpu/cache_places.hpp"
 #include "cpu/parallel.hpp"
 #include "cpu/soft_cap.hpp"
 #include "cpu/softmax.hpp"
@@ -26,7 +27,7 @@ void over_threads(std::size_t count, std::size_t products, auto&& work) {
 }
 
 /// query [batch, query_len, heads, head_dim], key [batch, key_len, kv_heads, head_dim], value [batch, key_len, kv_heads,
-/// value_dim]. Head h reads key/value head h / (heads / kv_heads).
+/// value_dim], or both in pages. Head h reads key/value head h / (heads / kv_heads).
 struct AttentionDims {
     std::size_t batch, query_len, key_len, heads, kv_heads, head_dim, value_dim;
 
@@ -37,9 +38,20 @@ struct AttentionDims {
 template <std::floating_point T>
 struct AttentionOperands {
     std::span<const T> query, key, value;
+    CachePlaces places;  // of keys and values
     Mask<T> mask;
     T scale, soft_cap;  // soft_cap 0: none
     AttentionDims dims;
+
+    /// Calls visit(first, last, keys, values) for keys first … last − 1 of a sequence that lie side by side, with those of the head as
+    /// matrices, until all in the range were visited.
+    void for_each_run(std::size_t b, std::size_t h, KeyRange range, auto&& visit) const {
+        places.for_each_run(b, range.first, range.last, [&](std::size_t first, std::size_t last, std::size_t row) {
+            const std::size_t kv_row = row * dims.kv_heads + dims.kv_head(h);
+            visit(first, last, Matrix<const T>{&key[kv_row * dims.head_dim], dims.kv_heads * dims.head_dim},
+                  Matrix<const T>{&value[kv_row * dims.value_dim], dims.kv_heads * dims.value_dim});
+        });
+    }
 };
 
 /// Those of graph::Attention and of graph::DecodeAttention.
@@ -48,12 +60,13 @@ AttentionOperands<T> attention_operands(const auto& op, const Operands<T>& opera
     return {.query = operands.floats(op.query),
             .key = operands.floats(op.key),
             .value = operands.floats(op.value),
+            .places = cache_places(op.key, op.pages, operands),
             .mask = mask_of(op.mask, operands),
             .scale = static_cast<T>(op.scale),
             .soft_cap = static_cast<T>(op.soft_cap),
             .dims = {.batch = operands.dim(op.query, 0),
                      .query_len = operands.dim(op.query, 1),
-                     .key_len = operands.dim(op.key, 1),
+                     .key_len = graph::capacity_of(operands.graph(), op.key, op.pages),
                      .heads = operands.dim(op.query, 2),
                      .kv_heads = operands.dim(op.key, 2),
                      .head_dim = operands.dim(op.query, 3),
@@ -67,20 +80,21 @@ SoftmaxTerms<T> add_weighted_values(const AttentionOperands<T>& o, std::size_t b
                                     KeyRange keys, std::span<T> sums) {
     const AttentionDims& dims = o.dims;
     const std::size_t count = keys.last - keys.first;
-    const std::size_t kv_row = (b * dims.key_len + keys.first) * dims.kv_heads + dims.kv_head(h);
     std::vector<T> scores(count, T{0});
-    if (count > 0)
-        add_matrix_vector(count, dims.head_dim, o.scale,
-                          {&o.key[kv_row * dims.head_dim], dims.kv_heads * dims.head_dim},
-                          &o.query[((b * dims.query_len + i) * dims.heads + h) * dims.head_dim], scores.data());
+    o.for_each_run(b, h, keys, [&](std::size_t first, std::size_t last, Matrix<const T> key, Matrix<const T>) {
+        add_matrix_vector(last - first, dims.head_dim, o.scale, key,
+                          &o.query[((b * dims.query_len + i) * dims.heads + h) * dims.head_dim],
+                          &scores[first - keys.first]);
+    });
     if (o.soft_cap != 0)
         for (T& score : scores) score = soft_capped(score, o.soft_cap);
     for (std::size_t j = 0; j < count && !o.mask.additive.empty(); ++j)
         scores[j] += o.mask.addend(b, h, i, keys.first + j, dims.key_len);
     const SoftmaxTerms<T> terms = exponentiate(std::span(scores));
-    if (terms.sum != 0)
-        add_vector_matrix(count, dims.value_dim, scores.data(),
-                          {&o.value[kv_row * dims.value_dim], dims.kv_heads * dims.value_dim}, sums.data());
+    if (terms.sum == 0) return terms;
+    o.for_each_run(b, h, keys, [&](std::size_t first, std::size_t last, Matrix<const T>, Matrix<const T> value) {
+        add_vector_matrix(last - first, dims.value_dim, &scores[first - keys.first], value, sums.data());
+    });
     return terms;
 }
 
@@ -117,13 +131,6 @@ public:
 private:
     KeyRange seen(std::size_t i) const { return o_.mask.seen_keys(b_, first_ + i, dims_.key_len); }
     std::size_t row(std::size_t i) const { return (b_ * dims_.query_len + first_ + i) * dims_.heads + h_; }
-    std::size_t kv_row(std::size_t j) const { return (b_ * dims_.key_len + j) * dims_.kv_heads + dims_.kv_head(h_); }
-    Matrix<const T> keys(std::size_t j) const {
-        return {&o_.key[kv_row(j) * dims_.head_dim], dims_.kv_heads * dims_.head_dim};
-    }
-    Matrix<const T> values(std::size_t j) const {
-        return {&o_.value[kv_row(j) * dims_.value_dim], dims_.kv_heads * dims_.value_dim};
-    }
     /// The keys of query i that are not common, on both sides.
     std::array<KeyRange, 2> own_keys(std::size_t i) const {
         const KeyRange keys = seen(i);
@@ -132,15 +139,18 @@ private:
     }
 
     void score(std::span<T> weights) const {
-        if (common_.first < common_.last)
-            add_small_product_transposed(count_, common_.last - common_.first, dims_.head_dim, o_.scale,
-                                         {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim},
-                                         keys(common_.first), {&weights[common_.first - reach_.first], width_});
+        using Keys = Matrix<const T>;
+        o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
+            add_small_product_transposed(count_, last - first, dims_.head_dim, o_.scale,
+                                         {&o_.query[row(0) * dims_.head_dim], dims_.heads * dims_.head_dim}, keys,
+                                         {&weights[first - reach_.first], width_});
+        });
         for (std::size_t i = 0; i < count_; ++i)
-            for (const auto& [first, last] : own_keys(i))
-                if (first < last)
-                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys(first),
-                                      &o_.query[row(i) * dims_.head_dim], &weights[i * width_ + first - reach_.first]);
+            for (const KeyRange& own : own_keys(i))
+                o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Keys keys, Keys) {
+                    add_matrix_vector(last - first, dims_.head_dim, o_.scale, keys, &o_.query[row(i) * dims_.head_dim],
+                                      &weights[i * width_ + first - reach_.first]);
+                });
     }
 
     /// Scores of query i become weights; their sum.
@@ -156,15 +166,17 @@ private:
     }
 
     void add_values(std::span<const T> weights, std::span<T> y) const {
-        if (common_.first < common_.last)
-            add_small_product(count_, dims_.value_dim, common_.last - common_.first,
-                              {&weights[common_.first - reach_.first], width_}, values(common_.first),
+        using Values = Matrix<const T>;
+        o_.for_each_run(b_, h_, common_, [&](std::size_t first, std::size_t last, Values, Values values) {
+            add_small_product(count_, dims_.value_dim, last - first, {&weights[first - reach_.first], width_}, values,
                               {&y[row(0) * dims_.value_dim], dims_.heads * dims_.value_dim});
+        });
         for (std::size_t i = 0; i < count_; ++i)
-            for (const auto& [first, last] : own_keys(i))
-                if (first < last)
+            for (const KeyRange& own : own_keys(i))
+                o_.for_each_run(b_, h_, own, [&](std::size_t first, std::size_t last, Values, Values values) {
                     add_vector_matrix(last - first, dims_.value_dim, &weights[i * width_ + first - reach_.first],
-                                      values(first), &y[row(i) * dims_.value_dim]);
+                                      values, &y[row(i) * dims_.value_dim]);
+                });
     }
 
     const AttentionOperands<T>& o_;

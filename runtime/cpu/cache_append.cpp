@@ -9,7 +9,8 @@ template <std::floating_point T>
 void execute(const graph::CacheAppend& op, const Operands<T>& operands) {
     const auto append = [&](auto x, auto cache, auto&& store) {
         cache_append(std::span<const typename decltype(x)::value_type>(x), operands.ints(op.starts),
-                     operands.dim(op.x, 1), cache_dims(op.cache, operands), cache, store);
+                     operands.dim(op.x, 1), cache_dims(op.cache, operands).width,
+                     cache_places(op.cache, op.pages, operands), cache, store);
     };
     const auto as_it_is = [](auto) {};
     if (operands.dtype(op.cache) == DType::i32)

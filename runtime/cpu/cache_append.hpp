@@ -9,6 +9,7 @@
 #include <span>
 
 #include "core/block_format.hpp"
+#include "cpu/cache_places.hpp"
 #include "cpu/operands.hpp"
 
 namespace vkformer::cpu {
@@ -39,20 +40,20 @@ CacheDims cache_dims(graph::Value cache, const Operands<T>& operands) {
     return {.rows = rows, .capacity = capacity, .width = operands.shape(cache).element_count() / (rows * capacity)};
 }
 
-// cache[b, starts[b] + i, :] = x[b, i, :]     x: [rows, len, width], cache: [rows, capacity, width]; positions outside the cache
-// are not written. `starts` may be empty: 0. `store` may change what was copied: it is told every position that was written.
+// cache[b, starts[b] + i, :] = x[b, i, :]     x: [batch, len, width], cache: rows of `width` elements, where `places` says; positions
+// outside the cache are not written. `starts` may be empty: 0. `store` may change what was copied: it is told every position that was
+// written.
 template <class T>
-void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, std::size_t len, const CacheDims& dims,
-                  std::span<T> cache, auto&& store) {
-    for (std::size_t b = 0; b < dims.rows; ++b)
-        for (std::size_t i = 0; i < len; ++i) {
-            const std::int64_t position = (starts.empty() ? 0 : std::int64_t{starts[b]}) + static_cast<std::int64_t>(i);
-            if (position < 0 || position >= static_cast<std::int64_t>(dims.capacity)) continue;
-            const std::size_t to = (b * dims.capacity + static_cast<std::size_t>(position)) * dims.width;
-            const std::size_t from = (b * len + i) * dims.width;
-            for (std::size_t d = 0; d < dims.width; ++d) cache[to + d] = x[from + d];
-            store(cache.subspan(to, dims.width));
-        }
+void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, std::size_t len, std::size_t width,
+                  const CachePlaces& places, std::span<T> cache, auto&& store) {
+    for (std::size_t row = 0; row < x.size() / width; ++row) {
+        const std::size_t b = row / len;
+        const std::int64_t start = starts.empty() ? 0 : starts[b];
+        const auto to = places.row_of(b, start + static_cast<std::int64_t>(row % len));
+        if (!to) continue;
+        std::ranges::copy(x.subspan(row * width, width), cache.subspan(*to * width, width).begin());
+        store(cache.subspan(*to * width, width));
+    }
 }
 
 }  // namespace vkformer::cpu

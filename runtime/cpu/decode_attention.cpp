@@ -77,7 +77,7 @@ template void execute(const graph::DecodeAttention&, const Operands<double>&);
 
 // as Attention, and the splits are put together
 ErrorRule error_rule(const graph::DecodeAttention& op, const graph::Graph& graph) {
-    return {3 * kExpUnits, 16, std::max(graph.shape(op.query).back(), graph.shape(op.key)[1])};
+    return {3 * kExpUnits, 16, std::max(graph.shape(op.query).back(), graph::capacity_of(graph, op.key, op.pages))};
 }
 
 }  // namespace vkformer::cpu

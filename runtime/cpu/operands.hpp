@@ -22,6 +22,7 @@ public:
     Operands(const graph::Graph& graph, std::span<const std::shared_ptr<CpuTensor<T>>> tensors)
         : graph_(graph), tensors_(tensors) {}
 
+    const graph::Graph& graph() const { return graph_; }
     DType dtype(Value value) const { return graph_.dtype(value); }
     const Shape& shape(Value value) const { return graph_.shape(value); }
     std::size_t dim(Value value, std::size_t axis) const { return shape(value)[axis]; }

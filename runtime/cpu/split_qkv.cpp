@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "cpu/cache_places.hpp"
 #include "cpu/rms_norm.hpp"
 #include "cpu/rope.hpp"
 #include "cpu/rows.hpp"
@@ -11,13 +12,14 @@
 namespace vkformer::cpu {
 
 // query = the first heads of qkv, normed and turned; key_cache[b, starts[b] + i] = the next kv_heads, likewise, value_cache[…] = the last ones.
-// qkv: [batch, len, heads + 2 · kv_heads, head_dim], caches: [batch, capacity, kv_heads, head_dim], positions outside which are not
-// written; table: [positions, rotary_dim], positions outside which give NaN, or absent: nothing is turned; `starts` may be absent: 0.
+// qkv: [batch, len, heads + 2 · kv_heads, head_dim], caches: [batch, capacity, kv_heads, head_dim] or in pages, positions outside which
+// are not written; table: [positions, rotary_dim], positions outside which give NaN, or absent: nothing is turned; `starts` may be absent: 0.
 // Gains: [head_dim], or none: no norm.
 template <std::floating_point T>
 void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
     const std::size_t len = operands.dim(op.qkv, 1), heads = operands.dim(op.query, 2), d = operands.width(op.qkv);
-    const std::size_t capacity = operands.dim(op.key_cache, 1), kv_heads = operands.dim(op.key_cache, 2);
+    const CachePlaces places = cache_places(op.key_cache, op.pages, operands);
+    const std::size_t kv_heads = operands.dim(op.key_cache, 2);
     const std::span<const T> qkv = operands.floats(op.qkv), table = operands.floats(op.table);
     const std::span<const T> query_gain = operands.floats(op.query_gain), key_gain = operands.floats(op.key_gain);
     const std::span<const std::int32_t> starts = operands.ints(op.starts);
@@ -46,11 +48,11 @@ void execute(const graph::SplitQkv& op, const Operands<T>& operands) {
         const auto head = [&](std::size_t index) { return row_of(qkv, token * (heads + 2 * kv_heads) + index, d); };
         for (std::size_t h = 0; h < heads; ++h)
             place(head(h), query_gain, position, row_of(query, token * heads + h, d));
-        if (position < 0 || position >= static_cast<std::int64_t>(capacity)) continue;
-        const std::size_t row = (batch * capacity + static_cast<std::size_t>(position)) * kv_heads;
+        const auto row = places.row_of(batch, position);
+        if (!row) continue;
         for (std::size_t h = 0; h < kv_heads; ++h) {
-            place(head(heads + h), key_gain, position, row_of(key_cache, row + h, d));
-            std::ranges::copy(head(heads + kv_heads + h), row_of(value_cache, row + h, d).begin());
+            place(head(heads + h), key_gain, position, row_of(key_cache, *row * kv_heads + h, d));
+            std::ranges::copy(head(heads + kv_heads + h), row_of(value_cache, *row * kv_heads + h, d).begin());
         }
     }
 }

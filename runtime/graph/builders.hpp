@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.hpp"
+#include "graph/pages.hpp"
 
 namespace vkformer::graph {
 
@@ -102,7 +103,9 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // value_dim]: the layout in which projections come, so that nothing is ever transposed; heads is a multiple of kv_heads and
 // head h reads key/value head h / (heads / kv_heads) (Ainslie et al. 2023). head_dim and value_dim ≤ 256 in attention and
 // decode_attention, ≤ 4096 in the nodes that store the scores. All of one dtype, f32 or f16; in attention and decode_attention, key and
-// value may both be q8_0 caches.
+// value may both be q8_0 caches. With `pages`, i32 [batch, table_len], they are both in pages there, [pages, kPageLen, kv_heads, …]
+// (graph/pages.hpp), and key_len is table_len · kPageLen: key j of sequence b lies in page pages[b, j / kPageLen]. Of the table only what
+// leads to a key that the mask lets a query see means something. What names no page is read as the last one.
 // The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
 // soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
 // 2408.00118, section 2); 0: none.
@@ -133,12 +136,12 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value);
 /// The three above in one node with a one-pass softmax (Milakov and Gimelshein 2018); nothing of size query_len × key_len
 /// is stored. Same operands, same result. Formula: Vaswani et al. 2017, eq. 1.
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
-                        float soft_cap = 0);
+                        float soft_cap = 0, Value pages = {});
 
 /// The same for query_len = 1 and a long cache: two nodes, one over splits (`split_keys` keys if all are seen), one that combines them
 /// (Dao et al. 2023, "Flash-Decoding").
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
-                               float scale, std::uint32_t split_keys = 128, float soft_cap = 0);
+                               float scale, std::uint32_t split_keys = 128, float soft_cap = 0, Value pages = {});
 
 // ---- recurrent layers -----------------------------------------------------------------------------------------------
 // LSTM (Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000), σ = sigmoid:
@@ -186,7 +189,10 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 /// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype or of q8_0,
 /// where every 32 neighbours x become a float16 d = max |x| / 127 and integers round(x / d) (GGUF's block_q8_0; a block that holds a
 /// NaN or an infinity becomes NaN); or tokens: x i32 [batch, len], cache i32 [batch, capacity]. starts i32 [batch] (absent: 0). Rows that would lie outside the cache are not written.
-Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache);
+/// With `pages`, i32 [batch, table_len], the cache is in pages, [pages, kPageLen, …] (graph/pages.hpp), capacity is table_len · kPageLen,
+/// and what would lie in a page that there is not is not written either. Of two rows that write
+/// to one position of one page it is not said which stays.
+Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache, Value pages = {});
 
 /// RMS norms of each head of the queries and keys before they are turned (Qwen 3, Gemma 3): gains float [head_dim] or both absent, eps and
 /// gain_offset as rms_norm has them.
@@ -198,10 +204,10 @@ struct HeadNorms {
 /// What a product with the joined weights of query, key and value needs before attention, in one node: of the heads of qkv
 /// [batch, len, heads + 2 · kv_heads, head_dim] the first are the query, turned as rope turns them; the next kv_heads, turned, are
 /// appended to key_cache and the last as they are to value_cache, as cache_append does it. Both caches are states
-/// [batch, capacity, kv_heads, head_dim] of qkv's dtype, f32 or f16; table and starts as rope has them, but an absent table turns
-/// nothing; `norms` come before the turns → query [batch, len, heads, head_dim].
+/// [batch, capacity, kv_heads, head_dim], or with `pages` [pages, kPageLen, kv_heads, head_dim], of qkv's dtype, f32 or f16; table and
+/// starts as rope has them, but an absent table turns nothing; `norms` come before the turns → query [batch, len, heads, head_dim].
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
-                        RopePairing pairing, const HeadNorms& norms = {});
+                        RopePairing pairing, const HeadNorms& norms = {}, Value pages = {});
 
 /// cache[r, begins[r]:lengths[r]] = old cache[parents[r], begins[r]:lengths[r]] in place. cache a state of cache_append, its batch
 /// the rows; parents, lengths and begins (absent: 0) i32 [rows]; the parent of a row lies in its group of `beams` rows (1 to

@@ -314,9 +314,10 @@ struct WeightedSum {
     }
 };
 
+/// pages: optional, where keys and values are caches in pages (graph/pages.hpp).
 struct Attention {
     static constexpr std::string_view kName = "attention";
-    Value query, key, value, y;
+    Value query, key, value, pages, y;
     AttentionMask mask;
     float scale = 1;
     float soft_cap = 0;  ///< of the scores, before the mask; 0: none
@@ -324,6 +325,7 @@ struct Attention {
         visit("query", self.query, Access::read);
         visit("key", self.key, Access::read);
         visit("value", self.value, Access::read);
+        visit("pages", self.pages, Access::read);
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
@@ -337,7 +339,7 @@ struct Attention {
 /// score s of the split, then Σ exp(s − m).
 struct DecodeAttention {
     static constexpr std::string_view kName = "decode_attention";
-    Value query, key, value, partial, y;
+    Value query, key, value, pages, partial, y;
     AttentionMask mask;
     float scale = 1;
     float soft_cap = 0;            ///< as Attention's
@@ -346,6 +348,7 @@ struct DecodeAttention {
         visit("query", self.query, Access::read);
         visit("key", self.key, Access::read);
         visit("value", self.value, Access::read);
+        visit("pages", self.pages, Access::read);
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
@@ -396,20 +399,23 @@ struct RecurrentCell {
     }
 };
 
+/// pages: optional, where the cache is in pages (graph/pages.hpp).
 struct CacheAppend {
     static constexpr std::string_view kName = "cache_append";
-    Value x, starts, cache;
+    Value x, starts, pages, cache;
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("starts", self.starts, Access::read);
+        visit("pages", self.pages, Access::read);
         visit("cache", self.cache, Access::read_write);
     }
 };
 
 /// The queries of [queries | keys | values], turned; the keys, turned, and the values go into their caches. table is optional: no turn.
+/// pages as CacheAppend's, of both caches.
 struct SplitQkv {
     static constexpr std::string_view kName = "split_qkv";
-    Value qkv, query_gain, key_gain, table, starts, query, key_cache, value_cache;
+    Value qkv, query_gain, key_gain, table, starts, pages, query, key_cache, value_cache;
     RopePairing pairing = RopePairing::halves;
     float norm_eps = 0;          ///< with gains
     float norm_gain_offset = 0;  ///< likewise
@@ -419,6 +425,7 @@ struct SplitQkv {
         visit("key_gain", self.key_gain, Access::read);
         visit("table", self.table, Access::read);
         visit("starts", self.starts, Access::read);
+        visit("pages", self.pages, Access::read);
         visit("query", self.query, Access::write);
         visit("key_cache", self.key_cache, Access::read_write);
         visit("value_cache", self.value_cache, Access::read_write);

@@ -83,10 +83,13 @@ public:
     Result<Value> cache(std::string_view what, std::size_t index) {
         const std::uint64_t rows = std::max(layout_.rows, layout_.cache_rows);
         const DType stored = layout_.cache == CacheFormat::q8_0 ? DType::q8_0 : layout_.dtype;
-        VKFORMER_TRY(const Value state, graph_.state(std::string(what) + "_cache." + std::to_string(index), stored,
-                                                     {rows, layout_.capacity, config_.kv_heads, config_.head_dim}));
+        const bool in_pages = layout_.pages > 0;
+        const Shape shape{in_pages ? layout_.pages : rows, in_pages ? graph::kPageLen : layout_.capacity,
+                          config_.kv_heads, config_.head_dim};
+        VKFORMER_TRY(const Value state,
+                     graph_.state(std::string(what) + "_cache." + std::to_string(index), stored, shape));
         caches_.push_back(state);
-        if (rows == layout_.rows) return state;
+        if (in_pages || rows == layout_.rows) return state;
         // As one row: what is behind the first is beyond any position.
         return graph_.reshape(state, {1, rows * layout_.capacity, config_.kv_heads, config_.head_dim});
     }
@@ -207,8 +210,8 @@ private:
             }
             graph_.set_scope(name_ + ".qkv");
             return graph::split_qkv(graph_, qkv, table, starts, keys, values,
-                                    layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves,
-                                    norms);
+                                    layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves, norms,
+                                    layout_.page_table);
         }
         VKFORMER_TRY(Value query, heads("query", w.query, config_.heads, x));
         VKFORMER_TRY(Value key, heads("key", w.key, config_.kv_heads, x));
@@ -216,9 +219,9 @@ private:
         VKFORMER_TRY(query, place("query", w.query_norm, layer, query, starts));
         VKFORMER_TRY(key, place("key", w.key_norm, layer, key, starts));
         graph_.set_scope(name_ + ".key");
-        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys));
+        VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, layout_.page_table));
         graph_.set_scope(name_ + ".value");
-        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values));
+        VKFORMER_CHECK(graph::cache_append(graph_, value, starts, values, layout_.page_table));
         return query;
     }
 
@@ -234,9 +237,9 @@ private:
         VKFORMER_TRY(const Value seen,
                      layout_.len == 1
                          ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                                   kSplitKeys, config_.attention_soft_cap)
+                                                   kSplitKeys, config_.attention_soft_cap, layout_.page_table)
                          : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                            config_.attention_soft_cap));
+                                            config_.attention_soft_cap, layout_.page_table));
         const std::uint64_t width = std::uint64_t{config_.heads} * config_.head_dim;
         VKFORMER_TRY(const Value joined, graph_.reshape(seen, {layout_.rows, layout_.len, width}));
         return project("output", w.output, joined);
@@ -288,8 +291,23 @@ Result<void> Decoder::check_cache(CacheFormat format) const {
         .hint = Hint::cache_storage};
 }
 
-Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& layout, Value tokens, Value starts,
+Result<void> Decoder::find_capacity(const Graph& graph, DecoderLayout& layout) const {
+    if ((layout.pages > 0) != bool{layout.page_table})
+        return Error{ErrorCode::InvalidArgument, "caches in pages need a table of them, and a table caches in pages"};
+    if (layout.pages == 0) return {};
+    if (layout.cache_rows > 0) return Error{ErrorCode::InvalidArgument, "caches in pages have no rows of their own"};
+    const std::uint64_t positions = graph.shape(layout.page_table).back() * graph::kPageLen;
+    // The last page may hold more than the model has positions for.
+    const std::uint64_t whole = graph::page_count(config_.most_positions()) * graph::kPageLen;
+    layout.capacity = static_cast<std::uint32_t>(
+        positions == whole ? config_.most_positions() : std::min<std::uint64_t>(positions, Graph::kMaxElements));
+    return {};
+}
+
+Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted, Value tokens, Value starts,
                                       Logits logits) const {
+    DecoderLayout layout = wanted;
+    VKFORMER_CHECK(find_capacity(graph, layout));
     if (layout.extended && config_.extended_positions == 0)
         return Error{ErrorCode::InvalidArgument, "the model has no positions for sequences beyond its context of " +
                                                      std::to_string(config_.max_positions) + " tokens"};

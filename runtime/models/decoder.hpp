@@ -88,6 +88,10 @@ struct DecoderLayout {
     bool extended = false;  ///< the sequences are longer than max_positions
     /// > 0: the caches have so many rows, of which the one sequence (rows = 1) has the first: the beams of a search begin alike.
     std::uint32_t cache_rows = 0;
+    /// > 0: the caches are states of so many pages (graph/pages.hpp), which page_table names, whatever graphs of other rows and capacities
+    /// do with the same pages. The capacity is then that of the table, table_len · kPageLen, or most_positions() where that is less.
+    std::uint32_t pages = 0;
+    graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
 };
 
 enum class Logits : std::uint8_t { none, all };
@@ -112,9 +116,10 @@ public:
     Result<void> check_cache(CacheFormat format) const;
 
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
-    /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], and every token
-    /// attends to those before it there. Positions at or above the capacity are not kept. Errors: the builders', and
-    /// InvalidArgument (a capacity above most_positions(), extended for a model that is not, a cache format that its heads do not fit).
+    /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
+    /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
+    /// kept. Errors: the builders', and InvalidArgument (a capacity above most_positions(), or a table with pages that lie wholly above it;
+    /// extended for a model that is not; a cache format that its heads do not fit; pages and cache_rows).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 
@@ -123,6 +128,9 @@ public:
 
 private:
     class Builder;
+
+    /// With pages, the capacity of the table.
+    Result<void> find_capacity(const graph::Graph& graph, DecoderLayout& layout) const;
 
     DecoderConfig config_;
     DecoderWeights weights_;

@@ -9,6 +9,7 @@
 
 #include "core/block_format.hpp"
 #include "core/try.hpp"
+#include "graph/pages.hpp"
 
 namespace vkformer::tuning {
 namespace {
@@ -121,7 +122,7 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
                               o.key;
                               o.mask;
                           })
-                return graph.shape(o.key)[1];
+                return graph::capacity_of(graph, o.key, o.pages);
             if constexpr (requires {
                               graph.shape(o.scores);
                               o.weights;
@@ -143,6 +144,21 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
     if (operand == "key_lengths") return static_cast<std::int32_t>(keys);
     if (operand == "starts") return static_cast<std::int32_t>(keys > queries ? keys - queries : 0);
     return 0;
+}
+
+/// A table that leads through all pages of the op's caches, as far as it goes.
+std::vector<std::int32_t> table_for(const graph::Op& op, const Graph& graph, std::uint64_t count) {
+    const std::uint64_t pages = std::visit(
+        [&](const auto& o) -> std::uint64_t {
+            if constexpr (requires { o.key, o.pages; }) return graph.shape(o.key)[0];
+            if constexpr (requires { o.cache, o.pages; }) return graph.shape(o.cache)[0];
+            if constexpr (requires { o.key_cache, o.pages; }) return graph.shape(o.key_cache)[0];
+            return 1;
+        },
+        op);
+    std::vector<std::int32_t> table(count);
+    for (std::uint64_t i = 0; i < count; ++i) table[i] = static_cast<std::int32_t>(i % pages);
+    return table;
 }
 
 /// Makes the graph from the op itself and not as a case of tools/cases: what is tried is the plan's own node, with the operands and
@@ -196,6 +212,8 @@ private:
         const std::uint64_t count = shape.element_count();
         if (is_real(dtype))
             made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
+        else if (name == "pages")
+            made_.contents.emplace_back(value, table_for(op_, graph_, count));
         else
             made_.contents.emplace_back(value, std::vector<std::int32_t>(count, integer_for(name, op_, graph_)));
         return value;
@@ -224,7 +242,8 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
     if (linear && linear->prologue) key += " normed";
     graph::for_each_operand(node.op, [&](std::string_view name, Value value, Access access) {
         const DType dtype = graph.dtype(value);
-        if (access == Access::read && dtype == DType::i32) return;
+        const bool is_table = name == "pages";  // how much of the caches is read
+        if (access == Access::read && dtype == DType::i32 && !is_table) return;
         key += " " + std::string(name) + "=" + std::string(to_string(dtype));
         if (name == "norm_gain" || name == "bias" || name == "residual")
             return;  // their presence is in the key, and their shape in that of y

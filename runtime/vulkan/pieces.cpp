@@ -78,7 +78,9 @@ enum class Style : std::uint8_t {
 
 /// Whether what a node makes of a row depends on that row alone.
 template <class Op>
-constexpr bool is_row_wise = requires { requires Op::kIsRowWise; };
+constexpr bool is_row_wise = requires {
+    requires Op::kIsRowWise;
+};
 
 class Cutter {
 public:
@@ -457,33 +459,45 @@ private:
         return {};
     }
 
-    /// The sequences and heads that lie in one piece of each of the caches.
+    /// What lies in one piece of each of the caches: heads, and sequences or pages.
     struct Heads {
-        Range batch, heads;
+        Range batch;  ///< of the caches
+        Range heads;
+        Range sequences;  ///< of the other operands: those of the caches, or all where the caches are in pages
     };
-    std::vector<Heads> common_heads(const Shape& cache, std::initializer_list<Value> caches) const {
+    Result<std::vector<Heads>> common_heads(const Shape& cache, std::initializer_list<Value> caches,
+                                            Value pages = {}) const {
+        const std::vector<Range> batches = common_ranges(0, cache[0], caches);
+        if (pages && batches.size() > 1) return cannot("look for pages in pieces of it");
         std::vector<Heads> result;
-        for (const Range& batch : common_ranges(0, cache[0], caches))
-            for (const Range& heads : common_ranges(2, cache[2], caches)) result.push_back({batch, heads});
+        for (const Range& batch : batches)
+            for (const Range& heads : common_ranges(2, cache[2], caches))
+                result.push_back({batch, heads, pages ? Range{0, whole().shape(pages)[0]} : batch});
         return result;
     }
 
     /// Heads of a tensor [batch, len, heads, dim], of which each head of the cache has `group`.
     Result<Value> heads_part(Value value, const Heads& at, std::uint64_t group, Access access) {
+        return heads_part(value, at.sequences, {at.heads.first * group, at.heads.count * group}, access);
+    }
+    Result<Value> cache_part(Value cache, const Heads& at, Access access) {
+        return heads_part(cache, at.batch, at.heads, access);
+    }
+    Result<Value> heads_part(Value value, const Range& batch, const Range& heads, Access access) {
         const Shape shape = whole().shape(value);
-        const Range heads{at.heads.first * group, at.heads.count * group};
-        return part(value, counts_of(shape), {at.batch, {0, shape[1]}, heads, {0, shape[3]}},
-                    {at.batch.count, shape[1], heads.count, shape[3]}, access);
+        return part(value, counts_of(shape), {batch, {0, shape[1]}, heads, {0, shape[3]}},
+                    {batch.count, shape[1], heads.count, shape[3]}, access);
     }
 
     Result<void> lower_op(const graph::CacheAppend& whole_op) {
         const Shape cache = whole().shape(whole_op.cache);
         if (cache.rank() != 4) return cannot("work on pieces of it");
-        for (const Heads& at : common_heads(cache, {whole_op.cache})) {
+        VKFORMER_TRY(const auto parts, common_heads(cache, {whole_op.cache}, whole_op.pages));
+        for (const Heads& at : parts) {
             graph::CacheAppend op = whole_op;
             VKFORMER_TRY(op.x, heads_part(whole_op.x, at, 1, Access::read));
-            VKFORMER_TRY(op.starts, batch_part(whole_op.starts, at.batch));
-            VKFORMER_TRY(op.cache, heads_part(whole_op.cache, at, 1, Access::read_write));
+            VKFORMER_TRY(op.starts, batch_part(whole_op.starts, at.sequences));
+            VKFORMER_TRY(op.cache, cache_part(whole_op.cache, at, Access::read_write));
             finish(op);
         }
         return {};
@@ -492,10 +506,11 @@ private:
     Result<void> lower_op(const graph::CacheReorder& whole_op) {
         const Shape cache = whole().shape(whole_op.cache);
         if (cache.rank() != 4) return cannot("work on pieces of it");
-        for (const Heads& at : common_heads(cache, {whole_op.cache})) {
+        VKFORMER_TRY(const auto parts, common_heads(cache, {whole_op.cache}));
+        for (const Heads& at : parts) {
             if (at.batch.count != cache[0]) return cannot("move rows between pieces of it");
             graph::CacheReorder op = whole_op;
-            VKFORMER_TRY(op.cache, heads_part(whole_op.cache, at, 1, Access::read_write));
+            VKFORMER_TRY(op.cache, cache_part(whole_op.cache, at, Access::read_write));
             finish(op);
         }
         return {};
@@ -505,16 +520,17 @@ private:
         const Shape qkv = whole().shape(whole_op.qkv), cache = whole().shape(whole_op.key_cache);
         const std::uint64_t kv_heads = cache[2], heads = qkv[2] - 2 * kv_heads, group = heads / kv_heads;
         if (cut_of(whole_op.qkv)) return cannot("work on pieces of it");
-        for (const Heads& at : common_heads(cache, {whole_op.key_cache, whole_op.value_cache})) {
+        VKFORMER_TRY(const auto parts, common_heads(cache, {whole_op.key_cache, whole_op.value_cache}, whole_op.pages));
+        for (const Heads& at : parts) {
             graph::SplitQkv op = whole_op;
             const std::uint64_t n = at.heads.count;
-            const Sizes sizes{at.batch.count, qkv[1], (group + 2) * n, qkv[3]};
+            const Sizes sizes{at.sequences.count, qkv[1], (group + 2) * n, qkv[3]};
             VKFORMER_TRY(op.qkv, add_copied(whole().dtype(whole_op.qkv), Shape(sizes)));
             const auto copy_heads = [&](const Range& from, std::uint64_t to) -> Result<void> {
                 Block in_piece = all_of(sizes);
                 in_piece[2] = {to, from.count};
                 VKFORMER_TRY(const WordCopy copy,
-                             copy_of({whole_op.qkv, counts_of(qkv), {at.batch, {0, qkv[1]}, from, {0, qkv[3]}}},
+                             copy_of({whole_op.qkv, counts_of(qkv), {at.sequences, {0, qkv[1]}, from, {0, qkv[3]}}},
                                      {op.qkv, sizes, in_piece}));
                 work().push_back({copy});
                 return {};
@@ -522,10 +538,10 @@ private:
             VKFORMER_CHECK(copy_heads({at.heads.first * group, n * group}, 0));
             VKFORMER_CHECK(copy_heads({heads + at.heads.first, n}, group * n));
             VKFORMER_CHECK(copy_heads({heads + kv_heads + at.heads.first, n}, (group + 1) * n));
-            VKFORMER_TRY(op.starts, batch_part(whole_op.starts, at.batch));
+            VKFORMER_TRY(op.starts, batch_part(whole_op.starts, at.sequences));
             VKFORMER_TRY(op.query, heads_part(whole_op.query, at, group, Access::write));
-            VKFORMER_TRY(op.key_cache, heads_part(whole_op.key_cache, at, 1, Access::read_write));
-            VKFORMER_TRY(op.value_cache, heads_part(whole_op.value_cache, at, 1, Access::read_write));
+            VKFORMER_TRY(op.key_cache, cache_part(whole_op.key_cache, at, Access::read_write));
+            VKFORMER_TRY(op.value_cache, cache_part(whole_op.value_cache, at, Access::read_write));
             finish(op);
         }
         return {};
@@ -535,17 +551,18 @@ private:
     Result<void> lower_attention(const Op& whole_op) {
         const Shape query = whole().shape(whole_op.query), key = whole().shape(whole_op.key);
         const std::uint64_t group = query[2] / key[2];
-        for (const Heads& at : common_heads(key, {whole_op.key, whole_op.value})) {
+        VKFORMER_TRY(const auto parts, common_heads(key, {whole_op.key, whole_op.value}, whole_op.pages));
+        for (const Heads& at : parts) {
             Op op = whole_op;
             VKFORMER_TRY(op.query, heads_part(whole_op.query, at, group, Access::read));
-            VKFORMER_TRY(op.key, heads_part(whole_op.key, at, 1, Access::read));
-            VKFORMER_TRY(op.value, heads_part(whole_op.value, at, 1, Access::read));
-            VKFORMER_TRY(op.mask.key_lengths, batch_part(whole_op.mask.key_lengths, at.batch));
-            VKFORMER_TRY(op.mask.starts, batch_part(whole_op.mask.starts, at.batch));
+            VKFORMER_TRY(op.key, cache_part(whole_op.key, at, Access::read));
+            VKFORMER_TRY(op.value, cache_part(whole_op.value, at, Access::read));
+            VKFORMER_TRY(op.mask.key_lengths, batch_part(whole_op.mask.key_lengths, at.sequences));
+            VKFORMER_TRY(op.mask.starts, batch_part(whole_op.mask.starts, at.sequences));
             if (const Value additive = whole_op.mask.additive) {
                 const Shape mask = whole().shape(additive);  // [batch or 1, heads or 1, …]
                 Block block = all_of(counts_of(mask));
-                if (mask[0] > 1) block[0] = at.batch;
+                if (mask[0] > 1) block[0] = at.sequences;
                 if (mask[1] > 1) block[1] = {at.heads.first * group, at.heads.count * group};
                 VKFORMER_TRY(op.mask.additive,
                              part(additive, counts_of(mask), block, Shape(counts_of(block)), Access::read));

@@ -2,9 +2,10 @@
 #ifndef VKFORMER_SHADERS_ATTENTION_H
 #define VKFORMER_SHADERS_ATTENTION_H
 #include "lib/attention_mask.h"
+#include "lib/pages.h"
 SHARED_BEGIN
 const uint kAttentionQuery = 0, kAttentionKey = 1, kAttentionValue = 2, kAttentionKeyLengths = 3, kAttentionStarts = 4,
-           kAttentionAdditive = 5, kAttentionY = 6;
+           kAttentionAdditive = 5, kAttentionY = 6, kAttentionPages = 7;
 const uint kAttentionWorkgroup = 128;  // fixed: kAttentionLaneRows × 16 invocations make the tile
 const uint kAttentionLaneRows = 8;
 const uint kAttentionTile = 32;  // keys, depth and columns of a tile; its queries: kAttentionLaneRows · steps
@@ -25,6 +26,7 @@ struct AttentionPush {
     uint kv_heads;
     uint head_dim;
     uint value_dim;
+    uint kv_rows;  // rows of keys and of values: batch · key_len, or pages · kPageLen
     float scale;
     float soft_cap;  // 0: none
     AttentionMaskPush mask;

@@ -62,7 +62,7 @@ void main() {
     const uint row = lane / PARTS, part = lane % PARTS;
 
     const uint end_key = visible_keys(batch, last_row / group).y;
-    uint first_key = visible_keys(batch, first_row / group).x;
+    uint first_key = first_tile(visible_keys(batch, first_row / group).x);
     fetch_keys(first_key, max(end_key, 1));
     put_queries();
     barrier();

@@ -32,11 +32,14 @@ layout(std430, binding = kAttentionValue) readonly buffer Value8 { uvec4 value8[
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionY) writeonly Y_MEMORY buffer Y { float16_t y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 
 const uint ROWS = M * SUBGROUPS;
 const uint DEPTH_STEPS = (HEAD_DIM + K - 1) / K;
@@ -67,7 +70,11 @@ uint key_blocks, value_blocks;  // with Q8_CACHE
 uint query_of(uint r) { return min(first_row + r, last_row) / group; }  // rows past the end repeat the last, are not stored
 uint head_of(uint r) { return kv_head * group + min(first_row + r, last_row) % group; }
 uint query_row(uint r) { return (batch * p.query_len + query_of(r)) * p.heads + head_of(r); }
-uint key_row(uint j) { return (batch * p.mask.key_len + j) * p.kv_heads + kv_head; }
+// From a key to its row, as from all in a page.
+uint key_offset(uint j) { return row_offset(batch, p.mask.key_len, j, p.kv_rows); }
+uint key_row(uint j) { return (key_offset(j) + j) * p.kv_heads + kv_head; }
+// Where tiles begin that reach from `first` on: in pages a tile lies in one of them.
+uint first_tile(uint first) { return first - (IN_PAGES ? first % TILE_KEYS : 0); }
 
 // Whether there is a tile of rows for this workgroup.
 bool find_rows() {
@@ -79,8 +86,8 @@ bool find_rows() {
     last_row = min(first_row + ROWS, rows) - 1;
     kv_head = workgroup / tiles % p.kv_heads;
     batch = workgroup / tiles / p.kv_heads;
-    key_blocks = p.batch * p.mask.key_len * p.kv_heads * (HEAD_DIM / 32);
-    value_blocks = p.batch * p.mask.key_len * p.kv_heads * (VALUE_DIM / 32);
+    key_blocks = p.kv_rows * p.kv_heads * (HEAD_DIM / 32);
+    value_blocks = p.kv_rows * p.kv_heads * (VALUE_DIM / 32);
     return batch < p.batch;
 }
 #endif

@@ -93,7 +93,7 @@ void main() {
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
 
     const uint end_key = visible_keys(batch, last_row / group).y;
-    for (first_key = visible_keys(batch, first_row / group).x; first_key < end_key; first_key += TILE_KEYS) {
+    for (first_key = first_tile(visible_keys(batch, first_row / group).x); first_key < end_key; first_key += TILE_KEYS) {
         fetch_keys(first_key, end_key);
         fetch_values(first_key, end_key);
         barrier();  // the tiles may still be read

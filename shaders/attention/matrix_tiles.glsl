@@ -67,9 +67,11 @@ Octet next_keys[KEY_LOADS];
 Octet next_values[2 * VALUE_LOADS];  // of two keys each
 
 void fetch_keys(uint first, uint end) {
+    const uint offset = key_offset(min(first, end - 1));
     [[unroll]] for (uint i = 0; i < KEY_LOADS; ++i) {
         const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
-        next_keys[i] = key_octet(key_row(min(first + e / DEPTH_OCTETS, end - 1)), e % DEPTH_OCTETS);
+        const uint row = offset + min(first + e / DEPTH_OCTETS, end - 1);
+        next_keys[i] = key_octet(row * p.kv_heads + kv_head, e % DEPTH_OCTETS);
     }
 }
 
@@ -82,10 +84,13 @@ void put_keys(uint at) {
 }
 
 void fetch_values(uint first, uint end) {
+    const uint offset = key_offset(min(first, end - 1));
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; ++i) {
         const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x, j = first + e % KEY_PAIRS * 2;
-        [[unroll]] for (uint k = 0; k < 2; ++k)
-            next_values[2 * i + k] = value_octet(key_row(min(j + k, end - 1)), min(e / KEY_PAIRS, VALUE_OCTETS - 1));
+        [[unroll]] for (uint k = 0; k < 2; ++k) {
+            const uint row = offset + min(j + k, end - 1);
+            next_values[2 * i + k] = value_octet(row * p.kv_heads + kv_head, min(e / KEY_PAIRS, VALUE_OCTETS - 1));
+        }
     }
 }
 

@@ -29,11 +29,14 @@ layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT val
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 
 const uint TILE = kAttentionTile;
 const uint PITCH = TILE + 1;  // not 32: the rows that are read at a time then lie in different banks
@@ -61,8 +64,8 @@ void main() {
     const uint batch = workgroup / query_tiles / p.heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
     const uint kv_head = head / (p.heads / p.kv_heads);
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
     const uint last_query = min(first_query + TILE_QUERIES, p.query_len) - 1;  // rows past it repeat it, are not stored
 
     const uint lane = gl_LocalInvocationIndex;
@@ -80,9 +83,11 @@ void main() {
     [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
         seen[r] = visible_keys(batch, min(first_query + row + r * LANE_ROWS, last_query));
 
-    const uint end_key = visible_keys(batch, last_query).y;
-    for (uint first_key = visible_keys(batch, first_query).x; first_key < end_key; first_key += TILE) {
+    const uint begin_key = visible_keys(batch, first_query).x, end_key = visible_keys(batch, last_query).y;
+    // In pages a tile lies in one of them.
+    for (uint first_key = begin_key - (IN_PAGES ? begin_key % TILE : 0); first_key < end_key; first_key += TILE) {
         const uint keys = min(TILE, end_key - first_key);
+        const uint first_row = row_offset(batch, p.mask.key_len, first_key, p.kv_rows) + first_key;
 
         // scores = scale · query · keyᵀ + mask
         float scores[QUERY_STEPS * COLUMN_STEPS];
@@ -98,11 +103,10 @@ void main() {
                         LOAD(query, ((batch * p.query_len + i) * p.heads + head) * p.head_dim + depth + d);
             }
             for (uint e = lane; e < keys * TILE; e += gl_WorkGroupSize.x) {
-                const uint j = first_key + e / TILE;
+                const uint kv_row = (first_row + e / TILE) * p.kv_heads + kv_head;
                 const uint d = e % TILE;
                 if (d < count)
-                    key_tile[e / TILE * PITCH + d] =
-                        KV_LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d, key_blocks);
+                    key_tile[e / TILE * PITCH + d] = KV_LOAD(key, kv_row * p.head_dim + depth + d, key_blocks);
             }
             barrier();
             for (uint d = 0; d < count; ++d) {
@@ -159,10 +163,9 @@ void main() {
                 sums[first_sum + s] *= corrections[s / COLUMN_STEPS];
             if (t > 0) barrier();  // the tile may still be read
             for (uint e = lane; e < keys * TILE; e += gl_WorkGroupSize.x) {
-                const uint j = first_key + e / TILE;
+                const uint kv_row = (first_row + e / TILE) * p.kv_heads + kv_head;
                 const uint v = min(t * TILE + e % TILE, p.value_dim - 1);  // columns past the end are not stored
-                key_tile[e / TILE * PITCH + e % TILE] =
-                    KV_LOAD(value, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.value_dim + v, value_blocks);
+                key_tile[e / TILE * PITCH + e % TILE] = KV_LOAD(value, kv_row * p.value_dim + v, value_blocks);
             }
             barrier();
             for (uint j = 0; j < keys; ++j) {

@@ -26,11 +26,14 @@ layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 va
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 
 const uint TILE = kAttentionTile;  // keys, depth and columns
 const uint QUADS = TILE / 4;       // as many as neighbours that share a query
@@ -58,11 +61,9 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
     const uint row = lane / QUADS, quad = lane % QUADS;
     const uint head_quads = p.head_dim / 4, value_quads = p.value_dim / 4;
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
     const uint key_row = p.kv_heads * head_quads, value_row = p.kv_heads * value_quads;  // quads from a key to the next
-    const uint first_key_quad = batch * p.mask.key_len * key_row + kv_head * head_quads;
-    const uint first_value_quad = batch * p.mask.key_len * value_row + kv_head * value_quads;
 
     float running_max[QUERY_STEPS], running_sum[QUERY_STEPS];  // of the query; of this invocation's keys
     uvec2 seen[QUERY_STEPS];
@@ -79,8 +80,12 @@ void main() {
     const uint begin_key = visible_keys(batch, first_query).x, end_key = visible_keys(batch, last_query).y;
     const uint all_see_from = visible_keys(batch, last_query).x, all_see_to = visible_keys(batch, first_query).y;
 
-    for (uint first_key = begin_key; first_key < end_key; first_key += TILE) {
+    // In pages a tile lies in one of them.
+    for (uint first_key = begin_key - (IN_PAGES ? begin_key % TILE : 0); first_key < end_key; first_key += TILE) {
         const uint keys = min(TILE, end_key - first_key);
+        const uint first_row = row_offset(batch, p.mask.key_len, first_key, p.kv_rows) + first_key;
+        const uint first_key_quad = first_row * key_row + kv_head * head_quads;
+        const uint first_value_quad = first_row * value_row + kv_head * value_quads;
         const bool whole = keys == TILE && first_key >= all_see_from && first_key + TILE <= all_see_to;
 
         // scores = scale · query · keyᵀ + mask
@@ -92,7 +97,7 @@ void main() {
             [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
                 query_tile[(row + r * LANE_ROWS) * PITCH + quad] = LOAD4(query, query_quad[r] + d);
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
-                const uint j = first_key + min(row + k, keys - 1);  // keys likewise
+                const uint j = min(row + k, keys - 1);  // keys likewise
                 key_tile[(row + k) * PITCH + quad] = KV_LOAD4(key, first_key_quad + j * key_row + d, key_blocks);
             }
             barrier();
@@ -152,7 +157,7 @@ void main() {
             if (t > 0) barrier();  // the tile may still be read; the first one: not since the barrier above
             const uint v = min(t * QUADS + quad, value_quads - 1);  // columns past the end are not stored
             [[unroll]] for (uint k = 0; k < TILE; k += LANE_ROWS) {
-                const uint j = first_key + min(row + k, keys - 1);
+                const uint j = min(row + k, keys - 1);
                 key_tile[(row + k) * PITCH + quad] = KV_LOAD4(value, first_value_quad + j * value_row + v, value_blocks);
             }
             barrier();

@@ -12,11 +12,15 @@
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCacheAppendHasStarts) const uint HAS_STARTS = 0;
+layout(constant_id = kCacheAppendHasPages) const uint HAS_PAGES = 0;
 layout(push_constant) uniform Push { CacheAppendPush p; };
 layout(std430, binding = kCacheAppendX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kCacheAppendStarts) readonly buffer Starts { uint starts[]; };
 layout(std430, binding = kCacheAppendCache) writeonly buffer Cache { uint cache[]; };
+layout(std430, binding = kCacheAppendPages) readonly buffer Pages { uint pages[]; };
+const bool IN_PAGES = HAS_PAGES == 1;
 #include "lib/grid.glsl"
+#include "lib/pages.glsl"
 #include "lib/numbers.glsl"
 
 shared float quad_largest[kCacheAppendWorkgroup];  // of four elements: the largest magnitude
@@ -51,8 +55,9 @@ void main() {
     const uint row_quads = p.width / 4, row = quad / row_quads, sequence = row / p.len;
     // Modulo 2^32: a negative position is a huge one, and −1 + 1 is 0.
     const uint position = (HAS_STARTS == 1 ? starts[sequence] : 0) + row % p.len;
-    if (position >= p.capacity) return;
-    const uint to = (sequence * p.capacity + position) * row_quads + quad % row_quads;
+    const uint cache_row = row_to_write(sequence, p.capacity, position, p.rows);
+    if (cache_row == NO_ROW) return;
+    const uint to = cache_row * row_quads + quad % row_quads;
 
     const uint block = lane / kCacheBlockQuads;
     const uint bits = scale_bits(largest_of_block(block));
@@ -64,8 +69,6 @@ void main() {
     cache[to] = word;
 
     // The first of two blocks writes the word of their scales, behind all integers.
-    if (lane % (2 * kCacheBlockQuads) == 0) {
-        const uint positions = p.count / (p.len * p.width) * p.capacity;
-        cache[positions * row_quads + to / (2 * kCacheBlockQuads)] = bits | scale_bits(largest_of_block(block + 1)) << 16;
-    }
+    if (lane % (2 * kCacheBlockQuads) == 0)
+        cache[p.rows * row_quads + to / (2 * kCacheBlockQuads)] = bits | scale_bits(largest_of_block(block + 1)) << 16;
 }

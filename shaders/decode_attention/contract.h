@@ -2,10 +2,11 @@
 #ifndef VKFORMER_SHADERS_DECODE_ATTENTION_H
 #define VKFORMER_SHADERS_DECODE_ATTENTION_H
 #include "lib/attention_mask.h"
+#include "lib/pages.h"
 SHARED_BEGIN
 const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionValue = 2,
            kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5,
-           kDecodeAttentionPartial = 6, kDecodeAttentionY = 7;
+           kDecodeAttentionPartial = 6, kDecodeAttentionY = 7, kDecodeAttentionPages = 8;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
 const uint kDecodeAttentionMaxHeadDim = 256;
 const uint kLeastSplitKeys = 32;  // of a split that has any
@@ -32,6 +33,7 @@ struct DecodeAttentionPush {
     uint kv_heads;
     uint head_dim;
     uint value_dim;
+    uint kv_rows;  // rows of keys and of values: batch · key_len, or pages · kPageLen
     uint splits;
     float scale;
     float soft_cap;  // 0: none

@@ -28,10 +28,13 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEME
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 #include "lib/split.glsl"
 
 // 128 · 17 · 4 + 256 · 4 + 128 · 4 bytes, and 1 KiB of the reductions: 11 KiB of shared memory. Depth 32 would take 19
@@ -41,6 +44,13 @@ const uint PITCH = DEPTH + 1;  // not 16: 32 keys then lie in 32 banks
 shared float key_tile[kDecodeAttentionMaxWorkgroup * PITCH];
 shared float query_row[kDecodeAttentionMaxHeadDim];
 shared float weights[kDecodeAttentionMaxWorkgroup];
+shared uint kv_rows[IN_PAGES ? kDecodeAttentionMaxWorkgroup : 1];  // of the keys of a tile
+
+// The row of key `index` of a tile.
+uint kv_row(uint batch, uint first_key, uint index) {
+    if (IN_PAGES) return kv_rows[index];
+    return batch * p.mask.key_len + first_key + index;
+}
 
 void main() {
     const uint workgroup = linear_workgroup();
@@ -49,8 +59,8 @@ void main() {
     const uint batch = batch_head / p.heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
     const uint kv_head = head / (p.heads / p.kv_heads);
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
 
     const uint tile = gl_WorkGroupSize.x;
     const uint lane = gl_LocalInvocationIndex;
@@ -58,7 +68,7 @@ void main() {
     const uint groups = gl_WorkGroupSize.x / COLUMNS;
     const uint group = lane / COLUMNS;
 
-    const Split split = split_of(visible_keys(batch, 0), workgroup % p.splits);
+    const Split split = split_of(visible_keys(batch, 0), workgroup % p.splits, 1);
     if (split.index == split.count) return;  // the whole workgroup leaves
     const uint begin = split.begin;
     const uint end = split.end;
@@ -71,17 +81,20 @@ void main() {
     [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) sums[c] = 0.0;
     for (uint first_key = begin; first_key < end; first_key += tile) {
         const uint keys = min(tile, end - first_key);
+        if (IN_PAGES) {
+            barrier();  // those of the tile before may still be read
+            const uint j = first_key + min(lane, keys - 1);
+            kv_rows[lane] = row_offset(batch, p.mask.key_len, j, p.kv_rows) + j;
+        }
 
         float score = 0.0;
         for (uint depth = 0; depth < p.head_dim; depth += DEPTH) {
             const uint count = min(DEPTH, p.head_dim - depth);
             barrier();  // the tile may still be read; the query is complete
             for (uint e = lane; e < keys * DEPTH; e += tile) {
-                const uint j = first_key + e / DEPTH;
+                const uint from = (kv_row(batch, first_key, e / DEPTH) * p.kv_heads + kv_head) * p.head_dim;
                 const uint d = e % DEPTH;
-                if (d < count)
-                    key_tile[e / DEPTH * PITCH + d] =
-                        KV_LOAD(key, ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * p.head_dim + depth + d, key_blocks);
+                if (d < count) key_tile[e / DEPTH * PITCH + d] = KV_LOAD(key, from + depth + d, key_blocks);
             }
             barrier();
             for (uint d = 0; d < count; ++d) score += query_row[depth + d] * key_tile[lane * PITCH + d];
@@ -100,7 +113,7 @@ void main() {
 
         [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) sums[c] *= correction;
         for (uint j = group; j < keys; j += groups) {
-            const uint value_row = ((batch * p.mask.key_len + first_key + j) * p.kv_heads + kv_head) * p.value_dim;
+            const uint value_row = (kv_row(batch, first_key, j) * p.kv_heads + kv_head) * p.value_dim;
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 const uint v = column + c * COLUMNS;
                 if (v < p.value_dim) sums[c] += weights[j] * KV_LOAD(value, value_row + v, value_blocks);

@@ -43,10 +43,13 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_PAIR 
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 #include "lib/split.glsl"
 
 const uint KEYS = 4;  // scores that a subgroup has under way at a time, for each head; their sums do not wait for each other
@@ -67,15 +70,15 @@ void main() {
     const uint batch = workgroup / chunks / p.kv_heads;
     if (batch >= p.batch) return;  // the whole workgroup leaves
 
-    const Split split = split_of(visible_keys(batch, 0), split_index);
+    const Split split = split_of(visible_keys(batch, 0), split_index, 1);
     if (split.index == split.count) return;  // the whole workgroup leaves
     const uint begin = split.begin;
     const uint end = split.end;
 
     const uint first_row = batch * p.heads + kv_head * group + first;
     const uint lane = gl_SubgroupInvocationID;
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
     const uint head_pairs = p.head_dim / 2;
     const uint value_pairs = p.value_dim / 2;
     vec2 q[HEADS * HEAD_STEPS];
@@ -98,9 +101,11 @@ void main() {
     for (uint turn = gl_SubgroupID * KEYS; turn < end - begin; turn += gl_NumSubgroups * KEYS) {
         const uint first_key = begin + turn;
         float scores[KEYS * HEADS];
+        uint kv_row[KEYS];
         [[unroll]] for (uint k = 0; k < KEYS; ++k) {
             const uint j = min(first_key + k, end - 1);  // past the end: the last again, with a weight of 0
-            const uint row = ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * head_pairs;
+            kv_row[k] = (row_offset(batch, p.mask.key_len, j, p.kv_rows) + j) * p.kv_heads + kv_head;
+            const uint row = kv_row[k] * head_pairs;
             [[unroll]] for (uint h = 0; h < HEADS; ++h) scores[k * HEADS + h] = 0.0;
             [[unroll]] for (uint s = 0; s < HEAD_STEPS; ++s) {
                 const uint pair = lane + s * gl_SubgroupSize;
@@ -132,8 +137,7 @@ void main() {
             }
         }
         [[unroll]] for (uint k = 0; k < KEYS; ++k) {
-            const uint j = min(first_key + k, end - 1);
-            const uint row = ((batch * p.mask.key_len + j) * p.kv_heads + kv_head) * value_pairs;
+            const uint row = kv_row[k] * value_pairs;
             [[unroll]] for (uint s = 0; s < VALUE_STEPS; ++s) {
                 const uint pair = lane + s * gl_SubgroupSize;
                 if (pair >= value_pairs) continue;

@@ -25,9 +25,12 @@ layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT4
 layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
+layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 #include "lib/split.glsl"
 
 // Pieces wait in registers as they are stored. LOAD_PIECE(buffer, i, blocks) gives piece i, quad_of its elements 4q … 4q + 3.
@@ -74,6 +77,13 @@ const uint REDUCED = 8;          // that a reduction puts together in its first 
 shared float scratch[HEADS * gl_WorkGroupSize.x * PITCH];  // [head, key, part]; then [head, invocation, 4]
 shared vec4 query_row[HEADS * HEAD_PIECES * QUADS];
 shared vec4 weights[gl_WorkGroupSize.x];  // [key], a component for each head
+shared uint kv_rows[IN_PAGES ? gl_WorkGroupSize.x : 1];  // of the keys of a tile
+
+// The row of key `index` of a tile: in pages, or behind the tile's first.
+uint kv_row(uint index) {
+    if (IN_PAGES) return kv_rows[index];
+    return index;
+}
 
 vec4 put_together(vec4 a, vec4 b, bool is_sum) {
     if (is_sum) return a + b;
@@ -119,10 +129,10 @@ void main() {
     const uint groups = gl_WorkGroupSize.x / COLUMNS;
     const uint group = lane / COLUMNS;
     const uint value_pieces = p.value_dim / WIDTH;
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (p.value_dim / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
 
-    const Split split = split_of(visible_keys(batch, 0), split_index);
+    const Split split = split_of(visible_keys(batch, 0), split_index, 1);
     if (split.index == split.count) return;  // the whole workgroup leaves
     const uint begin = split.begin;
     const uint end = split.end;
@@ -130,8 +140,6 @@ void main() {
     const uint rows = min(HEADS, shared_by - first_head);
 
     const uint key_row = p.kv_heads * HEAD_PIECES, value_row = p.kv_heads * value_pieces;  // pieces from a key to the next
-    const uint first_key_piece = batch * p.mask.key_len * key_row + kv_head * HEAD_PIECES;
-    const uint first_value_piece = batch * p.mask.key_len * value_row + kv_head * value_pieces;
     const uint shared_key = lane / SHARERS, sharer = lane % SHARERS, keys_at_a_time = gl_WorkGroupSize.x / SHARERS;
 
     // Heads past the end are the last again, and not stored.
@@ -149,10 +157,15 @@ void main() {
         uint key_piece[SHARERS];  // past the last key the last one again: it is not used
         float part[SHARERS * HEADS];
         [[unroll]] for (uint k = 0; k < SHARERS; ++k) {
-            key_piece[k] = first_key_piece + (first_key + min(shared_key + k * keys_at_a_time, keys - 1)) * key_row;
+            const uint j = first_key + min(shared_key + k * keys_at_a_time, keys - 1);
+            key_piece[k] = (row_offset(batch, p.mask.key_len, j, p.kv_rows) + j) * key_row + kv_head * HEAD_PIECES;
             [[unroll]] for (uint h = 0; h < HEADS; ++h) part[k * HEADS + h] = 0.0;
         }
-        barrier();  // the query is complete; the weights of the tile before are read
+        barrier();  // the query is complete; the weights of the tile before are read, and the rows of its keys
+        if (IN_PAGES) {
+            const uint j = first_key + min(lane, keys - 1);
+            kv_rows[lane] = row_offset(batch, p.mask.key_len, j, p.kv_rows) + j;
+        }
         [[dont_unroll]] for (uint step = 0; step < HEAD_STEPS; step += STEPS_AT_A_TIME) {
             Piece pieces[STEPS_AT_A_TIME * SHARERS];
             [[unroll]] for (uint s = 0; s < STEPS_AT_A_TIME; ++s)
@@ -204,7 +217,7 @@ void main() {
         barrier();
 
         [[unroll]] for (uint s = 0; s < COLUMN_STEPS * HEADS * QUADS; ++s) sums[s] *= correction[s / QUADS % HEADS];
-        const uint first_value = first_value_piece + first_key * value_row;
+        const uint first_value = (IN_PAGES ? 0 : batch * p.mask.key_len + first_key) * value_row + kv_head * value_pieces;
         for (uint j = group; j < keys; j += VALUES * groups) {
             const bool is_whole = j + (VALUES - 1) * groups < keys;
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
@@ -212,7 +225,7 @@ void main() {
                 const uint column = first_value + min(lane % COLUMNS + c * COLUMNS, value_pieces - 1);
                 Piece pieces[VALUES];
                 [[unroll]] for (uint k = 0; k < VALUES; ++k)
-                    pieces[k] = LOAD_PIECE(value, column + min(j + k * groups, keys - 1) * value_row, value_blocks);
+                    pieces[k] = LOAD_PIECE(value, column + kv_row(min(j + k * groups, keys - 1)) * value_row, value_blocks);
                 if (!is_whole)
                     [[unroll]] for (uint k = 0; k < VALUES; ++k)
                         if (j + k * groups >= keys) pieces[k] = NOTHING;

@@ -7,6 +7,7 @@ SHARED_BEGIN
 // Bits of a specialization constant; an absent operand's binding is not touched.
 const uint kMaskCausal = 1, kMaskWindow = 2, kMaskKeyLengths = 4, kMaskStarts = 8, kMaskAdditive = 16;
 const uint kScoreSoftCap = 32;  // of the same constant: scores are capped before they are masked
+const uint kKeysInPages = 64;   // of the same constant: keys and values lie in pages (lib/pages.glsl)
 struct AttentionMaskPush {
     uint key_len;
     uint window;

@@ -17,10 +17,11 @@ struct Split {
 };
 
 // The keys that the query sees are shared out evenly over as many splits as have enough to do, which are spread over all of them
-// (runtime/graph/splits.hpp): what a cache could hold costs nothing. Splits without work have index == count.
-Split split_of(uvec2 seen, uint split) {
+// (runtime/graph/splits.hpp): what a cache could hold costs nothing. Splits without work have index == count. All but the last have a
+// multiple of `unit` keys.
+Split split_of(uvec2 seen, uint split, uint unit) {
     const uint keys = seen.y - seen.x;
-    const uint each = max(kLeastSplitKeys, (keys + p.splits - 1) / p.splits);
+    const uint each = (max(kLeastSplitKeys, (keys + p.splits - 1) / p.splits) + unit - 1) / unit * unit;
     const uint count = max((keys + each - 1) / each, 1);  // no keys: one split, for the zeros
     const uint index = split * count / p.splits;
     if (split > 0 && index == (split - 1) * count / p.splits) return Split(0, 0, count, count);

@@ -5,7 +5,7 @@
 // and reads nothing, one outside the caches is not written to them. With norms the heads of queries and keys are normed before, each
 // with (gain[i] + gain_offset) · x[i] / √(mean(x²) + eps).
 // qkv: [batch, len, heads + 2 · kv_heads, head_dim], query: [batch, len, heads, head_dim], caches: [batch, capacity, kv_heads,
-// head_dim], gains: [head_dim]; storage as lib/storage.glsl says; table: f32 [positions, rotary_dim] or absent; starts: i32 [batch] or absent (0).
+// head_dim] or in pages (lib/pages.glsl), gains: [head_dim]; storage as lib/storage.glsl says; table: f32 [positions, rotary_dim] or absent; starts: i32 [batch] or absent (0).
 // Su et al. 2021, eq. 34. One dispatch in place of the five that two turns, two appends and a split would be: of a decode step's
 // nodes each costs more than its arithmetic.
 // One workgroup per token and heads_per_workgroup of its heads; an invocation owns the pairs k ≡ its index modulo the workgroup's
@@ -19,6 +19,7 @@ layout(constant_id = kSplitQkvHasStarts) const uint HAS_STARTS = 0;
 layout(constant_id = kSplitQkvHasTable) const uint HAS_TABLE = 0;
 layout(constant_id = kSplitQkvInterleaved) const uint INTERLEAVED = 0;
 layout(constant_id = kSplitQkvHasNorms) const uint HAS_NORMS = 0;
+layout(constant_id = kSplitQkvHasPages) const uint HAS_PAGES = 0;
 layout(push_constant) uniform Push { SplitQkvPush p; };
 layout(std430, binding = kSplitQkvQkv) readonly buffer Qkv { ELEMENT qkv[]; };
 layout(std430, binding = kSplitQkvTable) readonly buffer Table { float table[]; };
@@ -28,7 +29,10 @@ layout(std430, binding = kSplitQkvKeyCache) STORED buffer KeyCache { ELEMENT key
 layout(std430, binding = kSplitQkvValueCache) STORED buffer ValueCache { ELEMENT value_cache[]; };
 layout(std430, binding = kSplitQkvQueryGain) readonly buffer QueryGain { ELEMENT query_gain[]; };
 layout(std430, binding = kSplitQkvKeyGain) readonly buffer KeyGain { ELEMENT key_gain[]; };
+layout(std430, binding = kSplitQkvPages) readonly buffer Pages { uint pages[]; };
+const bool IN_PAGES = HAS_PAGES == 1;
 #include "lib/grid.glsl"
+#include "lib/pages.glsl"
 #include "lib/reduce.glsl"
 
 shared float head_scale[kSplitQkvMaxHeads];  // 1 / √(mean(x²) + eps)
@@ -47,11 +51,12 @@ void put(Place place, uint i, float value) {
     if (place.part == VALUES) STORE(value_cache, at, value);
 }
 
-Place place_of(uint head, uint token, uint position) {
+// cache_row: the token's row of the caches.
+Place place_of(uint head, uint token, uint cache_row) {
     if (head < p.heads) return Place(QUERIES, (token * p.heads + head) * p.head_dim);
-    if (position >= p.capacity) return Place(NOWHERE, 0);
+    if (cache_row == NO_ROW) return Place(NOWHERE, 0);
     const uint kv_head = (head - p.heads) % p.kv_heads;
-    const uint first = ((token / p.len * p.capacity + position) * p.kv_heads + kv_head) * p.head_dim;
+    const uint first = (cache_row * p.kv_heads + kv_head) * p.head_dim;
     return Place(head < p.heads + p.kv_heads ? KEYS : VALUES, first);
 }
 
@@ -73,6 +78,7 @@ void main() {
     // Modulo 2^32 a negative position is larger than any table or cache, and start + i cannot wrap past that: i < 2^31.
     uint position = token % p.len;
     if (HAS_STARTS == 1) position += uint(starts[token / p.len]);
+    const uint cache_row = row_to_write(token / p.len, p.capacity, position, p.rows);
     const bool known = HAS_TABLE == 0 || position < p.positions;
     const uint half_dim = HAS_TABLE == 1 ? p.rotary_dim / 2 : 0;
 
@@ -96,7 +102,7 @@ void main() {
             const float s = known ? table[angles + half_dim + k] : NOT_A_NUMBER;
             const uint u_at = INTERLEAVED == 1 ? 2 * k : k, v_at = INTERLEAVED == 1 ? 2 * k + 1 : k + half_dim;
             for (uint head = first_head; head < min(end_head, turned_heads); ++head) {
-                const Place place = place_of(head, token, position);
+                const Place place = place_of(head, token, cache_row);
                 const uint from = (token * all_heads + head) * p.head_dim;
                 const float u = LOAD(qkv, from + u_at) * norm_of(head, first_head, u_at);
                 const float v = LOAD(qkv, from + v_at) * norm_of(head, first_head, v_at);
@@ -107,7 +113,7 @@ void main() {
     }
     for (uint head = first_head; head < end_head; ++head) {
         const bool turned = head < turned_heads;
-        const Place place = place_of(head, token, position);
+        const Place place = place_of(head, token, cache_row);
         const uint from = (token * all_heads + head) * p.head_dim;
         for (uint i = (turned ? 2 * half_dim : 0) + gl_LocalInvocationIndex; i < p.head_dim; i += gl_WorkGroupSize.x)
             put(place, i,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Ops that choose and move, checked by hand: no oracle can vouch for the oracle.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include "cpu/arg_max.hpp"
 #include "cpu/attention.hpp"
 #include "cpu/cache_append.hpp"
+#include "cpu/cache_places.hpp"
 #include "cpu/cache_reorder.hpp"
 #include "cpu/embedding.hpp"
 #include "cpu/greedy_step.hpp"
@@ -117,9 +119,27 @@ TEST_CASE("mask_logits bans, forces the first and the last token, the last one f
 
 TEST_CASE("cache_append writes where `starts` says, and nothing outside", "[cpu][cache]") {
     Floats cache(3 * 4, 0);  // 3 rows, 4 positions, width 1
-    const cpu::CacheDims dims{.rows = 3, .capacity = 4, .width = 1};
-    cpu::cache_append<float>(Floats{1, 2, 3, 4, 5, 6}, Ints{1, 3, -1}, 2, dims, std::span(cache), [](auto) {});
+    const cpu::CachePlaces places(4);
+    cpu::cache_append<float>(Floats{1, 2, 3, 4, 5, 6}, Ints{1, 3, -1}, 2, 1, places, std::span(cache), [](auto) {});
     CHECK(cache == Floats{0, 1, 2, 0, 0, 0, 0, 3, 6, 0, 0, 0});
+}
+
+TEST_CASE("positions in pages are where the table says, for who reads and for who writes", "[cpu][cache][pages]") {
+    const Ints table = {1, 0, -1, 2};  // two rows of two pages; there are two pages
+    const cpu::CachePlaces places(table, 128, 2);
+    CHECK(places.row_of(0, 63) == 127);
+    CHECK(places.row_of(0, 64) == 0);
+    CHECK_FALSE(places.row_of(0, 128));
+    CHECK_FALSE(places.row_of(0, -1));
+    CHECK_FALSE(places.row_of(1, 0));
+    CHECK_FALSE(places.row_of(1, 127));
+    std::vector<std::array<std::size_t, 3>> runs;
+    const auto visit = [&](std::size_t first, std::size_t last, std::size_t row) {
+        runs.push_back({first, last, row});
+    };
+    places.for_each_run(0, 60, 70, visit);
+    places.for_each_run(1, 1, 65, visit);
+    CHECK(runs == std::vector<std::array<std::size_t, 3>>{{60, 64, 124}, {64, 70, 0}, {1, 64, 65}, {64, 65, 64}});
 }
 
 TEST_CASE("cache_reorder moves rows within their group as if at once", "[cpu][cache]") {
@@ -176,6 +196,7 @@ TEST_CASE("keys that are not seen are not read: NaN there does not matter", "[cp
         {.query = query,
          .key = key,
          .value = value,
+         .places = cpu::CachePlaces(2),
          .mask = {.key_lengths = lengths},
          .scale = 1,
          .dims = {.batch = 1, .query_len = 1, .key_len = 2, .heads = 1, .kv_heads = 1, .head_dim = 1, .value_dim = 1}},

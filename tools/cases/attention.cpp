@@ -41,13 +41,20 @@ Work work_of(const AttentionSizes& s, const Types& types, bool causal) {
 
 struct Operands {
     Value query, key, value;
+    Value pages{};  // absent: keys and values are not in pages
 };
 
-Result<Operands> make_operands(CaseBuilder& b, const AttentionSizes& s, const Types& types, std::uint64_t capacity) {
+Result<Operands> make_operands(CaseBuilder& b, const AttentionSizes& s, const Types& types, std::uint64_t capacity,
+                               CacheLayout layout = CacheLayout::rows) {
+    const bool in_pages = layout == CacheLayout::pages;
+    const std::uint64_t pages = s.batch * graph::page_count(capacity);
     Operands operands;
+    if (in_pages) {
+        VKFORMER_TRY(operands.pages, add_page_table(b, s.batch, capacity));
+    }
     VKFORMER_TRY(operands.query, b.input("query", types.x, {s.batch, s.queries, s.heads, s.head_dim}));
     const auto make = [&](const char* name, std::uint64_t dim) {  // blocks are only in caches
-        const Shape shape{s.batch, capacity, s.kv_heads, dim};
+        const Shape shape{in_pages ? pages : s.batch, in_pages ? graph::kPageLen : capacity, s.kv_heads, dim};
         return types.stored == DType::q8_0 ? b.state(name, types.stored, shape) : b.input(name, types.stored, shape);
     };
     VKFORMER_TRY(operands.key, make("key", s.head_dim));
@@ -62,6 +69,7 @@ struct AttentionForm {
     std::string_view name;
     bool has_every_mask = false, has_lengths = false;
     float soft_cap = 0;
+    CacheLayout layout = CacheLayout::rows;
 };
 
 /// Half of the keys, or as many as the queries need: what a cache holds.
@@ -70,16 +78,18 @@ std::int32_t held_keys(const AttentionSizes& s) { return static_cast<std::int32_
 Result<graph::AttentionMask> make_mask(CaseBuilder& b, const AttentionSizes& s, const AttentionForm& form) {
     graph::AttentionMask mask;
     const auto per_sequence = [&](std::int32_t value) { return std::vector<std::int32_t>(s.batch, value); };
-    if (form.has_lengths) {
-        VKFORMER_TRY(mask.key_lengths,
-                     b.ints("key_lengths", {s.batch}, per_sequence(static_cast<std::int32_t>(s.keys - s.keys / 3))));
+    const bool in_pages = form.layout == CacheLayout::pages;  // whose last page may hold more than the keys
+    if (form.has_lengths || in_pages) {
+        const std::uint64_t keys = form.has_lengths ? s.keys - s.keys / 3 : s.keys;
+        VKFORMER_TRY(mask.key_lengths, b.ints("key_lengths", {s.batch}, per_sequence(static_cast<std::int32_t>(keys))));
     }
     if (!form.has_every_mask) return mask;
     mask.causal = true;
     mask.window = static_cast<std::uint32_t>(s.keys / 2 + 1);
     const std::int32_t start = held_keys(s) - static_cast<std::int32_t>(s.queries);
     VKFORMER_TRY(mask.starts, b.ints("starts", {s.batch}, per_sequence(start)));
-    VKFORMER_TRY(mask.additive, b.input("additive", DType::f32, {1, s.heads, s.queries, s.keys}));
+    const std::uint64_t columns = in_pages ? graph::page_count(s.keys) * graph::kPageLen : s.keys;
+    VKFORMER_TRY(mask.additive, b.input("additive", DType::f32, {1, s.heads, s.queries, columns}));
     return mask;
 }
 
@@ -92,10 +102,10 @@ Result<Case> attention_of_any_sizes(const Family::Dims& shape, const Types& type
                 .dtype = types.name(),
                 .work = work_of(s, types, false),
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, s.keys));
+                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, s.keys, kForm.layout));
                     VKFORMER_TRY(const auto mask, make_mask(b, s, kForm));
-                    VKFORMER_TRY(const Value y,
-                                 graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s), kForm.soft_cap));
+                    VKFORMER_TRY(const Value y, graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s),
+                                                                 kForm.soft_cap, o.pages));
                     b.result(y);
                     return {};
                 }};
@@ -111,10 +121,11 @@ Result<Case> decode_of_any_sizes(const Family::Dims& shape, const Types& types) 
                 .dtype = types.name(),
                 .work = work_of(s, types, false),
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, s.keys));
+                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, s.keys, kForm.layout));
                     VKFORMER_TRY(const auto mask, make_mask(b, s, kForm));
-                    VKFORMER_TRY(const Value y, graph::decode_attention(b.graph, o.query, o.key, o.value, mask,
-                                                                        scale_of(s), split_keys, kForm.soft_cap));
+                    VKFORMER_TRY(const Value y,
+                                 graph::decode_attention(b.graph, o.query, o.key, o.value, mask, scale_of(s),
+                                                         split_keys, kForm.soft_cap, o.pages));
                     b.result(y);
                     return {};
                 }};
@@ -122,10 +133,20 @@ Result<Case> decode_of_any_sizes(const Family::Dims& shape, const Types& types) 
 
 constexpr AttentionForm kPlain{.name = "attention_batch"}, kPadded{.name = "attention_padded", .has_lengths = true},
     kMasked{.name = "attention_masked", .has_every_mask = true, .has_lengths = true},
-    kCapped{.name = "attention_capped", .soft_cap = 2};
+    kCapped{.name = "attention_capped", .soft_cap = 2},
+    kInPages{.name = "attention_in_pages",
+             .has_every_mask = true,
+             .has_lengths = true,
+             .soft_cap = 2,
+             .layout = CacheLayout::pages};
 constexpr AttentionForm kDecode{.name = "decode_attention_batch"},
     kDecodeMasked{.name = "decode_attention_masked", .has_every_mask = true, .has_lengths = true},
-    kDecodeCapped{.name = "decode_attention_capped", .soft_cap = 2};
+    kDecodeCapped{.name = "decode_attention_capped", .soft_cap = 2},
+    kDecodeInPages{.name = "decode_attention_in_pages",
+                   .has_every_mask = true,
+                   .has_lengths = true,
+                   .soft_cap = 2,
+                   .layout = CacheLayout::pages};
 
 Result<Case> prefill(std::string_view op, const Family::Dims& shape, const Types& types, bool causal) {
     const AttentionSizes s{1, shape[0], shape[1], shape[2], shape[3], shape[4], shape[4]};
@@ -173,8 +194,11 @@ Result<Case> decode_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
+constexpr std::uint32_t kCachedSplitKeys = 128;
+
 /// A cache that is larger than what it holds: the last `queries` of `keys` positions, of `capacity`.
-Result<Case> cached_case(std::string_view op, const Family::Dims& shape, const Types& types, bool split) {
+Result<Case> cached_case(std::string_view op, const Family::Dims& shape, const Types& types, bool split,
+                         CacheLayout layout = CacheLayout::rows) {
     const AttentionSizes s{1, shape[0], shape[1], shape[3], shape[4], shape[5], shape[5]};
     const std::uint64_t capacity = shape[2];
     VKFORMER_CHECK(check_heads(op, s));
@@ -185,12 +209,14 @@ Result<Case> cached_case(std::string_view op, const Family::Dims& shape, const T
                 .dtype = types.name(),
                 .work = work_of(s, types, true),
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, capacity));
+                    VKFORMER_TRY(const Operands o, make_operands(b, s, types, capacity, layout));
                     graph::AttentionMask mask{.causal = true};
                     const auto start = static_cast<std::int32_t>(s.keys - s.queries);
                     VKFORMER_TRY(mask.starts, b.ints("starts", {1}, {start}));
-                    const auto y = split ? graph::decode_attention(b.graph, o.query, o.key, o.value, mask, scale_of(s))
-                                         : graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s));
+                    const auto y =
+                        split ? graph::decode_attention(b.graph, o.query, o.key, o.value, mask, scale_of(s),
+                                                        kCachedSplitKeys, 0, o.pages)
+                              : graph::attention(b.graph, o.query, o.key, o.value, mask, scale_of(s), 0, o.pages);
                     if (!y) return y.error();
                     b.result(*y);
                     return {};
@@ -203,6 +229,14 @@ Result<Case> chunk_case(const Family::Dims& shape, const Types& types) {
 
 Result<Case> cached_decode_case(const Family::Dims& shape, const Types& types) {
     return cached_case("decode_attention_cache", shape, types, true);
+}
+
+Result<Case> paged_chunk_case(const Family::Dims& shape, const Types& types) {
+    return cached_case("attention_chunk_in_pages", shape, types, false, CacheLayout::pages);
+}
+
+Result<Case> paged_decode_case(const Family::Dims& shape, const Types& types) {
+    return cached_case("decode_attention_cache_in_pages", shape, types, true, CacheLayout::pages);
 }
 
 constexpr Types kHalvesToBlocks{DType::f16, DType::q8_0};  // the queries and a cache
@@ -253,6 +287,22 @@ void add_attention_cases(std::vector<Family>& families) {
                         .gpu_shapes = {{1, 1024, 32768, 32, 8, 128}},
                         .compiled = {{{1, 4096, 4096, 32, 8, 64}, all}, {{1, 4096, 4096, 32, 8, 128}, blocks}},
                         .make = cached_decode_case});
+    families.push_back({.name = "attention_chunk_in_pages",
+                        .op = "attention",
+                        .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
+                        .types = all,
+                        .shapes = {{64, 512, 8192, 9, 3, 64}},
+                        .gpu_shapes = {{512, 1024, 32768, 32, 8, 128}},
+                        .compiled = {{{512, 4096, 4096, 32, 8, 64}, all}, {{512, 4096, 4096, 32, 8, 128}, all}},
+                        .make = paged_chunk_case});
+    families.push_back({.name = "decode_attention_cache_in_pages",
+                        .op = "decode_attention",
+                        .dims = "queries x keys x capacity x heads x kv_heads x head_dim",
+                        .types = all,
+                        .shapes = {{1, 512, 8192, 9, 3, 64}},
+                        .gpu_shapes = {{1, 1024, 32768, 32, 8, 128}},
+                        .compiled = {{{1, 4096, 4096, 32, 8, 64}, all}, {{1, 4096, 4096, 32, 8, 128}, all}},
+                        .make = paged_decode_case});
 
     // Of any sizes, to which the edges of kernels belong.
     constexpr std::string_view kAnySizes = "batch x queries x keys x heads x kv_heads x head_dim x value_dim";
@@ -268,6 +318,7 @@ void add_attention_cases(std::vector<Family>& families) {
     add(kPadded, attention_of_any_sizes<kPadded>, {{{4, 512, 512, 8, 8, 64, 64}, floats}});
     add(kMasked, attention_of_any_sizes<kMasked>, {});
     add(kCapped, attention_of_any_sizes<kCapped>, {{{1, 512, 512, 16, 8, 64, 64}, floats}});
+    add(kInPages, attention_of_any_sizes<kInPages>, {});
     constexpr std::string_view kAnySplit = "batch x keys x heads x kv_heads x head_dim x value_dim x split_keys";
     const auto add_decode = [&](const AttentionForm& form, const auto& make, std::vector<Family::Compiled> compiled) {
         families.push_back({.name = form.name,
@@ -280,6 +331,7 @@ void add_attention_cases(std::vector<Family>& families) {
     add_decode(kDecode, decode_of_any_sizes<kDecode>, {});
     add_decode(kDecodeMasked, decode_of_any_sizes<kDecodeMasked>, {});
     add_decode(kDecodeCapped, decode_of_any_sizes<kDecodeCapped>, {{{1, 512, 16, 8, 64, 64, 128}, floats}});
+    add_decode(kDecodeInPages, decode_of_any_sizes<kDecodeInPages>, {});
 }
 
 }  // namespace vkformer::cases

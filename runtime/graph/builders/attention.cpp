@@ -27,7 +27,7 @@ Result<void> check_grouped(const OperandCheck& check, std::uint64_t heads, std::
 enum class Keys : std::uint8_t { as_query, as_query_or_q8_0 };
 
 Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Value query, Value key,
-                             std::uint64_t max_dim, Keys keys = Keys::as_query) {
+                             std::uint64_t max_dim, Keys keys = Keys::as_query, Value pages = {}) {
     VKFORMER_CHECK(check.floats("query", query));
     VKFORMER_CHECK(check.rank("query", query, kQueryLayout));
     VKFORMER_CHECK(check.present("key", key));
@@ -37,7 +37,10 @@ Result<void> check_query_key(const OperandCheck& check, const Graph& graph, Valu
     const Shape& q = graph.shape(query);
     const Shape& k = graph.shape(key);
     VKFORMER_CHECK(check.shape("key", key, {k[0], k[1], k[2], q[3]}, "head_dim of query"));
-    VKFORMER_CHECK(check.shape("key", key, {q[0], k[1], k[2], k[3]}, "batch of query"));
+    if (pages)
+        VKFORMER_CHECK(check_pages(check, graph, pages, q[0], "query", "key", key));
+    else
+        VKFORMER_CHECK(check.shape("key", key, {q[0], k[1], k[2], k[3]}, "batch of query"));
     VKFORMER_CHECK(check.range("head_dim", q[3], 1, max_dim));
     return check_grouped(check, q[2], k[2]);
 }
@@ -69,11 +72,11 @@ Result<void> check_mask(const OperandCheck& check, const Graph& graph, const Att
 
 /// Checks everything; returns the shape that the scores have or would have.
 Result<Shape> check_attention(const OperandCheck& check, const Graph& graph, Value query, Value key, Value value,
-                              const AttentionMask& mask) {
-    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxHeadDim, Keys::as_query_or_q8_0));
+                              Value pages, const AttentionMask& mask) {
+    VKFORMER_CHECK(check_query_key(check, graph, query, key, kMaxHeadDim, Keys::as_query_or_q8_0, pages));
     VKFORMER_CHECK(check_value(check, graph, key, value));
     const Shape& q = graph.shape(query);
-    const Shape scores{q[0], q[2], q[1], graph.shape(key)[1]};
+    const Shape scores{q[0], q[2], q[1], capacity_of(graph, key, pages)};
     VKFORMER_CHECK(check_mask(check, graph, mask, scores));
     return scores;
 }
@@ -190,22 +193,28 @@ Result<Value> weighted_sum(Graph& graph, Value weights, Value value) {
 }
 
 Result<Value> attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask, float scale,
-                        float soft_cap) {
+                        float soft_cap, Value pages) {
     const OperandCheck check(graph, Attention::kName);
-    VKFORMER_CHECK(check_attention(check, graph, query, key, value, mask));
+    VKFORMER_CHECK(check_attention(check, graph, query, key, value, pages, mask));
     VKFORMER_CHECK(check_soft_cap(check, soft_cap));
 
     const Shape shape = attention_result(graph, query, value);
     VKFORMER_TRY(const Value y, graph.activation(Attention::kName, graph.dtype(query), shape));
-    graph.add_node(Attention{
-        .query = query, .key = key, .value = value, .y = y, .mask = mask, .scale = scale, .soft_cap = soft_cap});
+    graph.add_node(Attention{.query = query,
+                             .key = key,
+                             .value = value,
+                             .pages = pages,
+                             .y = y,
+                             .mask = mask,
+                             .scale = scale,
+                             .soft_cap = soft_cap});
     return y;
 }
 
 Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value, const AttentionMask& mask,
-                               float scale, std::uint32_t split_keys, float soft_cap) {
+                               float scale, std::uint32_t split_keys, float soft_cap, Value pages) {
     const OperandCheck check(graph, DecodeAttention::kName);
-    VKFORMER_TRY(const Shape scores, check_attention(check, graph, query, key, value, mask));
+    VKFORMER_TRY(const Shape scores, check_attention(check, graph, query, key, value, pages, mask));
     const Shape shape = attention_result(graph, query, value);
     if (shape[1] != 1)
         return check.error(ErrorCode::ShapeMismatch,
@@ -221,6 +230,7 @@ Result<Value> decode_attention(Graph& graph, Value query, Value key, Value value
     graph.add_node(DecodeAttention{.query = query,
                                    .key = key,
                                    .value = value,
+                                   .pages = pages,
                                    .partial = partial,
                                    .y = y,
                                    .mask = mask,

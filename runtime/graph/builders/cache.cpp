@@ -16,20 +16,21 @@ Result<void> check_cached(const OperandCheck& check, const Graph& graph, std::st
 
 }  // namespace
 
-Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
+Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache, Value pages) {
     const OperandCheck check(graph, CacheAppend::kName);
     VKFORMER_CHECK(check_cached(check, graph, "x", x, "[batch, len"));
     if (graph.dtype(x) != DType::i32) VKFORMER_CHECK(check.floats("x", x));
-    VKFORMER_CHECK(check_cached(check, graph, "cache", cache, "[batch, capacity"));
+    VKFORMER_CHECK(check_cached(check, graph, "cache", cache, pages ? "[pages, page_len" : "[batch, capacity"));
     if (graph.dtype(cache) != DType::q8_0 || graph.dtype(x) == DType::i32)
         VKFORMER_CHECK(check_like(check, graph, "cache", cache, "x", x));
     const Shape& new_rows = graph.shape(x);
-    const std::uint64_t capacity = graph.shape(cache)[1];
+    if (pages) VKFORMER_CHECK(check_pages(check, graph, pages, new_rows[0], "x", "cache", cache));
+    const std::uint64_t sequences = pages ? graph.shape(cache)[0] : new_rows[0], capacity = graph.shape(cache)[1];
     if (graph.dtype(x) == DType::i32) {
-        VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity}, "batch of x"));
+        VKFORMER_CHECK(check.shape("cache", cache, {sequences, capacity}, "batch of x"));
     } else {
-        VKFORMER_CHECK(check.shape("cache", cache, {new_rows[0], capacity, new_rows[2], new_rows[3]},
-                                   "batch, heads and dim of x"));
+        VKFORMER_CHECK(check.shape("cache", cache, {sequences, capacity, new_rows[2], new_rows[3]},
+                                   pages ? "heads and dim of x" : "batch, heads and dim of x"));
     }
     VKFORMER_CHECK(check.state("cache", cache));
     VKFORMER_CHECK(check.distinct({{"x", x}, {"cache", cache}}));
@@ -37,19 +38,21 @@ Result<void> cache_append(Graph& graph, Value x, Value starts, Value cache) {
         VKFORMER_CHECK(check.dtype("starts", starts, DType::i32));
         VKFORMER_CHECK(check.shape("starts", starts, {new_rows[0]}, "batch of x"));
     }
-    graph.add_node(CacheAppend{.x = x, .starts = starts, .cache = cache});
+    graph.add_node(CacheAppend{.x = x, .starts = starts, .pages = pages, .cache = cache});
     return {};
 }
 
 Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Value key_cache, Value value_cache,
-                        RopePairing pairing, const HeadNorms& norms) {
+                        RopePairing pairing, const HeadNorms& norms, Value pages) {
     const OperandCheck check(graph, SplitQkv::kName);
     VKFORMER_CHECK(check.floats("qkv", qkv));
     VKFORMER_CHECK(check.rank("qkv", qkv, "[batch, len, heads, dim]"));
     VKFORMER_CHECK(check_like(check, graph, "key_cache", key_cache, "qkv", qkv));
-    VKFORMER_CHECK(check_cached(check, graph, "key_cache", key_cache, "[batch, capacity"));
+    VKFORMER_CHECK(check_cached(check, graph, "key_cache", key_cache, pages ? "[pages, page_len" : "[batch, capacity"));
     const Shape all = graph.shape(qkv), cache = graph.shape(key_cache);
-    VKFORMER_CHECK(check.shape("key_cache", key_cache, {all[0], cache[1], cache[2], all[3]}, "batch and dim of qkv"));
+    if (pages) VKFORMER_CHECK(check_pages(check, graph, pages, all[0], "qkv", "key_cache", key_cache));
+    VKFORMER_CHECK(check.shape("key_cache", key_cache, {pages ? cache[0] : all[0], cache[1], cache[2], all[3]},
+                               pages ? "dim of qkv" : "batch and dim of qkv"));
     VKFORMER_CHECK(check_like(check, graph, "value_cache", value_cache, "qkv", qkv));
     VKFORMER_CHECK(check.shape("value_cache", value_cache, cache, "as key_cache"));
     VKFORMER_CHECK(check.state("key_cache", key_cache));
@@ -81,6 +84,7 @@ Result<Value> split_qkv(Graph& graph, Value qkv, Value table, Value starts, Valu
                             .key_gain = norms.key_gain,
                             .table = table,
                             .starts = starts,
+                            .pages = pages,
                             .query = query,
                             .key_cache = key_cache,
                             .value_cache = value_cache,

@@ -10,6 +10,7 @@
 
 #include "core/try.hpp"
 #include "graph/graph.hpp"
+#include "graph/pages.hpp"
 
 namespace vkformer::graph {
 
@@ -126,6 +127,20 @@ private:
 inline Result<void> check_like(const OperandCheck& check, const Graph& graph, std::string_view name, Value value,
                                std::string_view like_name, Value like) {
     return check.dtype(name, value, graph.dtype(like), "as " + std::string(like_name));
+}
+
+/// A table of the pages that the sequences of the operand called `of` have, and a cache in pages that is called `name`.
+inline Result<void> check_pages(const OperandCheck& check, const Graph& graph, Value pages, std::uint64_t sequences,
+                                std::string_view of, std::string_view name, Value cache) {
+    VKFORMER_CHECK(check.dtype("pages", pages, DType::i32));
+    VKFORMER_CHECK(check.rank("pages", pages, "[batch, table_len]"));
+    const std::uint64_t table_len = graph.shape(pages)[1];
+    VKFORMER_CHECK(check.shape("pages", pages, {sequences, table_len}, "batch of " + std::string(of)));
+    VKFORMER_CHECK(check.range("table_len", table_len, 1, Graph::kMaxElements / kPageLen));
+    const Shape& shape = graph.shape(cache);
+    if (shape.rank() >= 2 && shape[1] == kPageLen) return {};
+    return check.error(ErrorCode::ShapeMismatch, std::string(name) + " has shape " + to_string(shape) +
+                                                     ", expected pages of " + std::to_string(kPageLen) + " positions");
 }
 
 /// The angles of rope for heads of `head_dim` elements of the operand called `of`.

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "cache_append/contract.h"
 #include "core/try.hpp"
+#include "graph/pages.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::CacheAppendPush) == 16);
+static_assert(sizeof(shaders::CacheAppendPush) == 20);
 
 Result<DispatchPlan> plan(const graph::CacheAppend& op, const KernelContext& context) {
     const Shape& x = context.graph.shape(op.x);
+    const Shape& cache = context.graph.shape(op.cache);
     const std::uint64_t count = x.element_count(), width = count / (x[0] * x[1]);
     const std::uint64_t per_workgroup =
         std::uint64_t{shaders::kCacheAppendWorkgroup} * shaders::kCacheAppendElementsPerInvocation;
@@ -22,12 +24,15 @@ Result<DispatchPlan> plan(const graph::CacheAppend& op, const KernelContext& con
     dispatch.bind(shaders::kCacheAppendX, op.x)
         .bind(shaders::kCacheAppendStarts, or_else(op.starts, op.x))
         .bind(shaders::kCacheAppendCache, op.cache)
+        .bind(shaders::kCacheAppendPages, or_else(op.pages, op.x))
         .set(shaders::kWorkgroupConstant, shaders::kCacheAppendWorkgroup)
-        .set(shaders::kCacheAppendHasStarts, !!op.starts);
+        .set(shaders::kCacheAppendHasStarts, !!op.starts)
+        .set(shaders::kCacheAppendHasPages, !!op.pages);
     dispatch.push.set(shaders::CacheAppendPush{
         .count = static_cast<std::uint32_t>(count),
         .len = static_cast<std::uint32_t>(x[1]),
-        .capacity = static_cast<std::uint32_t>(context.graph.shape(op.cache)[1]),
+        .capacity = static_cast<std::uint32_t>(graph::capacity_of(context.graph, op.cache, op.pages)),
+        .rows = static_cast<std::uint32_t>(cache[0] * cache[1]),
         .width = static_cast<std::uint32_t>(width),
     });
     return DispatchPlan(std::move(dispatch));

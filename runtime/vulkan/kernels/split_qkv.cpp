@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/try.hpp"
+#include "graph/pages.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::vulkan {
@@ -15,7 +16,7 @@ std::uint64_t placed_heads_per_workgroup(std::uint64_t tokens, std::uint64_t hea
     return std::min<std::uint64_t>(heads, tokens >= kManyTokens ? shaders::kSplitQkvMaxHeads : 1);
 }
 
-static_assert(sizeof(shaders::SplitQkvPush) == 44);
+static_assert(sizeof(shaders::SplitQkvPush) == 48);
 
 Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& context) {
     // As many invocations as a CPU has lanes; elsewhere as many as a head of 64 has pairs.
@@ -36,11 +37,13 @@ Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& contex
         .bind(shaders::kSplitQkvValueCache, op.value_cache)
         .bind(shaders::kSplitQkvQueryGain, or_else(op.query_gain, op.qkv))
         .bind(shaders::kSplitQkvKeyGain, or_else(op.key_gain, op.qkv))
+        .bind(shaders::kSplitQkvPages, or_else(op.pages, op.qkv))
         .set(shaders::kWorkgroupConstant, workgroup)
         .set(shaders::kSplitQkvHasStarts, !!op.starts)
         .set(shaders::kSplitQkvHasTable, !!op.table)
         .set(shaders::kSplitQkvInterleaved, op.pairing == graph::RopePairing::interleaved)
-        .set(shaders::kSplitQkvHasNorms, !!op.query_gain);
+        .set(shaders::kSplitQkvHasNorms, !!op.query_gain)
+        .set(shaders::kSplitQkvHasPages, !!op.pages);
     dispatch.push.set(shaders::SplitQkvPush{
         .tokens = static_cast<std::uint32_t>(tokens),
         .len = static_cast<std::uint32_t>(qkv[1]),
@@ -50,7 +53,8 @@ Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& contex
         .head_dim = static_cast<std::uint32_t>(qkv[3]),
         .rotary_dim = op.table ? static_cast<std::uint32_t>(graph.shape(op.table)[1]) : 0,
         .positions = op.table ? static_cast<std::uint32_t>(graph.shape(op.table)[0]) : 0,
-        .capacity = static_cast<std::uint32_t>(cache[1]),
+        .capacity = static_cast<std::uint32_t>(graph::capacity_of(graph, op.key_cache, op.pages)),
+        .rows = static_cast<std::uint32_t>(cache[0] * cache[1]),
         .eps = op.norm_eps,
         .gain_offset = op.norm_gain_offset,
     });

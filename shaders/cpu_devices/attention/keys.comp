@@ -48,11 +48,13 @@ layout(constant_id = kCpuAttentionRows) const uint ROWS = 1;
 #ifdef SPLIT_KEYS
 layout(push_constant) uniform Push { DecodeAttentionPush p; ADDRESSES };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
+layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; ADDRESSES };
 layout(std430, binding = kAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
+layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
@@ -68,6 +70,8 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 #ifdef SPLIT_KEYS
 #define ROW_PER_INVOCATION
 #include "lib/split.glsl"
@@ -93,6 +97,7 @@ const bool SAME_KEYS_FOR_ALL = (MASK & (kMaskCausal | kMaskWindow)) == 0;  // al
 
 uint group, batch, kv_head, first_row, last_row;
 uint first_key, end_key;  // what any of the rows sees
+uint block_offset;        // from a key of the block to its row of keys
 
 uint query_row_of(uint row) { return (batch * QUERY_LEN + row / group) * p.heads + kv_head * group + row % group; }
 
@@ -111,7 +116,11 @@ void find_rows() {
     }
 }
 // Past the end: the last again.
-uint kv_row(uint j) { return (batch * p.mask.key_len + min(j, max(end_key, 1) - 1)) * p.kv_heads + kv_head; }
+uint within(uint j) { return min(j, max(end_key, 1) - 1); }
+uint kv_row(uint j) { return (block_offset + within(j)) * p.kv_heads + kv_head; }
+
+// In pages a block lies in one of them: how far before a key its block begins.
+uint before_blocks(uint j) { return IN_PAGES ? j % KEYS : 0; }
 
 #ifdef VECTORS
 #ifdef F16
@@ -315,9 +324,10 @@ void main() {
     batch = min(batch, p.batch - 1);  // cpu_devices/lib/vectors.glsl says why
 #endif
 #ifdef SPLIT_KEYS
-    const Split split = split_of(visible_keys(batch, 0), split_index);
+    const uvec2 seen = visible_keys(batch, 0);
+    const Split split = split_of(uvec2(seen.x - before_blocks(seen.x), seen.y), split_index, IN_PAGES ? KEYS : 1);
     if (split.index == split.count) return;  // the whole workgroup leaves
-    first_key = split.begin;
+    first_key = max(split.begin, seen.x);
     end_key = split.end;
 #else
     first_key = visible_keys(batch, first_row / group).x;
@@ -329,7 +339,8 @@ void main() {
         maximum[r] = MINUS_INFINITY;
         total[r] = 0.0;
     }
-    for (uint block = first_key; block < end_key; block += KEYS) {
+    for (uint block = first_key - before_blocks(first_key); block < end_key; block += KEYS) {
+        block_offset = row_offset(batch, p.mask.key_len, within(block), p.kv_rows);
         multiply_queries(block);
         weigh(block);
         sum_values(block);

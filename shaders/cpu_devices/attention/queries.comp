@@ -27,11 +27,13 @@ layout(constant_id = kAttentionMask) const uint MASK = 0;
 #ifdef SPLIT_KEYS
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
+layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; };
 layout(std430, binding = kAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
+layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
@@ -45,6 +47,8 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
+const bool IN_PAGES = (MASK & kKeysInPages) != 0;
+#include "lib/pages.glsl"
 #ifdef SPLIT_KEYS
 #define ROW_PER_INVOCATION
 #include "lib/split.glsl"
@@ -79,15 +83,15 @@ void main() {
     const uint query_row = (batch * QUERY_LEN + i) * p.heads + head;
 #ifdef SPLIT_KEYS
     const uvec2 seen = visible_keys(batch, 0);
-    const Split split = split_of(seen, split_index);
+    const Split split = split_of(seen, split_index, 1);
     if (split.index == split.count) return;  // the whole workgroup leaves
     const uint first_key = split.begin, end_key = split.end;
 #else
     const uvec2 seen = visible_keys(batch, i);
     const uint first_key = visible_keys(batch, first_row / group).x, end_key = visible_keys(batch, last_row / group).y;
 #endif
-    const uint key_blocks = p.batch * p.mask.key_len * p.kv_heads * (HEAD_DIM / 32);  // with Q8_CACHE
-    const uint value_blocks = p.batch * p.mask.key_len * p.kv_heads * (VALUE_DIM / 32);
+    const uint key_blocks = p.kv_rows * p.kv_heads * (HEAD_DIM / 32);  // with Q8_CACHE
+    const uint value_blocks = p.kv_rows * p.kv_heads * (VALUE_DIM / 32);
     vec4 q[HEAD_QUADS];
     [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
         q[d] = p.scale * LOG2_E * LOAD4(query, query_row * HEAD_QUADS + d);
@@ -96,8 +100,10 @@ void main() {
     float maximum = MINUS_INFINITY;
     float total = 0.0;
 
+    uint offset = batch * p.mask.key_len;
     for (uint j = first_key; j < end_key; ++j) {
-        const uint kv_row = (batch * p.mask.key_len + j) * p.kv_heads + kv_head;
+        if (IN_PAGES && (j == first_key || j % kPageLen == 0)) offset = row_offset(batch, p.mask.key_len, j, p.kv_rows);
+        const uint kv_row = (offset + j) * p.kv_heads + kv_head;
         vec4 products = vec4(0.0);  // four chains of additions, not one that waits for itself
         [[unroll]] for (uint d = 0; d < HEAD_QUADS; ++d)
             products = fma(q[d], KV_LOAD4(key, kv_row * HEAD_QUADS + d, key_blocks), products);

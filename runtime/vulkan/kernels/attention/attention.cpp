@@ -8,7 +8,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::AttentionPush) == 52);
+static_assert(sizeof(shaders::AttentionPush) == 56);
 
 AttentionSizes sizes_of(const graph::Attention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);
@@ -34,8 +34,9 @@ Result<Dispatch> dispatch_attention(const graph::Attention& op, Module module, s
         .bind(shaders::kAttentionKeyLengths, or_else(op.mask.key_lengths, op.query))
         .bind(shaders::kAttentionStarts, or_else(op.mask.starts, op.query))
         .bind(shaders::kAttentionAdditive, or_else(op.mask.additive, op.query))
+        .bind(shaders::kAttentionPages, or_else(op.pages, op.query))
         .bind(shaders::kAttentionY, op.y)
-        .set(shaders::kAttentionMask, mask_bits(op.mask) | (op.soft_cap == 0 ? 0 : shaders::kScoreSoftCap));
+        .set(shaders::kAttentionMask, score_bits(op));
     dispatch.push.set(shaders::AttentionPush{
         .batch = static_cast<std::uint32_t>(sizes.batch),
         .query_len = static_cast<std::uint32_t>(sizes.query_len),
@@ -43,9 +44,10 @@ Result<Dispatch> dispatch_attention(const graph::Attention& op, Module module, s
         .kv_heads = static_cast<std::uint32_t>(sizes.kv_heads),
         .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
         .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
+        .kv_rows = kv_rows(op, context.graph),
         .scale = op.scale,
         .soft_cap = op.soft_cap,
-        .mask = mask_push(op.mask, context.graph.shape(op.key)[1], context.graph),
+        .mask = mask_push(op.mask, graph::capacity_of(context.graph, op.key, op.pages), context.graph),
     });
     return dispatch;
 }

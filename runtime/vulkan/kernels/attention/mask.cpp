@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/kernels/attention/mask.hpp"
 
+#include "lib/pages.h"
+
 namespace vkformer::vulkan {
 
 static_assert(sizeof(shaders::AttentionMaskPush) == 20);
+static_assert(shaders::kPageLen == graph::kPageLen);
 
 std::uint32_t mask_bits(const graph::AttentionMask& mask) noexcept {
     std::uint32_t bits = 0;

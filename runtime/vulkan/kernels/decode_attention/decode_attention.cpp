@@ -13,7 +13,7 @@
 namespace vkformer::vulkan {
 
 static_assert(graph::kLeastSplitKeys == shaders::kLeastSplitKeys);
-static_assert(sizeof(shaders::DecodeAttentionPush) == 52);  // kAttentionQueryAddress is the next multiple of 8
+static_assert(sizeof(shaders::DecodeAttentionPush) == 56);  // kCpuAttentionQueryAddress is the next multiple of 8
 
 DecodeSizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);
@@ -24,7 +24,7 @@ DecodeSizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph
             .kv_heads = key[2],
             .head_dim = query[3],
             .value_dim = value_dim,
-            .key_len = key[1],
+            .key_len = graph::capacity_of(graph, op.key, op.pages),
             .splits = graph::splits_in(graph.shape(op.partial).back(), value_dim)};
 }
 
@@ -40,14 +40,16 @@ Result<Dispatch> dispatch_decode_attention(const graph::DecodeAttention& op, Mod
         .bind(shaders::kDecodeAttentionStarts, or_else(op.mask.starts, op.query))
         .bind(shaders::kDecodeAttentionAdditive, or_else(op.mask.additive, op.query))
         .bind(shaders::kDecodeAttentionPartial, op.partial)
+        .bind(shaders::kDecodeAttentionPages, or_else(op.pages, op.query))
         .bind(shaders::kDecodeAttentionY, op.y)
-        .set(shaders::kDecodeAttentionMask, mask_bits(op.mask) | (op.soft_cap == 0 ? 0 : shaders::kScoreSoftCap));
+        .set(shaders::kDecodeAttentionMask, score_bits(op));
     dispatch.push.set(shaders::DecodeAttentionPush{
         .batch = static_cast<std::uint32_t>(sizes.batch),
         .heads = static_cast<std::uint32_t>(sizes.heads),
         .kv_heads = static_cast<std::uint32_t>(sizes.kv_heads),
         .head_dim = static_cast<std::uint32_t>(sizes.head_dim),
         .value_dim = static_cast<std::uint32_t>(sizes.value_dim),
+        .kv_rows = kv_rows(op, context.graph),
         .splits = static_cast<std::uint32_t>(sizes.splits),
         .scale = op.scale,
         .soft_cap = op.soft_cap,
