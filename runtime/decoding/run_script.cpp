@@ -51,7 +51,7 @@ void StepQueue::took(std::uint32_t count, double seconds) noexcept {
         count_ = std::min(2 * count_, kMost);
     else
         count_ = static_cast<std::uint32_t>(
-            std::clamp(kSubmitSeconds * count / std::max(seconds, 1e-6), 1.0, double{kMost}));
+            std::clamp(submit_seconds_ * count / std::max(seconds, 1e-6), 1.0, double{kMost}));
 }
 
 double seconds_since(Clock::time_point start) noexcept {

@@ -30,13 +30,15 @@ public:
         by_time,   ///< from one on, by what the ones before took: tokens are waited for
         doubling,  ///< from four on: a finished batch wastes half of them on average
     };
-    explicit StepQueue(Growth growth) noexcept : growth_(growth), count_(growth == Growth::by_time ? 1 : 4) {}
+    explicit StepQueue(Growth growth, double submit_seconds = kSubmitSeconds) noexcept
+        : growth_(growth), submit_seconds_(submit_seconds), count_(growth == Growth::by_time ? 1 : 4) {}
 
     std::uint32_t count() const noexcept { return count_; }
     void took(std::uint32_t count, double seconds) noexcept;
 
 private:
     Growth growth_;
+    double submit_seconds_;
     std::uint32_t count_;
 };
 

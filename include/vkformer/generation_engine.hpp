@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/// Texts continued by a language model for many callers at once: sequences join and leave a running batch at every step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "vkformer/generator.hpp"
+
+namespace vkformer {
+
+struct EngineOptions {
+    /// Device, precision, storage, context and shaders as of a generator. batch: sequences that are decoded together at most, 1 to 64. No
+    /// beams; a context of at most the model's original one.
+    GeneratorOptions generator = {.batch = 8};
+    /// Tokens whose keys and values are kept in all, a beginning that sequences have in common once; rounded up to whole pages of 64. 0: as
+    /// many as `batch` sequences of the whole context have, at most 32,768, but at least one of these.
+    std::uint64_t cache_tokens = 0;
+    /// Tokens of prompts that are read between two steps at most: so long do running sequences wait for a new one. 16 to 4096.
+    std::uint32_t prompt_chunk = 256;
+    /// Requests that wait at most; a further one is refused.
+    std::uint32_t queue = 1024;
+};
+
+struct GenerationRequest {
+    std::vector<std::int32_t> prompt;
+    /// no_repeat_ngram and min_tokens are those of the model's generation_config.json.
+    GenerateOptions options;
+};
+
+/// What there is of an engine. Counts are since it was made.
+struct EngineStats {
+    std::uint64_t requests = 0;       ///< that were taken
+    std::uint64_t finished = 0;       ///< that came to an end, cancelled and failed ones included
+    std::uint64_t prompt_tokens = 0;  ///< computed
+    std::uint64_t reused_tokens = 0;  ///< of prompts, found in the cache
+    std::uint64_t tokens = 0;         ///< generated
+    std::uint64_t steps = 0;          ///< each a token for every sequence in it
+    std::uint64_t preempted = 0;      ///< times that a sequence gave its pages to others and was read again later
+    std::uint32_t running = 0, waiting = 0;  ///< sequences now
+    std::uint32_t pages = 0, used_pages = 0,
+                  kept_pages = 0;  ///< of 64 tokens: in all, of running sequences, kept for later ones
+};
+
+/// A language model on a device, with a thread that runs it. All functions may be called from any thread, callbacks included.
+class VKFORMER_API GenerationEngine {
+public:
+    /// Errors: as of Generator::load; InvalidArgument (a number out of its range, beams, a context beyond the model's);
+    /// UnsupportedConfig (the model's generation_config.json asks for what looks back at a sequence: no_repeat_ngram_size, bad_words_ids or
+    /// sequence_bias of several tokens).
+    static Result<GenerationEngine> load(const std::filesystem::path& path, const EngineOptions& options = {});
+
+    GenerationEngine(GenerationEngine&&) noexcept;
+    GenerationEngine& operator=(GenerationEngine&&) noexcept;
+    /// Running and waiting requests end with an error, Cancelled.
+    ~GenerationEngine();
+
+    using Id = std::uint64_t;
+    /// Told what can be printed after each token, as of Generator::OnText, on the engine's thread, which waits for it. False ends the
+    /// generation.
+    using OnText = std::function<bool(std::string_view text, std::int32_t token)>;
+    /// Told once, on the engine's thread: the generation, or what went wrong (Cancelled, and errors of the device).
+    using OnEnd = std::function<void(Result<Generation>)>;
+
+    /// Puts the request behind those that wait. Its answer is that of the same request alone, whatever runs beside it, but for the rounding of
+    /// other variants. Errors: as of Generator::generate_tokens; InvalidArgument (a field that is not one request's, see
+    /// GenerationRequest; more tokens than the cache holds), Cancelled (the queue is full: it says so; or the device failed before).
+    Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end);
+    /// The request's end comes before the next step. One that is not known, or has ended, is passed over.
+    void cancel(Id id);
+
+    EngineStats stats() const;
+
+    Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;                   ///< as of Generator
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;  ///< as of Generator
+    /// Errors: InvalidArgument (a token that the tokenizer does not know), FileNotFound (there is no tokenizer).
+    Result<std::string> detokenize(std::span<const std::int32_t> tokens) const;
+    bool has_tokenizer() const noexcept;
+    bool has_chat_template() const noexcept;
+    std::uint32_t context() const noexcept;
+    const std::string& device() const noexcept;
+
+private:
+    struct Impl;
+    explicit GenerationEngine(std::unique_ptr<Impl> impl) noexcept;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace vkformer

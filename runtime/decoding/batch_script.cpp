@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/batch_script.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <ranges>
+#include <string>
+
+#include "core/try.hpp"
+#include "decoding/invalid.hpp"
+#include "decoding/token_rules.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+constexpr std::uint32_t kMostRows = 64;
+constexpr std::uint32_t kPageLen = graph::kPageLen;
+
+/// So few sizes of batches have programs of their own that they are soon all there, so many that few rows are computed in vain.
+std::uint32_t size_for(std::size_t sequences, std::uint32_t most) {
+    constexpr std::array<std::uint32_t, 12> kSizes = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64};
+    return std::min(*std::ranges::find_if(kSizes, [&](std::uint32_t size) { return size >= sequences; }), most);
+}
+
+std::int32_t word(float value) { return std::bit_cast<std::int32_t>(value); }
+
+std::int32_t int_of(std::size_t value) { return static_cast<std::int32_t>(value); }
+
+std::size_t pages_of(std::size_t tokens) { return static_cast<std::size_t>(graph::page_count(tokens)); }
+
+bool counts_tokens(const BatchSequence& asked) {
+    return asked.repetition != 1 || asked.presence != 0 || asked.frequency != 0;
+}
+
+/// What the ops say of a sequence's rules, which a step's graph has as tensors that no builder looks into.
+Result<void> check_choice(const BatchSequence& asked, std::uint64_t vocab) {
+    graph::Graph graph;
+    VKFORMER_TRY(const graph::Value logits, graph.input("logits", DType::f32, {1, vocab}));
+    VKFORMER_TRY(const graph::Value random, graph.state("random", DType::i32, {1, 3}));
+    VKFORMER_TRY(const graph::Value counts, graph.state("counts", DType::i32, {1, vocab}));
+    VKFORMER_TRY(const graph::Value penalized, graph::penalize(graph, logits,
+                                                               {.repetition = asked.repetition,
+                                                                .presence = asked.presence,
+                                                                .frequency = asked.frequency,
+                                                                .counts = counts}));
+    if (auto sampled = graph::sample(graph, penalized, random, asked.sample); !sampled)
+        return std::move(sampled).error();
+    return {};
+}
+
+}  // namespace
+
+Result<BatchOptions> checked_batch_options(const models::Decoder& model, const BatchOptions& options) {
+    BatchOptions chosen = options;
+    if (options.rows < 1 || options.rows > kMostRows)
+        return invalid(std::to_string(options.rows) + " sequences were asked for at a time, 1 to " +
+                       std::to_string(kMostRows) + " can be decoded together");
+    if (options.rules.looks_back())
+        return Error{ErrorCode::UnsupportedConfig,
+                     "the model's generation_config.json has \"bad_words_ids\" or \"sequence_bias\" of several tokens, "
+                     "which a batch of many callers' sequences does not know"};
+    VKFORMER_TRY(const DecoderSessionOptions session,
+                 checked_options(model, {.rows = options.rows,
+                                         .context = options.context,
+                                         .chunk = options.chunk,
+                                         .cache = options.cache,
+                                         .penalties = {.ends = options.ends, .rules = options.rules}}));
+    if (session.context > model.config().max_positions)
+        return invalid("a context of " + std::to_string(session.context) + " tokens is beyond the model's original " +
+                       std::to_string(model.config().max_positions) + ", where sequences are generated one by one");
+    chosen.context = session.context;
+    chosen.chunk = session.chunk;
+    if (chosen.pages < pages_of(chosen.context) + 1)
+        return invalid("the cache holds " + std::to_string((std::max(chosen.pages, 1u) - 1) * kPageLen) +
+                       " tokens, fewer than the context of " + std::to_string(chosen.context));
+    return chosen;
+}
+
+BatchScript::BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end)
+    : model_(&model),
+      options_(options),
+      on_token_(std::move(on_token)),
+      on_end_(std::move(on_end)),
+      pool_(options.pages, kPageLen) {}
+
+Result<void> BatchScript::check(const BatchSequence& asked) const {
+    const auto& prompt = asked.sequence.prompt;
+    const std::uint32_t vocab = model_->config().vocab_size;
+    VKFORMER_CHECK(check_tokens(prompt, vocab));
+    if (prompt.size() > options_.context)
+        return invalid("the prompt has " + std::to_string(prompt.size()) + " tokens, the context holds " +
+                       std::to_string(options_.context));
+    VKFORMER_CHECK(check_penalties({.bias = asked.bias}, vocab));
+    return check_choice(asked, vocab);
+}
+
+// ---- sequences ------------------------------------------------------------------------------------------------------
+
+void BatchScript::add(Id id, BatchSequence sequence) {
+    Running made = {.id = id, .asked = std::move(sequence)};
+    made.tokens = made.asked.sequence.prompt;
+    waiting_.push_back(std::move(made));
+}
+
+void BatchScript::cancel(Id id) {
+    for (const auto& sequence : running_)
+        if (sequence->id == id) sequence->finish = FinishReason::caller;
+    for (Running& sequence : waiting_)
+        if (sequence.id == id) sequence.finish = FinishReason::caller;
+    finish_ended();
+}
+
+/// Gives the pages of all that have ended back, and tells of them.
+void BatchScript::finish_ended() {
+    const auto tell = [&](Running& sequence) {
+        release(sequence);
+        const auto answer = std::span(sequence.tokens).subspan(sequence.asked.sequence.prompt.size());
+        on_end_(sequence.id,
+                {.tokens = {answer.begin(), answer.end()}, .finish = sequence.finish, .reused = sequence.reused});
+    };
+    const auto has_ended = [](const Running& sequence) { return sequence.finish != FinishReason::none; };
+    for (const auto& sequence : running_)
+        if (has_ended(*sequence)) tell(*sequence);
+    std::erase_if(running_, [&](const auto& sequence) { return has_ended(*sequence); });
+    for (Running& sequence : waiting_)
+        if (has_ended(sequence)) tell(sequence);
+    std::erase_if(waiting_, has_ended);
+}
+
+/// Lets sequences in, the first that waits first, while there is room for them.
+void BatchScript::admit() {
+    while (!waiting_.empty() && running_.size() < options_.rows) {
+        if (!find_pages(waiting_.front())) return;
+        running_.push_back(std::make_unique<Running>(std::move(waiting_.front())));
+        waiting_.pop_front();
+    }
+}
+
+/// Lends a sequence the pages that hold its beginning, and those that all it has now needs; nothing where those are not there.
+bool BatchScript::find_pages(Running& sequence) {
+    const std::span<const std::int32_t> tokens = sequence.tokens;
+    // The last token is read by the step, which needs its own place.
+    while ((sequence.pages.size() + 1) * kPageLen < tokens.size()) {
+        const auto found = pool_.find(sequence.chain, tokens.subspan(sequence.pages.size() * kPageLen, kPageLen));
+        if (!found) break;
+        sequence.pages.push_back(found->page);
+        sequence.chain = found->chain;
+    }
+    sequence.kept_pages = sequence.pages.size();
+    sequence.cached = sequence.pages.size() * kPageLen;
+    // The others want a page each before long: who came last must not send those away that it came behind.
+    const std::size_t wanted = pages_of(tokens.size()) - sequence.pages.size() + running_.size();
+    if (pool_.available() < wanted && !running_.empty()) {
+        release(sequence);
+        return false;
+    }
+    if (sequence.generated() == 0) {
+        sequence.reused = static_cast<std::uint32_t>(sequence.cached);
+        counts_.reused_tokens += sequence.cached;
+    }
+    return have_pages(sequence, tokens.size());
+}
+
+/// Whether the sequence has pages for so many tokens now.
+bool BatchScript::have_pages(Running& sequence, std::size_t tokens) {
+    while (sequence.pages.size() < pages_of(tokens)) {
+        const auto page = pool_.take();
+        if (!page) return false;
+        sequence.pages.push_back(*page);
+    }
+    return true;
+}
+
+void BatchScript::release(Running& sequence) {
+    for (const std::uint32_t page : sequence.pages | std::views::reverse) pool_.give_back(page);
+    sequence.pages.clear();
+    sequence.kept_pages = sequence.cached = 0;
+    sequence.chain = PagePool::kBeginning;
+}
+
+void BatchScript::preempt_last() {
+    Running& last = *running_.back();
+    release(last);
+    waiting_.push_front(std::move(last));
+    running_.pop_back();
+    ++counts_.preempted;
+}
+
+/// Lets others find the pages that have become full.
+void BatchScript::keep_full_pages(Running& sequence) {
+    for (; (sequence.kept_pages + 1) * kPageLen <= sequence.cached; ++sequence.kept_pages) {
+        const auto tokens = std::span(sequence.tokens).subspan(sequence.kept_pages * kPageLen, kPageLen);
+        sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, tokens);
+    }
+}
+
+// ---- jobs -----------------------------------------------------------------------------------------------------------
+
+Result<std::optional<Job>> BatchScript::next(std::uint32_t most) {
+    admit();
+    placed_.clear();
+    const bool has_unread = std::ranges::any_of(running_, [](const auto& s) { return !s->is_read(); });
+    const bool has_read = std::ranges::any_of(running_, [](const auto& s) { return s->is_read(); });
+    was_chunk_ = has_unread && !(was_chunk_ && has_read);  // one after the other where there are both
+    if (was_chunk_) {
+        VKFORMER_TRY(Job job, chunk_job());
+        return std::optional(std::move(job));
+    }
+    if (!has_read) return std::optional<Job>();
+    return step_job(has_unread ? 1 : most);
+}
+
+Result<BatchScript::Chunk*> BatchScript::chunk(std::uint32_t rows, std::uint32_t len) {
+    std::unique_ptr<Chunk>& known = chunks_[{rows, len}];
+    if (known) return known.get();
+    auto made = std::make_unique<Chunk>();
+    VKFORMER_TRY(made->graph, batch_chunk_graph(*model_, options_, rows, len));
+    made->plan = plan(std::move(made->graph.graph));
+    known = std::move(made);
+    return known.get();
+}
+
+/// As many prompts as a chunk takes, of those that came first: of one its beginning, of short ones several.
+Result<Job> BatchScript::chunk_job() {
+    constexpr std::uint32_t kFactor = 4;  // from one length to the next
+    std::vector<Running*> unread;
+    for (const auto& sequence : running_)
+        if (!sequence->is_read()) unread.push_back(sequence.get());
+    const auto left = [](const Running& sequence) { return sequence.tokens.size() - 1 - sequence.cached; };
+    std::uint32_t len = std::min(DecoderSessionOptions::kSmallestChunk, options_.chunk);
+    while (len < options_.chunk && len < left(*unread.front())) len = std::min(len * kFactor, options_.chunk);
+    std::uint32_t rows = 1;  // with the next power of two, as far as there are prompts that need no longer chunk
+    const std::size_t alike = static_cast<std::size_t>(
+        std::ranges::find_if(unread, [&](const Running* s) { return left(*s) > len; }) - unread.begin());
+    while (rows * 2 * len <= options_.chunk && rows * 2 <= options_.rows && rows < alike) rows *= 2;
+    unread.resize(std::min<std::size_t>(std::max<std::size_t>(alike, 1), rows));
+
+    VKFORMER_TRY(Chunk* const made, chunk(rows, len));
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
+    std::vector<std::int32_t> tokens(std::size_t{rows} * len, 0), starts(rows, 0);
+    for (std::size_t r = 0; r < unread.size(); ++r) {
+        Running& sequence = *unread[r];
+        const auto part =
+            std::span(sequence.tokens).subspan(sequence.cached, std::min<std::size_t>(len, left(sequence)));
+        std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
+        starts[r] = int_of(sequence.cached);
+        placed_.push_back({&sequence, part.size()});
+    }
+    job.writes.push_back({made->graph.tokens, std::move(tokens)});
+    job.writes.push_back({made->graph.starts, std::move(starts)});
+    job.writes.push_back({made->graph.pages, table(rows)});
+    return job;
+}
+
+/// The pages of what is placed; page 0 behind those, and of rows that have no sequence.
+std::vector<std::int32_t> BatchScript::table(std::uint32_t rows) const {
+    const std::size_t width = pages_of(options_.context);
+    std::vector<std::int32_t> table(rows * width, 0);
+    for (std::size_t r = 0; r < placed_.size(); ++r)
+        for (std::size_t i = 0; i < placed_[r].sequence->pages.size(); ++i)
+            table[r * width + i] = int_of(placed_[r].sequence->pages[i]);
+    return table;
+}
+
+Result<BatchScript::Step*> BatchScript::step(const BatchStepKind& kind) {
+    std::unique_ptr<Step>& known = steps_[kind];
+    if (known) return known.get();
+    auto made = std::make_unique<Step>();
+    made->rows = kind.rows;
+    VKFORMER_TRY(made->graph, batch_step_graph(*model_, options_, kind));
+    made->plan = plan(std::move(made->graph.graph));
+    made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(kind.rows, 0)});
+    known = std::move(made);
+    return known.get();
+}
+
+/// Steps until the sequence ends for its length.
+std::size_t BatchScript::steps_left(const Running& sequence) const noexcept {
+    const std::size_t room = options_.context - sequence.cached;
+    const std::uint32_t limit = sequence.asked.sequence.max_tokens;
+    return limit > 0 ? std::min<std::size_t>(room, limit - sequence.generated()) : room;
+}
+
+Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
+    // Whoever waits comes in when one ends; without them rows may run on in vain until the last ends.
+    std::size_t runs = waiting_.empty() ? 0 : most;
+    for (const auto& sequence : running_)
+        if (sequence->is_read())
+            runs = waiting_.empty() ? std::max(runs, steps_left(*sequence)) : std::min(runs, steps_left(*sequence));
+    runs = std::min<std::size_t>(runs, most);
+    for (std::size_t i = 0; i < running_.size();) {
+        Running& sequence = *running_[i];
+        const std::size_t tokens = std::min<std::size_t>(sequence.cached + runs, options_.context);
+        if (sequence.is_read() && !have_pages(sequence, tokens)) {
+            if (runs > 1)
+                runs = 1;  // what one step needs of all comes before what several need of some
+            else
+                preempt_last();  // which may be this one: then there is none at i
+        } else {
+            ++i;
+        }
+    }
+    BatchStepKind kind;
+    for (const auto& sequence : running_) {
+        if (!sequence->is_read()) continue;
+        const BatchSequence& asked = sequence->asked;
+        placed_.push_back({sequence.get(), 0});
+        kind.draws = kind.draws || asked.sample.temperature != 0;
+        kind.counts = kind.counts || counts_tokens(asked);
+        kind.biases = kind.biases || !asked.bias.empty();
+        kind.waits = kind.waits || (asked.min_tokens > 0 && !options_.ends.empty());
+    }
+    if (placed_.empty()) return next(most);  // those that are left have prompts to be read
+    kind.rows = size_for(placed_.size(), options_.rows);
+    VKFORMER_TRY(Step* const made, step(kind));
+
+    Job job = {.part = made, .runs = static_cast<std::uint32_t>(runs)};
+    std::vector<Id> ids;
+    for (const Placed& placed : placed_) ids.push_back(placed.sequence->id);
+    std::vector<std::int32_t> pages = table(kind.rows);
+    if (written_ != made || written_ids_ != ids) {
+        first_positions_.clear();
+        for (const Placed& placed : placed_) first_positions_.push_back(placed.sequence->cached);
+        write_step(*made, kind, job.writes);
+        handed_steps_ = 0;
+        written_ = made;
+        written_ids_ = std::move(ids);
+        written_table_.clear();
+    }
+    if (pages != written_table_) {
+        job.writes.push_back({made->graph.pages, pages});
+        written_table_ = std::move(pages);
+    }
+    job.first_step = handed_steps_;
+    handed_steps_ += job.runs;
+    return std::optional(std::move(job));
+}
+
+/// Everything but the pages: of rows that have no sequence what does no harm.
+void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const {
+    const std::size_t vocab = model_->config().vocab_size;
+    const std::size_t rows = kind.rows;
+    std::vector<std::int32_t> tokens(rows, 0), starts(rows, 0), begins(rows, 1), ends(rows, 0), countdown(rows, 1);
+    std::vector<std::int32_t> random(rows * 3, 0), sampling(rows * graph::kSampleSettings, word(0));
+    std::vector<std::int32_t> penalties(rows * graph::kPenalizeSettings, word(0)), counts, biases;
+    if (kind.counts) counts.resize(rows * vocab, 0);
+    if (kind.biases) biases.resize(rows * vocab, word(0));
+    for (std::size_t r = 0; r < rows; ++r) penalties[r * graph::kPenalizeSettings + graph::kRowRepetition] = word(1);
+    for (std::size_t r = 0; r < placed_.size(); ++r) {
+        const Running& running = *placed_[r].sequence;
+        const BatchSequence& asked = running.asked;
+        const std::size_t begin = asked.sequence.prompt.size();
+        tokens[r] = running.tokens.back();
+        starts[r] = int_of(running.cached);
+        begins[r] = int_of(begin);
+        ends[r] = int_of(begin + asked.min_tokens) - kLongestWait;
+        countdown[r] = 1 - int_of(steps_left(running));
+        random[3 * r] = static_cast<std::int32_t>(asked.sequence.seed & 0xFFFFFFFFu);
+        random[3 * r + 1] = static_cast<std::int32_t>(asked.sequence.seed >> 32);
+        random[3 * r + 2] = int_of(running.generated());
+        const auto row_sampling = std::span(sampling).subspan(r * graph::kSampleSettings);
+        row_sampling[graph::kRowTemperature] = word(asked.sample.temperature);
+        row_sampling[graph::kRowTopK] = word(static_cast<float>(asked.sample.top_k));
+        row_sampling[graph::kRowTopP] = word(asked.sample.top_p);
+        row_sampling[graph::kRowMinP] = word(asked.sample.min_p);
+        const auto row_penalties = std::span(penalties).subspan(r * graph::kPenalizeSettings);
+        row_penalties[graph::kRowRepetition] = word(asked.repetition);
+        row_penalties[graph::kRowPresence] = word(asked.presence);
+        row_penalties[graph::kRowFrequency] = word(asked.frequency);
+        if (kind.counts) {
+            const auto row = std::span(counts).subspan(r * vocab, vocab);
+            count_prompt(asked.sequence, row);
+            for (const std::int32_t token : std::span(running.tokens).subspan(begin))
+                ++row[static_cast<std::size_t>(token)];
+        }
+        if (kind.biases)
+            for (const auto& [token, bias] : asked.bias)
+                biases[r * vocab + static_cast<std::size_t>(token)] = word(bias);
+    }
+    const BatchStepGraph& graph = step.graph;
+    const auto write = [&](graph::Value tensor, std::vector<std::int32_t>& words) {
+        if (tensor) writes.push_back({tensor, std::move(words)});
+    };
+    write(graph.states.tokens, tokens);
+    write(graph.states.starts, starts);
+    write(graph.begins, begins);
+    write(graph.ends, ends);
+    write(graph.countdown, countdown);
+    write(graph.random, random);
+    write(graph.sampling, sampling);
+    write(graph.penalties, penalties);
+    write(graph.counts, counts);
+    write(graph.biases, biases);
+}
+
+// ---- what came of them ----------------------------------------------------------------------------------------------
+
+std::vector<Read> BatchScript::reads(std::uint32_t step) const {
+    std::vector<Read> reads;
+    for (std::size_t r = 0; r < placed_.size(); ++r)
+        reads.push_back({written_->graph.states.history, (first_positions_[r] + step) * written_->rows + r, 1});
+    return reads;
+}
+
+Result<void> BatchScript::take(const Job& job, Records& records) {
+    if (job.kind == Job::Kind::prompt) {
+        for (const auto& [sequence, tokens] : placed_) {
+            sequence->cached += tokens;
+            counts_.prompt_tokens += tokens;
+            keep_full_pages(*sequence);
+        }
+        return {};
+    }
+    counts_.steps += job.runs;
+    for (std::size_t r = 0; r < placed_.size(); ++r) VKFORMER_CHECK(take_row(r, job, records));
+    finish_ended();
+    return {};
+}
+
+/// Hands out a sequence's tokens, until it ends.
+Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& records) {
+    Running& running = *placed_[row].sequence;
+    const Sequence& asked = running.asked.sequence;
+    for (std::uint32_t i = 0; i < job.runs && running.finish == FinishReason::none; ++i) {
+        VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, row));
+        const std::int32_t token = chosen[0];
+        running.tokens.push_back(token);
+        ++running.cached;
+        ++counts_.tokens;
+        const bool goes_on = on_token_(running.id, token);
+        if (std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end())
+            running.finish = FinishReason::stop;
+        else if (!goes_on)
+            running.finish = FinishReason::caller;
+        else if (asked.max_tokens > 0 && running.generated() == asked.max_tokens)
+            running.finish = FinishReason::length;
+        else if (running.cached == options_.context)
+            running.finish = FinishReason::context;
+    }
+    keep_full_pages(running);
+    return {};
+}
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/// Continuous batching (Yu et al. 2022, "Orca"): sequences join and leave a running batch at every step. Prompts are read in chunks between
+/// steps; keys and values lie in pages, which sequences with a common beginning share.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "decoding/batch_steps.hpp"
+#include "decoding/decoder_script.hpp"
+#include "decoding/page_pool.hpp"
+#include "decoding/script.hpp"
+
+namespace vkformer::decoding {
+
+/// A sequence and its own rules; stop_tokens and seed as of Sequence, `answered` is 0.
+struct BatchSequence {
+    Sequence sequence;
+    graph::SampleOptions sample = {.temperature = 0};
+    float repetition = 1, presence = 0, frequency = 0;  ///< as of Penalties
+    std::map<std::int32_t, float> bias{};               ///< likewise
+    std::uint32_t min_tokens = 0;                       ///< generated before one of BatchOptions::ends
+};
+
+/// What a script has done since it was made.
+struct BatchCounts {
+    std::uint64_t prompt_tokens = 0, reused_tokens = 0, tokens = 0, steps = 0, preempted = 0;
+};
+
+/// Every job is taken before the next is asked for: run_script's way, not a guest's. Callbacks call nothing of the script. Where pages run out, the sequence that came last gives
+/// its pages back, waits before all others, and is read again later.
+class BatchScript final : public Script {
+public:
+    using Id = std::uint64_t;
+    /// Told every token; false ends the sequence there.
+    using OnToken = std::function<bool(Id, std::int32_t)>;
+    /// Told once, when the sequence has ended.
+    using OnEnd = std::function<void(Id, SequenceResult)>;
+
+    /// `options` as checked_batch_options gives them.
+    BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end);
+
+    /// Behind those that wait. Requires what check() has passed, and an id that no other sequence has.
+    void add(Id id, BatchSequence sequence);
+    /// Ends it, with FinishReason::caller; one that is not there is passed over.
+    void cancel(Id id);
+    /// Errors: InvalidArgument (no tokens, more than the context holds, unknown ones, a bias of an unknown token or one that is no number).
+    Result<void> check(const BatchSequence& sequence) const;
+
+    bool is_idle() const noexcept { return running_.empty() && waiting_.empty(); }
+    std::size_t running() const noexcept { return running_.size(); }
+    std::size_t waiting() const noexcept { return waiting_.size(); }
+    const PagePool& pages() const noexcept { return pool_; }
+    const BatchCounts& counts() const noexcept { return counts_; }
+
+    Result<std::optional<Job>> next(std::uint32_t most) override;
+    std::vector<Read> reads(std::uint32_t step) const override;
+    Result<void> take(const Job& job, Records& records) override;
+
+private:
+    struct Running {
+        Id id = 0;
+        BatchSequence asked;
+        std::vector<std::int32_t> tokens;  // prompt and answer
+        std::size_t cached = 0;            // of them, whose keys and values are in the pages
+        std::vector<std::uint32_t> pages;
+        std::size_t kept_pages = 0;                    // of the pages, which others may find
+        PagePool::Chain chain = PagePool::kBeginning;  // of these
+        std::uint32_t reused = 0;
+        FinishReason finish = FinishReason::none;
+
+        std::size_t generated() const noexcept { return tokens.size() - asked.sequence.prompt.size(); }
+        bool is_read() const noexcept { return cached + 1 == tokens.size(); }
+    };
+    struct Chunk : Part {
+        BatchChunkGraph graph;
+    };
+    struct Step : Part {
+        std::uint32_t rows = 1;
+        BatchStepGraph graph;
+    };
+    struct Placed {  // what a job computes of a sequence
+        Running* sequence;
+        std::size_t tokens;  // of a chunk
+    };
+
+    void admit();
+    bool find_pages(Running& sequence);
+    bool have_pages(Running& sequence, std::size_t tokens);
+    void release(Running& sequence);
+    void preempt_last();
+    void keep_full_pages(Running& sequence);
+    void finish_ended();
+
+    Result<Job> chunk_job();
+    Result<std::optional<Job>> step_job(std::uint32_t most);
+    std::size_t steps_left(const Running& sequence) const noexcept;
+    Result<Chunk*> chunk(std::uint32_t rows, std::uint32_t len);
+    Result<Step*> step(const BatchStepKind& kind);
+    void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
+    std::vector<std::int32_t> table(std::uint32_t rows) const;
+    Result<void> take_row(std::size_t row, const Job& job, Records& records);
+
+    const models::Decoder* model_;
+    BatchOptions options_;
+    OnToken on_token_;
+    OnEnd on_end_;
+    PagePool pool_;
+    std::deque<Running> waiting_;
+    std::deque<std::unique_ptr<Running>> running_;                                      // in the order of their coming
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Chunk>> chunks_;  // by rows and length
+    std::map<BatchStepKind, std::unique_ptr<Step>> steps_;
+    BatchCounts counts_;
+
+    // The job at hand, or the last one:
+    std::vector<Placed> placed_;
+    bool was_chunk_ = false;
+    // What the device's states of a step are of; no step where something else has to be written:
+    const Step* written_ = nullptr;
+    std::vector<Id> written_ids_;
+    std::vector<std::int32_t> written_table_;
+    std::vector<std::size_t> first_positions_;
+    std::uint32_t handed_steps_ = 0;  // since then
+};
+
+/// The options with a context and pages that hold. Errors: InvalidArgument (rows that are not 1 to 64, a context beyond the model's or its
+/// original one, fewer pages than one sequence of the whole context has, a cache format that the heads do not fit), UnsupportedConfig
+/// (rules that look back at a sequence).
+Result<BatchOptions> checked_batch_options(const models::Decoder& model, const BatchOptions& options);
+
+}  // namespace vkformer::decoding

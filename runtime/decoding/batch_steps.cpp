@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/batch_steps.hpp"
+
+#include <string>
+
+#include "core/try.hpp"
+#include "decoding/token_rules.hpp"
+
+namespace vkformer::decoding {
+namespace {
+
+using graph::Value;
+
+models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len, Value pages) {
+    return {.rows = rows,
+            .len = len,
+            .capacity = options.context,
+            .dtype = options.dtype,
+            .weights = options.weights,
+            .cache = options.cache,
+            .pages = options.pages,
+            .page_table = pages};
+}
+
+Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
+    return graph.input("pages", DType::i32, {rows, graph::page_count(options.context)});
+}
+
+/// With the sequences' own penalties and biases.
+Result<Value> penalized(BatchStepGraph& step, const BatchStepKind& kind, Value logits) {
+    if (!kind.counts && !kind.biases) return logits;
+    graph::Graph& graph = step.graph;
+    const Shape shape = graph.shape(logits);
+    if (kind.counts) {
+        VKFORMER_TRY(step.counts, graph.state("token_counts." + std::to_string(kind.rows), DType::i32, shape));
+        VKFORMER_TRY(step.penalties, graph.input("penalties", DType::f32, {shape[0], graph::kPenalizeSettings}));
+    }
+    if (kind.biases) {
+        VKFORMER_TRY(step.biases, graph.input("logit_biases", DType::f32, shape));
+    }
+    return graph::penalize(graph, logits, {.counts = step.counts, .bias = step.biases, .settings = step.penalties});
+}
+
+/// With the rules of all sequences.
+Result<Value> ruled(BatchStepGraph& step, const BatchOptions& options, const BatchStepKind& kind, Value logits) {
+    graph::Graph& graph = step.graph;
+    const models::TokenRules& rules = options.rules;
+    const StepPlace place = {.starts = step.states.starts, .begins = step.begins, .sequences = {}};
+    VKFORMER_TRY(logits, add_biases(graph, logits, place, rules));
+    VKFORMER_TRY(logits, penalized(step, kind, logits));
+    VKFORMER_TRY(logits, ban_words(graph, logits, place, rules));
+    graph::MaskLogitsOptions mask = {.banned = rules.banned, .forced_first = rules.forced_first};
+    if (kind.waits) {
+        VKFORMER_TRY(step.ends, graph.input("ends", DType::i32, {kind.rows}));
+        mask.begins = step.ends;
+        mask.late = options.ends;
+        mask.late_steps = kLongestWait;
+    }
+    if (!mask.banned.empty() || mask.forced_first >= 0 || !mask.late.empty()) {
+        VKFORMER_TRY(logits, graph::mask_logits(graph, logits, step.states.starts, mask));
+    }
+    if (rules.forced_last < 0) return logits;
+    VKFORMER_TRY(const LastStep last, force_last(graph, logits, rules));
+    step.countdown = last.countdown;
+    return last.logits;
+}
+
+constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
+
+}  // namespace
+
+Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
+                                          std::uint32_t len) {
+    BatchChunkGraph chunk;
+    VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
+    VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
+    VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
+    VKFORMER_CHECK(model.add_pass(chunk.graph, layout_of(options, rows, len, chunk.pages), chunk.tokens, chunk.starts,
+                                  models::Logits::none));
+    return chunk;
+}
+
+Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const BatchOptions& options,
+                                        const BatchStepKind& kind) {
+    BatchStepGraph step;
+    graph::Graph& graph = step.graph;
+    const Shape rows = {kind.rows};
+    const std::string size = "." + std::to_string(kind.rows);  // steps of other sizes share the caches alone
+    VKFORMER_TRY(step.states.tokens, graph.state("step_tokens" + size, DType::i32, {kind.rows, 1}));
+    VKFORMER_TRY(step.states.starts, graph.state("starts" + size, DType::i32, rows));
+    VKFORMER_TRY(step.states.finished, graph.state("finished" + size, DType::i32, rows));
+    VKFORMER_TRY(step.states.history, graph.state("history" + size, DType::i32, {options.context, kind.rows}));
+    VKFORMER_TRY(step.pages, page_table(graph, options, kind.rows));
+    if (!options.rules.banned_first.empty()) {
+        VKFORMER_TRY(step.begins, graph.input("begins", DType::i32, rows));
+    }
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages),
+                                                 step.states.tokens, step.states.starts, models::Logits::all));
+    graph.set_scope("choice");
+    VKFORMER_TRY(const Value logits, ruled(step, options, kind, pass.logits));
+    Value next;
+    if (kind.draws) {
+        VKFORMER_TRY(step.random, graph.state("random" + size, DType::i32, {kind.rows, 3}));
+        VKFORMER_TRY(step.sampling, graph.input("sampling", DType::f32, {kind.rows, graph::kSampleSettings}));
+        VKFORMER_TRY(next, graph::sample(graph, logits, step.random, {}, step.sampling));
+    } else {
+        VKFORMER_TRY(next, graph::arg_max(graph, logits));
+    }
+    if (step.counts) VKFORMER_CHECK(graph::count_tokens(graph, next, step.counts, graph::TokenOrigin::generated));
+    VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, kNoToken, kNoToken));
+    return step;
+}
+
+}  // namespace vkformer::decoding

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// The graphs of many sequences whose keys and values lie in pages: chunks of prompts, and one step with the choice of each sequence's
+/// next token by its own rules.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+
+#include "decoding/decoder_options.hpp"
+#include "decoding/decoder_steps.hpp"
+
+namespace vkformer::decoding {
+
+struct BatchOptions {
+    std::uint32_t rows = 8;     ///< sequences that are decoded together at most
+    std::uint32_t context = 0;  ///< as of DecoderSessionOptions; at most the model's max_positions
+    std::uint32_t pages = 0;    ///< of graph::kPageLen tokens that the caches have, one of them nobody's
+    std::uint32_t chunk = 256;  ///< tokens of prompts that are computed in one submit at most
+    DType dtype = DType::f32;   ///< of activations
+    models::WeightFormat weights = models::WeightFormat::as_computed;
+    models::CacheFormat cache = models::CacheFormat::as_computed;
+    models::TokenRules rules;          ///< of all sequences; none looks back at them
+    std::vector<std::int32_t> ends{};  ///< what BatchSequence::min_tokens waits for
+};
+
+struct BatchChunkGraph {
+    graph::Graph graph;
+    graph::Value tokens;  ///< input i32 [rows, len]
+    graph::Value starts;  ///< input i32 [rows]
+    graph::Value pages;   ///< input i32 [rows, page_count(context)]
+};
+/// Appends the keys and values of `len` tokens per row to the caches.
+Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
+                                          std::uint32_t len);
+
+/// What the step of some sequences does: all that none of them asks for is left out.
+struct BatchStepKind {
+    std::uint32_t rows = 1;
+    bool draws = false;   ///< a temperature above 0
+    bool counts = false;  ///< a penalty that counts tokens
+    bool biases = false;  ///< a bias of a sequence's own
+    bool waits = false;   ///< tokens before an end
+    auto operator<=>(const BatchStepKind&) const = default;
+};
+
+struct BatchStepGraph {
+    graph::Graph graph;
+    graph::GreedyStates states;
+    graph::Value pages;  ///< input i32 [rows, page_count(context)]
+    // Absent where the kind has no use for them:
+    graph::Value random;     ///< state i32 [rows, 3]
+    graph::Value sampling;   ///< input f32 [rows, 4] of graph::sample
+    graph::Value counts;     ///< state i32 [rows, vocab] of graph::count_tokens
+    graph::Value penalties;  ///< input f32 [rows, 3] of graph::penalize
+    graph::Value biases;     ///< input f32 [rows, vocab]
+    graph::Value begins;     ///< input i32 [rows]: length of the prompt
+    graph::Value ends;       ///< input i32 [rows]: position from which on an end may be chosen, less kLongestWait
+    graph::Value countdown;  ///< state i32 [rows, 1] of force_last
+};
+inline constexpr std::int32_t kLongestWait = 1 << 30;
+Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const BatchOptions& options,
+                                        const BatchStepKind& kind);
+
+}  // namespace vkformer::decoding

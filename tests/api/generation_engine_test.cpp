@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+#include "vkformer/generation_engine.hpp"
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+GenerationEngine load_engine(const std::string& device, EngineOptions options = {}) {
+    options.generator.device = device;
+    options.generator.plain_shaders = true;
+    return must(GenerationEngine::load(goldens_dir() / "decoder_text", options));
+}
+
+/// What comes of a request, and its text as it came.
+struct Answer {
+    std::string streamed;
+    std::promise<Result<Generation>> end;
+    std::future<Result<Generation>> future = end.get_future();
+
+    GenerationEngine::OnText on_text() {
+        return [this](std::string_view text, std::int32_t) {
+            streamed += text;
+            return true;
+        };
+    }
+    GenerationEngine::OnEnd on_end() {
+        return [this](Result<Generation> result) { end.set_value(std::move(result)); };
+    }
+};
+
+/// Holds the engine's thread at a request's first token until it is opened, at the latest when it is destroyed: before its engine.
+class Gate {
+public:
+    ~Gate() { open(); }
+    void open() { is_open_ = true; }
+    void wait_for_first_token() { begun_.get_future().wait(); }
+    GenerationEngine::OnText on_text() {
+        return [this](std::string_view, std::int32_t) {
+            if (std::exchange(is_first_, false)) begun_.set_value();
+            while (!is_open_) std::this_thread::yield();
+            return true;
+        };
+    }
+
+private:
+    std::promise<void> begun_;
+    std::atomic<bool> is_open_ = false;
+    bool is_first_ = true;
+};
+
+std::vector<std::string> texts() {
+    return {"the cat", "a", "it was the best of times, it was the worst of times", "one two three four five six seven"};
+}
+
+}  // namespace
+
+TEST_CASE("an engine answers many callers as a generator answers one", "[api][engine]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    Generator generator =
+        must(Generator::load(goldens_dir() / "decoder_text", {.device = device, .plain_shaders = true}));
+    std::vector<GenerateOptions> options(4, {.max_tokens = 24});
+    options[1].sampling = Sampling{.temperature = 0.9f, .top_k = 30};
+    options[1].seed = 11;
+    options[2].sampling = Sampling{.repetition_penalty = 1.3f, .frequency_penalty = 0.2f};
+    options[3].stop = {"e"};
+    std::vector<Generation> expected;
+    for (const auto& option : options)
+        for (const std::string& text : texts()) expected.push_back(must(generator.generate({&text, 1}, option))[0]);
+
+    GenerationEngine engine = load_engine(device, {.generator = {.batch = 3}});
+    std::vector<Answer> answers(expected.size());
+    std::vector<std::thread> callers;
+    for (std::size_t k = 0; k < options.size(); ++k)
+        callers.emplace_back([&, k] {
+            for (std::size_t i = 0; i < texts().size(); ++i) {
+                Answer& answer = answers[k * texts().size() + i];
+                must(engine.submit({.prompt = must(engine.tokenize(texts()[i])), .options = options[k]},
+                                   answer.on_text(), answer.on_end()));
+            }
+        });
+    for (std::thread& caller : callers) caller.join();
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+        CAPTURE(i);
+        const Generation found = must(answers[i].future.get());
+        CHECK(found.text == expected[i].text);
+        CHECK(found.tokens == expected[i].tokens);
+        CHECK(found.finish == expected[i].finish);
+        CHECK(found.prompt_tokens == expected[i].prompt_tokens);
+        CHECK(answers[i].streamed == found.text);
+    }
+    const EngineStats stats = engine.stats();
+    CHECK((stats.requests == 16 && stats.finished == 16 && stats.running == 0 && stats.waiting == 0));
+    CHECK((stats.used_pages == 0 && stats.tokens > 0 && stats.steps > 0));
+}
+
+TEST_CASE("requests of an engine can be cancelled, and end with it", "[api][engine]") {
+    Answer running, waiting, left;
+    {
+        GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}});
+        const std::vector<std::int32_t> prompt = must(engine.tokenize("the"));
+        const GenerationRequest endless = {.prompt = prompt, .options = {.ignore_end = true}};
+        Gate gate;
+        const auto first = must(engine.submit(endless, gate.on_text(), running.on_end()));
+        gate.wait_for_first_token();
+        const auto second = must(engine.submit(endless, {}, waiting.on_end()));
+        engine.cancel(second);
+        engine.cancel(first);
+        gate.open();
+        CHECK(must(running.future.get()).finish == Finish::caller);
+        const Generation never = must(waiting.future.get());
+        CHECK((never.finish == Finish::caller && never.tokens.empty()));
+        must(engine.submit(endless, {}, left.on_end()));
+    }
+    const Result<Generation> end = left.future.get();
+    if (end)
+        CHECK(end->finish == Finish::context);  // it was faster
+    else
+        CHECK(end.error().code == ErrorCode::Cancelled);
+}
+
+TEST_CASE("a full queue and what an engine cannot do are refused", "[api][engine]") {
+    GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}, .queue = 2});
+    const std::vector<std::int32_t> prompt = must(engine.tokenize("the"));
+    const auto refused = [&](GenerationRequest request) {
+        return engine.submit(std::move(request), {}, [](Result<Generation>) { FAIL("it was refused"); }).error();
+    };
+    CHECK(refused({.prompt = {}}).code == ErrorCode::InvalidArgument);
+    CHECK(refused({.prompt = {1 << 30}}).code == ErrorCode::InvalidArgument);
+    CHECK(refused({.prompt = prompt, .options = {.sampling = Sampling{.temperature = -1}}}).code ==
+          ErrorCode::InvalidArgument);
+    CHECK(refused({.prompt = prompt, .options = {.sampling = Sampling{.no_repeat_ngram = 2}}}).code ==
+          ErrorCode::InvalidArgument);
+    CHECK(refused({.prompt = std::vector<std::int32_t>(engine.context() + 1, 1)}).code == ErrorCode::InvalidArgument);
+    CHECK(engine.detokenize(std::vector<std::int32_t>{-1}).error().code == ErrorCode::InvalidArgument);
+
+    std::vector<Answer> answers(3);
+    Gate gate;
+    const GenerationRequest request = {.prompt = prompt, .options = {.max_tokens = 2, .ignore_end = true}};
+    must(engine.submit(request, gate.on_text(), answers[0].on_end()));
+    gate.wait_for_first_token();
+    must(engine.submit(request, {}, answers[1].on_end()));
+    must(engine.submit(request, {}, answers[2].on_end()));
+    const Error full = refused(request);
+    CHECK((full.code == ErrorCode::Cancelled && full.message.find("queue is full") != std::string::npos));
+    gate.open();
+    for (Answer& answer : answers) CHECK(must(answer.future.get()).tokens.size() == 2);
+
+    const auto options_refused = [](EngineOptions options) {
+        options.generator.device = "cpu";
+        return GenerationEngine::load(goldens_dir() / "decoder_text", options).error().code;
+    };
+    CHECK(options_refused({.generator = {.batch = 65}}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.prompt_chunk = 1}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.generator = {.beam_search = {.beams = 2}}}) == ErrorCode::InvalidArgument);
+    CHECK(options_refused({.cache_tokens = 64}) == ErrorCode::InvalidArgument);
+}
+
+TEST_CASE("what callbacks ask of their engine does not lock it", "[api][engine]") {
+    GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 2}});
+    const GenerationRequest request = {.prompt = must(engine.tokenize("the")),
+                                       .options = {.max_tokens = 3, .ignore_end = true}};
+    Answer next;
+    std::promise<void> ended;
+    must(engine.submit(
+        request,
+        [&](std::string_view, std::int32_t) {
+            engine.cancel(12345);
+            return engine.stats().requests > 0;
+        },
+        [&](Result<Generation>) {
+            must(engine.submit(request, {}, next.on_end()));
+            ended.set_value();
+        }));
+    ended.get_future().wait();
+    CHECK(must(next.future.get()).tokens.size() == 3);
+}
+
+}  // namespace vkformer::tests

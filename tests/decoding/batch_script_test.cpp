@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+#include "decoding/batch_script.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "decoding/decoder_session.hpp"
+#include "decoding/run_script.hpp"
+#include "models/decoder_case.hpp"
+#include "support/backends.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using decoding::BatchOptions;
+using decoding::BatchScript;
+using decoding::BatchSequence;
+using decoding::FinishReason;
+using decoding::SequenceResult;
+
+/// A script and what has come of its sequences.
+struct Batch {
+    Batch(graph::Backend& on, const models::Decoder& model, BatchOptions options)
+        : backend(on),
+          stores(on),
+          script(
+              model, must(decoding::checked_batch_options(model, options)),
+              [this](BatchScript::Id id, std::int32_t token) {
+                  streamed[id].push_back(token);
+                  return !wanted.contains(id) || streamed[id].size() < wanted[id];
+              },
+              [this](BatchScript::Id id, SequenceResult result) {
+                  CHECK(ended.emplace(id, std::move(result)).second);
+              }) {
+        script.plan_for(on.fusions());
+    }
+
+    /// One job; false: there is none.
+    bool run(std::uint32_t most = 3) {
+        const auto job = must(script.next(most));
+        if (!job) return false;
+        must(decoding::run_job(script, *job, backend, stores));
+        return true;
+    }
+    void run_all() {
+        while (!script.is_idle()) REQUIRE(run());
+    }
+
+    graph::Backend& backend;
+    decoding::SessionStores stores;
+    std::map<BatchScript::Id, std::vector<std::int32_t>> streamed;
+    std::map<BatchScript::Id, std::size_t> wanted;  // tokens after which the caller has enough
+    std::map<BatchScript::Id, SequenceResult> ended;
+    BatchScript script;
+};
+
+/// What the sequence gives alone, in a session of the one kind that has rows of their own.
+SequenceResult alone(graph::Backend& backend, const models::Decoder& model, const BatchSequence& asked,
+                     std::uint32_t context, const models::TokenRules& rules = {},
+                     const std::vector<std::int32_t>& ends = {}) {
+    decoding::Penalties penalties = {.repetition = asked.repetition,
+                                     .presence = asked.presence,
+                                     .frequency = asked.frequency,
+                                     .bias = asked.bias,
+                                     .min_tokens = asked.min_tokens,
+                                     .rules = rules};
+    if (asked.min_tokens > 0) penalties.ends = ends;
+    auto session = must(decoding::DecoderSession::create(
+        backend, model, {.context = context, .sample = asked.sample, .penalties = std::move(penalties)}));
+    return must(session.run({&asked.sequence, 1}))[0];
+}
+
+void check_alike(const SequenceResult& found, const SequenceResult& expected) {
+    CHECK(found.tokens == expected.tokens);
+    CHECK(found.finish == expected.finish);
+}
+
+BatchSequence greedy(std::vector<std::int32_t> prompt, std::uint32_t tokens) {
+    return {.sequence = {.prompt = std::move(prompt), .max_tokens = tokens}};
+}
+
+constexpr std::uint32_t kContext = 160;
+
+BatchOptions options_of(std::uint32_t rows, std::uint32_t pages) {
+    return {.rows = rows, .context = kContext, .pages = pages + 1, .chunk = 64};
+}
+
+/// A decoder that is made for kContext positions.
+models::Decoder long_model() { return must(models::load_decoder(goldens_dir() / "decoder_text")); }
+
+std::uint32_t most_positions(const models::Decoder& model) { return std::min(kContext, model.config().max_positions); }
+
+}  // namespace
+
+TEST_CASE("sequences that come and go continue as they do alone", "[decoding][batch]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("qwen3", "gemma2", "gpt2", "mistral_window");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    BatchOptions options = options_of(3, 12);
+    options.context = most_positions(model);
+    Batch batch(backend, model, options);
+    std::map<BatchScript::Id, BatchSequence> asked;
+    const auto add = [&](BatchScript::Id id, std::size_t prompt, std::uint32_t tokens) {
+        asked[id] = greedy(prompt_of(prompt, static_cast<std::int32_t>(id) + 3), tokens);
+        must(batch.script.check(asked[id]));
+        batch.script.add(id, asked[id]);
+    };
+    add(1, 1, 9);
+    add(2, 20, 4);
+    for (int i = 0; i < 3; ++i) batch.run();
+    add(3, 63, 5);
+    add(4, 64, 2);
+    for (int i = 0; i < 2; ++i) batch.run();
+    add(5, 2, 12);
+    add(6, 17, 1);
+    batch.run_all();
+    for (const auto& [id, sequence] : asked) {
+        CAPTURE(id);
+        REQUIRE(batch.ended.contains(id));
+        check_alike(batch.ended.at(id), alone(backend, model, sequence, options.context));
+        CHECK(batch.streamed[id] == batch.ended.at(id).tokens);
+    }
+    CHECK(batch.script.pages().used() == 0);
+}
+
+TEST_CASE("a page that sequences begin with is computed once", "[decoding][batch]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(4, 12));
+    std::vector<std::int32_t> common = prompt_of(130);
+    std::map<BatchScript::Id, BatchSequence> asked;
+    const auto add = [&](BatchScript::Id id, std::size_t of_common, std::vector<std::int32_t> own) {
+        own.insert(own.begin(), common.begin(), common.begin() + static_cast<std::ptrdiff_t>(of_common));
+        batch.script.add(id, asked[id] = greedy(std::move(own), 6));
+    };
+    add(1, 130, {});
+    while (!batch.ended.contains(1)) batch.run();
+    CHECK(batch.ended.at(1).reused == 0);
+    CHECK(batch.script.pages().kept() == 2);
+    add(2, 130, {5});        // two pages
+    add(3, 100, {1, 2, 3});  // one
+    add(4, 64, {});          // none: the last token is computed in any case
+    add(5, 65, {});          // one
+    batch.run_all();
+    CHECK(batch.ended.at(2).reused == 128);
+    CHECK(batch.ended.at(3).reused == 64);
+    CHECK(batch.ended.at(4).reused == 0);
+    CHECK(batch.ended.at(5).reused == 64);
+    for (const auto& [id, sequence] : asked) {
+        CAPTURE(id);
+        check_alike(batch.ended.at(id), alone(backend, model, sequence, kContext));
+    }
+}
+
+TEST_CASE("of a sequence that has ended the beginning is kept longest", "[decoding][batch]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(1, 3));
+    const auto run = [&](BatchScript::Id id, std::vector<std::int32_t> prompt) {
+        batch.script.add(id, greedy(std::move(prompt), 1));
+        batch.run_all();
+        return batch.ended.at(id).reused;
+    };
+    CHECK(run(1, prompt_of(130)) == 0);    // keeps two pages of three
+    CHECK(run(2, prompt_of(70, 5)) == 0);  // needs two, of which one was kept
+    CHECK(run(3, prompt_of(130)) == 64);
+}
+
+TEST_CASE("where pages run out, who came last waits, and loses nothing", "[decoding][batch]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(4, 4));
+    std::map<BatchScript::Id, BatchSequence> asked;
+    for (BatchScript::Id id = 1; id <= 5; ++id) {
+        // Drawn, so that a sequence that began anew with another number of draws would be another.
+        asked[id] = greedy(prompt_of(50, static_cast<std::int32_t>(id)), 90 + 3 * static_cast<std::uint32_t>(id));
+        asked[id].sequence.seed = id;
+        asked[id].sample = {.temperature = 0.8f, .top_k = 20};
+        asked[id].frequency = 0.5f;
+        batch.script.add(id, asked[id]);
+    }
+    batch.run_all();
+    CHECK(batch.script.counts().preempted > 0);
+    for (const auto& [id, sequence] : asked) {
+        CAPTURE(id);
+        check_alike(batch.ended.at(id), alone(backend, model, sequence, kContext));
+    }
+    CHECK((batch.script.pages().used() == 0 && batch.script.waiting() == 0));
+}
+
+TEST_CASE("each sequence of a batch has its own rules", "[decoding][batch]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const bool ruled = GENERATE(false, true);
+    CAPTURE(backend.name(), ruled);
+    const models::Decoder model = long_model();
+    BatchOptions options = options_of(8, 24);
+    // What would end an answer at its third token, did it not wait.
+    options.ends = {alone(backend, model, greedy(prompt_of(9), 3), kContext).tokens.back()};
+    if (ruled) options.rules = {.banned = {3, 20}, .banned_first = {5}, .biases = {{{9}, 1.5f}}, .forced_last = 2};
+    Batch batch(backend, model, options);
+    std::vector<BatchSequence> asked(8, greedy(prompt_of(9), 14));
+    asked[1].sample = {.temperature = 1.2f};
+    asked[2].sample = {.temperature = 0.7f, .top_p = 0.8f, .min_p = 0.01f};
+    asked[3].repetition = 1.4f;
+    asked[4].presence = 0.6f;
+    asked[4].sample = {.temperature = 0.9f, .top_k = 5};
+    asked[5].bias = {{4, 3.0f}, {6, -100.0f}};
+    asked[6].min_tokens = 8;
+    asked[6].sequence.stop_tokens = options.ends;
+    asked[7].sequence.stop_tokens = options.ends;
+    asked[7].sample = {.temperature = 2};
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        asked[i].sequence.seed = (std::uint64_t{5} << 40) + i;
+        batch.script.add(i, asked[i]);
+    }
+    batch.run_all();
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        CAPTURE(i);
+        check_alike(batch.ended.at(i), alone(backend, model, asked[i], kContext, options.rules, options.ends));
+    }
+}
+
+TEST_CASE("sequences of a batch end where they are told to", "[decoding][batch]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(2, 8));
+    batch.wanted[1] = 3;
+    for (BatchScript::Id id = 1; id <= 4; ++id) batch.script.add(id, greedy(prompt_of(kContext - 10), 0));
+    batch.script.cancel(4);  // while it waits
+    CHECK(batch.ended.at(4).finish == FinishReason::caller);
+    while (batch.streamed[2].size() < 2) batch.run(1);
+    batch.script.cancel(2);
+    batch.script.cancel(99);  // nobody's
+    CHECK(batch.ended.at(2).finish == FinishReason::caller);
+    CHECK(batch.ended.at(2).tokens == batch.streamed[2]);
+    batch.run_all();
+    CHECK(batch.ended.at(1).finish == FinishReason::caller);
+    CHECK(batch.ended.at(1).tokens.size() == 3);
+    CHECK(batch.ended.at(3).finish == FinishReason::context);
+    CHECK(batch.ended.at(3).tokens.size() == 11);
+    CHECK(batch.script.pages().used() == 0);
+}
+
+TEST_CASE("what a batch cannot run is refused", "[decoding][batch]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(2, 8));
+    const auto refused = [&](BatchSequence asked) { return batch.script.check(asked).error().code; };
+    CHECK(refused(greedy({}, 1)) == ErrorCode::InvalidArgument);
+    CHECK(refused(greedy({-1}, 1)) == ErrorCode::InvalidArgument);
+    CHECK(refused(greedy(prompt_of(kContext + 1), 1)) == ErrorCode::InvalidArgument);
+    BatchSequence asked = greedy({1}, 1);
+    asked.sample.temperature = -1;
+    CHECK(refused(asked) == ErrorCode::InvalidArgument);
+    asked = greedy({1}, 1);
+    asked.repetition = 0;
+    CHECK(refused(asked) == ErrorCode::InvalidArgument);
+    asked = greedy({1}, 1);
+    asked.bias = {{1 << 20, 1.0f}};
+    CHECK(refused(asked) == ErrorCode::InvalidArgument);
+
+    const auto options_refused = [&](BatchOptions options) {
+        return decoding::checked_batch_options(model, options).error().code;
+    };
+    CHECK(options_refused(options_of(0, 8)) == ErrorCode::InvalidArgument);
+    CHECK(options_refused(options_of(65, 8)) == ErrorCode::InvalidArgument);
+    CHECK(options_refused(options_of(2, 2)) == ErrorCode::InvalidArgument);  // 160 tokens have three pages
+    BatchOptions looks_back = options_of(2, 8);
+    looks_back.rules.banned_words = {{1, 2}};
+    CHECK(options_refused(looks_back) == ErrorCode::UnsupportedConfig);
+}
+
+}  // namespace vkformer::tests

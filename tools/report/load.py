@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Clients of a server that speaks OpenAI's protocol: many at a time, each with one request after the other, and what they saw."""
+import asyncio
+import json
+import random
+import statistics
+import time
+
+WORDS = "the of and to in that was his he it with is for as had you not be her on at by which have or from this him but all".split()
+
+
+def prompt(seed, words):
+    """A text of so many words, another for every seed."""
+    chosen = random.Random(seed)
+    return " ".join(chosen.choice(WORDS) for _ in range(words))
+
+
+class Seen:
+    """Of one request: when it was sent, and when which text came."""
+
+    def __init__(self):
+        self.sent = time.monotonic()
+        self.times = []
+        self.text = ""
+        self.usage = {}
+
+    def take(self, event):
+        if event.get("error"):
+            raise RuntimeError(event["error"])
+        self.usage = event.get("usage") or self.usage
+        for choice in event.get("choices", []):
+            if choice.get("text"):
+                self.times.append(time.monotonic())
+                self.text += choice["text"]
+
+
+async def stream(port, body):
+    """One streamed completion, on a connection of its own."""
+    seen = Seen()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    payload = json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}}).encode()
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                 b"Content-Length: %d\r\n\r\n" % (port, len(payload)) + payload)
+    await writer.drain()
+    status = await reader.readline()
+    if b" 200 " not in status:
+        raise RuntimeError((status + await reader.read()).decode(errors="replace"))
+    while line := await reader.readline():  # headers and the sizes of chunks are no lines of data
+        if line.startswith(b"data: {"):
+            seen.take(json.loads(line[6:]))
+    writer.close()
+    seen.ended = time.monotonic()
+    return seen
+
+
+async def clients(port, count, requests, body_of):
+    """`count` clients with `requests` each: all that they saw, and how long it took them in all."""
+    async def client(number):
+        return [await stream(port, body_of(number * requests + i)) for i in range(requests)]
+
+    begin = time.monotonic()
+    seen = [one for found in await asyncio.gather(*map(client, range(count))) for one in found]
+    return seen, time.monotonic() - begin
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def measure(port, count, requests, body_of):
+    """Tokens per second in all; milliseconds to the first text and between texts."""
+    seen, seconds = asyncio.run(clients(port, count, requests, body_of))
+    tokens = [one.usage["completion_tokens"] for one in seen]
+    first = [1e3 * (one.times[0] - one.sent) for one in seen if one.times]
+    gaps = [1e3 * (after - before) for one in seen for before, after in zip(one.times, one.times[1:])]
+    return {"tokens_per_second": sum(tokens) / seconds, "requests": len(seen),
+            "prompt_tokens": round(statistics.mean(one.usage["prompt_tokens"] for one in seen)),
+            "first_ms": statistics.median(first), "first_ms_p99": percentile(first, 0.99),
+            "between_ms": statistics.median(gaps), "between_ms_p99": percentile(gaps, 0.99)}
