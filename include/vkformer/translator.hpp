@@ -75,6 +75,11 @@ public:
     Translator& operator=(Translator&&) noexcept;
     ~Translator();
 
+    /// Languages of a model of many from the next call on, in place of the options' `from` and `to`; with another target that call makes its
+    /// programs anew. Errors: InvalidArgument (a language that the model does not know, a model of one pair; nothing has changed then), and
+    /// those of the folder.
+    Result<void> choose(const std::string& from, const std::string& to);
+
     using Progress = std::function<void(std::size_t done, std::size_t total)>;
 
     /// One translation per text, in order; texts of like length are decoded together, which changes no result. Blank texts

@@ -67,6 +67,7 @@ Result<std::optional<SourceLanguage>> choose_languages(const std::filesystem::pa
 }  // namespace
 
 struct Translator::Impl {
+    std::filesystem::path folder;
     TranslatorOptions options;
     std::unique_ptr<models::EncoderDecoder> model;
     models::GenerationConfig generation;
@@ -141,7 +142,8 @@ Result<Translator> Translator::load(const std::filesystem::path& folder, const T
                      .hint = Hint::beams};
     VKFORMER_TRY(auto device,
                  opening.get([&] { return api::generation_workload(*model, generation, dtype_of(options)); }));
-    return Translator(std::make_unique<Impl>(Impl{.options = options,
+    return Translator(std::make_unique<Impl>(Impl{.folder = folder,
+                                                  .options = options,
                                                   .model = std::move(model),
                                                   .generation = std::move(generation),
                                                   .tokenizer = std::move(tokenizer),
@@ -191,6 +193,20 @@ Result<std::vector<AttentionWeights>> attention_weights(const models::EncoderDec
 }
 
 }  // namespace
+
+Result<void> Translator::choose(const std::string& from, const std::string& to) {
+    TranslatorOptions options = impl_->options;
+    options.from = from;
+    options.to = to;
+    models::GenerationConfig generation = impl_->generation;
+    VKFORMER_TRY(impl_->language, choose_languages(impl_->folder, *impl_->tokenizer, options, generation));
+    const bool has_other_target = generation.decoder_start != impl_->generation.decoder_start ||
+                                  generation.rules.forced_first != impl_->generation.rules.forced_first;
+    if (has_other_target) impl_->session.reset();
+    impl_->generation = std::move(generation);
+    impl_->options = std::move(options);
+    return {};
+}
 
 Result<void> Translator::check(const std::string& text) const {
     if (!is_blank(text)) VKFORMER_CHECK(impl_->encode(text));

@@ -87,6 +87,16 @@ Result<std::int32_t> find_language(const Tokenizer& tokenizer, std::string_view 
                  "the model knows no language \"" + std::string(name) + "\"" + hints(tokenizer, name)};
 }
 
+std::vector<std::string> list_languages(const Tokenizer& tokenizer) {
+    std::vector<std::string> languages;
+    for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+        std::string piece = tokenizer.piece(static_cast<std::int32_t>(id));
+        if (!is_language(piece)) continue;
+        languages.push_back(piece.starts_with("__") ? piece.substr(2, piece.size() - 4) : std::move(piece));
+    }
+    return languages;
+}
+
 std::vector<std::int32_t> mark_source(const LanguageMarks& marks, std::vector<std::int32_t> ids, std::int32_t language,
                                       std::int32_t end) {
     if (!marks.is_last) ids.insert(ids.begin(), language);

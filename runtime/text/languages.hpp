@@ -29,6 +29,9 @@ Result<std::optional<LanguageMarks>> read_language_marks(const std::filesystem::
 /// languages that are spelled alike.
 Result<std::int32_t> find_language(const Tokenizer& tokenizer, std::string_view name);
 
+/// All of them, as find_language takes them: "deu_Latn", "de_DE", or "de" for "__de__".
+std::vector<std::string> list_languages(const Tokenizer& tokenizer);
+
 /// The ids of a text without special tokens, with the marks of its language around.
 std::vector<std::int32_t> mark_source(const LanguageMarks& marks, std::vector<std::int32_t> ids, std::int32_t language,
                                       std::int32_t end);
