@@ -19,9 +19,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 GOLDENS = ROOT / "tests" / "goldens"
 MODELS = {
+    "texts": GOLDENS / "decoder_text",
     "vectors": GOLDENS / "sentences" / "embedder",
     "scores": GOLDENS / "sentences" / "cross_encoder",
     "dates": ROOT / "samples" / "models" / "date-normalizer",
+    "nllb": GOLDENS / "nllb_texts",
     "ears": GOLDENS / "speech" / "whisper_times_414",
 }
 

@@ -17,7 +17,7 @@ struct ServeCommand {
     std::vector<std::string> models, languages;
     std::string key_file, weights = "model";
     unsigned request_seconds = 600, grace_seconds = 30;
-    bool json_logs = false;
+    bool json_logs = false, checks = false;
 };
 
 struct Named {
@@ -66,6 +66,11 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
 
 Result<int> run(const ServeCommand& command) {
     VKFORMER_TRY(const auto options, server_options(command));
+    if (command.checks) {
+        VKFORMER_TRY(const std::string text, serve::describe_server(options));
+        VKFORMER_CHECK(print(text));
+        return kOk;
+    }
     VKFORMER_CHECK(serve::run_server(options));
     return kOk;
 }
@@ -130,10 +135,23 @@ void add_serve(CLI::App& app, Action& action) {
         ->type_name("NAME=FROM:TO");
     add_access(command, *options);
     add_limits(command, *options);
+    command.add_flag("--check", options->checks, "Say what would be loaded and what memory it takes, and end");
     command.add_flag("--json-logs", options->json_logs, "Log lines as JSON objects");
     command
         .add_option("--weights", options->weights, "How weights are stored: as in the model's file, or as --dtype says")
         ->check(CLI::IsMember({"model", "dtype"}))
+        ->capture_default_str();
+    command.add_option("--context", options->server.model_options.context,
+                       "Tokens of a language model's prompt and answer at most (default: the model's, at most 4096)");
+    command
+        .add_option("--sequences", options->server.model_options.sequences,
+                    "Sequences that a language model decodes together")
+        ->check(CLI::Range(1u, 64u))
+        ->capture_default_str();
+    command
+        .add_option(
+            "--cache-tokens", options->server.model_options.cache_tokens,
+            "Tokens that a language model's cache holds in all; 0: as many as --sequences contexts have, at most 32768")
         ->capture_default_str();
     options->cache.add(command);
     options->device.add_device(command);

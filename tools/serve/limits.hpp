@@ -20,7 +20,7 @@ struct Limits {
     std::chrono::milliseconds idle_time{60'000};      ///< from a reply to the next request's head
     std::chrono::milliseconds body_time{30'000};      ///< for each 4 MiB of a body
     std::chrono::milliseconds write_time{30'000};     ///< for each piece of a reply, 64 KiB at most
-    std::chrono::milliseconds request_time{600'000};  ///< from a whole request to the end of its reply
+    std::chrono::milliseconds request_time{600'000};  ///< from a whole request to its reply's last piece
     std::chrono::milliseconds grace{30'000};          ///< for what runs when the server is told to end
 };
 

@@ -228,7 +228,11 @@ public:
     }
     bool has_begun() {
         const std::lock_guard lock(mutex_);
-        return has_begun_ || is_ended_;
+        return has_begun_;
+    }
+    bool has_ended() {
+        const std::lock_guard lock(mutex_);
+        return is_ended_;
     }
     Outcome outcome(bool is_cut) {
         const std::lock_guard lock(mutex_);
@@ -421,6 +425,7 @@ void Connection::handle() {
     deadline_.async_wait([self = shared_from_this(), turn = turn_](beast::error_code error) {
         if (error || self->is_closed_ || self->turn_ != turn || !self->exchange_) return;
         const auto exchange = self->exchange_;
+        if (exchange->has_ended()) return;  // what is left is its client's reading, which has times of its own
         if (exchange->has_begun()) return self->shut();
         exchange->gone();
         exchange->reply(self->shared_.service->refuse(504, "the time for a request is up"));
@@ -429,7 +434,8 @@ void Connection::handle() {
     shared_.service->handle(exchange_);
 }
 
-/// Sees a client go that waits for its reply. What comes in its place, the next request, ends the watch.
+/// Sees a client go that waits for its reply; one whose reply is being sent may have closed its own side. What comes in its place, the
+/// next request, ends the watch.
 void Connection::watch() {
     stream_.socket().async_wait(
         tcp::socket::wait_read, [self = shared_from_this(), turn = turn_](beast::error_code error) {
@@ -437,7 +443,7 @@ void Connection::watch() {
             char first = 0;
             const auto seen = ::recv(self->stream_.socket().native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
             const bool is_there = seen > 0 || (seen < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
-            if (!is_there) self->shut();
+            if (!is_there && !self->exchange_->has_ended()) self->shut();
         });
 }
 

@@ -29,6 +29,7 @@ Result<ModelKind> kind_of(const ModelSpec& spec) {
     switch (models::kind_of(opened)) {
     case models::ModelKind::encoder_decoder: return ModelKind::translation;
     case models::ModelKind::speech: return ModelKind::speech;
+    case models::ModelKind::decoder: return ModelKind::language;
     case models::ModelKind::encoder: {
         VKFORMER_TRY(const bool reranks, is_reranker(std::get<models::Opened<models::Encoder>>(opened)));
         return reranks ? ModelKind::rerank : ModelKind::embeddings;
@@ -54,6 +55,10 @@ std::uintmax_t bytes_of(const fs::path& path) {
 Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions& options, Metrics& metrics) {
     const auto& [name, path] = entry.spec;
     switch (entry.kind) {
+    case ModelKind::language: {
+        VKFORMER_TRY(auto model, TextModel::load(name, path, options, metrics));
+        return LoadedModel(std::move(model));
+    }
     case ModelKind::embeddings: {
         VKFORMER_TRY(auto model, EmbeddingModel::load(name, path, options, metrics));
         return LoadedModel(std::move(model));
@@ -76,6 +81,7 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
 
 std::string_view to_string(ModelKind kind) noexcept {
     switch (kind) {
+    case ModelKind::language: return "language";
     case ModelKind::embeddings: return "embeddings";
     case ModelKind::rerank: return "rerank";
     case ModelKind::translation: return "translation";

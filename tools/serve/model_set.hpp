@@ -20,6 +20,7 @@
 #include "serve/model_options.hpp"
 #include "serve/refusal.hpp"
 #include "serve/speech_model.hpp"
+#include "serve/text_model.hpp"
 #include "serve/translation_model.hpp"
 #include "vkformer/result.hpp"
 
@@ -30,13 +31,14 @@ struct ModelSpec {
     std::filesystem::path path;
 };
 
-enum class ModelKind : std::uint8_t { embeddings, rerank, translation, speech };
-/// "embeddings", …
+enum class ModelKind : std::uint8_t { language, embeddings, rerank, translation, speech };
+/// "language", …
 std::string_view to_string(ModelKind kind) noexcept;
 
 /// In the order of ModelKind.
-using LoadedModel = std::variant<std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
-                                 std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
+using LoadedModel =
+    std::variant<std::unique_ptr<TextModel>, std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
+                 std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
 
 class ModelSet {
 public:

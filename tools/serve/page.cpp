@@ -14,10 +14,14 @@ constexpr std::string_view kStyle =
 constexpr std::string_view kScript =
 #include "serve_page/page.js.inc"
     ;
+constexpr std::string_view kIcon =
+#include "serve_page/page.svg.inc"
+    ;
 
 constexpr PageFile kFiles[] = {{"/", "text/html; charset=utf-8", kHtml},
                                {"/page.css", "text/css; charset=utf-8", kStyle},
-                               {"/page.js", "text/javascript; charset=utf-8", kScript}};
+                               {"/page.js", "text/javascript; charset=utf-8", kScript},
+                               {"/page.svg", "image/svg+xml", kIcon}};
 
 }  // namespace
 

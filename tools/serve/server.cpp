@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "serve/server.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <thread>
 
 #include "core/try.hpp"
+#include "models/open_model.hpp"
+#include "serve/chat_routes.hpp"
 #include "serve/encoder_routes.hpp"
 #include "serve/listener.hpp"
+#include "serve/messages_routes.hpp"
+#include "serve/responses_routes.hpp"
 #include "serve/router.hpp"
 #include "serve/service_routes.hpp"
 #include "serve/speech_routes.hpp"
+#include "serve/token_routes.hpp"
 #include "serve/translation_routes.hpp"
 
 namespace vkformer::serve {
@@ -28,6 +34,15 @@ std::vector<Metrics::Family> families() {
          "Texts, pairs or files that one call of a model had",
          histogram,
          {1, 2, 4, 8, 16, 32}},
+        {"vkformer_running_sequences", "Sequences that a language model decodes now", gauge},
+        {"vkformer_decode_steps_total", "Steps of a language model, each a token for every sequence in it", counter},
+        {"vkformer_preempted_total", "Times that a sequence gave its pages of the cache to others", counter},
+        {"vkformer_cache_pages", "Pages of 64 tokens in a language model's cache", gauge},
+        {"vkformer_prompt_tokens_total", "Tokens of prompts, those from the cache too", counter},
+        {"vkformer_cached_tokens_total", "Tokens of prompts that were in the cache", counter},
+        {"vkformer_generated_tokens_total", "Tokens that were written", counter},
+        {"vkformer_first_token_seconds", "From a request to its first token, the waiting included", histogram, seconds},
+        {"vkformer_next_token_seconds", "From a token to the next one of its sequence", histogram, seconds},
         {"vkformer_resident_bytes", "Memory of this process on the host", gauge},
     };
 }
@@ -42,7 +57,45 @@ Result<void> check_exposure(const ServerOptions& options) {
     return {};
 }
 
+std::string megabytes(std::uint64_t bytes) { return std::to_string((bytes + 500'000) / 1'000'000) + " MB"; }
+
+/// Keys and values of the tokens that the engine keeps: as EngineOptions::cache_tokens says.
+Result<std::string> describe_cache(const std::filesystem::path& path, const ModelOptions& options) {
+    constexpr std::uint64_t kMostContext = 4096, kMostTokens = 32768;
+    VKFORMER_TRY(const models::Decoder decoder, models::load_decoder(path));
+    const models::DecoderConfig& config = decoder.config();
+    const std::uint64_t context =
+        options.context > 0 ? options.context : std::min<std::uint64_t>(config.max_positions, kMostContext);
+    const std::uint64_t tokens = options.cache_tokens > 0
+                                     ? options.cache_tokens
+                                     : std::max(std::min(options.sequences * context, kMostTokens), context);
+    const std::uint64_t numbers = tokens * config.layers.size() * 2 * config.kv_heads * config.head_dim;
+    const std::uint64_t bytes = options.cache == CacheStorage::q8_0
+                                    ? numbers * 34 / 32
+                                    : numbers * (options.precision == Precision::f16 ? 2 : 4);
+    return ", a cache of " + megabytes(bytes) + " for " + std::to_string(tokens) +
+           " tokens, of which a request has at most " + std::to_string(context);
+}
+
 }  // namespace
+
+Result<std::string> describe_server(const ServerOptions& options) {
+    VKFORMER_CHECK(check_exposure(options));
+    Log log(options.log_style);
+    Metrics metrics(families());
+    VKFORMER_TRY(const ModelSet models, ModelSet::find(options.models, options.model_options, metrics, log));
+    std::string text;
+    for (const auto& entry : models.entries()) {
+        text +=
+            entry->spec.name + ": " + std::string(to_string(entry->kind)) + ", weights of " + megabytes(entry->bytes);
+        if (entry->kind == ModelKind::language) {
+            VKFORMER_TRY(const std::string cache, describe_cache(entry->spec.path, options.model_options));
+            text += cache;
+        }
+        text += "\n";
+    }
+    return text;
+}
 
 Result<void> run_server(const ServerOptions& options) {
     VKFORMER_CHECK(check_exposure(options));
@@ -54,6 +107,10 @@ Result<void> run_server(const ServerOptions& options) {
     // After the listener, whose sockets the requests at work hold.
     VKFORMER_TRY(ModelSet models, ModelSet::find(options.models, options.model_options, metrics, log));
     router.add(service_routes(models, metrics, is_stopping));
+    router.add(chat_routes(models, options.limits));
+    router.add(responses_routes(models, options.limits));
+    router.add(messages_routes(models, options.limits));
+    router.add(token_routes(models, options.limits));
     router.add(encoder_routes(models, options.limits));
     router.add(translation_routes(models, options.access, options.limits));
     router.add(speech_routes(models, options.limits));

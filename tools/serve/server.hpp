@@ -25,6 +25,10 @@ struct ServerOptions {
     Log::Style log_style = Log::Style::text;
 };
 
+/// What would be loaded, a line for each model: its name, its kind, the bytes of its weights and, of a language model, those of its cache as
+/// run_server would make it. Errors: as of run_server, as far as nothing is loaded.
+Result<std::string> describe_server(const ServerOptions& options);
+
 /// Serves until SIGINT or SIGTERM. Errors: InvalidArgument (no model; an address beyond the loopback without a key), and those of
 /// ModelSet::find, Listener::open and ModelSet::load.
 Result<void> run_server(const ServerOptions& options);

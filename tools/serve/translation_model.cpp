@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "serve/translation_model.hpp"
 
+#include <algorithm>
+
 #include "core/try.hpp"
 #include "formats/config.hpp"
+#include "text/languages.hpp"
+#include "text/tokenizer.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -10,45 +14,77 @@ namespace {
 constexpr std::uint32_t kTextsPerTranslation = 8;
 
 struct Languages {
-    std::string from, to;
-    bool is_chosen = false;  ///< by the options, for a model of many
+    std::vector<std::string> sources, targets;
+    bool are_many = false;
 };
 
+/// Those that a model's files say, or else the options.
 Result<Languages> languages_of(const std::string& name, const std::filesystem::path& path,
                                const ModelOptions& options) {
-    if (const auto said = options.languages.find(name); said != options.languages.end())
-        return Languages{said->second.first, said->second.second, true};
+    const auto said = options.languages.find(name);
+    VKFORMER_TRY(const auto marks, text::read_language_marks(path));
+    if (marks) {
+        if (said != options.languages.end())
+            return Error{ErrorCode::InvalidArgument, name + " is a model of many languages: clients choose among them"};
+        VKFORMER_TRY(const auto tokenizer, text::load_tokenizer(path));
+        const auto all = text::list_languages(*tokenizer);
+        if (all.empty()) return Error{ErrorCode::CorruptFile, path.string() + " has no languages in its vocabulary"};
+        return Languages{all, all, true};
+    }
+    if (said != options.languages.end()) return Languages{{said->second.first}, {said->second.second}};
     VKFORMER_TRY(const auto config, formats::Config::open_if_present(path / "tokenizer_config.json"));
     VKFORMER_TRY(const auto from, config.string("source_lang", std::string()));
     VKFORMER_TRY(const auto to, config.string("target_lang", std::string()));
     if (from.empty() || to.empty())
         return Error{ErrorCode::InvalidArgument,
                      name + ": the model's files do not say which languages it translates from and into"};
-    return Languages{from, to};
+    return Languages{{from}, {to}};
+}
+
+bool are_in(const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace
 
+bool TranslationModel::takes(const std::string& from, const std::string& to) const {
+    return are_in(sources_, from) && are_in(targets_, to);
+}
+
+Result<std::vector<Translation>> TranslationModel::translate(std::span<const std::string> texts) {
+    const std::string& group = calls_->group();
+    if (chosen_ && *chosen_ != group) {
+        const std::size_t colon = group.find(':');
+        VKFORMER_CHECK(model_->choose(group.substr(0, colon), group.substr(colon + 1)));
+        chosen_ = group;
+    }
+    return model_->translate(texts);
+}
+
 Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string name, const std::filesystem::path& path,
                                                                  const ModelOptions& options, Metrics& metrics) {
     auto loaded = std::make_unique<TranslationModel>();
-    VKFORMER_TRY(const Languages languages, languages_of(name, path, options));
+    VKFORMER_TRY(Languages languages, languages_of(name, path, options));
     loaded->name_ = std::move(name);
-    loaded->from_ = languages.from;
-    loaded->to_ = languages.to;
     TranslatorOptions translator{.device = options.device,
                                  .precision = options.precision,
                                  .batch = kTextsPerTranslation,
                                  .plain_shaders = options.plain_shaders,
                                  .shader_variants = options.shader_variants,
                                  .on_progress = options.on_progress};
+    if (languages.are_many) {  // until a client says which
+        translator.from = translator.to = languages.sources.front();
+        loaded->chosen_ = group_of(translator.from, translator.to);
+    }
+    loaded->sources_ = std::move(languages.sources);
+    loaded->targets_ = std::move(languages.targets);
     translator.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Translator::load(path, translator));
     loaded->model_.emplace(std::move(model));
-    Translator& of = *loaded->model_;
     loaded->calls_ = std::make_unique<Calls>(
-        kTextsPerTranslation, [&of](std::span<const std::string> texts) { return of.translate(texts); },
-        [&of](const std::string& text) { return of.check(text); },
+        kTextsPerTranslation,
+        [self = loaded.get()](std::span<const std::string> texts) { return self->translate(texts); },
+        [self = loaded.get()](const std::string& text) { return self->model_->check(text); },
         [&metrics, name = loaded->name_](std::size_t texts) {
             metrics.observe("vkformer_batch_inputs", {{"model", name}}, static_cast<double>(texts));
         });

@@ -17,23 +17,31 @@ namespace vkformer::serve {
 class TranslationModel {
 public:
     using Calls = SharedCalls<std::string, Translation>;
-    /// Between the languages that the options say for this name, else those of `source_lang` and `target_lang` in the folder's
-    /// tokenizer_config.json. Errors: those of Translator::load; InvalidArgument (neither says which).
+    /// Between all languages of a model of many, such as NLLB; else from the one into the other that the options say for this name, or
+    /// `source_lang` and `target_lang` of the folder's tokenizer_config.json. Errors: those of Translator::load; InvalidArgument (neither says which).
     static Result<std::unique_ptr<TranslationModel>> load(std::string name, const std::filesystem::path& path,
                                                           const ModelOptions& options, Metrics& metrics);
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
-    const std::string& from() const noexcept { return from_; }
-    const std::string& to() const noexcept { return to_; }
+    /// Those that it translates from, and into: one each, or the same ones.
+    const std::vector<std::string>& sources() const noexcept { return sources_; }
+    const std::vector<std::string>& targets() const noexcept { return targets_; }
+    bool takes(const std::string& from, const std::string& to) const;
+    /// The group of requests that share calls.
+    static std::string group_of(const std::string& from, const std::string& to) { return from + ":" + to; }
+    Calls& calls() noexcept { return *calls_; }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {
         metrics.set("vkformer_queue_requests", {{"model", name_}}, static_cast<double>(calls_->waiting()));
     }
-    Calls& calls() noexcept { return *calls_; }
 
 private:
-    std::string name_, from_, to_;
+    Result<std::vector<Translation>> translate(std::span<const std::string> texts);
+
+    std::string name_;
+    std::vector<std::string> sources_, targets_;
+    std::optional<std::string> chosen_;  // of a model of many languages: the group that it translates for now
     std::optional<Translator> model_;
     std::unique_ptr<Calls> calls_;
 };

@@ -30,23 +30,23 @@ json body_of(const Request& request, const Access& access) {
 
 /// A form that crosses origins needs no leave from this server, so a browser's are taken from its own pages alone (see
 /// Access::check_host_and_origin); programs send no Origin.
-TranslationModel& model_for(const ModelSet& models, Fields& fields) {
-    const std::string source = fields.needed_text("source"), target = fields.needed_text("target");
+TranslationModel& model_for(const ModelSet& models, Fields& fields, const std::string& source,
+                            const std::string& target) {
     if (source == "auto")
         fields.refuse("source",
                       "\"auto\" needs a detector of languages, which this server has not: say which one it is");
     TranslationModel* found = nullptr;
     if (const auto name = fields.text("model")) {
         found = &models.get<TranslationModel>(name);
-        if (found->from() != source || found->to() != target)
-            fields.refuse("model", "it translates from " + found->from() + " into " + found->to());
+        if (!found->takes(source, target))
+            fields.refuse("model", "it does not translate " + source + " into " + target);
         return *found;
     }
     bool is_pending = false;
     for (const auto& entry : models.entries())
         is_pending = is_pending || (entry->kind == ModelKind::translation && !entry->is_ready);
     for (TranslationModel* model : models.all<TranslationModel>())
-        if (model->from() == source && model->to() == target && !found) found = model;
+        if (!found && model->takes(source, target)) found = model;
     if (found) return *found;
     if (is_pending) throw Refusal(503, "models are being loaded");
     throw Refusal(400, source + " is not translated into " + target + " here; /languages lists what is");
@@ -55,7 +55,8 @@ TranslationModel& model_for(const ModelSet& models, Fields& fields) {
 void translate(const ModelSet& models, const Access& access, const Call& call) {
     const json body = body_of(call.request(), access);
     Fields fields(body);
-    TranslationModel& model = model_for(models, fields);
+    const std::string source = fields.needed_text("source"), target = fields.needed_text("target");
+    TranslationModel& model = model_for(models, fields, source, target);
     const bool is_list = fields.has("q") && fields.needed("q").is_array();
     fields.needed("q");
     std::vector<std::string> texts = fields.texts("q", kMostTranslated);
@@ -65,18 +66,20 @@ void translate(const ModelSet& models, const Access& access, const Call& call) {
         fields.refuse("alternatives", "there are none but the best");
     fields.pass_over({"api_key"});
     fields.finish();
-    submit(model.calls(), call, std::move(texts), [is_list](const Call& of, const std::vector<Translation>& made) {
+    const auto answer = [is_list](const Call& of, const std::vector<Translation>& made) {
         json texts_made = json::array();
         for (const Translation& translation : made) texts_made.push_back(translation.text);
         of.reply({{"translatedText", is_list ? texts_made : texts_made.front()}});
-    });
+    };
+    submit(model.calls(), call, std::move(texts), answer, TranslationModel::group_of(source, target));
 }
 
 void list_languages(const ModelSet& models, const Call& call) {
     std::map<std::string, std::set<std::string>> targets;
     for (const TranslationModel* model : models.all<TranslationModel>()) {
-        targets[model->from()].insert(model->to());
-        targets.try_emplace(model->to());
+        for (const std::string& from : model->sources())
+            targets[from].insert(model->targets().begin(), model->targets().end());
+        for (const std::string& to : model->targets()) targets.try_emplace(to);
     }
     json list = json::array();
     for (const auto& [code, into] : targets) list.push_back({{"code", code}, {"name", code}, {"targets", into}});

@@ -48,15 +48,21 @@ function fill(select, options) {
   select.replaceChildren(...options.map(({ value, text }) => new Option(text, value)));
 }
 
+let languages = [];
+function fillTargets() {
+  const from = languages.find((language) => language.code === $("from").value);
+  fill($("to"), (from?.targets ?? []).map((code) => ({ value: code, text: code })));
+}
+
 async function begin() {
   try {
     const models = (await (await ask("v1/models")).json()).data;
     const names = (kind) => models.filter((model) => model.kind === kind).map((model) => ({ value: model.id, text: model.id }));
     fill($("chat-model"), names("language"));
     fill($("search-model"), names("embeddings"));
-    const pairs = (await (await ask("languages")).json()).flatMap((from) =>
-      from.targets.map((to) => ({ value: JSON.stringify([from.code, to]), text: `${from.code} → ${to}` })));
-    fill($("pair"), pairs);
+    languages = (await (await ask("languages")).json()).filter((from) => from.targets.length);
+    fill($("from"), languages.map((from) => ({ value: from.code, text: from.name })));
+    fillTargets();
     notice(models.every((model) => model.ready) ? "" : "Models are being loaded.");
     if (!models.every((model) => model.ready)) setTimeout(begin, 1000);
     const first = [["language", "tab-chat"], ["translation", "tab-translate"], ["embeddings", "tab-search"]]
@@ -157,11 +163,11 @@ async function translate() {
   pending?.abort();
   pending = new AbortController();
   const q = $("source").value.split("\n");
-  if (!$("pair").value || !q.join("").trim()) {
+  const source = $("from").value, target = $("to").value;
+  if (!target || !q.join("").trim()) {
     $("target").textContent = "";
     return;
   }
-  const [source, target] = JSON.parse($("pair").value);
   try {
     const answer = await ask("translate", { q, source, target }, pending.signal);
     $("target").textContent = (await answer.json()).translatedText.join("\n");
@@ -171,7 +177,8 @@ async function translate() {
   }
 }
 $("source").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(translate, 200); });
-$("pair").addEventListener("change", translate);
+$("from").addEventListener("change", () => { fillTargets(); translate(); });
+$("to").addEventListener("change", translate);
 
 // Search: the texts whose vectors are nearest to the query's.
 async function search() {

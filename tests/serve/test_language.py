@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: MIT
+"""Language models: what OpenAI's and Anthropic's clients get, and that nobody gets what is another's."""
+
+import json
+import socket
+import threading
+import time
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from conftest import MODELS, Server, read_all
+
+EXPECTED = json.loads((MODELS["texts"] / "expected.json").read_text())
+HELLO = EXPECTED["prompts"][0]
+TALK = EXPECTED["conversations"][0]
+GREEDY = {"temperature": 0}
+
+
+@pytest.fixture(scope="session")
+def open_ai(server: Server) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="session")
+def claude(server: Server) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=f"http://127.0.0.1:{server.port}", api_key="none", max_retries=0)
+
+
+def complete(server: Server, **fields: Any) -> Any:
+    return server.post("/v1/completions", {"model": "texts", "prompt": HELLO["prompt"], "max_tokens": 48, **GREEDY, **fields})
+
+
+def events_of(server: Server, path: str, body: Any) -> list[Any]:
+    status, headers, content = server.request("POST", path, {**body, "stream": True})
+    assert status == 200 and headers["content-type"].startswith("text/event-stream"), content
+    return [json.loads(line[6:]) for line in content.decode().split("\n") if line.startswith("data: ") and line != "data: [DONE]"]
+
+
+def test_texts_are_those_of_transformers(server: Server, open_ai: openai.OpenAI) -> None:
+    for case in EXPECTED["prompts"]:
+        made = open_ai.completions.create(model="texts", prompt=case["prompt"], max_tokens=48, temperature=0)
+        ended = case["ids"][-1] in (0, 2)
+        assert made.choices[0].text == case["text"]
+        assert made.choices[0].finish_reason == ("stop" if ended else "length")
+        assert made.usage and made.usage.completion_tokens == len(case["ids"])
+        assert made.usage.prompt_tokens == len(case["prompt_ids"])
+        from_ids = open_ai.completions.create(model="texts", prompt=case["prompt_ids"], max_tokens=48, temperature=0)
+        assert from_ids.choices[0].text == case["text"]
+    several = complete(server, prompt=[case["prompt"] for case in EXPECTED["prompts"]], n=2)
+    assert [choice["index"] for choice in several["choices"]] == list(range(10))
+    assert [choice["text"] for choice in several["choices"]] == [case["text"] for case in EXPECTED["prompts"] for _ in range(2)]
+    assert several["usage"]["prompt_tokens"] == sum(len(case["prompt_ids"]) for case in EXPECTED["prompts"])
+
+
+def test_conversations_are_those_of_transformers(open_ai: openai.OpenAI) -> None:
+    for case in EXPECTED["conversations"]:
+        made = open_ai.chat.completions.create(model="texts", messages=case["messages"], max_tokens=48, temperature=0)
+        assert made.choices[0].message.content == case["text"]
+        assert made.usage and made.usage.prompt_tokens == len(case["prompt_ids"])
+        assert made.object == "chat.completion" and made.choices[0].message.role == "assistant"
+        stream = open_ai.chat.completions.create(
+            model="texts", messages=case["messages"], max_completion_tokens=48, temperature=0, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = list(stream)
+        assert chunks[0].choices[0].delta.role == "assistant"
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == case["text"]
+        reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
+        assert reasons == [made.choices[0].finish_reason]
+        assert chunks[-1].choices == [] and chunks[-1].usage
+        assert chunks[-1].usage.completion_tokens == made.usage.completion_tokens
+        assert len({chunk.id for chunk in chunks}) == 1
+
+
+def test_a_common_beginning_is_counted_as_cached(server: Server) -> None:
+    body = {"model": "texts", "messages": [{"role": "user", "content": "the small frog is a frog " * 9}], "max_tokens": 4, **GREEDY}
+    first = server.post("/v1/chat/completions", body)["usage"]
+    again = server.post("/v1/chat/completions", body)["usage"]
+    assert first["prompt_tokens"] == again["prompt_tokens"] > 64
+    assert again["prompt_tokens_details"]["cached_tokens"] >= 64
+
+
+def test_parts_of_text_are_joined(server: Server) -> None:
+    text = TALK["messages"][0]["content"]
+    parts = [{"type": "text", "text": text[:5]}, {"type": "text", "text": text[5:]}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 48, **GREEDY}
+    assert server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"] == TALK["text"]
+
+
+def test_stop_texts_end_an_answer(server: Server, claude: anthropic.Anthropic) -> None:
+    stop = HELLO["text"][10:12]
+    made = complete(server, stop=["never in it", stop])
+    assert made["choices"][0]["text"] == HELLO["text"].split(stop)[0]
+    assert made["choices"][0]["finish_reason"] == "stop"
+    streamed = events_of(server, "/v1/completions", {"prompt": HELLO["prompt"], "max_tokens": 48, "stop": stop, **GREEDY})
+    assert "".join(chunk["choices"][0]["text"] for chunk in streamed) == made["choices"][0]["text"]
+    talk_stop = TALK["text"][8:10]
+    message = claude.messages.create(
+        model="texts", max_tokens=48, messages=TALK["messages"], stop_sequences=["zzz", talk_stop], extra_body=GREEDY
+    )
+    assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", talk_stop)
+    assert message.content[0].text == TALK["text"].split(talk_stop)[0]
+
+
+def test_seeds_and_rules(server: Server) -> None:
+    hot = {"temperature": 1.5, "max_tokens": 24}
+    one, same, other = (complete(server, **hot, seed=seed)["choices"][0]["text"] for seed in (7, 7, 8))
+    assert one == same != other
+    drawn = {complete(server, **hot)["choices"][0]["text"] for _ in range(4)}
+    assert len(drawn) > 1
+    choices = complete(server, **hot, seed=7, n=3)["choices"]
+    assert choices[0]["text"] == one and choices[1]["text"] == other
+    assert complete(server, top_p=0, temperature=2)["choices"][0]["text"] == HELLO["text"]
+    assert complete(server, temperature=1, top_k=1)["choices"][0]["text"] == HELLO["text"]
+    forbidden = complete(server, logit_bias={str(HELLO["ids"][0]): -100}, max_tokens=1)["choices"][0]["text"]
+    assert forbidden != complete(server, max_tokens=1)["choices"][0]["text"]
+
+
+def test_messages_of_anthropic(claude: anthropic.Anthropic) -> None:
+    for case in EXPECTED["conversations"]:
+        system = [message["content"] for message in case["messages"] if message["role"] == "system"]
+        turns = [message for message in case["messages"] if message["role"] != "system"]
+        given: dict[str, Any] = {"model": "texts", "max_tokens": 48, "messages": turns, "extra_body": GREEDY}
+        if system:
+            given["system"] = system[0]
+        message = claude.messages.create(**given)
+        assert message.content[0].text == case["text"]
+        usage = message.usage
+        assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == len(case["prompt_ids"])
+        assert usage.output_tokens == len(case["ids"])
+        assert message.stop_reason in ("end_turn", "max_tokens")
+        with claude.messages.stream(**given) as stream:
+            assert "".join(stream.text_stream) == case["text"]
+            final = stream.get_final_message()
+        assert (final.stop_reason, final.usage.output_tokens) == (message.stop_reason, usage.output_tokens)
+        counted = claude.messages.count_tokens(**{name: value for name, value in given.items() if name not in ("max_tokens", "extra_body")})
+        assert counted.input_tokens == len(case["prompt_ids"])
+    assert [model.id for model in claude.models.list()] == list(MODELS)
+    for change, name in (
+        ({"tools": [{"name": "a", "input_schema": {"type": "object"}}]}, "tools"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"messages": [*TALK["messages"], {"role": "assistant", "content": "Well"}]}, "messages"),
+        ({"extra_body": {"temperature": 1.5}}, "temperature"),
+        ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0].type"),
+    ):
+        with pytest.raises(anthropic.BadRequestError, match=name.replace("[", r"\[")):
+            claude.messages.create(**{"model": "texts", "max_tokens": 4, "messages": TALK["messages"], **change})
+    with pytest.raises(anthropic.NotFoundError):
+        claude.messages.create(model="nothing", max_tokens=4, messages=TALK["messages"])
+
+
+def test_responses(open_ai: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"model": "texts", "max_output_tokens": 48, "temperature": 0}
+    made = open_ai.responses.create(input=TALK["messages"][0]["content"], **given)
+    assert made.output_text == TALK["text"]
+    assert made.usage and made.usage.input_tokens == len(TALK["prompt_ids"])
+    case = EXPECTED["conversations"][1]
+    listed = open_ai.responses.create(instructions=case["messages"][0]["content"], input=case["messages"][1:], **given)
+    assert listed.output_text == case["text"]
+    with open_ai.responses.stream(input=TALK["messages"], **given) as stream:
+        events = list(stream)
+    kinds = [event.type for event in events]
+    assert kinds[0] == "response.created" and kinds.count("response.output_text.done") == 1
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == TALK["text"]
+    assert kinds[-1] == ("response.completed" if TALK["ids"][-1] in (0, 2) else "response.incomplete")
+    assert events[-1].response.output_text == TALK["text"] == made.output_text
+    for name, value in (("previous_response_id", "resp_1"), ("tools", [{"type": "web_search"}]), ("reasoning", {"effort": "low"})):
+        with pytest.raises(openai.BadRequestError, match=name):
+            open_ai.responses.create(input="a", **{**given, name: value})
+
+
+def test_what_is_not_done_is_named(server: Server) -> None:
+    for name, value in (
+        ("logprobs", True),
+        ("top_logprobs", 2),
+        ("tools", [{"type": "function", "function": {"name": "a"}}]),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("functions", [{}]),
+        ("modalities", ["audio"]),
+        ("reasoning_effort", "high"),
+        ("stop", [""]),
+        ("stop", ["a"] * 17),
+        ("n", 0),
+        ("n", 1000),
+        ("n", -1),
+        ("max_tokens", 0),
+        ("max_tokens", -5),
+        ("max_tokens", 1e300),
+        ("temperature", -0.1),
+        ("temperature", "hot"),
+        ("top_p", 1.1),
+        ("top_k", -1),
+        ("presence_penalty", 3),
+        ("seed", 1.5),
+        ("seed", 2**64),
+        ("logit_bias", {"a": 1}),
+        ("logit_bias", {"1": 1000}),
+        ("logit_bias", {"-1": 1}),
+        ("logit_bias", {"99999999": 1}),
+        ("stream", "yes"),
+        ("stream_options", {"include_usage": True}),
+        ("grammar", "root ::= [a-z]"),
+    ):
+        message = server.refused("/v1/chat/completions", {"model": "texts", "messages": TALK["messages"], name: value})
+        assert name in message or "token" in message, (name, value, message)
+    for bad, name in (
+        ([], "messages"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "tool", "content": "a"}], "messages[0].role"),
+        ([{"role": "user", "content": "a", "name": "b"}], "messages[0].name"),
+        ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}], "messages[0].content[0].type"),
+        ([{"role": "assistant", "content": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
+        ("hello", "messages"),
+    ):
+        assert name in server.refused("/v1/chat/completions", {"messages": bad})
+    assert "context" in server.refused("/v1/completions", {"prompt": "the small frog " * 200})
+    assert "prompt" in server.refused("/v1/completions", {"prompt": []})
+    assert "prompt" in server.refused("/v1/completions", {"prompt": [[1, -1]]})
+    assert "token" in server.refused("/v1/completions", {"prompt": [1, 2_000_000]})
+    assert "not for this route" in server.refused("/v1/completions", {"model": "vectors", "prompt": "a"})
+    # Nothing, and what asks for nothing else.
+    harmless = {"user": "me", "metadata": {}, "logprobs": None, "tools": [], "n": 1, "response_format": {"type": "text"}, "parallel_tool_calls": True}
+    server.post("/v1/chat/completions", {"model": "texts", "messages": TALK["messages"], "max_tokens": 1, **harmless})
+
+
+def test_tokens(server: Server) -> None:
+    assert server.post("/tokenize", {"content": HELLO["prompt"]}) == {"tokens": HELLO["prompt_ids"]}
+    assert server.post("/detokenize", {"tokens": HELLO["prompt_ids"]}) == {"content": HELLO["prompt"]}
+    assert "token" in server.refused("/detokenize", {"tokens": [2_000_000]})
+    assert "tokens" in server.refused("/detokenize", {"tokens": [-1]})
+
+
+def test_many_clients_get_their_own(server: Server) -> None:
+    """Each answer is that of the same request alone, greedy and seeded, streamed and not."""
+    bodies = [
+        {"prompt": f"The small frog {number} " * (number % 5 + 1), "max_tokens": 8 + number, "temperature": 0 if number % 2 else 1.2, "seed": number}
+        for number in range(24)
+    ]
+    alone = [server.post("/v1/completions", body)["choices"][0]["text"] for body in bodies]
+    together: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        if number % 3:
+            together[number] = server.post("/v1/completions", bodies[number])["choices"][0]["text"]
+        else:
+            events = events_of(server, "/v1/completions", bodies[number])
+            together[number] = "".join(chunk["choices"][0]["text"] for chunk in events)
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [together[number] for number in range(len(bodies))] == alone
+
+
+def test_who_goes_takes_the_generation_along(server: Server) -> None:
+    body = json.dumps({"prompt": "Hello", "max_tokens": 140, "ignore_eos": True, "stream": True, "n": 16}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    for _ in range(8):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+            connection.sendall(head + body)
+            assert connection.recv(16).startswith(b"HTTP/1.1 200")
+    end = time.monotonic() + 30
+    while server.metric("vkformer_queue_requests") > 0:
+        assert time.monotonic() < end, "a generation that nobody reads goes on"
+        time.sleep(0.02)
+    assert complete(server)["choices"][0]["text"] == HELLO["text"]
+
+
+def test_who_does_not_read_holds_nothing(server: Server) -> None:
+    body = json.dumps({"prompt": "Hello", "max_tokens": 140, "ignore_eos": True, "stream": True, "n": 16}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    connections = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(4)]
+    for connection in connections:
+        connection.sendall(head + body)
+    assert complete(server)["choices"][0]["text"] == HELLO["text"]
+    end = time.monotonic() + 60
+    while server.metric("vkformer_queue_requests") > 0:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    for connection in connections:
+        connection.close()
+
+
+def test_errors_within_a_stream_are_events(server: Server) -> None:
+    """A request that fails before its first token is refused as any other."""
+    message = server.refused("/v1/completions", {"prompt": "the small frog " * 200, "stream": True})
+    assert "context" in message
+
+
+def test_a_stream_is_one_http_message(server: Server) -> None:
+    body = json.dumps({"prompt": "Hello", "max_tokens": 4, "stream": True}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head + body)
+        connection.sendall(last)
+        answer = read_all(connection)
+    first, second = answer.split(b"\r\n0\r\n\r\n", 1) if b"\r\n0\r\n\r\n" in answer else (answer, b"")
+    assert b"data: [DONE]" in first and second.endswith(b'{"status":"ok"}')
+
+
+def test_times_are_measured(server: Server) -> None:
+    complete(server)
+    for name in ("vkformer_first_token_seconds_count", "vkformer_next_token_seconds_count", "vkformer_generated_tokens_total"):
+        assert server.metric(name) > 0

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+/// Server-sent events:
+/// https://html.spec.whatwg.org/multipage/server-sent-events.html
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/router.hpp"
+
+namespace vkformer::serve {
+
+inline constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
+
+/// "data: …", and where there is a name "event: NAME" before it. JSON has no
+/// line feeds outside of its texts, and in them they are escaped.
+inline std::string event(const nlohmann::json& data, std::string_view name = {}) {
+    std::string text = name.empty() ? std::string() : "event: " + std::string(name) + "\n";
+    return text + "data: " + data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n\n";
+}
+
+/// A reply of events, whose head is sent with the first: what goes wrong before
+/// that is a reply of its own. Any thread may write.
+class EventStream {
+public:
+    explicit EventStream(Call call) : call_(std::move(call)) {}
+
+    /// False: nobody reads it.
+    bool write(std::string events) {
+        begin();
+        return call_.exchange().write(std::move(events));
+    }
+    /// The last event.
+    void end(std::string events) {
+        write(std::move(events));
+        call_.exchange().end();
+    }
+    /// `named`: as what an event that says so is called.
+    void fail(const Refusal& refusal, std::string_view named = {}) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!has_begun_) return call_.refuse(refusal);
+        }
+        end(event(nlohmann::json::parse(error_body(call_.family(), refusal)), named));
+    }
+
+private:
+    void begin() {
+        const std::lock_guard lock(mutex_);
+        if (!std::exchange(has_begun_, true)) call_.exchange().begin(std::string(kEventStream));
+    }
+
+    Call call_;
+    std::mutex mutex_;
+    bool has_begun_ = false;
+};
+
+}  // namespace vkformer::serve

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "serve/text_model.hpp"
+
+#include <chrono>
+
+#include "core/try.hpp"
+
+namespace vkformer::serve {
+
+Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::filesystem::path& path,
+                                                   const ModelOptions& options, Metrics& metrics) {
+    EngineOptions wanted{.generator = {.device = options.device,
+                                       .precision = options.precision,
+                                       .weights = options.weights,
+                                       .cache = options.cache,
+                                       .context = options.context,
+                                       .batch = options.sequences,
+                                       .plain_shaders = options.plain_shaders,
+                                       .shader_variants = options.shader_variants,
+                                       .on_progress = options.on_progress},
+                         .cache_tokens = options.cache_tokens};
+    auto loaded = std::make_unique<TextModel>();
+    loaded->name_ = std::move(name);
+    loaded->metrics_ = &metrics;
+    VKFORMER_TRY(auto engine, GenerationEngine::load(path, wanted));
+    if (!engine.has_tokenizer())
+        return Error{ErrorCode::FileNotFound, path.string() + " has no tokenizer, and clients send texts"};
+    loaded->engine_.emplace(std::move(engine));
+    return loaded;
+}
+
+Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEngine::OnText on_text,
+                                        GenerationEngine::OnEnd on_end) {
+    using Clock = std::chrono::steady_clock;
+    const Labels labels = {{"model", name_}};
+    // Of the engine's thread alone; `began` is the time of the token before.
+    auto measured = [this, labels, on_text = std::move(on_text), began = Clock::now(), is_first = true](
+                        std::string_view text, std::int32_t token) mutable {
+        if (token >= 0) {
+            const auto now = Clock::now();
+            metrics_->observe(is_first ? "vkformer_first_token_seconds" : "vkformer_next_token_seconds", labels,
+                              std::chrono::duration<double>(now - began).count());
+            began = now;
+            is_first = false;
+        }
+        return on_text(text, token);
+    };
+    auto counted = [this, labels, on_end = std::move(on_end)](Result<Generation> result) {
+        if (result) {
+            metrics_->add("vkformer_prompt_tokens_total", labels, result->prompt_tokens);
+            metrics_->add("vkformer_cached_tokens_total", labels, result->reused_tokens);
+            metrics_->add("vkformer_generated_tokens_total", labels, static_cast<double>(result->tokens.size()));
+        }
+        on_end(std::move(result));
+    };
+    return engine_->submit(std::move(request), std::move(measured), std::move(counted));
+}
+
+void TextModel::show(Metrics& metrics) const {
+    const Labels labels = {{"model", name_}};
+    const EngineStats stats = engine_->stats();
+    metrics.set("vkformer_queue_requests", labels, stats.running + stats.waiting);
+    metrics.set("vkformer_running_sequences", labels, stats.running);
+    metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "all"}}, stats.pages);
+    metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "used"}}, stats.used_pages);
+    metrics.set("vkformer_cache_pages", {{"model", name_}, {"state", "kept"}}, stats.kept_pages);
+    metrics.set("vkformer_decode_steps_total", labels, static_cast<double>(stats.steps));
+    metrics.set("vkformer_preempted_total", labels, static_cast<double>(stats.preempted));
+}
+
+}  // namespace vkformer::serve

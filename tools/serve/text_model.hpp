@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+/// A language model under many clients.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "serve/metrics.hpp"
+#include "serve/model_options.hpp"
+#include "vkformer/generation_engine.hpp"
+
+namespace vkformer::serve {
+
+class TextModel {
+public:
+    using Id = GenerationEngine::Id;
+    /// Errors: those of GenerationEngine::load; FileNotFound besides (a model
+    /// without tokenizer).
+    static Result<std::unique_ptr<TextModel>> load(std::string name, const std::filesystem::path& path,
+                                                   const ModelOptions& options, Metrics& metrics);
+
+    const std::string& name() const noexcept { return name_; }
+    const std::string& device() const noexcept { return engine_->device(); }
+    const GenerationEngine& engine() const noexcept { return *engine_; }
+
+    /// As the engine's, with the times between its tokens measured.
+    Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end);
+    void cancel(Id id) { engine_->cancel(id); }
+    void show(Metrics& metrics) const;
+
+private:
+    std::string name_;
+    Metrics* metrics_ = nullptr;
+    std::optional<GenerationEngine> engine_;
+};
+
+}  // namespace vkformer::serve
