@@ -44,8 +44,18 @@ def _ticks():
     return sum(fields) - fields[3] - fields[4], sum(fields)  # busy with whatever, stolen time included; and all
 
 
+def _seconds_of(process):
+    """What a process that runs has used of the processors."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Quiet:
-    """In `with`: the share of the machine that others took, `others`, of which the children that ended meanwhile are none."""
+    """In `with`: the share of the machine that others took, `others`, of which the children that ended meanwhile are none, nor is `process`,
+    which runs on."""
+
+    def __init__(self, process=None):
+        self._process = process
 
     def __enter__(self):
         self._ticks, self._own = _ticks(), self._used()
@@ -56,10 +66,10 @@ class Quiet:
         own = (self._used() - self._own) * os.sysconf("SC_CLK_TCK")
         self.others = round(max(0.0, busy - own) / max(total, 1), 3)
 
-    @staticmethod
-    def _used():
-        return sum(usage.ru_utime + usage.ru_stime
+    def _used(self):
+        ours = sum(usage.ru_utime + usage.ru_stime
                    for usage in (resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)))
+        return ours + (_seconds_of(self._process) if self._process else 0)
 
 
 class Place:
@@ -85,12 +95,17 @@ class Place:
         found = dict(re.findall(r"^Package: (\S+)\n(?:(?!^$).*\n)*?Version: (\S+)$", status, re.M))
         return ", ".join(f"{name} {found[name]}" for name in names)
 
+    def command(self, *arguments):
+        return [*self._command, *map(str, arguments)]
+
+    def environment(self, cache=None, **more):
+        """`cache`: the folder of a program's verdicts and of the driver's machine code."""
+        return {**self._environment, **more, **({"XDG_CACHE_HOME": str(cache)} if cache else {})}
+
     def run(self, *arguments, cache=None, folder=None, **environment):
-        """What a program prints. `cache`: the folder of its verdicts and of the driver's machine code."""
-        if cache:
-            environment |= {"XDG_CACHE_HOME": str(cache)}
-        command = [*self._command, *map(str, arguments)]
-        done = subprocess.run(command, env={**self._environment, **environment}, cwd=folder, capture_output=True, text=True)
+        """What a program prints. `cache` as of environment()."""
+        command = self.command(*arguments)
+        done = subprocess.run(command, env=self.environment(cache, **environment), cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, command))}\nended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
         return done.stdout

@@ -12,7 +12,7 @@ from plot import number
 
 DOCS = SOURCE / "docs"
 DATA = DOCS / "performance"
-SUBJECTS = ("ops", "peer_ops", "models", "guest", "builds")
+SUBJECTS = ("ops", "peer_ops", "models", "serving", "guest", "builds")
 WEIGHTS = {"f32": "F32", "f16": "F16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
 NAMES = {"masked_softmax": "softmax", "gated_activation": "SwiGLU", "rms_norm": "RMS norm", "layer_norm": "layer norm", "rope": "RoPE"}
 LIMITS = {"copy_bandwidth": "copies", "read_bandwidth": "reads", "peak_f32": "float32", "peak_f16": "float16", "peak_int_dot": "integer dot products",
@@ -173,6 +173,29 @@ def guest_section(report, picture):
     return "A guest in a frame", wrapped(text), listed
 
 
+def serving_section(report, picture):
+    rows = report["rows"]
+
+    def name(row):
+        return f"{WEIGHTS[row['weights']]}, {row['clients']} client{'s' if row['clients'] > 1 else ''}"
+
+    picture(plot.bars("Clients at a time: vkformer (blue) and llama.cpp (grey)", "tokens per second of all clients",
+                      [(name(row), [(row["tokens_per_second"], 0), (row["peer_tokens_per_second"], 3)],
+                        f"{number(row['tokens_per_second'])} : {number(row['peer_tokens_per_second'])}, {number(row['ratio'])} ×{star(row)}")
+                       for row in rows]))
+
+    def both(row, key):
+        return f"{number(row[key])} : {number(row['peer_' + key])}"
+
+    listed = table(("weights and clients", "tokens per second, ours : llama.cpp's", "ratio", "to the first text, ms", "99th percentile",
+                    "between texts, ms", "99th percentile"),
+                   [(name(row) + star(row), both(row, "tokens_per_second"), number(row["ratio"]), both(row, "first_ms"), both(row, "first_ms_p99"),
+                     both(row, "between_ms"), both(row, "between_ms_p99")) for row in rows])
+    text = f"""`vkformer serve` and llama-server, one after the other, with the same file of the model of above and the same requests: prompts of
+        some {rows[0]["prompt_tokens"]:.0f} tokens, no two alike, 64 tokens generated, streamed."""
+    return "Many clients of a server", wrapped(text), listed
+
+
 def builds_section(report, picture):
     rows = [row for row in report["rows"] if len(row["before"]) > 0]
 
@@ -194,7 +217,7 @@ def builds_section(report, picture):
     return report["title"] or "Before and after", wrapped(text), listed
 
 
-SECTIONS = {"ops": ops_section, "peer_ops": peer_ops_section, "models": models_section, "guest": guest_section, "builds": builds_section}
+SECTIONS = {"ops": ops_section, "peer_ops": peer_ops_section, "models": models_section, "guest": guest_section, "serving": serving_section, "builds": builds_section}
 
 
 def place_title(report):
