@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -91,7 +92,13 @@ struct GenerationEngine::Impl {
               [this](Id id, decoding::SequenceResult result) { ended(id, std::move(result)); }) {
         script.plan_for(device.backend->fusions());
         stats.pages = script.pages().size();
-        thread = std::thread([this] { run(); });
+        thread = std::thread([this] {
+            try {
+                run();
+            } catch (const std::bad_alloc&) {
+                fail({ErrorCode::OutOfHostMemory, "there is not enough memory for what was asked of the engine"});
+            }
+        });
     }
     ~Impl() {
         {

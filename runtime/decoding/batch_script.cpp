@@ -24,6 +24,15 @@ std::uint32_t size_for(std::size_t sequences, std::uint32_t most) {
     return std::min(*std::ranges::find_if(kSizes, [&](std::uint32_t size) { return size >= sequences; }), most);
 }
 
+/// Tokens of a prompt that has so many left which the next chunk takes: a power of two or `most`, so that few programs serve all
+/// prompts. Rather two chunks than much that is computed in vain behind the prompt's end.
+std::uint32_t chunk_len(std::size_t left, std::uint32_t most) {
+    constexpr std::uint32_t kLeast = DecoderSessionOptions::kSmallestChunk, kFewWasted = 8;
+    if (left >= most || most <= kLeast) return most;
+    const auto above = std::min(std::max(static_cast<std::uint32_t>(std::bit_ceil(left)), kLeast), most);
+    return above <= 2 * kLeast || above - left <= above / kFewWasted ? above : std::bit_ceil(above) / 2;
+}
+
 std::int32_t word(float value) { return std::bit_cast<std::int32_t>(value); }
 
 std::int32_t int_of(std::size_t value) { return static_cast<std::int32_t>(value); }
@@ -222,20 +231,16 @@ Result<BatchScript::Chunk*> BatchScript::chunk(std::uint32_t rows, std::uint32_t
     return known.get();
 }
 
-/// As many prompts as a chunk takes, of those that came first: of one its beginning, of short ones several.
+/// Of the first prompt its beginning, and of others behind it, as far as a chunk takes them: rows of one length, of which none is empty.
 Result<Job> BatchScript::chunk_job() {
-    constexpr std::uint32_t kFactor = 4;  // from one length to the next
     std::vector<Running*> unread;
     for (const auto& sequence : running_)
         if (!sequence->is_read()) unread.push_back(sequence.get());
     const auto left = [](const Running& sequence) { return sequence.tokens.size() - 1 - sequence.cached; };
-    std::uint32_t len = std::min(DecoderSessionOptions::kSmallestChunk, options_.chunk);
-    while (len < options_.chunk && len < left(*unread.front())) len = std::min(len * kFactor, options_.chunk);
-    std::uint32_t rows = 1;  // with the next power of two, as far as there are prompts that need no longer chunk
-    const std::size_t alike = static_cast<std::size_t>(
-        std::ranges::find_if(unread, [&](const Running* s) { return left(*s) > len; }) - unread.begin());
-    while (rows * 2 * len <= options_.chunk && rows * 2 <= options_.rows && rows < alike) rows *= 2;
-    unread.resize(std::min<std::size_t>(std::max<std::size_t>(alike, 1), rows));
+    const std::uint32_t len = chunk_len(left(*unread.front()), options_.chunk);
+    const std::size_t most_rows = std::min<std::size_t>(options_.chunk / len, unread.size());
+    const auto rows = static_cast<std::uint32_t>(std::bit_floor(most_rows));
+    unread.resize(rows);
 
     VKFORMER_TRY(Chunk* const made, chunk(rows, len));
     Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};

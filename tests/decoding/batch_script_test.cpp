@@ -124,6 +124,25 @@ TEST_CASE("sequences that come and go continue as they do alone", "[decoding][ba
     CHECK(batch.script.pages().used() == 0);
 }
 
+TEST_CASE("little of a prompt's chunks is computed in vain", "[decoding][batch]") {
+    graph::Backend& backend = *test_backends().front();
+    const models::Decoder model = long_model();
+    using Lens = std::vector<std::uint32_t>;
+    const auto [prompt, expected] = GENERATE(table<std::size_t, Lens>(
+        {{1, {}}, {2, {16}}, {18, {32}}, {41, {32, 16}}, {57, {64}}, {65, {64}}, {66, {64, 16}}, {150, {64, 64, 32}}}));
+    CAPTURE(prompt);
+    Batch batch(backend, model, options_of(2, 8));
+    batch.script.add(1, greedy(prompt_of(prompt), 1));
+    Lens lens;
+    while (!batch.script.is_idle()) {
+        const auto job = must(batch.script.next(1));
+        REQUIRE(job);
+        if (job->kind == decoding::Job::Kind::prompt) lens.push_back(job->len);
+        must(decoding::run_job(batch.script, *job, backend, batch.stores));
+    }
+    CHECK(lens == expected);
+}
+
 TEST_CASE("a page that sequences begin with is computed once", "[decoding][batch]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());
