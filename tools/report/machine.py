@@ -95,6 +95,11 @@ class Place:
         found = dict(re.findall(r"^Package: (\S+)\n(?:(?!^$).*\n)*?Version: (\S+)$", status, re.M))
         return ", ".join(f"{name} {found[name]}" for name in names)
 
+    @staticmethod
+    def threads(device):
+        """What makes the CPU backend take all processors, which OpenBLAS's number of threads says; a Vulkan driver has its own."""
+        return {"OPENBLAS_NUM_THREADS": str(os.cpu_count())} if device == "cpu" else {}
+
     def command(self, *arguments):
         return [*self._command, *map(str, arguments)]
 

@@ -121,7 +121,7 @@ def models(options):
     peer = Peer(place)
     is_cpu = options.device == "cpu"
     lengths = ["--length", "256", "--steps", "32"]
-    commands = [f"OPENBLAS_NUM_THREADS=1 vkformer bench model -m FILE --device {options.device} {' '.join(lengths)} --runs {options.runs} --json",
+    commands = [f"vkformer bench model -m FILE --device {options.device} {' '.join(lengths)} --runs {options.runs} --json",
                 f"llama-bench -m FILE -t 2 -p 256 -n 0 -r {options.runs} -o jsonl", f"llama-bench -m FILE -t 2 -p 0 -n 32 -d 256 -r {options.runs} -o jsonl"]
     journal = Journal(options.out, head("models", options, card(place, options), commands, peer=peer.version), options.stop_after)
     bench = place.libraries().parents[1] / "bin/llama-bench"
@@ -134,7 +134,8 @@ def models(options):
         if options.tune and not is_cpu:
             place.run(options.vkformer, "tune", "-q", "-m", file, "-d", options.device, cache=options.cache)
         printed, others = place.run_quietly(options.vkformer, "bench", "model", "-q", "-m", file, "-d", options.device, *lengths, "--runs",
-                                            str(options.runs), *dtype, "--json", cache=options.cache, attempts=options.attempts)
+                                            str(options.runs), *dtype, "--json", cache=options.cache, attempts=options.attempts,
+                                            **place.threads(options.device))
         report = json.loads(printed)
         row = {"weights": weights, **{end: rounded(report[f"{end}_tokens_per_second"]["median"]) for end in ("prompt", "decode")},
                "weight_bytes": report["weight_bytes_per_step"], "weight_gbps": rounded(report["weight_gb_per_second"]),

@@ -95,7 +95,7 @@ def serving(options):
             return peer.place.command(server, "-m", file, "-t", "2", "-np", most, "-c", most * 256, "--port", port, "--host", "127.0.0.1", "--no-webui",
                                 *where)
 
-        mine = curve(options, ours, place.environment(cache=options.cache))
+        mine = curve(options, ours, place.environment(cache=options.cache, **place.threads(options.device)))
         other = curve(options, theirs, peer.place.environment(GGML_VK_VISIBLE_DEVICES="" if is_cpu else "0"), peer.backends)
         for clients in options.clients:
             row = {key: rounded(value) for key, value in mine[clients].items()}
