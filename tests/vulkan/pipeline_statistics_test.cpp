@@ -9,6 +9,7 @@
 #include "graph/builders.hpp"
 #include "support/backends.hpp"
 #include "support/must.hpp"
+#include "support/temporary_folder.hpp"
 #include "vulkan/kernels/kernels.hpp"
 
 namespace vkformer::tests {
@@ -125,14 +126,14 @@ TEST_CASE("statistics come where the driver has them, and an error where it has 
 TEST_CASE("every shader that a device can run compiles on it", "[vulkan][pipelines][cli]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
-    const auto file = std::filesystem::temp_directory_path() / ("vkformer-pipelines-" + index + ".json");
+    const TemporaryFolder folder;  // of this run alone: another may be at the same test
+    const auto file = folder / "pipelines.json";
     const std::string command =
         std::string(VKFORMER_CLI) + " bench pipelines --all --json -q -d " + index + " > " + file.string();
     CAPTURE(command);
     const int status = std::system(command.c_str());
     std::ifstream in(file);
     const auto report = nlohmann::json::parse(in);
-    std::filesystem::remove(file);
     CAPTURE(report["device"]);
     for (const auto& pipeline : report["pipelines"])
         if (pipeline.contains("error")) FAIL_CHECK(pipeline["shader"] << ": " << pipeline["error"].dump());
