@@ -46,14 +46,16 @@ CacheDims cache_dims(graph::Value cache, const Operands<T>& operands) {
 template <class T>
 void cache_append(std::span<const T> x, std::span<const std::int32_t> starts, std::size_t len, std::size_t width,
                   const CachePlaces& places, std::span<T> cache, auto&& store) {
-    for (std::size_t row = 0; row < x.size() / width; ++row) {
-        const std::size_t b = row / len;
-        const std::int64_t start = starts.empty() ? 0 : starts[b];
-        const auto to = places.row_of(b, start + static_cast<std::int64_t>(row % len));
-        if (!to) continue;
-        std::ranges::copy(x.subspan(row * width, width), cache.subspan(*to * width, width).begin());
-        store(cache.subspan(*to * width, width));
-    }
+    const std::size_t batch = x.size() / (len * width);
+    for (std::size_t b = 0; b < batch; ++b)
+        for (std::size_t i = 0; i < len; ++i) {
+            const std::int64_t start = starts.empty() ? 0 : starts[b];
+            const auto to = places.row_of(b, start + static_cast<std::int64_t>(i));
+            if (!to) continue;
+            const std::span<T> row = cache.subspan(*to * width, width);
+            for (std::size_t d = 0; d < width; ++d) row[d] = x[(b * len + i) * width + d];
+            store(row);
+        }
 }
 
 }  // namespace vkformer::cpu
