@@ -366,6 +366,32 @@ TEST_CASE("a trial's product is cut to what can be tried in a moment", "[tuning]
     CHECK(trial.graph.dtype(op.x) == DType::f16);
 }
 
+TEST_CASE("the trial case of caches in pages reads and writes all that its table has room for", "[tuning][pages]") {
+    Graph graph;
+    const auto query = must(graph.input("query", DType::f32, {2, 1, 4, 8}));
+    const auto cache = must(graph.state("cache", DType::f32, {3, graph::kPageLen, 2, 8}));
+    const auto x = must(graph.input("x", DType::f32, {2, 1, 2, 8}));
+    const auto starts = must(graph.input("starts", DType::i32, {2}));
+    const auto pages = must(graph.input("pages", DType::i32, {2, 2}));
+    must(cache_append(graph, x, starts, cache, pages));
+    must(decode_attention(graph, query, cache, cache, {.causal = true, .starts = starts}, 1, 128, 0, pages));
+    for (const graph::Node& node : graph.nodes()) {
+        const auto trial = must(tuning::make_trial_case(graph, node, 1e8));
+        std::size_t found = 0;
+        graph::for_each_operand(trial.graph.nodes()[0].op, [&](std::string_view name, Value value, graph::Access) {
+            for (const auto& [of, contents] : trial.contents)
+                if (of == value && name == "pages") {
+                    ++found;
+                    CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>{0, 1, 2, 0});
+                } else if (of == value && name == "starts" && graph::op_name(node.op) == "decode_attention") {
+                    CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>(2, 127));
+                }
+        });
+        CHECK(found == 1);
+        CHECK(tuning::case_key(graph, node, true).find(" pages=i32[2,2]") != std::string::npos);
+    }
+}
+
 /// One product with a weight of zeros in the format.
 Graph quantized_product(DType format, const Shape& x, const Shape& weight) {
     const std::vector<float> values(weight.element_count());

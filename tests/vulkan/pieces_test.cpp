@@ -198,6 +198,53 @@ TEST_CASE("a cache in pieces keeps and gives what one piece does", "[vulkan][pie
     }
 }
 
+TEST_CASE("a cache in pages is cut along its heads alone", "[vulkan][pieces][cache][pages]") {
+    constexpr std::uint64_t kBatch = 2, kPages = 5, kHeads = 8, kKvHeads = 4, kDim = 64;
+    for (const std::string& index : vulkan_device_indices()) {
+        const auto whole = device_with(index, 0);
+        for (const DType stored : {DType::f32, DType::f16, DType::q8_0})
+            for (const std::uint64_t len : {1u, 2u}) {
+                const DType dtype = stored == DType::q8_0 ? DType::f32 : stored;
+                CAPTURE(whole->name(), to_string(stored), len);
+                OpCase c;
+                Graph& g = c.graph;
+                const Shape cache{kPages, graph::kPageLen, kKvHeads, kDim};
+                const Value pages = c.ints("pages", {kBatch, 2}, {3, 0, 1, 4});
+                const Value starts = c.ints("starts", {kBatch}, {63, 100});
+                const auto make = [&](const char* name) {
+                    return c.state(name, stored, cache, c.random_floats(cache.element_count()));
+                };
+                const Value keys = make("keys"), values = make("values");
+                Value query;
+                if (stored == dtype) {
+                    const Value qkv = c.floats("qkv", dtype, {kBatch, len, kHeads + 2 * kKvHeads, kDim});
+                    query = must(split_qkv(g, qkv, {}, starts, keys, values, graph::RopePairing::halves, {}, pages));
+                } else {
+                    query = c.floats("query", dtype, {kBatch, len, kHeads, kDim});
+                    const Value x = c.floats("x", dtype, {kBatch, len, kKvHeads, kDim});
+                    must(cache_append(g, x, starts, keys, pages));
+                    must(cache_append(g, x, starts, values, pages));
+                }
+                const graph::AttentionMask mask{.causal = true, .starts = starts};
+                const Value y =
+                    c.expect(len == 1 ? decode_attention(g, query, keys, values, mask, 0.125f, 128, 0, pages)
+                                      : attention(g, query, keys, values, mask, 0.125f, 0, pages));
+                // two heads in a piece
+                const std::uint64_t head_bytes = bytes_of(stored, kPages * graph::kPageLen * kDim);
+                const auto limited = device_with(index, 2 * head_bytes + (8 << 10));
+                check_equal(c, *whole, *limited, y);
+                check_equal(c, *whole, *limited, keys);
+                check_equal(c, *whole, *limited, values);
+
+                const auto tiny = device_with(index, head_bytes / 2 + (8 << 10));  // not even one
+                const auto refused =
+                    vulkan::cut_into_pieces(graph::make_plan(g, {.fuse = false}), tiny->capabilities());
+                REQUIRE_FALSE(refused);
+                CHECK(refused.error().message.find("cannot look for pages in pieces of it") != std::string::npos);
+            }
+    }
+}
+
 TEST_CASE("rows of a cache in pieces follow their parents", "[vulkan][pieces][cache]") {
     for (const std::string& index : vulkan_device_indices()) {
         const auto whole = device_with(index, 0), limited = device_with(index, 100 << 10);
