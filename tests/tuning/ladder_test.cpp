@@ -378,15 +378,16 @@ TEST_CASE("the trial case of caches in pages reads and writes all that its table
     for (const graph::Node& node : graph.nodes()) {
         const auto trial = must(tuning::make_trial_case(graph, node, 1e8));
         std::size_t found = 0;
-        graph::for_each_operand(trial.graph.nodes()[0].op, [&](std::string_view name, Value value, graph::Access) {
-            for (const auto& [of, contents] : trial.contents)
-                if (of == value && name == "pages") {
-                    ++found;
-                    CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>{0, 1, 2, 0});
-                } else if (of == value && name == "starts" && graph::op_name(node.op) == "decode_attention") {
-                    CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>(2, 127));
-                }
-        });
+        graph::for_each_operand(
+            trial.graph.nodes()[0].op, [&](std::string_view name, graph::Value value, graph::Access) {
+                for (const auto& [of, contents] : trial.contents)
+                    if (of == value && name == "pages") {
+                        ++found;
+                        CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>{0, 1, 2, 0});
+                    } else if (of == value && name == "starts" && graph::op_name(node.op) == "decode_attention") {
+                        CHECK(std::get<std::vector<std::int32_t>>(contents) == std::vector<std::int32_t>(2, 127));
+                    }
+            });
         CHECK(found == 1);
         CHECK(tuning::case_key(graph, node, true).find(" pages=i32[2,2]") != std::string::npos);
     }

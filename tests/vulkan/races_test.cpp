@@ -12,15 +12,16 @@ namespace {
 
 /// The barriers of decode_attention/split.comp that are main()'s, which comes first in the module. The others are of functions: some of them no
 /// workgroup of this size executes, one has a barrier of main() before it, and one is there for what storage buffers hold.
-constexpr std::size_t kNeededBarriers = 4;
+constexpr std::size_t kNeededBarriers = 5;
 
-/// One query, 300 keys in splits of at most 200: tiles of keys that are full and one that is not.
+/// One query, 320 keys in pages, for which there is a barrier more, and in splits of 160: tiles of keys that are full and some that are not.
 graph::Plan decode_attention_plan() {
     graph::Graph graph;
     const auto query = must(graph.input("query", DType::f32, {1, 1, 2, 64}));
-    const auto key = must(graph.input("key", DType::f32, {1, 300, 1, 64}));
-    const auto value = must(graph.input("value", DType::f32, {1, 300, 1, 64}));
-    graph.mark_output(must(decode_attention(graph, query, key, value, {}, 0.125f, 200)));
+    const auto key = must(graph.input("key", DType::f32, {5, graph::kPageLen, 1, 64}));
+    const auto value = must(graph.input("value", DType::f32, {5, graph::kPageLen, 1, 64}));
+    const auto pages = must(graph.input("pages", DType::i32, {1, 5}));
+    graph.mark_output(must(decode_attention(graph, query, key, value, {}, 0.125f, 200, 0, pages)));
     return graph::make_plan(std::move(graph));
 }
 
