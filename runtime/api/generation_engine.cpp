@@ -24,7 +24,6 @@ using decoding::BatchScript;
 using decoding::BatchSequence;
 
 constexpr std::uint64_t kMostCacheTokens = std::uint64_t{1} << 30;
-constexpr std::uint64_t kUsualCacheTokens = 32768;  // at most, where nothing is said
 constexpr std::uint32_t kLeastChunk = decoding::DecoderSessionOptions::kSmallestChunk, kMostChunk = 4096;
 
 /// So long may those wait who come while steps run.
@@ -68,12 +67,8 @@ Result<decoding::BatchOptions> batch_options(const models::Decoder& model, const
         return Error{ErrorCode::UnsupportedConfig,
                      "the model's generation_config.json has \"no_repeat_ngram_size\", which a batch of many callers' "
                      "sequences does not know"};
-    const std::uint64_t context =
-        session.context != 0 ? session.context
-                             : std::min(model.config().max_positions, decoding::DecoderSessionOptions::kDefaultContext);
-    const std::uint64_t usual = std::max(context, std::min(context * std::max(session.rows, 1u), kUsualCacheTokens));
-    const std::uint64_t tokens = options.cache_tokens > 0 ? options.cache_tokens : usual;
-    wanted.pages = static_cast<std::uint32_t>(graph::page_count(tokens)) + 1;
+    if (options.cache_tokens > 0)
+        wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
     return decoding::checked_batch_options(model, wanted);
 }
 

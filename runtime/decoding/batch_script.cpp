@@ -81,6 +81,11 @@ Result<BatchOptions> checked_batch_options(const models::Decoder& model, const B
                        std::to_string(model.config().max_positions) + ", where sequences are generated one by one");
     chosen.context = session.context;
     chosen.chunk = session.chunk;
+    if (chosen.pages == 0) {
+        constexpr std::uint64_t kUsualTokens = 32768;
+        const std::uint64_t context = chosen.context, all = std::min(context * chosen.rows, kUsualTokens);
+        chosen.pages = static_cast<std::uint32_t>(pages_of(std::max(context, all))) + 1;
+    }
     if (chosen.pages < pages_of(chosen.context) + 1)
         return invalid("the cache holds " + std::to_string((std::max(chosen.pages, 1u) - 1) * kPageLen) +
                        " tokens, fewer than the context of " + std::to_string(chosen.context));

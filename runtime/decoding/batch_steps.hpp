@@ -14,7 +14,9 @@ namespace vkformer::decoding {
 struct BatchOptions {
     std::uint32_t rows = 8;     ///< sequences that are decoded together at most
     std::uint32_t context = 0;  ///< as of DecoderSessionOptions; at most the model's max_positions
-    std::uint32_t pages = 0;    ///< of graph::kPageLen tokens that the caches have, one of them nobody's
+    /// Pages of graph::kPageLen tokens that the caches have, one of them nobody's; 0: for `rows` whole contexts, at most 32,768 tokens, but
+    /// at least for one.
+    std::uint32_t pages = 0;
     std::uint32_t chunk = 256;  ///< tokens of prompts that are computed in one submit at most
     DType dtype = DType::f32;   ///< of activations
     models::WeightFormat weights = models::WeightFormat::as_computed;

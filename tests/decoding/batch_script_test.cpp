@@ -287,6 +287,9 @@ TEST_CASE("what a batch cannot run is refused", "[decoding][batch]") {
     CHECK(options_refused(options_of(0, 8)) == ErrorCode::InvalidArgument);
     CHECK(options_refused(options_of(65, 8)) == ErrorCode::InvalidArgument);
     CHECK(options_refused(options_of(2, 2)) == ErrorCode::InvalidArgument);  // 160 tokens have three pages
+    BatchOptions usual = options_of(2, 8);
+    usual.pages = 0;
+    CHECK(must(decoding::checked_batch_options(model, usual)).pages == 2 * kContext / 64 + 1);
     BatchOptions looks_back = options_of(2, 8);
     looks_back.rules.banned_words = {{1, 2}};
     CHECK(options_refused(looks_back) == ErrorCode::UnsupportedConfig);

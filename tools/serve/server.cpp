@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/try.hpp"
+#include "decoding/batch_script.hpp"
 #include "models/open_model.hpp"
 #include "serve/chat_routes.hpp"
 #include "serve/encoder_routes.hpp"
@@ -61,20 +62,19 @@ std::string megabytes(std::uint64_t bytes) { return std::to_string((bytes + 500'
 
 /// Keys and values of the tokens that the engine keeps: as EngineOptions::cache_tokens says.
 Result<std::string> describe_cache(const std::filesystem::path& path, const ModelOptions& options) {
-    constexpr std::uint64_t kMostContext = 4096, kMostTokens = 32768;
     VKFORMER_TRY(const models::Decoder decoder, models::load_decoder(path));
     const models::DecoderConfig& config = decoder.config();
-    const std::uint64_t context =
-        options.context > 0 ? options.context : std::min<std::uint64_t>(config.max_positions, kMostContext);
-    const std::uint64_t tokens = options.cache_tokens > 0
-                                     ? options.cache_tokens
-                                     : std::max(std::min(options.sequences * context, kMostTokens), context);
+    decoding::BatchOptions wanted = {.rows = options.sequences, .context = options.context};
+    if (options.cache_tokens > 0)
+        wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
+    VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
+    const std::uint64_t tokens = (batch.pages - 1) * graph::kPageLen;
     const std::uint64_t numbers = tokens * config.layers.size() * 2 * config.kv_heads * config.head_dim;
     const std::uint64_t bytes = options.cache == CacheStorage::q8_0
                                     ? numbers * 34 / 32
                                     : numbers * (options.precision == Precision::f16 ? 2 : 4);
     return ", a cache of " + megabytes(bytes) + " for " + std::to_string(tokens) +
-           " tokens, of which a request has at most " + std::to_string(context);
+           " tokens, of which a request has at most " + std::to_string(batch.context);
 }
 
 }  // namespace
