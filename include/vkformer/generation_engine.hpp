@@ -64,24 +64,32 @@ public:
     /// Told what can be printed after each token, as of Generator::OnText, on the engine's thread, which waits for it. False ends the
     /// generation.
     using OnText = std::function<bool(std::string_view text, std::int32_t token)>;
+    /// Told of each token before OnText is, on the same thread, where GenerateOptions::log_probs asked.
+    using OnLogProbs = std::function<void(const StepLogProbs& log_probs)>;
     /// Told once, on the engine's thread: the generation, or what went wrong (Cancelled, and errors of the device).
     using OnEnd = std::function<void(Result<Generation>)>;
 
     /// Puts the request behind those that wait. Its answer is that of the same request alone, whatever runs beside it, but for the rounding of
     /// other variants. Errors: as of Generator::generate_tokens; InvalidArgument (a field that is not one request's, see
     /// GenerationRequest; more tokens than the cache holds), Cancelled (the queue is full: it says so; or the device failed before).
-    Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end);
+    Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end, OnLogProbs on_log_probs = {});
     /// The request's end comes before the next step. One that is not known, or has ended, is passed over.
     void cancel(Id id);
 
     EngineStats stats() const;
 
-    Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;                   ///< as of Generator
-    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;  ///< as of Generator
+    Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;  ///< as of Generator
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages,
+                                                    const ChatOptions& options = {}) const;  ///< as of Generator
     /// Errors: InvalidArgument (a token that the tokenizer does not know), FileNotFound (there is no tokenizer).
     Result<std::string> detokenize(std::span<const std::int32_t> tokens) const;
+    /// What the token adds to a text: whole characters or some of their bytes; a special token as it is spelled. Empty for one that the
+    /// tokenizer does not know.
+    std::string token_bytes(std::int32_t token) const;
     bool has_tokenizer() const noexcept;
     bool has_chat_template() const noexcept;
+    /// As the model carries it: it says how calls of tools look. Empty where there is none.
+    std::string_view chat_template() const noexcept;
     std::uint32_t context() const noexcept;
     const std::string& device() const noexcept;
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "vkformer/export.h"
+#include "vkformer/log_probs.hpp"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
 
@@ -93,7 +94,11 @@ struct GenerateOptions {
     std::uint64_t seed = 0;
     /// Texts that end a generation; not part of its text. None: what the model folder's generation_config.json says.
     std::vector<std::string> stop;
-    bool ignore_end = false;  ///< the model's end token ends nothing
+    bool ignore_end = false;     ///< the model's end token ends nothing
+    bool shows_special = false;  ///< the text has special tokens, too, but for the end token
+    /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
+    /// of that. A GenerationEngine's alone.
+    std::optional<std::uint32_t> log_probs;
 };
 
 enum class Finish : std::uint8_t {
@@ -111,8 +116,9 @@ struct Generation {
     std::vector<std::int32_t> tokens;  ///< generated ones, the end token included
     Finish finish = Finish::length;
     std::uint32_t prompt_tokens = 0;
-    std::uint32_t reused_tokens = 0;  ///< of the prompt: they were in the caches from the generation before
-    std::optional<float> score;       ///< of a beam search
+    std::uint32_t reused_tokens = 0;      ///< of the prompt: they were in the caches from the generation before
+    std::optional<float> score;           ///< of a beam search
+    std::vector<StepLogProbs> log_probs;  ///< of each of `tokens`, where GenerateOptions::log_probs asked
 };
 
 /// What a call took. Seconds of wall time.
@@ -125,6 +131,16 @@ struct GenerationTimings {
 struct Message {
     std::string role;  ///< "system", "user", "assistant", …: what the model's template knows
     std::string content;
+    /// What else the template knows of a message, as a JSON object: {"tool_calls": […]}, {"name": "…"}. May be empty.
+    std::string further = {};
+};
+
+/// How a conversation is put into words.
+struct ChatOptions {
+    /// What else the template knows, as a JSON object: {"tools": […], "enable_thinking": false}. May be empty.
+    std::string variables;
+    /// The last message is the beginning of the answer, which goes on from there.
+    bool continues_last = false;
 };
 
 /// A language model on a device. Not thread-safe; distinct generators are independent of each other.
@@ -161,8 +177,10 @@ public:
 
     /// Text to ids, the tokenizer's special tokens included. Errors: as of generate; FileNotFound (the model has no tokenizer).
     Result<std::vector<std::int32_t>> tokenize(std::string_view text) const;
-    /// A conversation to ids, as chat reads it: how much of the context it takes. Errors: as of chat.
-    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;
+    /// A conversation to ids, as chat reads it: how much of the context it takes. Errors: as of chat; InvalidArgument also for JSON
+    /// that is no object, and where the answer's beginning is not in what the template makes of the conversation.
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages,
+                                                    const ChatOptions& options = {}) const;
     bool has_tokenizer() const noexcept;
 
     std::uint32_t context() const noexcept;

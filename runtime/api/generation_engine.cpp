@@ -38,6 +38,8 @@ struct Request {
     std::uint32_t prompt_tokens = 0;
     GenerationEngine::OnText on_text;
     GenerationEngine::OnEnd on_end;
+    GenerationEngine::OnLogProbs on_log_probs;
+    std::vector<StepLogProbs> log_probs{};
 };
 
 struct Submitted {
@@ -83,7 +85,8 @@ struct GenerationEngine::Impl {
           batch(std::move(batch_options)),
           stores(*device.backend),
           script(
-              *language.model, batch, [this](Id id, std::int32_t token) { return told(id, token); },
+              *language.model, batch,
+              [this](Id id, std::int32_t token, StepLogProbs* log_probs) { return told(id, token, log_probs); },
               [this](Id id, decoding::SequenceResult result) { ended(id, std::move(result)); }) {
         script.plan_for(device.backend->fusions());
         stats.pages = script.pages().size();
@@ -133,7 +136,7 @@ struct GenerationEngine::Impl {
     void publish();
     void update_stats();
     void fail(const Error& error);
-    bool told(Id id, std::int32_t token);
+    bool told(Id id, std::int32_t token, StepLogProbs* log_probs);
     void ended(Id id, decoding::SequenceResult result);
     Result<BatchSequence> sequence(GenerationRequest request) const;
 };
@@ -217,8 +220,12 @@ void GenerationEngine::Impl::fail(const Error& error) {
     for (Submitted& one : left) one.request.on_end(error);
 }
 
-bool GenerationEngine::Impl::told(Id id, std::int32_t token) {
+bool GenerationEngine::Impl::told(Id id, std::int32_t token, StepLogProbs* log_probs) {
     Request& request = requests.at(id);
+    if (log_probs) {
+        if (request.on_log_probs) request.on_log_probs(*log_probs);
+        request.log_probs.push_back(std::move(*log_probs));
+    }
     const bool is_end = std::ranges::count(request.ends, token) > 0;
     const std::string part = is_end ? std::string() : request.text.push(token);
     const bool goes_on = !request.on_text || request.on_text(part, token);
@@ -239,7 +246,8 @@ void GenerationEngine::Impl::ended(Id id, decoding::SequenceResult result) {
                                                                .finish = finish,
                                                                .prompt_tokens = request.prompt_tokens,
                                                                .reused_tokens = result.reused,
-                                                               .score = {}});
+                                                               .score = {},
+                                                               .log_probs = std::move(request.log_probs)});
 }
 
 // ---- the callers ----------------------------------------------------------------------------------------------------
@@ -251,6 +259,7 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(GenerationRequest request
     VKFORMER_TRY(made.sequence.max_tokens, language.max_tokens(asked, request.prompt.size(), "the prompt"));
     made.sequence.prompt = std::move(request.prompt);
     made.sequence.seed = asked.seed;
+    made.log_probs = asked.log_probs;
     if (asked.ignore_end) {
         if (defaults.rules.forced_last >= 0)
             return invalid("the model's generation_config.json forces its end token, which a request cannot ignore");
@@ -283,16 +292,18 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(GenerationRequest request
     return made;
 }
 
-Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request, OnText on_text, OnEnd on_end) {
+Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request, OnText on_text, OnEnd on_end,
+                                                      OnLogProbs on_log_probs) {
     const api::LanguageModel& language = impl_->language;
     const auto& stops = language.stops(request.options);
     if (!stops.empty() && !language.tokenizer()) return language.text.tokenizer.error();
     Request told = {
-        .text = api::GenerationText(language.tokenizer(), stops),
+        .text = api::GenerationText(language.tokenizer(), stops, request.options.shows_special),
         .ends = request.options.ignore_end ? std::vector<std::int32_t>() : language.text.defaults.end_tokens,
         .prompt_tokens = static_cast<std::uint32_t>(request.prompt.size()),
         .on_text = std::move(on_text),
-        .on_end = std::move(on_end)};
+        .on_end = std::move(on_end),
+        .on_log_probs = std::move(on_log_probs)};
     VKFORMER_TRY(BatchSequence sequence, impl_->sequence(std::move(request)));
     Id id = 0;
     {
@@ -345,8 +356,9 @@ Result<std::vector<std::int32_t>> GenerationEngine::tokenize(std::string_view te
     return impl_->language.tokenize(text);
 }
 
-Result<std::vector<std::int32_t>> GenerationEngine::tokenize_chat(std::span<const Message> messages) const {
-    return impl_->language.tokenize_chat(messages);
+Result<std::vector<std::int32_t>> GenerationEngine::tokenize_chat(std::span<const Message> messages,
+                                                                  const ChatOptions& options) const {
+    return impl_->language.tokenize_chat(messages, options);
 }
 
 Result<std::string> GenerationEngine::detokenize(std::span<const std::int32_t> tokens) const {
@@ -357,8 +369,16 @@ Result<std::string> GenerationEngine::detokenize(std::span<const std::int32_t> t
     return language.tokenizer()->decode(tokens);
 }
 
+std::string GenerationEngine::token_bytes(std::int32_t token) const {
+    const text::Tokenizer* const tokenizer = impl_->language.tokenizer();
+    return tokenizer ? tokenizer->bytes(token) : std::string();
+}
+
 bool GenerationEngine::has_tokenizer() const noexcept { return impl_->language.tokenizer() != nullptr; }
 bool GenerationEngine::has_chat_template() const noexcept { return bool{impl_->language.text.chat_template}; }
+std::string_view GenerationEngine::chat_template() const noexcept {
+    return has_chat_template() ? impl_->language.text.chat_template->source() : std::string_view();
+}
 std::uint32_t GenerationEngine::context() const noexcept { return impl_->batch.context; }
 const std::string& GenerationEngine::device() const noexcept { return impl_->device.description; }
 

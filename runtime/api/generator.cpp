@@ -228,6 +228,9 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
     VKFORMER_CHECK(impl_->check_beams(options));
+    if (options.log_probs)
+        return Error{ErrorCode::InvalidArgument,
+                     "log-probabilities are told by a GenerationEngine: leave out log_probs"};
     if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
@@ -237,7 +240,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
                      impl_->language.max_tokens(options, prompts[i].size(), "prompt " + std::to_string(i + 1)));
         requests.push_back({.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i});
         if (!options.ignore_end) requests.back().stop_tokens = impl_->language.text.defaults.end_tokens;
-        outputs.emplace_back(impl_->language.tokenizer(), impl_->language.stops(options));
+        outputs.emplace_back(impl_->language.tokenizer(), impl_->language.stops(options), options.shows_special);
     }
     const auto on_token = [&](std::size_t index, std::int32_t token) {
         api::GenerationText& output = outputs[index];
@@ -264,8 +267,9 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
     return generations;
 }
 
-Result<std::vector<std::int32_t>> Generator::tokenize_chat(std::span<const Message> messages) const {
-    return impl_->language.tokenize_chat(messages);
+Result<std::vector<std::int32_t>> Generator::tokenize_chat(std::span<const Message> messages,
+                                                           const ChatOptions& options) const {
+    return impl_->language.tokenize_chat(messages, options);
 }
 
 Result<Generation> Generator::chat(std::span<const Message> messages, const GenerateOptions& options,

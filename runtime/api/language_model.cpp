@@ -26,11 +26,24 @@ Result<std::vector<std::int32_t>> LanguageModel::tokenize(std::string_view words
     return tokenizer()->encode(words);
 }
 
-Result<std::vector<std::int32_t>> LanguageModel::tokenize_chat(std::span<const Message> messages) const {
+Result<std::vector<std::int32_t>> LanguageModel::tokenize_chat(std::span<const Message> messages,
+                                                               const ChatOptions& options) const {
+    // Behind the answer's beginning, to find it in what the template makes of it.
+    constexpr std::string_view kHere = "\u2060vkformer goes on here\u2060";
     if (!text.chat_template) return text.chat_template.error();
     std::vector<text::ChatMessage> conversation;
-    for (const Message& message : messages) conversation.push_back({message.role, message.content});
-    VKFORMER_TRY(const std::string prompt, text.chat_template->render(conversation));
+    for (const Message& message : messages) conversation.push_back({message.role, message.content, message.further});
+    const bool continues = options.continues_last && !conversation.empty();
+    if (continues) conversation.back().content += kHere;
+    VKFORMER_TRY(std::string prompt, text.chat_template->render(conversation, {.add_generation_prompt = !continues,
+                                                                               .variables = options.variables}));
+    if (continues) {
+        const std::size_t end = prompt.rfind(kHere);
+        if (end == prompt.npos)
+            return Error{ErrorCode::InvalidArgument,
+                         "the model's chat template leaves the last message out: an answer cannot go on from there"};
+        prompt.resize(end);
+    }
     return tokenizer()->encode(prompt, {.add_special = false});
 }
 

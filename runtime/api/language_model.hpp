@@ -25,8 +25,9 @@ struct LanguageModel {
 
     /// None: there is no text.
     const text::Tokenizer* tokenizer() const noexcept { return text.tokenizer ? text.tokenizer->get() : nullptr; }
-    Result<std::vector<std::int32_t>> tokenize(std::string_view words) const;                  ///< as of Generator
-    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages) const;  ///< likewise
+    Result<std::vector<std::int32_t>> tokenize(std::string_view words) const;  ///< as of Generator
+    Result<std::vector<std::int32_t>> tokenize_chat(std::span<const Message> messages,
+                                                    const ChatOptions& options) const;  ///< likewise
 
     /// To generate behind a prompt of so many tokens; 0: until the model ends or the context is full. Errors: InvalidArgument (the
     /// model's own length leaves no room; `name` says whose prompt it is).
@@ -44,8 +45,8 @@ OpenOptions open_options(const GeneratorOptions& options);
 
 /// What one generation prints: tokens become text, and a stop string ends it.
 struct GenerationText {
-    GenerationText(const text::Tokenizer* tokenizer, const std::vector<std::string>& stop)
-        : stream(tokenizer ? tokenizer->stream() : nullptr), stops(stop) {}
+    GenerationText(const text::Tokenizer* tokenizer, const std::vector<std::string>& stop, bool shows_special)
+        : stream(tokenizer ? tokenizer->stream(!shows_special) : nullptr), stops(stop) {}
 
     std::unique_ptr<text::StreamDecoder> stream;  // null: there is no text
     text::StopStrings stops;

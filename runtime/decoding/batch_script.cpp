@@ -107,6 +107,7 @@ Result<void> BatchScript::check(const BatchSequence& asked) const {
         return invalid("the prompt has " + std::to_string(prompt.size()) + " tokens, the context holds " +
                        std::to_string(options_.context));
     VKFORMER_CHECK(check_penalties({.bias = asked.bias}, vocab));
+    VKFORMER_CHECK(check_log_probs(asked.log_probs));
     return check_choice(asked, vocab);
 }
 
@@ -321,9 +322,13 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         kind.counts = kind.counts || counts_tokens(asked);
         kind.biases = kind.biases || !asked.bias.empty();
         kind.waits = kind.waits || (asked.min_tokens > 0 && !options_.ends.empty());
+        kind.scores = kind.scores || asked.log_probs;
+        kind.likeliest = std::max(kind.likeliest, asked.log_probs.value_or(0));
     }
     if (placed_.empty()) return next(most);  // those that are left have prompts to be read
     kind.rows = size_for(placed_.size(), options_.rows);
+    kind.likeliest = likeliest_for(kind.likeliest, model_->config().vocab_size);
+    if (kind.likeliest > 0) runs = std::min<std::size_t>(runs, kRecordedSteps);
     VKFORMER_TRY(Step* const made, step(kind));
 
     Job job = {.part = made, .runs = static_cast<std::uint32_t>(runs)};
@@ -343,6 +348,7 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         job.writes.push_back({made->graph.pages, pages});
         written_table_ = std::move(pages);
     }
+    made->graph.log_probs.begin_job(job.writes);
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
@@ -409,8 +415,12 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
 
 std::vector<Read> BatchScript::reads(std::uint32_t step) const {
     std::vector<Read> reads;
-    for (std::size_t r = 0; r < placed_.size(); ++r)
-        reads.push_back({written_->graph.states.history, (first_positions_[r] + step) * written_->rows + r, 1});
+    std::vector<std::size_t> positions;
+    for (std::size_t r = 0; r < placed_.size(); ++r) {
+        positions.push_back(first_positions_[r] + step);
+        reads.push_back({written_->graph.states.history, positions[r] * written_->rows + r, 1});
+    }
+    written_->graph.log_probs.add_reads(positions, reads);
     return reads;
 }
 
@@ -439,7 +449,15 @@ Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& rec
         running.tokens.push_back(token);
         ++running.cached;
         ++counts_.tokens;
-        const bool goes_on = on_token_(running.id, token);
+        std::optional<StepLogProbs> log_probs;
+        if (running.asked.log_probs) {
+            const std::size_t rows = placed_.size();
+            const LogProbPlace place = {
+                .step = job.first_step + i, .in_job = i, .first = rows, .row = row, .rows = rows};
+            VKFORMER_TRY(log_probs,
+                         read_log_probs(written_->graph.log_probs, records, place, token, *running.asked.log_probs));
+        }
+        const bool goes_on = on_token_(running.id, token, log_probs ? &*log_probs : nullptr);
         if (std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end())
             running.finish = FinishReason::stop;
         else if (!goes_on)

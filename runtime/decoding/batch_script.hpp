@@ -24,6 +24,7 @@ struct BatchSequence {
     float repetition = 1, presence = 0, frequency = 0;  ///< as of Penalties
     std::map<std::int32_t, float> bias{};               ///< likewise
     std::uint32_t min_tokens = 0;                       ///< generated before one of BatchOptions::ends
+    std::optional<std::uint32_t> log_probs{};           ///< told, with so many of the likeliest tokens
 };
 
 /// What a script has done since it was made.
@@ -36,8 +37,8 @@ struct BatchCounts {
 class BatchScript final : public Script {
 public:
     using Id = std::uint64_t;
-    /// Told every token; false ends the sequence there.
-    using OnToken = std::function<bool(Id, std::int32_t)>;
+    /// Told every token, with its log-probabilities where the sequence asks for them; false ends the sequence there.
+    using OnToken = std::function<bool(Id, std::int32_t, StepLogProbs* log_probs)>;
     /// Told once, when the sequence has ended.
     using OnEnd = std::function<void(Id, SequenceResult)>;
 
@@ -48,7 +49,8 @@ public:
     void add(Id id, BatchSequence sequence);
     /// Ends it, with FinishReason::caller; one that is not there is passed over.
     void cancel(Id id);
-    /// Errors: InvalidArgument (no tokens, more than the context holds, unknown ones, a bias of an unknown token or one that is no number).
+    /// Errors: InvalidArgument (no tokens, more than the context holds, unknown ones, a bias of an unknown token or one that is no
+    /// number, more log-probabilities than are told).
     Result<void> check(const BatchSequence& sequence) const;
 
     bool is_idle() const noexcept { return running_.empty() && waiting_.empty(); }

@@ -107,7 +107,12 @@ Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const Batc
         VKFORMER_TRY(next, graph::arg_max(graph, logits));
     }
     if (step.counts) VKFORMER_CHECK(graph::count_tokens(graph, next, step.counts, graph::TokenOrigin::generated));
-    VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, kNoToken, kNoToken));
+    if (kind.scores) {
+        VKFORMER_TRY(step.log_probs, add_log_probs(graph, pass.logits, step.states.history, kind.likeliest, size));
+    }
+    VKFORMER_CHECK(
+        graph::greedy_step(graph, next, step.states, kNoToken, kNoToken,
+                           {.given = {}, .log_probs = step.log_probs.log_probs, .scores = step.log_probs.scores}));
     return step;
 }
 

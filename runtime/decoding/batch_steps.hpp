@@ -8,6 +8,7 @@
 
 #include "decoding/decoder_options.hpp"
 #include "decoding/decoder_steps.hpp"
+#include "decoding/log_probs.hpp"
 
 namespace vkformer::decoding {
 
@@ -38,10 +39,12 @@ Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const Ba
 /// What the step of some sequences does: all that none of them asks for is left out.
 struct BatchStepKind {
     std::uint32_t rows = 1;
-    bool draws = false;   ///< a temperature above 0
-    bool counts = false;  ///< a penalty that counts tokens
-    bool biases = false;  ///< a bias of a sequence's own
-    bool waits = false;   ///< tokens before an end
+    bool draws = false;           ///< a temperature above 0
+    bool counts = false;          ///< a penalty that counts tokens
+    bool biases = false;          ///< a bias of a sequence's own
+    bool waits = false;           ///< tokens before an end
+    bool scores = false;          ///< the log-probability of what is chosen
+    std::uint32_t likeliest = 0;  ///< with scores: of so many other tokens, too
     auto operator<=>(const BatchStepKind&) const = default;
 };
 
@@ -58,6 +61,7 @@ struct BatchStepGraph {
     graph::Value begins;     ///< input i32 [rows]: length of the prompt
     graph::Value ends;       ///< input i32 [rows]: position from which on an end may be chosen, less kLongestWait
     graph::Value countdown;  ///< state i32 [rows, 1] of force_last
+    LogProbTensors log_probs;
 };
 inline constexpr std::int32_t kLongestWait = 1 << 30;
 Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const BatchOptions& options,

@@ -22,7 +22,7 @@ namespace vkformer::text {
 using namespace jinja;
 
 struct ChatTemplate::Parsed {
-    std::string name;
+    std::string name, source;
     Body body;
     std::vector<std::pair<std::string, std::string>> tokens;
 };
@@ -138,26 +138,32 @@ Scope globals(const RenderOptions& options, Budget& budget) {
     return scope;
 }
 
+/// Tells the members of a JSON object; an empty text has none.
+void read_object(std::string_view text, const char* what, Budget& budget,
+                 const std::function<void(const std::string& name, Value value)>& tell) {
+    if (text.empty()) return;
+    const auto json = nlohmann::ordered_json::parse(
+        text,
+        [what](int depth, auto, auto&) {
+            if (depth > 100) fail(std::string(what) + " are nested deeper than 100 levels");
+            return true;
+        },
+        false);
+    if (!json.is_object()) fail(std::string(what) + " are no JSON object");
+    for (const auto& [name, value] : json.items()) tell(name, from_json(value, budget));
+}
+
 Value conversation(std::span<const ChatMessage> messages, Budget& budget) {
     std::vector<Value> list;
     for (const ChatMessage& message : messages) {
         if (!is_utf8(message.role) || !is_utf8(message.content)) fail("a message is not UTF-8");
-        list.push_back(Value::dict({{"role", message.role}, {"content", message.content}}, budget));
+        std::vector<std::pair<Value, Value>> items = {{"role", message.role}, {"content", message.content}};
+        read_object(message.further, "a message's members", budget, [&](const std::string& name, Value value) {
+            if (name != "role" && name != "content") items.emplace_back(name, std::move(value));
+        });
+        list.push_back(Value::dict(std::move(items), budget));
     }
     return Value::list(std::move(list), budget);
-}
-
-void set_variables(std::string_view text, Scope& scope, Budget& budget) {
-    if (text.empty()) return;
-    const auto json = nlohmann::ordered_json::parse(
-        text,
-        [](int depth, auto, auto&) {
-            if (depth > 100) fail("the variables are nested deeper than 100 levels");
-            return true;
-        },
-        false);
-    if (!json.is_object()) fail("the variables are no JSON object");
-    for (const auto& [name, value] : json.items()) scope.names[name] = from_json(value, budget);
 }
 
 }  // namespace
@@ -175,6 +181,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string na
     try {
         auto parsed = std::make_unique<Parsed>();
         parsed->name = name;
+        parsed->source = source;
         parsed->body = jinja::parse(source, line);
         return ChatTemplate(std::move(parsed));
     } catch (const Failure& failure) {
@@ -183,6 +190,8 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string na
         return Error{ErrorCode::OutOfHostMemory, name + ": out of memory while reading the chat template"};
     }
 }
+
+std::string_view ChatTemplate::source() const noexcept { return parsed_->source; }
 
 void ChatTemplate::set_token(std::string role, std::string token) {
     parsed_->tokens.emplace_back(std::move(role), std::move(token));
@@ -200,7 +209,8 @@ Result<std::string> ChatTemplate::render(std::span<const ChatMessage> messages, 
         for (const auto& [role, token] : parsed_->tokens) scope.names[role] = token;
         if (!options.bos_token.empty()) scope.names["bos_token"] = options.bos_token;
         if (!options.eos_token.empty()) scope.names["eos_token"] = options.eos_token;
-        set_variables(options.variables, scope, budget);
+        read_object(options.variables, "the variables", budget,
+                    [&](const std::string& name, Value value) { scope.names[name] = std::move(value); });
         return Interpreter(scope, budget, line).run(parsed_->body);
     } catch (const Failure& failure) {
         return located(failure, parsed_->name, line);

@@ -19,6 +19,7 @@ namespace vkformer::text {
 struct ChatMessage {
     std::string role;  ///< "system", "user", "assistant", or what else the template knows
     std::string content;
+    std::string further = {};  ///< a JSON object of what else the template knows of it, "tool_calls"; may be empty
 };
 
 struct RenderOptions {
@@ -41,6 +42,8 @@ public:
     /// Errors: InvalidArgument (the template refuses the conversation, or does not fit what it is given, or uses up too much
     /// time or memory), UnsupportedConfig, OutOfHostMemory; each with the line.
     Result<std::string> render(std::span<const ChatMessage> messages, const RenderOptions& options = {}) const;
+
+    std::string_view source() const noexcept;
 
     /// A special token that the template may print under the name of its role ("bos_token").
     void set_token(std::string role, std::string token);

@@ -15,6 +15,7 @@
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/added_tokens.hpp"
+#include "text/byte_level.hpp"
 #include "text/decoders.hpp"
 #include "text/json_field.hpp"
 #include "text/normalizers.hpp"
@@ -92,6 +93,7 @@ public:
         const auto added = added_.find(id);
         return added != added_.end() ? &added->second : vocabulary_.token_of(id);
     }
+    bool is_added(std::int32_t id) const { return added_.contains(id); }
     std::optional<std::int32_t> find(std::string_view piece) const {
         const auto added = added_ids_.find(piece);
         return added != added_ids_.end() ? added->second : vocabulary_.id_of(piece);
@@ -133,6 +135,17 @@ struct JsonParts {
     std::optional<Matchers> plain_matchers;  // of those that are not special
     bool clean_up = false;
 };
+
+/// The text that a decoder makes of one token.
+std::string text_of_token(const JsonParts& parts, std::string_view token) {
+    std::string text;
+    if (!parts.decoder) return text;
+    const DecoderStages stages = (*parts.decoder)(text_collector(text));
+    stages->text(token);
+    stages->end_token();
+    stages->finish();
+    return text;
+}
 
 /// Tokens through the stages of a decoder.
 class JsonStream final : public StreamDecoder {
@@ -193,6 +206,8 @@ public:
         : parts_(std::move(parts)), pieces_(parts_.model->vocabulary(), parts_.added) {
         for (const AddedToken& token : parts_.added)
             if (token.special) special_.insert(token.content);
+        has_byte_spelling_ = text_of_token(parts_, spell_bytes("\x7F")) == "\x7F";
+        has_byte_pieces_ = text_of_token(parts_, "<0x41>") == "A";
     }
 
     Result<std::vector<std::int32_t>> encode(std::string_view text, const EncodeOptions& options) const override {
@@ -259,6 +274,21 @@ public:
         return piece ? *piece : std::string();
     }
 
+    std::string bytes(std::int32_t id) const override {
+        const std::string* const piece = pieces_.find(id);
+        if (!piece || pieces_.is_added(id)) return piece ? *piece : std::string();
+        if (has_byte_spelling_) return bytes_of_spelling(*piece).value_or(*piece);
+        if (const auto byte = byte_of_piece(*piece); byte && has_byte_pieces_)
+            return std::string(1, static_cast<char>(*byte));
+        const std::int32_t twice[] = {id, id};
+        const std::string once = decode(std::span(twice, 1), false);
+        std::string both = decode(twice, false);
+        if (both.size() > once.size()) return both.substr(once.size());
+        std::string spaced = *piece;  // a blank that the decoder takes off the end
+        replace_all(spaced, "\u2581", " ");
+        return spaced;
+    }
+
     std::optional<std::int32_t> find(std::string_view piece) const override { return pieces_.find(piece); }
 
     std::size_t vocab_size() const noexcept override { return pieces_.size(); }
@@ -281,6 +311,7 @@ private:
     JsonParts parts_;
     Pieces pieces_;
     std::unordered_set<std::string> special_;
+    bool has_byte_spelling_ = false, has_byte_pieces_ = false;
 };
 
 /// The added tokens of tokenizer.json, then those that only tokenizer_config.json knows. Their ids are found as the

@@ -63,6 +63,10 @@ public:
     /// One token as the vocabulary spells it ("▁the", "Ġthe"), to label a picture; empty where there is none.
     virtual std::string piece(std::int32_t id) const = 0;
 
+    /// What one token adds to a text that has begun: whole characters or some of their bytes; an added token as it is spelled. Empty
+    /// where there is none.
+    virtual std::string bytes(std::int32_t id) const { return piece(id); }
+
     /// The token that is spelled like that ("</s>", "▁the").
     virtual std::optional<std::int32_t> find(std::string_view piece) const = 0;
 

@@ -102,6 +102,64 @@ TEST_CASE("an engine answers many callers as a generator answers one", "[api][en
     CHECK((stats.used_pages == 0 && stats.tokens > 0 && stats.steps > 0));
 }
 
+TEST_CASE("an engine tells how likely a token was before its text", "[api][engine][log_probs]") {
+    GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 2}});
+    const GenerationRequest request = {.prompt = must(engine.tokenize("the cat")),
+                                       .options = {.max_tokens = 12, .ignore_end = true, .log_probs = 2}};
+    std::vector<StepLogProbs> told;
+    std::vector<std::int32_t> behind;  // tokens whose text came with their log-probabilities told
+    std::promise<Result<Generation>> end;
+    must(engine.submit(
+        request,
+        [&](std::string_view, std::int32_t token) {
+            if (token >= 0 && told.size() == behind.size() + 1 && told.back().chosen.token == token)
+                behind.push_back(token);
+            return true;
+        },
+        [&](Result<Generation> result) { end.set_value(std::move(result)); },
+        [&](const StepLogProbs& step) { told.push_back(step); }));
+    const Generation found = must(end.get_future().get());
+    CHECK(found.tokens.size() == 12);
+    CHECK(behind == found.tokens);
+    REQUIRE(found.log_probs.size() == told.size());
+    for (std::size_t i = 0; i < told.size(); ++i) {
+        CHECK(found.log_probs[i].chosen.log_prob == told[i].chosen.log_prob);
+        REQUIRE(told[i].likeliest.size() == 2);
+        CHECK(told[i].likeliest[0].token == found.tokens[i]);
+        CHECK(told[i].likeliest[0].log_prob == Approx(told[i].chosen.log_prob));
+    }
+    Answer without;
+    GenerationRequest plain = request;
+    plain.options.log_probs = {};
+    must(engine.submit(plain, {}, without.on_end()));
+    const Generation same = must(without.future.get());
+    CHECK((same.tokens == found.tokens && same.log_probs.empty()));
+    plain.options.log_probs = 21;
+    CHECK(engine.submit(plain, {}, {}).error().code == ErrorCode::InvalidArgument);
+}
+
+TEST_CASE("a conversation is put into words with what else its template knows", "[api][engine][chat]") {
+    GenerationEngine engine = load_engine("cpu");
+    const std::vector<Message> messages = {{"user", "the cat"}, {"assistant", "sat "}};
+    const auto words = [&](const ChatOptions& options) {
+        return must(engine.detokenize(must(engine.tokenize_chat(messages, options))));
+    };
+    const std::vector<std::int32_t> begun = must(engine.tokenize_chat(messages, {.continues_last = true}));
+    const std::vector<std::int32_t> whole = must(engine.tokenize_chat(messages));
+    CHECK(begun.size() < whole.size());
+    CHECK(words({.continues_last = true}).ends_with("sat "));
+    CHECK_FALSE(words({}).ends_with("sat "));
+    CHECK(engine.tokenize_chat(messages, {.variables = "{\"tools\": []}"}));
+    for (const char* const wrong : {"[]", "{", "1", "{\"a\": 18446744073709551615}"})
+        CHECK(engine.tokenize_chat(messages, {.variables = wrong}).error().code == ErrorCode::InvalidArgument);
+    const std::vector<Message> broken = {{"user", "the cat", "[]"}};
+    CHECK(engine.tokenize_chat(broken).error().code == ErrorCode::InvalidArgument);
+    CHECK(engine.chat_template().find("message") != std::string_view::npos);
+    std::string bytes;
+    for (const std::int32_t token : must(engine.tokenize("the cat"))) bytes += engine.token_bytes(token);
+    CHECK(bytes.ends_with("the cat"));
+}
+
 TEST_CASE("requests of an engine can be cancelled, and end with it", "[api][engine]") {
     Answer running, waiting, left;
     {

@@ -2,11 +2,14 @@
 #include "decoding/batch_script.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
 
 #include "decoding/decoder_session.hpp"
 #include "decoding/run_script.hpp"
 #include "models/decoder_case.hpp"
+#include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 
 namespace vkformer::tests {
@@ -25,8 +28,9 @@ struct Batch {
           stores(on),
           script(
               model, must(decoding::checked_batch_options(model, options)),
-              [this](BatchScript::Id id, std::int32_t token) {
+              [this](BatchScript::Id id, std::int32_t token, StepLogProbs* log_probs) {
                   streamed[id].push_back(token);
+                  if (log_probs) told[id].push_back(*log_probs);
                   return !wanted.contains(id) || streamed[id].size() < wanted[id];
               },
               [this](BatchScript::Id id, SequenceResult result) {
@@ -49,6 +53,7 @@ struct Batch {
     graph::Backend& backend;
     decoding::SessionStores stores;
     std::map<BatchScript::Id, std::vector<std::int32_t>> streamed;
+    std::map<BatchScript::Id, std::vector<StepLogProbs>> told;
     std::map<BatchScript::Id, std::size_t> wanted;  // tokens after which the caller has enough
     std::map<BatchScript::Id, SequenceResult> ended;
     BatchScript script;
@@ -242,6 +247,82 @@ TEST_CASE("each sequence of a batch has its own rules", "[decoding][batch]") {
     }
 }
 
+namespace {
+
+/// Log softmax of the logits behind each of the last `count` tokens, in double precision.
+std::vector<std::vector<double>> log_probs_of(const models::Decoder& model, std::vector<std::int32_t> tokens,
+                                              std::size_t count) {
+    graph::Backend& backend = **std::ranges::find_if(test_backends(), [](auto* b) { return is_double(*b); });
+    const auto len = static_cast<std::uint32_t>(tokens.size());
+    const std::vector<double> logits = run_in_pieces(model, backend, tokens, 1, DType::f32, {len}).logits;
+    const std::size_t vocab = model.config().vocab_size;
+    std::vector<std::vector<double>> rows;
+    for (std::size_t i = tokens.size() - count; i < tokens.size(); ++i) {
+        const auto begin = logits.begin() + static_cast<std::ptrdiff_t>(i * vocab);
+        rows.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(vocab));
+        double sum = 0;
+        for (const double logit : rows.back()) sum += std::exp(logit);
+        for (double& logit : rows.back()) logit -= std::log(sum);
+    }
+    return rows;
+}
+
+}  // namespace
+
+TEST_CASE("log-probabilities are those of the model's logits, whatever chooses", "[decoding][batch][log_probs]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const bool ruled = GENERATE(false, true);
+    CAPTURE(backend.name(), ruled);
+    const models::Decoder model = long_model();
+    BatchOptions options = options_of(4, 12);
+    if (ruled) options.rules = {.banned = {3, 20}, .biases = {{{9}, 1.5f}}, .forced_last = 2};
+    Batch batch(backend, model, options);
+    std::vector<BatchSequence> asked(6, greedy(prompt_of(9), 22));
+    asked[0].log_probs = 3;
+    asked[1].log_probs = 0;
+    asked[2].log_probs = 20;  // which the others then find, too
+    asked[2].sample = {.temperature = 1.4f};
+    asked[2].repetition = 1.3f;
+    asked[2].bias = {{4, 3.0f}, {6, -100.0f}};
+    asked[3].sample = {.temperature = 0.8f};
+    asked[4].log_probs = 5;  // alone with another one, later
+    asked[4].sequence.prompt = prompt_of(40, 3);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        asked[i].sequence.seed = i;
+        asked[i].sequence.max_tokens += static_cast<std::uint32_t>(i);
+        batch.script.add(i, asked[i]);
+    }
+    while (!batch.script.is_idle()) REQUIRE(batch.run(40));  // more than are kept
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        CAPTURE(i);
+        const auto& tokens = batch.ended.at(i).tokens;
+        const auto& told = batch.told[i];
+        REQUIRE(told.size() == (asked[i].log_probs ? tokens.size() : 0));
+        if (told.empty()) continue;
+        std::vector<std::int32_t> all = asked[i].sequence.prompt;
+        all.insert(all.end(), tokens.begin(), tokens.end() - 1);
+        const auto expected = log_probs_of(model, all, tokens.size());
+        for (std::size_t t = 0; t < tokens.size(); ++t) {
+            CAPTURE(t);
+            const double bound = 2e-4;  // of sums of some hundred float32 logits
+            const auto near = [&](const TokenLogProb& found) {
+                return std::abs(found.log_prob - expected[t][static_cast<std::size_t>(found.token)]) < bound;
+            };
+            CHECK(told[t].chosen.token == tokens[t]);
+            CHECK(near(told[t].chosen));
+            const auto& likeliest = told[t].likeliest;
+            REQUIRE(likeliest.size() == *asked[i].log_probs);
+            std::vector<double> sorted = expected[t];
+            std::ranges::sort(sorted, std::greater());
+            for (std::size_t k = 0; k < likeliest.size(); ++k) {
+                CHECK(near(likeliest[k]));
+                CHECK(std::abs(likeliest[k].log_prob - sorted[k]) < bound);
+                CHECK((k == 0 || likeliest[k].log_prob <= likeliest[k - 1].log_prob));
+            }
+        }
+    }
+}
+
 TEST_CASE("sequences of a batch end where they are told to", "[decoding][batch]") {
     graph::Backend& backend = *test_backends().front();
     const models::Decoder model = long_model();
@@ -279,6 +360,9 @@ TEST_CASE("what a batch cannot run is refused", "[decoding][batch]") {
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
     asked = greedy({1}, 1);
     asked.bias = {{1 << 20, 1.0f}};
+    CHECK(refused(asked) == ErrorCode::InvalidArgument);
+    asked = greedy({1}, 1);
+    asked.log_probs = 21;
     CHECK(refused(asked) == ErrorCode::InvalidArgument);
 
     const auto options_refused = [&](BatchOptions options) {

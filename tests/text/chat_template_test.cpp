@@ -61,6 +61,25 @@ std::string render_error(const std::string& source, ErrorCode code) {
 
 }  // namespace
 
+TEST_CASE("templates read what else there is of a message", "[text][chat]") {
+    const std::string source =
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}"
+        "{% if m.tool_calls is defined %}{% for c in m.tool_calls %}[{{ c.function.name }}{{ c.function.arguments | "
+        "tojson }}]"
+        "{% endfor %}{% endif %}{% if m.tool_call_id %}#{{ m.tool_call_id }}{% endif %};{% endfor %}";
+    const std::vector<ChatMessage> messages = {
+        {"user", "Hi"},
+        {"assistant", "", R"({"tool_calls": [{"function": {"name": "f", "arguments": {"z": 1, "a": [true, null]}}}]})"},
+        {"tool", "3", R"({"tool_call_id": "c1", "content": "no", "role": "no"})"},
+    };
+    const auto text = render(source, messages, true, "{}");
+    if (!text) FAIL(text.error().message);
+    CHECK(*text == "user:Hi;assistant:[f{\"z\": 1, \"a\": [true, null]}];tool:3#c1;");
+    for (const std::string& wrong : {std::string("["), std::string("[]"), std::string("{\"a\": \"\xff\"}"),
+                                     "{\"a\": " + std::string(1000, '[') + std::string(1000, ']') + "}"})
+        CHECK(render(source, {{"user", "Hi", wrong}}, true, "{}").error().code == ErrorCode::InvalidArgument);
+}
+
 TEST_CASE("templates of the families say what transformers says", "[text][chat][golden]") {
     const ordered_json all = golden();
     std::size_t count = 0;
