@@ -139,8 +139,8 @@ def test_messages_of_anthropic(claude: anthropic.Anthropic) -> None:
     assert [model.id for model in claude.models.list()] == list(MODELS)
     for change, name in (
         ({"tools": [{"name": "a", "input_schema": {"type": "object"}}]}, "tools"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
-        ({"messages": [*TALK["messages"], {"role": "assistant", "content": "Well"}]}, "messages"),
         ({"extra_body": {"temperature": 1.5}}, "temperature"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "messages[0].content[0].type"),
     ):
@@ -172,7 +172,7 @@ def test_responses(open_ai: openai.OpenAI) -> None:
 
 def test_what_is_not_done_is_named(server: Server) -> None:
     for name, value in (
-        ("logprobs", True),
+        ("logprobs", 3),
         ("top_logprobs", 2),
         ("tools", [{"type": "function", "function": {"name": "a"}}]),
         ("tool_choice", "required"),
@@ -208,8 +208,8 @@ def test_what_is_not_done_is_named(server: Server) -> None:
     for bad, name in (
         ([], "messages"),
         ([{"role": "user"}], "messages[0].content"),
-        ([{"role": "tool", "content": "a"}], "messages[0].role"),
-        ([{"role": "user", "content": "a", "name": "b"}], "messages[0].name"),
+        ([{"role": "function", "content": "a"}], "messages[0].role"),
+        ([{"role": "user", "content": "a", "name": 1}], "messages[0].name"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}], "messages[0].content[0].type"),
         ([{"role": "assistant", "content": "a", "tool_calls": [{}]}], "messages[0].tool_calls"),
         ("hello", "messages"),

@@ -5,10 +5,13 @@
 #include <ctime>
 #include <memory>
 
+#include "serve/answer_reader.hpp"
 #include "serve/fields.hpp"
 #include "serve/generation.hpp"
 #include "serve/generation_fields.hpp"
 #include "serve/sse.hpp"
+#include "serve/token_scores.hpp"
+#include "serve/tools.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -16,11 +19,12 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostChoices = 16, kMostStops = 16, kMostPrompts = 64;
-constexpr std::int64_t kMostTokens = 1 << 24;
+constexpr std::int64_t kMostTokens = 1 << 24, kMostLogProbs = 20;
 constexpr std::int64_t kCompletionTokens = 16;  // where nothing is said, as in OpenAI's API
 
-std::string_view finish_reason(Finish finish) {
-    return finish == Finish::length || finish == Finish::context ? "length" : "stop";
+std::string_view finish_reason(Finish finish, bool has_calls) {
+    if (finish == Finish::length || finish == Finish::context) return "length";
+    return has_calls ? "tool_calls" : "stop";
 }
 
 json usage_of(const std::vector<Generation>& all, std::size_t choices_per_prompt) {
@@ -43,6 +47,7 @@ struct Wanted {
     TextModel* model = nullptr;
     std::vector<std::vector<std::int32_t>> prompts;
     GenerateOptions options;
+    Tools tools;
     std::size_t choices = 1;
     bool streams = false, has_usage = false;
 
@@ -58,11 +63,6 @@ struct Wanted {
 };
 
 void refuse_what_is_not_done(Fields& fields) {
-    fields.only("top_logprobs", 0, "log-probabilities are not given");
-    fields.only("tools", json::array(), "tools are not supported");
-    fields.only("functions", json::array(), "functions are not supported");
-    if (const json* const choice = fields.take("tool_choice"); choice && *choice != "none" && *choice != "auto")
-        fields.refuse("tool_choice", "tools are not supported");
     if (const json* const format = fields.take("response_format"); format && *format != json{{"type", "text"}})
         fields.refuse("response_format", "only {\"type\": \"text\"} is supported");
     fields.only("modalities", json{"text"}, "only text is written");
@@ -88,27 +88,35 @@ void read_common(Fields& fields, Wanted& wanted) {
     read_stream(fields, wanted);
     refuse_what_is_not_done(fields);
     pass_over_bookkeeping(fields);
+    fields.pass_over({"store"});
 }
 
-std::vector<Message> read_messages(Fields& fields) {
-    const json& given = fields.needed("messages");
-    if (!given.is_array() || given.empty()) fields.refuse("messages", "it is no list of messages");
-    std::vector<Message> messages;
-    for (std::size_t i = 0; i < given.size(); ++i) {
-        Fields message(given[i], "messages[" + std::to_string(i) + "]");
-        std::string role = message.needed_text("role");
-        if (role == "developer") role = "system";  // the name that OpenAI's newer models have for it
-        if (role != "system" && role != "user" && role != "assistant")
-            message.refuse("role", "it is none of system, developer, user, assistant");
-        messages.push_back({role, read_content(message, "content", {"text"})});
-        message.only("tool_calls", json::array(), "tools are not supported");
-        message.only("annotations", json::array(), "they are not read");
-        message.finish();
+void read_log_probs(Fields& fields, GenerateOptions& options) {
+    const bool is_wanted = fields.boolean("logprobs").value_or(false);
+    const auto likeliest = fields.integer("top_logprobs", 0, kMostLogProbs);
+    if (likeliest && !is_wanted) fields.refuse("top_logprobs", "it is for \"logprobs\": true");
+    if (is_wanted) options.log_probs = static_cast<std::uint32_t>(likeliest.value_or(0));
+}
+
+/// The names are vLLM's.
+PromptOptions read_prompt_options(Fields& fields, const Talk& talk, const nlohmann::ordered_json& body) {
+    PromptOptions options;
+    options.continues_last = fields.boolean("continue_final_message").value_or(false);
+    if (options.continues_last && !talk.ends_with_assistant())
+        fields.refuse("continue_final_message", "the last message is not the assistant's");
+    if (fields.boolean("add_generation_prompt").value_or(!options.continues_last) == options.continues_last)
+        fields.refuse("add_generation_prompt",
+                      "it is the other of continue_final_message: an answer begins, or goes on");
+    if (const json* const given = fields.take("chat_template_kwargs")) {
+        if (!given->is_object()) fields.refuse("chat_template_kwargs", "it is no JSON object");
+        options.variables = body.at("chat_template_kwargs");
     }
-    return messages;
+    return options;
 }
 
-Wanted read_chat(const ModelSet& models, const json& body) {
+Wanted read_chat(const ModelSet& models, const Request& request) {
+    const json body = parse_body(request);
+    const nlohmann::ordered_json ordered = ordered_body(request);
     Fields fields(body);
     Wanted wanted;
     wanted.model = &models.get<TextModel>(fields.text("model"));
@@ -116,18 +124,19 @@ Wanted read_chat(const ModelSet& models, const json& body) {
         fields.refuse("messages",
                       "the model has no chat template: it continues "
                       "texts, at /v1/completions");
-    const std::vector<Message> messages = read_messages(fields);
+    const Talk talk = read_messages(fields);
+    wanted.tools = read_tools(fields, ordered, false);
     read_common(fields, wanted);
-    fields.only("logprobs", false, "log-probabilities are not given");
+    read_log_probs(fields, wanted.options);
     const auto most = fields.integer("max_completion_tokens", 1, kMostTokens),
                older = fields.integer("max_tokens", 1, kMostTokens);
     if (most && older && *most != *older)
         fields.refuse("max_tokens", "it is another number than max_completion_tokens");
     wanted.options.max_tokens = static_cast<std::uint32_t>(most.value_or(older.value_or(0)));
+    const PromptOptions prompt = read_prompt_options(fields, talk, ordered);
     fields.finish();
-    auto tokens = wanted.model->engine().tokenize_chat(messages);
-    if (!tokens) throw told(tokens.error());
-    wanted.prompts.push_back(*std::move(tokens));
+    wanted.prompts.push_back(make_prompt(fields, *wanted.model, talk, wanted.tools, prompt));
+    wanted.options.shows_special = wanted.tools.format != CallFormat::none;
     return wanted;
 }
 
@@ -156,13 +165,15 @@ void read_prompts(Fields& fields, Wanted& wanted) {
     }
 }
 
-Wanted read_completion(const ModelSet& models, const json& body) {
+Wanted read_completion(const ModelSet& models, const Request& request) {
+    const json body = parse_body(request);
     Fields fields(body);
     Wanted wanted{.is_chat = false};
     wanted.model = &models.get<TextModel>(fields.text("model"));
     read_prompts(fields, wanted);
     read_common(fields, wanted);
-    fields.only("logprobs", false, "log-probabilities are not given");
+    if (const auto likeliest = fields.integer("logprobs", 0, kMostLogProbs))
+        wanted.options.log_probs = static_cast<std::uint32_t>(*likeliest);
     fields.only("echo", false, "the prompt is not repeated");
     fields.only("suffix", "", "nothing is put before a suffix");
     fields.only("best_of", wanted.choices, "there are as many as are given back, n");
@@ -174,6 +185,10 @@ Wanted read_completion(const ModelSet& models, const json& body) {
     return wanted;
 }
 
+json describe_call(const ToolCall& call) {
+    return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
 /// Writes both routes' answers.
 class Writer {
 public:
@@ -182,67 +197,124 @@ public:
           stream_(call),
           is_chat_(wanted.is_chat),
           has_usage_(wanted.has_usage),
-          choices_(wanted.choices),
+          choices_per_prompt_(wanted.choices),
           head_({{"id", new_id(wanted.is_chat ? "chatcmpl-" : "cmpl-")},
                  {"created", std::time(nullptr)},
-                 {"model", wanted.model->name()}}) {}
+                 {"model", wanted.model->name()}}) {
+        for (std::size_t i = 0; i < wanted.prompts.size() * wanted.choices; ++i) {
+            choices_.push_back({.reader = AnswerReader(wanted.tools, wanted.streams, "call_"), .scores = {}});
+            if (wanted.options.log_probs) choices_.back().scores.emplace(*wanted.model, wanted.is_chat);
+        }
+    }
 
-    json whole(const std::vector<Generation>& all) const {
+    // All on the engine's thread.
+    void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].scores->push(log_probs); }
+    /// Of an answer that is not streamed; false: it is complete.
+    bool read(std::size_t index, std::string_view text) {
+        choices_[index].reader.push(text);
+        return !choices_[index].reader.is_enough();
+    }
+    void reply(const std::vector<Generation>& all) {
         json body = head_;
         body["object"] = is_chat_ ? "chat.completion" : "text_completion";
         body["choices"] = json::array();
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            json choice = {{"index", i}, {"finish_reason", finish_reason(all[i].finish)}, {"logprobs", nullptr}};
-            if (is_chat_)
-                choice["message"] = {{"role", "assistant"}, {"content", all[i].text}, {"refusal", nullptr}};
-            else
-                choice["text"] = all[i].text;
-            body["choices"].push_back(std::move(choice));
-        }
-        body["usage"] = usage_of(all, choices_);
-        return body;
+        for (std::size_t i = 0; i < all.size(); ++i) body["choices"].push_back(whole(i, all[i]));
+        body["usage"] = usage_of(all, choices_per_prompt_);
+        call_.reply(body);
     }
 
-    // These three on the engine's thread.
     bool piece(std::size_t index, std::string_view text) {
         begin();
-        if (text.empty()) return stream_.write("");
-        return stream_.write(chunk(index, {{"content", text}}, text, nullptr));
+        Choice& choice = choices_[index];
+        if (choice.scores) choice.scores->said(text);
+        if (is_chat_) return write(index, choice.reader.push(text)) && !choice.reader.is_enough();
+        return stream_.write(text.empty() ? std::string() : chunk(index, {}, text, nullptr));
     }
     void end(std::size_t index, Finish finish) {
         begin();
-        stream_.write(chunk(index, json::object(), "", finish_reason(finish)));
+        Choice& choice = choices_[index];
+        if (is_chat_) write(index, choice.reader.finish());
+        if (choice.scores) choice.scores->end(finish);
+        stream_.write(chunk(index, json::object(), "", finish_reason(finish, !choice.reader.calls().empty())));
     }
     void all_ended(const std::vector<Generation>& all) {
         std::string events;
         if (has_usage_) {
             json last = chunk_head();
             last["choices"] = json::array();
-            last["usage"] = usage_of(all, choices_);
+            last["usage"] = usage_of(all, choices_per_prompt_);
             events = event(last);
         }
         stream_.end(events + "data: [DONE]\n\n");
     }
     void fail(const Refusal& refusal) { stream_.fail(refusal); }
-    void reply(const std::vector<Generation>& all) { call_.reply(whole(all)); }
 
 private:
+    struct Choice {
+        AnswerReader reader;
+        std::optional<TokenScores> scores;
+    };
+
+    json whole(std::size_t index, const Generation& generation) {
+        auto& [reader, scores] = choices_[index];
+        reader.finish();
+        if (scores) {
+            scores->said(generation.text);
+            scores->end(generation.finish);
+        }
+        json choice = {{"index", index},
+                       {"finish_reason", finish_reason(generation.finish, !reader.calls().empty())},
+                       {"logprobs", take_scores(index)}};
+        if (!is_chat_) {
+            choice["text"] = generation.text;
+            return choice;
+        }
+        json message = {{"role", "assistant"}, {"content", reader.content()}, {"refusal", nullptr}};
+        if (!reader.calls().empty()) {
+            if (reader.content().empty()) message["content"] = nullptr;
+            for (const ToolCall& call : reader.calls()) message["tool_calls"].push_back(describe_call(call));
+        }
+        choice["message"] = std::move(message);
+        return choice;
+    }
+    json take_scores(std::size_t index) {
+        if (!choices_[index].scores) return nullptr;
+        json scores = choices_[index].scores->take();
+        if (!is_chat_ || scores.is_null()) return scores;
+        return {{"content", std::move(scores)}, {"refusal", nullptr}};
+    }
     /// The roles.
     void begin() {
         if (std::exchange(has_begun_, true) || !is_chat_) return;
         std::string events;
-        for (std::size_t i = 0; i < choices_; ++i)
+        for (std::size_t i = 0; i < choices_.size(); ++i)
             events += chunk(i, {{"role", "assistant"}, {"content", ""}}, "", nullptr);
         stream_.write(std::move(events));
+    }
+    bool write(std::size_t index, const std::vector<AnswerPart>& parts) {
+        std::string events;
+        for (const AnswerPart& part : parts)
+            if (part.kind != AnswerPart::Kind::call_end) events += chunk(index, delta(index, part), "", nullptr);
+        return stream_.write(std::move(events));
+    }
+    json delta(std::size_t index, const AnswerPart& part) const {
+        if (part.kind == AnswerPart::Kind::content) return {{"content", part.text}};
+        json call = {{"index", part.call}, {"function", {{"arguments", part.text}}}};
+        if (part.kind == AnswerPart::Kind::call) {
+            call =
+                describe_call({.id = choices_[index].reader.calls()[part.call].id, .name = part.text, .arguments = {}});
+            call["index"] = part.call;
+        }
+        return {{"tool_calls", json::array({std::move(call)})}};
     }
     json chunk_head() const {
         json body = head_;
         body["object"] = is_chat_ ? "chat.completion.chunk" : "text_completion";
         return body;
     }
-    std::string chunk(std::size_t index, const json& delta, std::string_view text, const json& finish) const {
+    std::string chunk(std::size_t index, const json& delta, std::string_view text, const json& finish) {
         json body = chunk_head();
-        json choice = {{"index", index}, {"finish_reason", finish}, {"logprobs", nullptr}};
+        json choice = {{"index", index}, {"finish_reason", finish}, {"logprobs", take_scores(index)}};
         if (is_chat_)
             choice["delta"] = delta;
         else
@@ -255,8 +327,9 @@ private:
     Call call_;
     EventStream stream_;
     bool is_chat_, has_usage_;
-    std::size_t choices_;
+    std::size_t choices_per_prompt_;
     json head_;
+    std::vector<Choice> choices_;
     bool has_begun_ = false;
 };
 
@@ -264,6 +337,8 @@ void run(const Call& call, const Wanted& wanted) {
     const auto writer = std::make_shared<Writer>(call, wanted);
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
     std::vector<GenerationRequest> requests = wanted.requests();
+    if (wanted.options.log_probs)
+        steps.on_log_probs = [writer](std::size_t index, const StepLogProbs& step) { writer->score(index, step); };
     if (wanted.streams) {
         steps.on_text = [writer](std::size_t index, std::string_view text) { return writer->piece(index, text); };
         steps.on_end = [writer](std::size_t index, const Generation& generation) {
@@ -271,6 +346,7 @@ void run(const Call& call, const Wanted& wanted) {
         };
         steps.on_all = [writer](const std::vector<Generation>& all) { writer->all_ended(all); };
     } else {
+        steps.on_text = [writer](std::size_t index, std::string_view text) { return writer->read(index, text); };
         steps.on_all = [writer](const std::vector<Generation>& all) { writer->reply(all); };
     }
     generate(*wanted.model, call, std::move(requests), std::move(steps));
@@ -280,15 +356,14 @@ void run(const Call& call, const Wanted& wanted) {
 
 std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits) {
     const auto route = [&](std::string_view path, std::string_view summary,
-                           Wanted (*read)(const ModelSet&, const json&)) {
-        return Route{
-            .method = "POST",
-            .path = path,
-            .body_bytes = limits.body_bytes,
-            .is_work = true,
-            .summary = summary,
-            .gives = {"application/json", "text/event-stream"},
-            .answer = [&models, read](const Call& call) { run(call, read(models, parse_body(call.request()))); }};
+                           Wanted (*read)(const ModelSet&, const Request&)) {
+        return Route{.method = "POST",
+                     .path = path,
+                     .body_bytes = limits.body_bytes,
+                     .is_work = true,
+                     .summary = summary,
+                     .gives = {"application/json", "text/event-stream"},
+                     .answer = [&models, read](const Call& call) { run(call, read(models, call.request())); }};
     };
     return {route("/v1/chat/completions", "The answer to a conversation, as OpenAI's API has it", read_chat),
             route("/v1/completions", "Texts continued, as OpenAI's API has it", read_completion)};

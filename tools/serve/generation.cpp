@@ -64,7 +64,10 @@ void generate(TextModel& model, const Call& call, std::vector<GenerationRequest>
             [running, i](std::string_view text, std::int32_t) {
                 return !running->has_failed && (!running->steps.on_text || running->steps.on_text(i, text));
             },
-            [running, i](Result<Generation> result) { running->end(i, std::move(result)); });
+            [running, i](Result<Generation> result) { running->end(i, std::move(result)); },
+            [running, i](const StepLogProbs& log_probs) {
+                if (running->steps.on_log_probs) running->steps.on_log_probs(i, log_probs);
+            });
         if (!id) return running->fail(told(id.error()));
         running->keep(*id);
     }

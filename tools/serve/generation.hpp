@@ -15,6 +15,8 @@ namespace vkformer::serve {
 /// What becomes of them; told on the engine's thread, by the number of the
 /// generation.
 struct GenerationSteps {
+    /// Before the token's piece of text, where GenerateOptions::log_probs asked.
+    std::function<void(std::size_t index, const StepLogProbs& log_probs)> on_log_probs;
     /// A piece of text; may be empty at first. False: nobody reads it.
     std::function<bool(std::size_t index, std::string_view text)> on_text;
     std::function<void(std::size_t index, const Generation& generation)> on_end;

@@ -81,7 +81,7 @@ std::string read_content(Fields& fields, std::string_view name, std::initializer
         const std::string type = part.needed_text("type");
         if (std::ranges::find(types, type) == types.end()) part.refuse("type", "only parts of text are read");
         text += part.needed_text("text");
-        part.pass_over({"cache_control"});
+        part.pass_over({"cache_control", "logprobs"});
         part.only("annotations", json::array(), "they are not read");
         part.only("citations", json::array(), "they are not read");
         part.finish();
@@ -90,8 +90,8 @@ std::string read_content(Fields& fields, std::string_view name, std::initializer
 }
 
 void pass_over_bookkeeping(Fields& fields) {
-    fields.pass_over({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key",
-                      "prompt_cache_retention", "prediction", "parallel_tool_calls"});
+    fields.pass_over({"user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key",
+                      "prompt_cache_retention", "prediction"});
 }
 
 std::string new_id(std::string_view prefix) {

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "serve/answer_reader.hpp"
 #include "serve/fields.hpp"
 #include "serve/generation.hpp"
 #include "serve/generation_fields.hpp"
 #include "serve/sse.hpp"
+#include "serve/tools.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -21,53 +23,33 @@ struct WantedMessage {
     TextModel* model = nullptr;
     std::vector<std::int32_t> prompt;
     GenerateOptions options;
+    Tools tools;
     bool streams = false;
 };
 
-std::vector<Message> read_turns(Fields& fields) {
-    std::vector<Message> messages;
-    if (fields.has("system")) messages.push_back({"system", read_content(fields, "system", {"text"})});
-    const json& given = fields.needed("messages");
-    if (!given.is_array() || given.empty()) fields.refuse("messages", "it is no list of messages");
-    for (std::size_t i = 0; i < given.size(); ++i) {
-        Fields message(given[i], "messages[" + std::to_string(i) + "]");
-        const std::string role = message.needed_text("role");
-        if (role != "user" && role != "assistant") message.refuse("role", "it is neither \"user\" nor \"assistant\"");
-        messages.push_back({role, read_content(message, "content", {"text"})});
-        message.finish();
-    }
-    if (messages.back().role != "user")
-        fields.refuse("messages",
-                      "the last one is not the user's: an answer that "
-                      "has begun is not continued");
-    return messages;
-}
-
 /// The model, and the tokens of the conversation; what both routes have.
-void read_conversation(const ModelSet& models, Fields& fields, WantedMessage& wanted) {
+void read_conversation(const ModelSet& models, const Request& request, Fields& fields, WantedMessage& wanted) {
     wanted.model = &models.get<TextModel>(fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
                       "texts, at /v1/completions");
-    const std::vector<Message> messages = read_turns(fields);
-    fields.only("tools", json::array(), "tools are not supported");
-    if (const json* const choice = fields.take("tool_choice");
-        choice && *choice != json{{"type", "none"}} && *choice != json{{"type", "auto"}})
-        fields.refuse("tool_choice", "tools are not supported");
+    const nlohmann::ordered_json ordered = ordered_body(request);
+    const Talk talk = read_turns(fields, ordered);
+    wanted.tools = read_anthropic_tools(fields, ordered);
     if (const json* const thinking = fields.take("thinking"); thinking && *thinking != json{{"type", "disabled"}})
         fields.refuse("thinking", "only {\"type\": \"disabled\"} is supported");
     fields.only("mcp_servers", json::array(), "they are not supported");
     fields.pass_over({"metadata", "service_tier", "cache_control", "user_profile_id", "workspace_id"});
-    auto tokens = wanted.model->engine().tokenize_chat(messages);
-    if (!tokens) throw told(tokens.error());
-    wanted.prompt = *std::move(tokens);
+    wanted.prompt = make_prompt(fields, *wanted.model, talk, wanted.tools,
+                                {.continues_last = talk.ends_with_assistant(), .variables = {}});
 }
 
-WantedMessage read_message(const ModelSet& models, const json& body) {
+WantedMessage read_message(const ModelSet& models, const Request& request) {
+    const json body = parse_body(request);
     Fields fields(body);
     WantedMessage wanted;
-    read_conversation(models, fields, wanted);
+    read_conversation(models, request, fields, wanted);
     fields.needed("max_tokens");
     wanted.options = read_sampling(fields, 1);
     wanted.options.max_tokens = static_cast<std::uint32_t>(*fields.integer("max_tokens", 1, kMostMessageTokens));
@@ -76,6 +58,7 @@ WantedMessage read_message(const ModelSet& models, const json& body) {
         fields.refuse("stop_sequences", "an empty text ends nothing");
     wanted.streams = fields.boolean("stream").value_or(false);
     fields.finish();
+    wanted.options.shows_special = wanted.tools.format != CallFormat::none;
     return wanted;
 }
 
@@ -95,12 +78,12 @@ json stopped_by(const TextModel& model, const std::vector<std::string>& stops, c
     return found;
 }
 
-std::string_view stop_reason(Finish finish) {
+std::string_view stop_reason(Finish finish, bool has_calls) {
     switch (finish) {
     case Finish::stop_string: return "stop_sequence";
     case Finish::length:
     case Finish::context: return "max_tokens";
-    default: return "end_turn";
+    default: return has_calls ? "tool_use" : "end_turn";
     }
 }
 
@@ -119,31 +102,45 @@ public:
           stream_(call),
           model_(*wanted.model),
           stops_(wanted.options.stop),
+          reader_(wanted.tools, wanted.streams, "toolu_"),
           prompt_tokens_(wanted.prompt.size()),
           id_(new_id("msg_")) {}
 
+    // All on the engine's thread.
+    /// Of an answer that is not streamed; false: it is complete.
+    bool read(std::string_view text) {
+        reader_.push(text);
+        return !reader_.is_enough();
+    }
     void reply(const Generation& generation) {
+        reader_.finish();
         json message = head();
-        message["content"] = json::array({{{"type", "text"}, {"text", generation.text}}});
-        message["stop_reason"] = stop_reason(generation.finish);
+        const auto& calls = reader_.calls();
+        if (!reader_.content().empty() || calls.empty())
+            message["content"].push_back({{"type", "text"}, {"text", reader_.content()}});
+        for (const ToolCall& call : calls)
+            message["content"].push_back({{"type", "tool_use"},
+                                          {"id", call.id},
+                                          {"name", call.name},
+                                          {"input", json::parse(call.arguments, nullptr, false)}});
+        message["stop_reason"] = stop_reason(generation.finish, !calls.empty());
         message["stop_sequence"] = stopped_by(model_, stops_, generation);
         message["usage"] = usage_of_message(generation);
         call_.reply(message);
     }
 
-    // On the engine's thread.
     bool piece(std::string_view text) {
         begin();
-        if (text.empty()) return stream_.write("");
-        return stream_.write(
-            event({{"type", "content_block_delta"}, {"index", 0}, {"delta", {{"type", "text_delta"}, {"text", text}}}},
-                  "content_block_delta"));
+        return stream_.write(events_of(reader_.push(text))) && !reader_.is_enough();
     }
     void end(const Generation& generation) {
         begin();
-        const json delta = {{"stop_reason", stop_reason(generation.finish)},
+        std::string events = events_of(reader_.finish());
+        if (open_ == Open::none && blocks_ == 0) events += open_block({{"type", "text"}, {"text", ""}});
+        events += close_block();
+        const json delta = {{"stop_reason", stop_reason(generation.finish, !reader_.calls().empty())},
                             {"stop_sequence", stopped_by(model_, stops_, generation)}};
-        stream_.end(event({{"type", "content_block_stop"}, {"index", 0}}, "content_block_stop") +
+        stream_.end(events +
                     event({{"type", "message_delta"}, {"delta", delta}, {"usage", usage_of_message(generation)}},
                           "message_delta") +
                     event({{"type", "message_stop"}}, "message_stop"));
@@ -163,29 +160,70 @@ private:
     }
     void begin() {
         if (std::exchange(has_begun_, true)) return;
-        stream_.write(
-            event({{"type", "message_start"}, {"message", head()}}, "message_start") +
-            event({{"type", "content_block_start"}, {"index", 0}, {"content_block", {{"type", "text"}, {"text", ""}}}},
-                  "content_block_start"));
+        stream_.write(event({{"type", "message_start"}, {"message", head()}}, "message_start"));
+    }
+    std::string open_block(json block) {
+        open_ = block["type"] == "text" ? Open::text : Open::call;
+        return event({{"type", "content_block_start"}, {"index", blocks_}, {"content_block", std::move(block)}},
+                     "content_block_start");
+    }
+    std::string close_block() {
+        if (std::exchange(open_, Open::none) == Open::none) return {};
+        return event({{"type", "content_block_stop"}, {"index", blocks_++}}, "content_block_stop");
+    }
+    std::string block_delta(json delta) const {
+        return event({{"type", "content_block_delta"}, {"index", blocks_}, {"delta", std::move(delta)}},
+                     "content_block_delta");
+    }
+    std::string events_of(const std::vector<AnswerPart>& parts) {
+        std::string events;
+        for (const AnswerPart& part : parts) {
+            switch (part.kind) {
+            case AnswerPart::Kind::content:
+                if (open_ != Open::text) {
+                    events += close_block();
+                    events += open_block({{"type", "text"}, {"text", ""}});
+                }
+                events += block_delta({{"type", "text_delta"}, {"text", part.text}});
+                break;
+            case AnswerPart::Kind::call:
+                events += close_block();
+                events += open_block({{"type", "tool_use"},
+                                      {"id", reader_.calls()[part.call].id},
+                                      {"name", part.text},
+                                      {"input", json::object()}});
+                break;
+            case AnswerPart::Kind::arguments:
+                events += block_delta({{"type", "input_json_delta"}, {"partial_json", part.text}});
+                break;
+            case AnswerPart::Kind::call_end: events += close_block(); break;
+            }
+        }
+        return events;
     }
 
+    enum class Open : std::uint8_t { none, text, call };
     Call call_;
     EventStream stream_;
     const TextModel& model_;
     std::vector<std::string> stops_;
+    AnswerReader reader_;
     std::size_t prompt_tokens_;
     std::string id_;
     bool has_begun_ = false;
+    Open open_ = Open::none;
+    std::size_t blocks_ = 0;
 };
 
 void answer_message(const ModelSet& models, const Call& call) {
-    const WantedMessage wanted = read_message(models, parse_body(call.request()));
+    const WantedMessage wanted = read_message(models, call.request());
     const auto writer = std::make_shared<MessageWriter>(call, wanted);
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
     if (wanted.streams) {
         steps.on_text = [writer](std::size_t, std::string_view text) { return writer->piece(text); };
         steps.on_all = [writer](const std::vector<Generation>& all) { writer->end(all[0]); };
     } else {
+        steps.on_text = [writer](std::size_t, std::string_view text) { return writer->read(text); };
         steps.on_all = [writer](const std::vector<Generation>& all) { writer->reply(all[0]); };
     }
     generate(*wanted.model, call, {{wanted.prompt, wanted.options}}, std::move(steps));
@@ -195,7 +233,7 @@ void count_tokens(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedMessage wanted;
-    read_conversation(models, fields, wanted);
+    read_conversation(models, call.request(), fields, wanted);
     fields.finish();
     call.reply({{"input_tokens", wanted.prompt.size()}});
 }

@@ -26,7 +26,8 @@ public:
     const GenerationEngine& engine() const noexcept { return *engine_; }
 
     /// As the engine's, with the times between its tokens measured.
-    Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end);
+    Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end,
+                      GenerationEngine::OnLogProbs on_log_probs);
     void cancel(Id id) { engine_->cancel(id); }
     void show(Metrics& metrics) const;
 

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""Log-probabilities in the shapes of OpenAI's two routes, against a double-precision softmax of logits that are known."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+from conftest import Server
+from scripted import Scripted
+
+TEXTS = {"hello": "Hello there, Köln.", "stop": "One. Two! Three?"}
+PLAN = "<|hello|>"
+
+
+@pytest.fixture(scope="module")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Scripted:
+    return Scripted(tmp_path_factory.mktemp("scores"), TEXTS, "no calls")
+
+
+@pytest.fixture(scope="module")
+def scored(scripted: Scripted, _cache_of_its_own: None) -> Iterator[Server]:
+    running = Server("--model", f"scores={scripted.folder}", models=("texts",))
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def gpt(scored: Server) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{scored.port}/v1", api_key="none", max_retries=0)
+
+
+def log_probs(model: Scripted, token: int) -> list[float]:
+    """Of what follows the token."""
+    logits = model.logits(token)
+    total = math.log(sum(math.exp(logit) for logit in logits))
+    return [logit - total for logit in logits]
+
+
+def steps(model: Scripted, plan: str) -> list[tuple[int, list[float]]]:
+    """The tokens of a plan's text, the end excluded, with what was likely in their place."""
+    found, token = [], model.vocabulary[f"<|{plan}|>"]
+    while (chosen := model.successors[token]) != 1:
+        found.append((chosen, log_probs(model, token)))
+        token = chosen
+    return found
+
+
+def near(found: float, expected: float) -> bool:
+    return abs(found - expected) < 1e-4
+
+
+def check_chat(content: list[Any], model: Scripted, plan: str, count: int) -> None:
+    spelling = list(model.vocabulary)
+    expected = steps(model, plan)
+    assert [entry.token for entry in content] == [spelling[token] for token, _ in expected]
+    assert b"".join(bytes(entry.bytes) for entry in content).decode() == TEXTS[plan]
+    for entry, (token, likely) in zip(content, expected, strict=True):
+        assert near(entry.logprob, likely[token])
+        assert len(entry.top_logprobs) == count
+        best = sorted(likely, reverse=True)[:count]
+        assert all(near(other.logprob, value) for other, value in zip(entry.top_logprobs, best, strict=True))
+        assert all(near(other.logprob, likely[model.vocabulary[other.token]]) for other in entry.top_logprobs)
+        assert all(bytes(other.bytes).decode() == other.token for other in entry.top_logprobs)
+
+
+@pytest.mark.parametrize("count", [0, 3, 20])
+def test_chats_tell_how_likely_tokens_were(gpt: openai.OpenAI, scripted: Scripted, count: int) -> None:
+    given: dict[str, Any] = {"model": "scores", "messages": [{"role": "user", "content": PLAN}], "logprobs": True, "top_logprobs": count}
+    made = gpt.chat.completions.create(temperature=0, n=2, **given)
+    for choice in made.choices:
+        assert choice.message.content == TEXTS["hello"] and choice.logprobs
+        check_chat(choice.logprobs.content or [], scripted, "hello", count)
+    content, text = [], ""
+    for chunk in gpt.chat.completions.create(temperature=0, stream=True, **given):
+        text += chunk.choices[0].delta.content or ""
+        if chunk.choices[0].logprobs:
+            content += chunk.choices[0].logprobs.content or []
+            # No token comes before its text.
+            assert len("".join(entry.token for entry in content[:-1])) < len(text)
+    assert text == TEXTS["hello"]
+    check_chat(content, scripted, "hello", count)
+
+
+def test_completions_tell_it_in_lists(gpt: openai.OpenAI, scripted: Scripted) -> None:
+    spelling = list(scripted.vocabulary)
+    expected = steps(scripted, "hello")
+    given: dict[str, Any] = {"model": "scores", "prompt": PLAN, "max_tokens": 100, "logprobs": 2}
+    whole = gpt.completions.create(temperature=0, **given).choices[0].logprobs
+    assert whole and whole.tokens and whole.token_logprobs and whole.top_logprobs and whole.text_offset
+    assert whole.tokens == [spelling[token] for token, _ in expected]
+    assert "".join(whole.tokens) == TEXTS["hello"]
+    assert whole.text_offset == [len("".join(whole.tokens[:i])) for i in range(len(whole.tokens))]
+    for found, top, (token, likely) in zip(whole.token_logprobs, whole.top_logprobs, expected, strict=True):
+        assert near(found, likely[token])
+        assert 2 <= len(top) <= 3 and spelling[token] in top
+        assert all(near(value, likely[scripted.vocabulary[name]]) for name, value in top.items())
+    parts: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for chunk in gpt.completions.create(temperature=0, stream=True, **given):
+        if chunk.choices[0].logprobs:
+            for name, values in parts.items():
+                values += getattr(chunk.choices[0].logprobs, name)
+    assert parts == {name: getattr(whole, name) for name in parts}
+    none = gpt.completions.create(temperature=0, **{**given, "logprobs": 0}).choices[0].logprobs
+    assert none and none.token_logprobs == whole.token_logprobs and none.top_logprobs == [None] * len(whole.tokens)
+
+
+def test_what_ends_a_text_is_not_told(gpt: openai.OpenAI, scripted: Scripted) -> None:
+    given: dict[str, Any] = {"model": "scores", "prompt": "<|stop|>", "logprobs": 0, "max_tokens": 100}
+    for stop in ("!", "Two", ". T", "?"):
+        text = TEXTS["stop"].split(stop)[0]
+        made = gpt.completions.create(temperature=0, stop=stop, **given).choices[0]
+        assert made.text == text and made.logprobs and made.logprobs.tokens
+        told = "".join(made.logprobs.tokens)
+        assert told.startswith(text) and len("".join(made.logprobs.tokens[:-1])) < len(text)
+
+
+def test_drawing_changes_no_log_probability(gpt: openai.OpenAI, scripted: Scripted) -> None:
+    """They are the model's, before temperature, biases and penalties."""
+    likely = log_probs(scripted, scripted.vocabulary[PLAN])
+    second = sorted(range(len(likely)), key=lambda token: -likely[token])[1]
+    forbidden = {str(scripted.successors[scripted.vocabulary[PLAN]]): -100}
+    made = gpt.completions.create(
+        model="scores", prompt=PLAN, max_tokens=1, temperature=0.5, logprobs=1, logit_bias=forbidden, frequency_penalty=1
+    )
+    scores = made.choices[0].logprobs
+    assert scores and scores.tokens and scores.token_logprobs and scores.top_logprobs
+    assert near(scores.token_logprobs[0], likely[scripted.vocabulary[scores.tokens[0]]])
+    assert near(max(scores.top_logprobs[0].values()), max(likely)) and likely[second] < max(likely)
+
+
+def test_requests_side_by_side_have_their_own(scored: Server) -> None:
+    """Steps of requests that ask for nothing have no more to do, and those that ask get the same."""
+    body = {"model": "texts", "prompt": ["the cat", "a small frog"], "max_tokens": 12, "temperature": 0, "n": 2}
+    plain = scored.post("/v1/completions", body)
+    asked = scored.post("/v1/completions", {**body, "logprobs": 5})
+    assert [choice["text"] for choice in plain["choices"]] == [choice["text"] for choice in asked["choices"]]
+    assert all(choice["logprobs"] is None for choice in plain["choices"])
+    for choice in asked["choices"]:
+        assert all(value == max(top.values()) for value, top in zip(choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"], strict=True))
+
+
+def test_what_is_wrong_is_named(scored: Server) -> None:
+    for path, fields, name in (
+        ("chat/completions", {"logprobs": 1}, "logprobs"),
+        ("chat/completions", {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ("chat/completions", {"logprobs": True, "top_logprobs": -1}, "top_logprobs"),
+        ("chat/completions", {"top_logprobs": 2}, "top_logprobs"),
+        ("chat/completions", {"logprobs": False, "top_logprobs": 2}, "top_logprobs"),
+        ("completions", {"logprobs": True}, "logprobs"),
+        ("completions", {"logprobs": 21}, "logprobs"),
+        ("completions", {"logprobs": 1, "echo": True}, "echo"),
+    ):
+        asked = {"prompt": "a"} if path == "completions" else {"messages": [{"role": "user", "content": "a"}]}
+        assert name in scored.refused(f"/v1/{path}", {"model": "scores", **asked, **fields})

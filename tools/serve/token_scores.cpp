@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "serve/token_scores.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "text/unicode.hpp"
+
+namespace vkformer::serve {
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no −∞; OpenAI's number for what is beyond all others.
+double finite(float log_prob) { return std::isfinite(log_prob) ? log_prob : -9999.0; }
+
+json bytes_of(std::string_view text) {
+    json bytes = json::array();
+    for (const char byte : text) bytes.push_back(static_cast<unsigned char>(byte));
+    return bytes;
+}
+
+std::size_t characters(std::string_view bytes) {
+    return static_cast<std::size_t>(std::ranges::count_if(bytes, [](char byte) { return (byte & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
+std::string spell_token(std::string_view bytes) {
+    if (text::is_utf8(bytes)) return std::string(bytes);
+    std::string spelled;
+    for (const char byte : bytes) {
+        char hex[8];
+        std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(byte)));
+        spelled += hex;
+    }
+    return spelled;
+}
+
+/// Special tokens are left out of most texts.
+bool TokenScores::is_shown(std::int32_t token) const {
+    const auto twice = model_->engine().detokenize(std::array{token, token});
+    return twice && !twice->empty();
+}
+
+std::string TokenScores::text_of(std::int32_t token) const {
+    std::string bytes = model_->engine().token_bytes(token);
+    if (!is_first_ || !bytes.starts_with(' ')) return bytes;
+    const auto alone = model_->engine().detokenize(std::array{token});  // many decoders drop a text's first space
+    if (alone && !alone->starts_with(' ')) bytes.erase(0, 1);
+    return bytes;
+}
+
+void TokenScores::add(const StepLogProbs& step) {
+    const std::string text = text_of(step.chosen.token);
+    const double log_prob = finite(step.chosen.log_prob);
+    if (is_chat_) {
+        json likeliest = json::array();
+        for (const auto& [token, other] : step.likeliest) {
+            const std::string bytes = text_of(token);
+            likeliest.push_back(
+                {{"token", spell_token(bytes)}, {"bytes", bytes_of(bytes)}, {"logprob", finite(other)}});
+        }
+        made_.push_back({{"token", spell_token(text)},
+                         {"bytes", bytes_of(text)},
+                         {"logprob", log_prob},
+                         {"top_logprobs", std::move(likeliest)}});
+    } else {
+        json likeliest = json::object();
+        for (const auto& [token, other] : step.likeliest) likeliest.emplace(spell_token(text_of(token)), finite(other));
+        if (!step.likeliest.empty()) likeliest.emplace(spell_token(text), log_prob);
+        made_["tokens"].push_back(spell_token(text));
+        made_["token_logprobs"].push_back(log_prob);
+        made_["top_logprobs"].push_back(step.likeliest.empty() ? json() : std::move(likeliest));
+        made_["text_offset"].push_back(covered_characters_);
+    }
+    if (is_shown(step.chosen.token)) {
+        covered_bytes_ += text.size();
+        covered_characters_ += characters(text);
+    }
+    is_first_ = false;
+}
+
+void TokenScores::said(std::string_view piece) {
+    said_bytes_ += piece.size();
+    for (; !waiting_.empty() && covered_bytes_ < said_bytes_; waiting_.pop_front()) add(waiting_.front());
+}
+
+void TokenScores::end(Finish finish) {
+    if (finish == Finish::stop_string) return waiting_.clear();  // what spells the text that ended it
+    if (finish == Finish::end_token && !waiting_.empty()) waiting_.pop_back();
+    for (; !waiting_.empty(); waiting_.pop_front()) add(waiting_.front());
+}
+
+json TokenScores::take() { return std::exchange(made_, json()); }
+
+}  // namespace vkformer::serve

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// Log-probabilities in the shapes of OpenAI's two routes.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/text_model.hpp"
+
+namespace vkformer::serve {
+
+/// Of one generation whose text comes in pieces: which steps a piece covers.
+class TokenScores {
+public:
+    TokenScores(const TextModel& model, bool is_chat) : model_(&model), is_chat_(is_chat) {}
+
+    void push(const StepLogProbs& step) { waiting_.push_back(step); }
+    /// Of the steps whose text lies in all pieces so far, this one included. A chat's "content", or the lists of a completion.
+    void said(std::string_view piece);
+    /// Of what is left, where the generation has ended so.
+    void end(Finish finish);
+    /// What has come since the last time; null where that is nothing.
+    nlohmann::json take();
+
+private:
+    void add(const StepLogProbs& step);
+    /// What a token adds to the text at this place.
+    std::string text_of(std::int32_t token) const;
+    bool is_shown(std::int32_t token) const;
+
+    const TextModel* model_;
+    bool is_chat_;
+    std::deque<StepLogProbs> waiting_;
+    std::size_t said_bytes_ = 0, covered_bytes_ = 0, covered_characters_ = 0;
+    bool is_first_ = true;
+    nlohmann::json made_;
+};
+
+/// As both routes spell a token: \xE2\x80 where it is no whole characters.
+std::string spell_token(std::string_view bytes);
+
+}  // namespace vkformer::serve
