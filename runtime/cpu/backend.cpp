@@ -92,7 +92,13 @@ std::optional<PackedWeight> packed_weight(const Tensor& tensor, QuantizedProduct
     if (!is_same || packed_kernels(dtype) == nullptr) return std::nullopt;
     if (tensor.dtype != dtype && tensor.dtype != DType::f32) return std::nullopt;
     const Int8Kernels* const int8 = products == QuantizedProducts::int8 ? int8_kernels(dtype) : nullptr;
-    return PackedWeight{.dtype = dtype, .in = tensor.shape.back(), .parts = tensor.data, .int8 = int8};
+    PackedWeight weight{.dtype = dtype, .in = tensor.shape.back(), .parts = tensor.data, .begins = {}, .int8 = int8};
+    std::size_t rows = 0;
+    for (const TensorData& part : weight.parts) {
+        weight.begins.push_back(rows);
+        rows += part.shape.element_count() / weight.in;
+    }
+    return weight;
 }
 
 template <std::floating_point T>
@@ -135,6 +141,7 @@ std::vector<Use> uses_of(const graph::Graph& graph) {
             Use& use = uses[graph.storage(value).id];
             const bool knows_rows = (std::holds_alternative<graph::Linear>(node.op) && name == "weight" &&
                                      graph.shape(value).rank() == 2) ||
+                                    (std::holds_alternative<graph::ExpertLinear>(node.op) && name == "weight") ||
                                     (std::holds_alternative<graph::Embedding>(node.op) && name == "table");
             use.any = true;
             if (!knows_rows || graph.storage(value).id != value.id) use.as_numbers = true;
@@ -344,9 +351,11 @@ template class CpuProgram<double>;
 
 template <std::floating_point T>
 graph::Rounding CpuProgram<T>::rounding(std::size_t node_index) const noexcept {
-    const auto* const linear = std::get_if<graph::Linear>(&plan_.graph.nodes()[node_index].op);
-    if (!linear) return graph::Rounding::none;
-    const CpuTensor<T>& weight = *storage(linear->weight);
+    const graph::Op& op = plan_.graph.nodes()[node_index].op;
+    const auto* const linear = std::get_if<graph::Linear>(&op);
+    const auto* const experts = std::get_if<graph::ExpertLinear>(&op);
+    if (!linear && !experts) return graph::Rounding::none;
+    const CpuTensor<T>& weight = *storage(linear ? linear->weight : experts->weight);
     return weight.packed && weight.packed->int8 ? graph::Rounding::int8 : graph::Rounding::none;
 }
 

@@ -41,8 +41,8 @@ void add_linear(std::span<const double> x, std::span<const double> weight, const
         add_product_transposed(rows, out, in, 1, {x.data(), in}, {weight.data(), in}, {y.data(), out});
 }
 
-// y = activation(x · weightᵀ + bias) + residual     x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out].
-// bias and residual may be empty.
+}  // namespace
+
 template <std::floating_point T>
 void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> bias, std::span<const T> residual,
             graph::Activation activation, const LinearDims& dims, std::span<T> y) {
@@ -52,6 +52,12 @@ void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> 
     add_linear(x, weight, dims, y);
     end_linear(residual, activation, dims, y);
 }
+template void linear(std::span<const float>, std::span<const float>, std::span<const float>, std::span<const float>,
+                     graph::Activation, const LinearDims&, std::span<float>);
+template void linear(std::span<const double>, std::span<const double>, std::span<const double>, std::span<const double>,
+                     graph::Activation, const LinearDims&, std::span<double>);
+
+namespace {
 
 // The same of op's operands, without what a gate does.
 template <std::floating_point T>

@@ -26,6 +26,12 @@ struct LinearDims {
     std::size_t rows, in, out;
 };
 
+// y = activation(x · weightᵀ + bias) + residual     x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out].
+// bias and residual may be empty. Throws std::bad_alloc.
+template <std::floating_point T>
+void linear(std::span<const T> x, std::span<const T> weight, std::span<const T> bias, std::span<const T> residual,
+            graph::Activation activation, const LinearDims& dims, std::span<T> y);
+
 // What a product is added to: the bias, or zeros.
 template <std::floating_point T>
 void begin_linear(std::span<const T> bias, std::size_t out, std::span<T> y) {

@@ -9,6 +9,7 @@
 #include "cpu/int8_kernels.hpp"
 #include "cpu/packed_dot.hpp"
 #include "cpu/parallel.hpp"
+#include "cpu/rows.hpp"
 
 namespace vkformer::cpu {
 namespace {
@@ -206,7 +207,92 @@ void add_int8_products(std::span<const float> x, const PackedWeight& weight, con
     }
 }
 
+/// Rows of x, each by itself to be multiplied with packed rows.
+class SingleRows {
+public:
+    SingleRows(const PackedWeight& weight, std::span<const float> x)
+        : kernels_(*packed_kernels(weight.dtype)), int8_(weight.int8), in_(weight.in), groups_(in_ / kInt8Group) {
+        const std::size_t rows = x.size() / in_;
+        if (!int8_) {
+            arranged_ = arranged(kernels_, x, rows, in_);
+            return;
+        }
+        quants_.resize(rows * groups_ * kInt8Group);
+        scales_.resize(2 * rows * groups_);
+        for_rows(rows, in_, [&](std::size_t r) {
+            int8_->quantize(x.data() + r * in_, groups_, quants_.data() + r * groups_ * kInt8Group,
+                            scales_.data() + 2 * r * groups_, scales_.data() + (2 * r + 1) * groups_);
+        });
+    }
+
+    /// y[o] = weight row o · x row r, for all o below `count`.
+    void multiply(const PackedRows& weight, std::size_t count, std::size_t r, float* y) const {
+        if (!int8_) {
+            const float* const row = arranged_.data() + r * kernels_.arranged_size(in_);
+            for (std::size_t o = 0; o < count; ++o) y[o] = kernels_.dot(weight.row(o), row, in_);
+            return;
+        }
+        const QuantizedRows row{.rows = 1,
+                                .groups = groups_,
+                                .quants = quants_.data() + r * groups_ * kInt8Group,
+                                .scales = scales_.data() + 2 * r * groups_,
+                                .totals = scales_.data() + (2 * r + 1) * groups_};
+        std::fill_n(y, count, 0.0f);
+        for (std::size_t o = 0; o < count; ++o) int8_->add_dots(weight.row(o), row, y + o, 1);
+    }
+
+private:
+    const PackedKernels& kernels_;
+    const Int8Kernels* int8_;
+    std::size_t in_, groups_;
+    std::vector<float> arranged_;
+    std::vector<std::int8_t> quants_;
+    std::vector<float> scales_;  // of a row its scales, then its totals
+};
+
+/// Calls visit(rows, count) for the rows of each part that rows first … first + count − 1 of the weight lie in.
+void for_parts_of(const PackedWeight& weight, std::size_t first, std::size_t count, auto&& visit) {
+    auto part = static_cast<std::size_t>(std::ranges::upper_bound(weight.begins, first) - weight.begins.begin()) - 1;
+    for (; count > 0; ++part) {
+        const std::size_t skipped = first - weight.begins[part];
+        const std::size_t some = std::min(count, rows_of(weight.parts[part], weight.in) - skipped);
+        PackedRows rows = rows_in(weight, weight.parts[part]);
+        rows.bytes += skipped * rows.row_bytes;
+        visit(rows, some, weight.parts[part]);
+        first += some;
+        count -= some;
+    }
+}
+
 }  // namespace
+
+PackedWeight rows_of(const PackedWeight& weight, std::size_t first, std::size_t count) {
+    PackedWeight some{.dtype = weight.dtype, .in = weight.in, .parts = {}, .int8 = weight.int8};
+    for_parts_of(weight, first, count, [&](const PackedRows& rows, std::size_t n, const TensorData& part) {
+        some.parts.push_back({.dtype = part.dtype,
+                              .shape = {n, weight.in},
+                              .bytes = std::span(rows.bytes, n * rows.row_bytes),
+                              .owner = part.owner});
+    });
+    return some;
+}
+
+std::size_t most_single_rows(const PackedWeight& weight) { return weight.int8 ? kInt8DotRows : kDotRows; }
+
+void packed_row_products(std::span<const float> x, const PackedWeight& weight, std::span<const RowProduct> products,
+                         std::size_t out, std::span<float> y) {
+    if (products.empty()) return;
+    const SingleRows rows(weight, x);
+    const auto multiply = [&](const RowProduct& product, std::size_t first, std::size_t last) {
+        float* to = y.data() + product.y_row * out + first;
+        for_parts_of(weight, product.first_row + first, last - first,
+                     [&](const PackedRows& part, std::size_t count, const TensorData&) {
+                         rows.multiply(part, count, product.x_row, to);
+                         to += count;
+                     });
+    };
+    for_columns_of(products, weight.in, out, bytes_of(weight.dtype, weight.in), multiply);
+}
 
 void unpack_row(const PackedWeight& weight, std::size_t row, std::span<float> out) {
     assert(out.size() == weight.in);

@@ -16,6 +16,7 @@ struct PackedWeight {
     DType dtype = DType::f16;
     std::size_t in = 0;
     std::vector<TensorData> parts;
+    std::vector<std::size_t> begins{};  ///< the first row of each part, for who reads some rows of many
     const Int8Kernels* int8 = nullptr;  ///< activations are rounded to 8 bits; null: they stay floats
 };
 

@@ -70,6 +70,15 @@ TensorData rope_table(std::uint64_t positions, std::span<const double> frequenci
 /// of [batch, rows, in], or all for one [1, rows, in] → [batch, rows, out]. The passes fuse a following activation and add into the node.
 Result<Value> linear(Graph& graph, Value x, Value weight, Value bias = {}, std::optional<DType> result = {});
 
+/// Experts of an expert_linear.
+inline constexpr std::uint64_t kMostExperts = 1024;
+/// The products of a mixture of experts: each row of x with the matrices of the k experts that were chosen for it, and with no others.
+/// y[r, j] = W_e · x[r] or, for x of rank 3, W_e · x[r, j], with e = experts[r, j]; an e outside 0 … count − 1 gives a row of NaN and reads
+/// nothing. x float [rows, in] or [rows, k, in]; weight [count · out, in], the matrices one after the other, in every dtype that linear takes;
+/// experts i32 [rows, k], as route_top_k gives them; count ≤ kMostExperts → [rows, k, out] of x's dtype. Shazeer et al. 2017, eq. 2; their
+/// sum, weighted by the router, is weighted_sum's.
+Result<Value> expert_linear(Graph& graph, Value x, Value weight, Value experts, std::uint64_t count);
+
 /// y = f(x), elementwise, any shape. ReLU: max(x, 0), NaN stays NaN. gelu_erf: x·Φ(x); gelu_tanh: its tanh approximation
 /// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
 /// gelu_quick: x·sigmoid(1.702 x) (Hendrycks and Gimpel 2016, section 2), as CLIP has it.

@@ -128,6 +128,18 @@ struct Linear {
     }
 };
 
+/// y[r, j] = W_e · x[r], or W_e · x[r, j], with e = experts[r, j]: weight has the matrices W_0, W_1, … [out, in] one after the other.
+struct ExpertLinear {
+    static constexpr std::string_view kName = "expert_linear";
+    Value x, weight, experts, y;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("weight", self.weight, Access::read);
+        visit("experts", self.experts, Access::read);
+        visit("y", self.y, Access::write);
+    }
+};
+
 struct Activate {
     static constexpr std::string_view kName = "activate";
     static constexpr bool kIsRowWise = true;
@@ -679,11 +691,11 @@ struct BeamStep {
 /// The list of all ops, in the order in which they are shown: X(Op) for each. What there is one of for every op is declared by it.
 // clang-format off
 #define VKFORMER_OPS(X)                                                                                                \
-    X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(Activate) X(SoftCap) X(Add) X(Concat) X(LayerNorm)     \
-    X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores) X(MaskedSoftmax)        \
-    X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer) X(RecurrentCell) X(CacheAppend)   \
-    X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits)           \
-    X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
+    X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(ExpertLinear) X(Activate) X(SoftCap) X(Add) X(Concat)  \
+    X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores)            \
+    X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer)                  \
+    X(RecurrentCell) X(CacheAppend) X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK)   \
+    X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
 // clang-format on
 
 namespace detail {

@@ -207,6 +207,9 @@ double work_of(const Graph& graph, const Node& node) {
     if (const auto* const linear = std::get_if<graph::Linear>(&node.op))
         return static_cast<double>(graph.shape(linear->y).element_count()) *
                static_cast<double>(graph.shape(linear->x).back());
+    if (const auto* const experts = std::get_if<graph::ExpertLinear>(&node.op))
+        return static_cast<double>(graph.shape(experts->y).element_count()) *
+               static_cast<double>(graph.shape(experts->x).back());
     double elements = 0;
     graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access) {
         elements += static_cast<double>(graph.shape(value).element_count());

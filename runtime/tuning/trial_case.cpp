@@ -89,6 +89,24 @@ void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes&
     reshape_rows(shapes, graph, op.epilogue.residual, rows, out);
     reshape_rows(shapes, graph, op.y, rows, op.is_gated() ? out / 2 : out);
 }
+/// As for one product; fewer experts before fewer columns, but so many that rows still have several.
+void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, Shapes& shapes) {
+    const std::uint64_t in = graph.shape(op.x).back(), slots = graph.shape(op.experts)[1];
+    std::uint64_t rows = graph.shape(op.experts)[0], out = graph.shape(op.y).back();
+    std::uint64_t experts = graph.shape(op.weight)[0] / out;
+    constexpr double kMostElements = 1 << 26;  // of a weight
+    const auto work = [&] {
+        return static_cast<double>(rows * slots) * static_cast<double>(in) * static_cast<double>(out);
+    };
+    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
+    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    while (static_cast<double>(experts * out) * static_cast<double>(in) > kMostElements && experts > 16)
+        experts = (experts + 1) / 2;
+    shapes[op.x.id] = graph.shape(op.x).rank() == 3 ? Shape{rows, slots, in} : Shape{rows, in};
+    shapes[op.weight.id] = {experts * out, in};
+    shapes[op.experts.id] = {rows, slots};
+    shapes[op.y.id] = {rows, slots, out};
+}
 void limit(const auto&, const Graph&, double, Shapes&) {}
 
 std::vector<float> random_floats(std::uint64_t count, std::uint32_t seed) {
@@ -185,10 +203,7 @@ private:
             operand = known->second;
             return {};
         }
-        const Tensor& tensor = graph_.tensor(operand);
-        const auto limited = shapes_.find(operand.id);
-        const Shape shape = limited == shapes_.end() ? tensor.shape : limited->second;
-        VKFORMER_TRY(const Value copy, make(name, tensor, shape, access));
+        VKFORMER_TRY(const Value copy, make(name, graph_.tensor(operand), shape_of(operand), access));
         copies_.emplace(operand.id, copy);
         operand = copy;
         return {};
@@ -214,9 +229,24 @@ private:
             made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
         else if (name == "pages")
             made_.contents.emplace_back(value, table_for(op_, graph_, count));
+        else if (const auto* const product = std::get_if<graph::ExpertLinear>(&op_))
+            made_.contents.emplace_back(value, experts_in_turns(*product, count));
         else
             made_.contents.emplace_back(value, std::vector<std::int32_t>(count, integer_for(name, op_, graph_)));
         return value;
+    }
+
+    const Shape& shape_of(Value value) const {
+        const auto limited = shapes_.find(value.id);
+        return limited == shapes_.end() ? graph_.shape(value) : limited->second;
+    }
+
+    /// All experts have about as many rows, as a trained router sees to.
+    std::vector<std::int32_t> experts_in_turns(const graph::ExpertLinear& op, std::uint64_t count) const {
+        const std::uint64_t experts = shape_of(op.weight)[0] / shape_of(op.y).back();
+        std::vector<std::int32_t> turns(count);
+        for (std::uint64_t i = 0; i < count; ++i) turns[i] = static_cast<std::int32_t>(i % experts);
+        return turns;
     }
 
     Result<Value> random_weight(const std::string& name, DType dtype, const Shape& shape) {

@@ -73,6 +73,7 @@ std::string to_string(const Range& range) {
 enum class Style : std::uint8_t {
     rows,
     gate_rows,  ///< rows of a gate, with as many of its other half
+    experts,    ///< the rows of some experts
     heads,      ///< a cache [batch, capacity, heads, dim]: heads and then sequences
 };
 
@@ -124,10 +125,15 @@ private:
         friend bool operator==(const Cut&, const Cut&) = default;
     };
 
-    static Cut cut_for(const graph::Op& op, std::string_view operand, const Shape& shape) {
+    Cut cut_for(const graph::Op& op, std::string_view operand, const Shape& shape) const {
         const auto* const linear = std::get_if<graph::Linear>(&op);
         if (linear && linear->is_gated() && operand == "weight")
             return {Style::gate_rows, {1, 2, shape.row_count() / 2, shape.back()}};
+        const auto* const experts = std::get_if<graph::ExpertLinear>(&op);
+        if (experts && operand == "weight") {
+            const std::uint64_t out = whole().shape(experts->y).back();
+            return {Style::experts, {1, out, shape.row_count() / out, shape.back()}};
+        }
         const bool is_cache = operand == "key" || operand == "value" || operand == "cache" || operand == "key_cache" ||
                               operand == "value_cache";
         if (is_cache && shape.rank() == 4) return {Style::heads, counts_of(shape)};
@@ -161,9 +167,10 @@ private:
 
     /// The rows of a piece are a multiple of so many: whole words and, of a weight that may be read where the host has it, as many as a
     /// slice's alignment asks for.
-    static std::uint64_t row_unit(const Tensor& tensor, std::uint64_t row_bytes, std::uint64_t row_elements) {
-        if (tensor.kind != TensorKind::weight) return graph::fills_words(tensor.dtype, row_elements) ? 1 : 2;
-        const std::uint64_t even = 2;  // blocks, and the columns of a result in float16
+    static std::uint64_t row_unit(const Tensor& tensor, const Cut& cut, std::uint64_t row_bytes) {
+        if (tensor.kind != TensorKind::weight) return graph::fills_words(tensor.dtype, cut.sizes[3]) ? 1 : 2;
+        const bool is_even = cut.style == Style::experts && cut.sizes[1] % 2 == 0;
+        const std::uint64_t even = is_even ? 1 : 2;  // blocks, and the columns of a result in float16
         return is_quantized(tensor.dtype) ? even : std::max(even, kAlignment / std::gcd(kAlignment, row_bytes));
     }
 
@@ -185,9 +192,10 @@ private:
             return blocks;
         }
         const std::uint64_t row_bytes = middle * bytes_of(tensor.dtype, width);
-        const std::uint64_t unit = row_unit(tensor, row_bytes, width);
+        const std::uint64_t unit = row_unit(tensor, cut, row_bytes);
         const std::uint64_t most_rows = round_down(most / row_bytes, unit);
-        if (most_rows == 0) return too_large(id, "so have " + std::to_string(unit) + " of its rows");
+        const std::string what = cut.style == Style::experts ? " of its experts" : " of its rows";
+        if (most_rows == 0) return too_large(id, "so have " + std::to_string(unit) + what);
         for (const Range& range : ranges_of(rows, most_rows, unit))
             blocks.push_back({Range{0, 1}, {0, middle}, range, {0, width}});
         return blocks;
@@ -206,8 +214,14 @@ private:
         if (kind == TensorKind::state) return graph().state(name, dtype, shape);
         if (kind == TensorKind::weight) {
             std::vector<TensorData> parts;
-            for (std::uint64_t i = 0; i < block[1].count; ++i)
-                VKFORMER_CHECK(add_rows(parts, of, i * cut.sizes[2] + block[2].first, block[2].count, block[3].count));
+            const auto& [first, count] = block[2];
+            if (cut.style == Style::experts) {
+                const std::uint64_t out = block[1].count;
+                VKFORMER_CHECK(add_rows(parts, of, first * out, count * out, block[3].count));
+            } else {
+                for (std::uint64_t i = 0; i < block[1].count; ++i)
+                    VKFORMER_CHECK(add_rows(parts, of, i * cut.sizes[2] + first, count, block[3].count));
+            }
             return graph().weight(name, std::move(parts), dtype);
         }
         VKFORMER_TRY(const Value piece, graph().activation(name, dtype, shape));
@@ -436,6 +450,20 @@ private:
                 VKFORMER_TRY(op.y, of_row(whole_op.y, Access::write));
                 finish(op, {.first_row = column.first, .whole_rows = weight[0]});
             }
+        }
+        return {};
+    }
+
+    /// Each piece of the weight writes the rows of its own experts, into one and the same y.
+    Result<void> lower_op(const graph::ExpertLinear& whole_op) {
+        const CutTensor* const cut = cut_of(whole_op.weight);
+        if (!cut || cut_of(whole_op.x) || cut_of(whole_op.experts) || cut_of(whole_op.y))
+            return cannot("work on pieces of it");
+        const std::uint64_t rows = whole().shape(whole_op.weight)[0], out = whole().shape(whole_op.y).back();
+        for (const TensorPiece& piece : cut->pieces) {
+            graph::ExpertLinear op = whole_op;
+            op.weight = piece.value;
+            work().push_back({op, {.first_row = piece.block[2].first * out, .whole_rows = rows}});
         }
         return {};
     }

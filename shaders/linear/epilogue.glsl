@@ -62,6 +62,14 @@ layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT_BITS y[]; };
 // Rows that lie before those of this workgroup's product.
 uint x_before() { return gl_WorkGroupID.z * p.x_batch; }
 uint weight_before() { return gl_WorkGroupID.z * p.weight_batch; }
+uint row_of_x(uint row) { return x_before() + row; }
+
+// The same of a weight in a format of its own, which is one product's, and all rows of that.
+uint packed_before() { return 0; }
+uint packed_rows() { return p.out_width; }
+
+// The rows of a product from those of tile `tile` on, first … end − 1.
+uvec2 rows_of_tile(uint tile, uint tile_rows) { return uvec2(tile * tile_rows, p.rows); }
 
 // What the sums of a row are to be multiplied by, given the sum of its squares.
 float norm_scale(float squares) { return HAS_NORM ? inversesqrt(squares / float(p.in_width) + p.norm_eps) : 1.0; }

@@ -11,12 +11,17 @@
 // QUANTIZED: weight as lib/dequantize.glsl says, in a multiple of 16. An invocation has eight elements of a column's slice, which become
 // floats on their way into shared memory.
 // linear/split_depth.glsl says what a workgroup does with a part of the depth.
+// EXPERTS: rows are those of a tile that expert_linear/group.comp has made, and weight, out and y those of its expert.
 // Shared memory: (64 + 8 · ROWS) · 5 · 16 bytes: 10 KiB for 8 rows an invocation, 15 KiB for 16.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef EXPERTS
+#include "expert_linear/product.glsl"
+#else
 #include "linear/epilogue.glsl"
-#include "linear/slices.glsl"
 #include "linear/split_depth.glsl"
+#endif
+#include "linear/slices.glsl"
 #define LOAD_WORDS
 #include "lib/storage4.glsl"
 #ifdef QUANTIZED
@@ -54,10 +59,10 @@ vec4 padded(vec4 elements, uint slice, uint quad) { return mix(vec4(0.0), elemen
 const uint PIECES = 2;  // of a column's slice
 
 // Where a row of the weight begins.
-uint start_of_row(uint row) { return row * (p.in_width / BLOCK_ELEMENTS); }
+uint start_of_row(uint row) { return (packed_before() + row) * (p.in_width / BLOCK_ELEMENTS); }
 
 Piece load_weight(uint start, uint slice, uint piece) {
-    return load16(place_of(start, min(slice, p.in_width / 16 - 1), piece), start_of_row(p.out_width));
+    return load16(place_of(start, min(slice, p.in_width / 16 - 1), piece), packed_rows() * (p.in_width / BLOCK_ELEMENTS));
 }
 
 void put_weight(uint column, Piece stored, uint start, uint slice, uint piece) {
@@ -102,14 +107,14 @@ void put(uint slice) {
 void main() {
     const uint column_tiles = (p.out_width + kLinearTileColumns - 1) / kLinearTileColumns;
     const uint tile = split_workgroup();
-    const uint tile_row = tile / column_tiles * TILE_ROWS;
+    const uvec2 rows = rows_of_tile(tile / column_tiles, TILE_ROWS);
     const uint tile_column = tile % column_tiles * kLinearTileColumns;
-    if (tile_row >= p.rows) return;  // the whole workgroup leaves
+    if (rows.x >= rows.y) return;  // the whole workgroup leaves
     const uint lane = gl_LocalInvocationIndex;
     const uint column_lane = lane % LANES_ALONG_COLUMNS, row_lane = lane / LANES_ALONG_COLUMNS;
 
     [[unroll]] for (uint i = 0; i < X_FETCHES; ++i)
-        x_start[i] = (x_before() + min(tile_row + lane / QUADS + i * FETCH_ROWS, p.rows - 1)) * (p.in_width / 4);
+        x_start[i] = row_of_x(min(rows.x + lane / QUADS + i * FETCH_ROWS, rows.y - 1)) * (p.in_width / 4);
     [[unroll]] for (uint i = 0; i < WEIGHT_FETCHES; ++i)
         weight_start[i] = start_of_row(weight_row_of(tile_column + lane / PIECES + i * FETCH_COLUMNS, LANES_ALONG_COLUMNS));
 
@@ -141,8 +146,8 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        const uint row = tile_row + row_lane + r * LANES_ALONG_ROWS;
-        if (row >= p.rows) continue;
+        const uint row = rows.x + row_lane + r * LANES_ALONG_ROWS;
+        if (row >= rows.y) continue;
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
             FINISH_COLUMN(row, tile_column + column_lane, LANES_ALONG_COLUMNS, c, sum[r])
     }

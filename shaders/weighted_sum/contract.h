@@ -6,6 +6,7 @@ SHARED_BEGIN
 const uint kWeightedSumWeights = 0, kWeightedSumValue = 1, kWeightedSumY = 2;
 const uint kWeightedSumWorkgroup = 64;  // fixed: 8 × 8 invocations with 4 × 4 sums each make the tile
 const uint kWeightedSumTile = 32;       // queries, columns and keys of a tile
+const uint kWeightedSumRowWorkgroup = 64;  // row.comp: columns
 struct WeightedSumPush {
     uint batch;
     uint query_len;

@@ -152,6 +152,25 @@ TEST_CASE("a table in pieces gives each token its row", "[vulkan][pieces][embedd
     }
 }
 
+TEST_CASE("experts in pieces give each row its own", "[vulkan][pieces][expert_linear]") {
+    for (const std::string& index : vulkan_device_indices()) {
+        const auto whole = device_with(index, 0), limited = device_with(index, kMost);
+        for (const DType stored : {DType::f32, DType::q8_0, DType::q4_k})
+            for (const std::uint64_t rows : {3u, 40u}) {
+                CAPTURE(whole->name(), to_string(stored), rows);
+                OpCase c;
+                constexpr std::uint64_t kExperts = 23, kOut = 20, kIn = 256;
+                std::vector<std::int32_t> chosen = c.random_ints(rows * 2, 0, kExperts - 1);
+                chosen[1] = kExperts;
+                chosen[4] = -1;
+                const Value x = c.floats("x", DType::f32, {rows, kIn});
+                const Value weight = random_weight(c, stored, kExperts * kOut, kIn);
+                const Value ids = c.ints("experts", {rows, 2}, chosen);
+                check_equal(c, *whole, *limited, c.expect(expert_linear(c.graph, x, weight, ids, kExperts)));
+            }
+    }
+}
+
 TEST_CASE("a cache in pieces keeps and gives what one piece does", "[vulkan][pieces][cache]") {
     for (const std::string& index : vulkan_device_indices()) {
         const auto whole = device_with(index, 0);

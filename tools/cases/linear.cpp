@@ -92,6 +92,36 @@ Result<Case> batched_linear_case(const Family::Dims& shape, const Types& types) 
                 }};
 }
 
+/// What the experts of a mixture make of rows that all k share, as their gates do, or of a row of each.
+enum class ExpertRows : std::uint8_t { shared, own };
+
+template <ExpertRows kRows>
+Result<Case> expert_linear_case(const Family::Dims& shape, const Types& types) {
+    const std::uint64_t rows = shape[0], k = shape[1], experts = shape[2], in = whole_blocks(shape[3], types),
+                        out = shape[4];
+    const std::uint64_t x_rows = kRows == ExpertRows::own ? rows * k : rows;
+    const double pairs = static_cast<double>(rows * k), depth = static_cast<double>(in), n = static_cast<double>(out);
+    const double touched = std::min(pairs, static_cast<double>(experts));
+    return Case{.op = kRows == ExpertRows::own ? "expert_linear_own" : "expert_linear",
+                .shape = to_text({rows, k, experts, in, out}),
+                .dtype = types.name(),
+                .work = {.flops = 2 * pairs * depth * n,
+                         .read = bytes_of(types.x, static_cast<double>(x_rows) * depth) +
+                                 bytes_of(types.stored, touched * n * depth),
+                         .written = bytes_of(types.y, pairs * n),
+                         .arithmetic = arithmetic_of(types.stored)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    const Shape x_shape = kRows == ExpertRows::own ? Shape{rows, k, in} : Shape{rows, in};
+                    VKFORMER_TRY(const Value x, b.input("x", types.x, x_shape));
+                    VKFORMER_TRY(const Value weight, b.weight("weight", types.stored, {experts * out, in}));
+                    VKFORMER_TRY(const Value chosen,
+                                 b.random_ints("experts", {rows, k}, 0, static_cast<std::int32_t>(experts) - 1));
+                    VKFORMER_TRY(const Value y, graph::expert_linear(b.graph, x, weight, chosen, experts));
+                    b.result(y);
+                    return {};
+                }};
+}
+
 constexpr Types kHalvesToFloats{DType::f16, DType::f16, DType::f32};
 
 /// Weights and activations of both float types, and the formats that weights have.
@@ -179,6 +209,29 @@ void add_linear_cases(std::vector<Family>& families) {
                       {{1, 1024, 512},
                        {DType::q8_0, {DType::f16, DType::q8_0}, DType::q4_0, {DType::f16, DType::q4_0}}}},
          .make = linear_case<kNormedGatedProduct>});
+    std::vector<Types> expert_types = weight_types();
+    expert_types.insert(expert_types.end(), {{DType::f32, DType::f16},
+                                             {DType::f16, DType::bf16},
+                                             {DType::f16, DType::q8_0},
+                                             {DType::f16, DType::q4_k},
+                                             {DType::f16, DType::q5_0}});
+    const std::vector<Types> packed = {
+        DType::q4_0, DType::q4_k, DType::q6_k, {DType::f16, DType::q8_0}, {DType::f16, DType::q4_k}};
+    families.push_back({.name = "expert_linear",
+                        .op = "expert_linear",
+                        .dims = "rows x k x experts x in x out",
+                        .types = expert_types,
+                        .shapes = {{1, 4, 32, 512, 512}, {512, 4, 32, 512, 512}},
+                        .gpu_shapes = {{1, 8, 64, 2048, 768}, {512, 8, 64, 2048, 768}},
+                        .compiled = {{{1, 4, 32, 333, 512}, plain},  // elements one by one
+                                     {{1, 4, 32, 512, 512}, packed},
+                                     {{512, 4, 32, 512, 512}, packed}},
+                        .make = expert_linear_case<ExpertRows::shared>});
+    families.push_back({.name = "expert_linear_own",
+                        .op = "expert_linear",
+                        .dims = "rows x k x experts x in x out",
+                        .types = expert_types,
+                        .make = expert_linear_case<ExpertRows::own>});
     families.push_back({.name = "batched_linear",
                         .op = "linear",
                         .dims = "batch x rows x in x out",

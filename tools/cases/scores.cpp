@@ -138,6 +138,7 @@ void add_scores_cases(std::vector<Family>& families) {
                         .types = {DType::f32, DType::f16},
                         .shapes = {{512, 512, 9, 64}},
                         .gpu_shapes = {{2048, 2048, 32, 128}},
+                        .compiled = {{{1, 8, 1, 2048}, {DType::f32, DType::f16}}},
                         .make = weighted_sum_case});
     families.push_back({.name = "additive_scores",
                         .op = "additive_scores",

@@ -53,4 +53,29 @@ Result<Value> linear(Graph& graph, Value x, Value weight, Value bias, std::optio
     return y;
 }
 
+Result<Value> expert_linear(Graph& graph, Value x, Value weight, Value experts, std::uint64_t count) {
+    const OperandCheck check(graph, ExpertLinear::kName);
+    VKFORMER_CHECK(check.floats("x", x));
+    VKFORMER_CHECK(check.present("weight", weight));
+    VKFORMER_CHECK(check_weight_dtype(check, graph, weight, x));
+    VKFORMER_CHECK(check.rank("weight", weight, "[experts * out, in]"));
+    VKFORMER_CHECK(check.dtype("experts", experts, DType::i32));
+    VKFORMER_CHECK(check.rank("experts", experts, "[rows, k]"));
+    VKFORMER_CHECK(check.range("count", count, 1, kMostExperts));
+    const Shape &w = graph.shape(weight), &chosen = graph.shape(experts);
+    if (graph.shape(x).rank() == 3)
+        VKFORMER_CHECK(check.shape("x", x, {chosen[0], chosen[1], w[1]}, "experts, and in of weight"));
+    else
+        VKFORMER_CHECK(check.shape("x", x, {chosen[0], w[1]}, "rows of experts, and in of weight"));
+    if (w[0] % count != 0)
+        return check.error(ErrorCode::ShapeMismatch, "weight has " + std::to_string(w[0]) +
+                                                         " rows, expected a multiple of the " + std::to_string(count) +
+                                                         " experts");
+
+    const Shape shape{chosen[0], chosen[1], w[0] / count};
+    VKFORMER_TRY(const Value y, graph.activation(ExpertLinear::kName, graph.dtype(x), shape));
+    graph.add_node(ExpertLinear{.x = x, .weight = weight, .experts = experts, .y = y});
+    return y;
+}
+
 }  // namespace vkformer::graph

@@ -4,11 +4,15 @@
 // x: [rows, in], weight: [out, in] as lib/dequantize.glsl says, bias: [out], residual, y: [rows, out]; sums in float32.
 // As cpu_devices/linear/columns.comp: no shared memory; one workgroup per ROWS ≤ 8 rows × 4 · gl_WorkGroupSize.x columns; an invocation owns
 // all these rows and 4 columns, a workgroup's size apart; x is read from one address by all. Weights become floats in registers,
-// once for all rows.
+// once for all rows. EXPERTS: as there.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cpu_devices/linear/contract.h"
+#ifdef EXPERTS
+#include "expert_linear/product.glsl"
+#else
 #include "linear/epilogue.glsl"
+#endif
 #include "lib/storage4.glsl"
 #define WEIGHT_BINDING kLinearWeight
 #define WEIGHT_FORMAT kLinearWeightFormat
@@ -23,16 +27,16 @@ void main() {
     const uint tile_columns = gl_WorkGroupSize.x * COLUMNS;
     const uint column_tiles = (p.out_width + tile_columns - 1) / tile_columns;
     const uint tile = linear_workgroup();
-    const uint first_row = tile / column_tiles * ROWS;
-    if (first_row >= p.rows) return;
+    const uvec2 rows = rows_of_tile(tile / column_tiles, ROWS);
+    if (rows.x >= rows.y) return;
     const uint first_column = tile % column_tiles * tile_columns + gl_LocalInvocationIndex;
-    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
+    const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * packed_rows();
 
     // Rows and columns past the last repeat it: their sums are not stored.
     uint x_row[kLinearMaxRows], weight_row[COLUMNS];
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) x_row[r] = min(first_row + r, p.rows - 1) * (p.in_width / 4);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) x_row[r] = row_of_x(min(rows.x + r, rows.y - 1)) * (p.in_width / 4);
     [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-        weight_row[c] = weight_row_of(first_column + c * gl_WorkGroupSize.x, gl_WorkGroupSize.x) * row_blocks;
+        weight_row[c] = (packed_before() + weight_row_of(first_column + c * gl_WorkGroupSize.x, gl_WorkGroupSize.x)) * row_blocks;
 
     float sum[kLinearMaxRows][COLUMNS];
     [[unroll]] for (uint r = 0; r < ROWS; ++r)
@@ -64,8 +68,8 @@ void main() {
     }
 
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        const uint row = first_row + r;
-        if (row >= p.rows) continue;
+        const uint row = rows.x + r;
+        if (row >= rows.y) continue;
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
             FINISH_COLUMN(row, first_column, gl_WorkGroupSize.x, c, sum[r])
     }

@@ -15,6 +15,7 @@ std::span<const Kernel<Op>> kernels(const Op&) {
 }
 std::span<const Kernel<graph::Attention>> kernels(const graph::Attention&);
 std::span<const Kernel<graph::DecodeAttention>> kernels(const graph::DecodeAttention&);
+std::span<const Kernel<graph::ExpertLinear>> kernels(const graph::ExpertLinear&);
 std::span<const Kernel<graph::GatedActivation>> kernels(const graph::GatedActivation&);
 std::span<const Kernel<graph::LayerNorm>> kernels(const graph::LayerNorm&);
 std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&);

@@ -34,6 +34,14 @@ inline bool has_few_registers(const Capabilities& device) {
     return device.vendor_id == kIntel;
 }
 
+/// Of linear/slices.glsl.
+inline bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }
+
+/// Of linear/tile_vec4.comp: unrolled, each read of shared memory keeps its address in a register where the instruction takes no offset.
+inline std::uint32_t unrolled_quads(const Capabilities& device) {
+    return has_few_registers(device) ? 1 : shaders::kLinearTileDepth / 4;
+}
+
 /// What a workgroup computes of y.
 struct LinearTile {
     std::uint64_t rows, columns;

@@ -10,14 +10,6 @@ namespace {
 
 constexpr LinearTile kTile{shaders::kLinearTileRows, shaders::kLinearTileColumns};
 
-/// Of linear/slices.glsl.
-bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }
-
-/// Unrolled, each read of shared memory keeps its address in a register where the instruction takes no offset.
-std::uint32_t unrolled_quads(const Capabilities& device) {
-    return has_few_registers(device) ? 1 : shaders::kLinearTileDepth / 4;
-}
-
 }  // namespace
 
 Result<DispatchPlan> plan_parts_of_tile_vec4(const graph::Linear& op, Operand x, std::uint32_t lane_rows,
