@@ -159,17 +159,19 @@ private:
         return graph::linear(graph_, x, weight, bias);
     }
 
-    /// One projection split into heads: [rows, len, count, head_dim].
-    Result<Value> heads(std::string_view what, const Projection& w, std::uint32_t count, Value x) {
-        VKFORMER_TRY(const Value y, project(what, w, x));
-        return graph_.reshape(y, {layout_.rows, layout_.len, count, config_.head_dim});
+    /// One projection split into heads, normed all together or each by itself: [rows, len, count, head_dim].
+    Result<Value> heads(std::string_view what, const Projection& w, const NormWeights& norms, std::uint32_t count,
+                        Value x) {
+        VKFORMER_TRY(Value y, project(what, w, x));
+        const std::string name = std::string(what) + "_norm";
+        if (has_wide_norm(norms)) {
+            VKFORMER_TRY(y, norm(name, norms, y));
+        }
+        VKFORMER_TRY(y, graph_.reshape(y, {layout_.rows, layout_.len, count, config_.head_dim}));
+        return norms && !has_wide_norm(norms) ? norm(name, norms, y) : Result<Value>(y);
     }
 
-    Result<Value> place(std::string_view what, const NormWeights& w, const DecoderConfig::Layer& layer, Value x,
-                        Value starts) {
-        if (w) {
-            VKFORMER_TRY(x, norm(std::string(what) + "_norm", w, x));
-        }
+    Result<Value> place(std::string_view what, const DecoderConfig::Layer& layer, Value x, Value starts) {
         if (!layer.rope) return x;
         VKFORMER_TRY(const Value table, rope_table(*layer.rope));
         graph_.set_scope(name_ + "." + std::string(what));
@@ -188,12 +190,15 @@ private:
         return rope_tables_[index];
     }
 
+    bool has_wide_norm(const NormWeights& w) const { return w && w.gain.shape.element_count() != config_.head_dim; }
+
     /// The queries of a layer, whose keys and values go to the ends of the caches.
     Result<Value> project_attention(std::size_t index, Value x, Value starts, Value keys, Value values) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         const DecoderConfig::Layer& layer = config_.layers[index];
         const bool can_split = graph_.dtype(keys) == layout_.dtype && bool{w.query_norm} == bool{w.key_norm} &&
-                               (!w.query_norm || config_.norm == DecoderConfig::Norm::rms);
+                               (!w.query_norm || config_.norm == DecoderConfig::Norm::rms) &&
+                               !has_wide_norm(w.query_norm) && !has_wide_norm(w.key_norm);
         if (can_split && can_join({&w.query, &w.key, &w.value})) {
             VKFORMER_TRY(const Value joined, project_joined("qkv", {&w.query, &w.key, &w.value}, x));
             const std::uint64_t all_heads = std::uint64_t{config_.heads} + 2 * std::uint64_t{config_.kv_heads};
@@ -213,11 +218,11 @@ private:
                                     layer.rope ? config_.ropes[*layer.rope].pairing : graph::RopePairing::halves, norms,
                                     layout_.page_table);
         }
-        VKFORMER_TRY(Value query, heads("query", w.query, config_.heads, x));
-        VKFORMER_TRY(Value key, heads("key", w.key, config_.kv_heads, x));
-        VKFORMER_TRY(const Value value, heads("value", w.value, config_.kv_heads, x));
-        VKFORMER_TRY(query, place("query", w.query_norm, layer, query, starts));
-        VKFORMER_TRY(key, place("key", w.key_norm, layer, key, starts));
+        VKFORMER_TRY(Value query, heads("query", w.query, w.query_norm, config_.heads, x));
+        VKFORMER_TRY(Value key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
+        VKFORMER_TRY(const Value value, heads("value", w.value, {}, config_.kv_heads, x));
+        VKFORMER_TRY(query, place("query", layer, query, starts));
+        VKFORMER_TRY(key, place("key", layer, key, starts));
         graph_.set_scope(name_ + ".key");
         VKFORMER_CHECK(graph::cache_append(graph_, key, starts, keys, layout_.page_table));
         graph_.set_scope(name_ + ".value");
@@ -246,6 +251,102 @@ private:
     }
 
     Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x) {
+        if (!w.experts) return dense(w, x);
+        VKFORMER_TRY(const Value y, mixture(w.experts, x));
+        if (!w.up) return y;
+        VKFORMER_TRY(Value shared, dense(w, x));
+        if (!w.experts.shared_router.bytes.empty()) {
+            VKFORMER_TRY(shared, weigh_shared(w.experts, shared, x));
+        }
+        graph_.set_scope(name_ + ".experts");
+        return graph::add(graph_, y, shared);
+    }
+
+    /// The tokens, one after the other: [tokens, width].
+    Result<Value> token_rows(Value x) {
+        return graph_.reshape(x, {std::uint64_t{layout_.rows} * layout_.len, graph_.shape(x).back()});
+    }
+
+    /// Σ_j weights[token, j] · y[token, j]     weights: [tokens, n], y: n rows for each token.
+    Result<Value> weighted(Value weights, Value y) {
+        const std::uint64_t tokens = graph_.shape(weights)[0], n = graph_.shape(weights)[1], d = config_.hidden_size;
+        VKFORMER_TRY(const Value scores, graph_.reshape(weights, {tokens, 1, 1, n}));
+        VKFORMER_TRY(const Value rows, graph_.reshape(y, {tokens, n, 1, d}));
+        VKFORMER_TRY(const Value sum, graph::weighted_sum(graph_, scores, rows));
+        return graph_.reshape(sum, {layout_.rows, layout_.len, d});
+    }
+
+    /// What the tokens give for some experts' scores: float32, whatever the activations are.
+    Result<Value> scores_of(std::string_view what, const TensorData& router, Value x) {
+        const std::string scope = name_ + "." + std::string(what);
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", router, storage_of(router)));
+        return graph::linear(graph_, x, weight, {}, DType::f32);
+    }
+
+    Result<Value> mixture(const ExpertWeights& w, Value tokens) {
+        const DecoderConfig::Experts& c = config_.experts;
+        VKFORMER_TRY(const Value x, token_rows(tokens));
+        VKFORMER_TRY(const Value scores, scores_of("router", w.router, x));
+        VKFORMER_TRY(const auto route,
+                     graph::route_top_k(graph_, scores, {.k = c.per_token, .normalises = c.normalises}));
+        VKFORMER_TRY(const Value inner, gated_experts(w, x, route.indices));
+        VKFORMER_TRY(const Value y, project_experts("down", w.down, inner, route.indices));
+        return weighted(route.weights, y);
+    }
+
+    Result<Value> gated_experts(const ExpertWeights& w, Value x, Value experts) {
+        const DType stored = storage_of(w.gate.front());
+        const bool can_join =
+            storage_of(w.up.front()) == stored && graph::fills_words(stored, w.gate.front().shape.element_count());
+        if (can_join) {
+            std::vector<TensorData> parts;
+            for (std::size_t e = 0; e < w.gate.size(); ++e) parts.insert(parts.end(), {w.gate[e], w.up[e]});
+            VKFORMER_TRY(const Value both, project_experts("gate_up", parts, x, experts));
+            return graph::gated_activation(graph_, both, {}, config_.activation);
+        }
+        VKFORMER_TRY(const Value up, project_experts("up", w.up, x, experts));
+        VKFORMER_TRY(const Value gate, project_experts("gate", w.gate, x, experts));
+        return graph::gated_activation(graph_, gate, up, config_.activation);
+    }
+
+    /// Matrices that follow each other in memory, as those of a stack do, as one.
+    static std::vector<TensorData> in_few_parts(const std::vector<TensorData>& matrices) {
+        std::vector<TensorData> parts;
+        for (const TensorData& next : matrices) {
+            if (!parts.empty()) {
+                TensorData& last = parts.back();
+                const bool follows = last.bytes.data() + last.bytes.size() == next.bytes.data() &&
+                                     last.owner == next.owner && last.dtype == next.dtype;
+                if (follows) {
+                    last.bytes = {last.bytes.data(), last.bytes.size() + next.bytes.size()};
+                    last.shape = {last.shape[0] + next.shape[0], next.shape[1]};
+                    continue;
+                }
+            }
+            parts.push_back(next);
+        }
+        return parts;
+    }
+
+    Result<Value> project_experts(std::string_view what, const std::vector<TensorData>& matrices, Value x,
+                                  Value experts) {
+        const std::string scope = name_ + ".experts." + std::string(what);
+        graph_.set_scope(scope);
+        const DType stored = storage_of(matrices.front());
+        VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", in_few_parts(matrices), stored));
+        return graph::expert_linear(graph_, x, weight, experts, config_.experts.count);
+    }
+
+    /// sigmoid(router · x) · shared
+    Result<Value> weigh_shared(const ExpertWeights& w, Value shared, Value x) {
+        VKFORMER_TRY(const Value rows, token_rows(x));
+        VKFORMER_TRY(const Value scores, scores_of("shared_router", w.shared_router, rows));
+        VKFORMER_TRY(const Value weights, graph::activate(graph_, scores, graph::Activation::sigmoid));
+        return weighted(weights, shared);
+    }
+
+    Result<Value> dense(const DecoderWeights::Layer& w, Value x) {
         Value inner;
         if (w.gate.weight.bytes.empty()) {
             VKFORMER_TRY(const Value up, project("up", w.up, x));

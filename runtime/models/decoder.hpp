@@ -27,6 +27,14 @@ struct DecoderConfig {
     struct Layer {
         std::uint32_t window = 0;         ///< keys further back than this are not seen; 0: all are
         std::optional<std::size_t> rope;  ///< index into ropes; none: the layer's attention knows no positions
+        bool has_experts = false;  ///< a mixture of them in place of feed-forward layers that all tokens go through
+    };
+
+    struct Experts {
+        std::uint32_t count = 0, per_token = 0;
+        std::uint32_t intermediate_size = 0,
+                      shared_size = 0;  ///< of an expert, and of the one of all tokens; 0: there is none
+        bool normalises = false;        ///< the weights of a token's experts sum up to 1
     };
 
     std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
@@ -36,6 +44,7 @@ struct DecoderConfig {
     std::uint32_t extended_positions = 0;
     std::vector<Layer> layers;
     std::vector<Rope> ropes, extended_ropes;
+    Experts experts;  ///< of the layers that have them
 
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
@@ -48,15 +57,26 @@ struct DecoderConfig {
     std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
 };
 
+/// Σ_e weight_e(x) · down_e(f(gate_e(x)) · up_e(x)) over the experts that the router chooses for a token (Shazeer et al. 2017).
+struct ExpertWeights {
+    TensorData router;  ///< [experts, hidden_size]
+    std::vector<TensorData> gate, up,
+        down;                  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round
+    TensorData shared_router;  ///< [1, hidden_size]: by its sigmoid counts the expert of all tokens; optional
+
+    explicit operator bool() const noexcept { return !down.empty(); }
+};
+
 struct DecoderWeights {
     struct Layer {
         NormWeights attention_norm;            ///< before attention
         Projection query, key, value, output;  ///< heads one after the other
-        NormWeights query_norm, key_norm;      ///< of every head, [head_dim]; optional
+        NormWeights query_norm, key_norm;      ///< of every head, [head_dim], or of all of them together; optional
         NormWeights attention_post_norm;       ///< of the attention's result, before the residual; optional
         NormWeights feed_forward_norm;         ///< before the feed-forward layers
         Projection gate;                       ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
+        ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens
         NormWeights feed_forward_post_norm;  ///< optional
     };
     TensorData embedding;  ///< [vocab_size, hidden_size]

@@ -14,6 +14,66 @@ using formats::Config;
 
 // ---- tensors --------------------------------------------------------------------------------------------------------
 
+TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count) {
+    const std::uint64_t rows = stack.shape[1];
+    TensorData all = stack;
+    all.shape = {stack.shape[0] * rows, stack.shape[2]};
+    return rows_of(all, index * rows + first, count);
+}
+
+std::vector<TensorData> matrices_of(const TensorData& stack) {
+    std::vector<TensorData> matrices;
+    for (std::uint64_t i = 0; i < stack.shape[0]; ++i) matrices.push_back(rows_of_matrix(stack, i, 0, stack.shape[1]));
+    return matrices;
+}
+
+std::vector<TensorData> stacked(std::vector<TensorData> matrices) {
+    const TensorData& first = matrices.front();
+    const std::uint64_t elements = first.shape.element_count();
+    const bool is_mixed = std::ranges::any_of(matrices, [&](const TensorData& m) { return m.dtype != first.dtype; });
+    if (is_mixed || (graph::fills_words(first.dtype, elements) && graph::fills_words(DType::f16, elements)))
+        return matrices;
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    for (const TensorData& matrix : matrices) bytes->insert(bytes->end(), matrix.bytes.begin(), matrix.bytes.end());
+    return matrices_of({.dtype = first.dtype,
+                        .shape = {matrices.size(), first.shape[0], first.shape[1]},
+                        .bytes = std::span<const std::byte>(*bytes),
+                        .owner = bytes});
+}
+
+namespace {
+
+Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig& c, const ExpertNames& names,
+                                   const std::string& layer) {
+    const std::uint64_t count = c.experts.count, d = c.hidden_size, ffn = c.experts.intermediate_size;
+    const std::string own = layer + std::string(names.block);
+    const std::string block = read.has(own + "gate.weight") ? own : layer + "mlp.", experts = block + "experts.";
+    ExpertWeights w;
+    VKFORMER_TRY(w.router, read.tensor(block + "gate.weight", {count, d}));
+    if (read.has(experts + "gate_up_proj")) {
+        VKFORMER_TRY(const TensorData both, read.tensor(experts + "gate_up_proj", {count, 2 * ffn, d}));
+        VKFORMER_TRY(const TensorData down, read.tensor(experts + "down_proj", {count, d, ffn}));
+        for (std::uint64_t e = 0; e < count; ++e) {
+            w.gate.push_back(rows_of_matrix(both, e, 0, ffn));
+            w.up.push_back(rows_of_matrix(both, e, ffn, ffn));
+        }
+        w.down = matrices_of(down);
+        return w;
+    }
+    const auto matrix = [&](std::uint64_t e, std::string_view name, const Shape& shape) {
+        return read.tensor(experts + std::to_string(e) + "." + std::string(name) + ".weight", shape);
+    };
+    for (std::uint64_t e = 0; e < count; ++e) {
+        VKFORMER_TRY(w.gate.emplace_back(), matrix(e, names.gate, {ffn, d}));
+        VKFORMER_TRY(w.up.emplace_back(), matrix(e, names.up, {ffn, d}));
+        VKFORMER_TRY(w.down.emplace_back(), matrix(e, names.down, {d, ffn}));
+    }
+    for (auto* const matrices : {&w.gate, &w.up, &w.down}) *matrices = stacked(std::move(*matrices));
+    return w;
+}
+
+}  // namespace
+
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
                                           const LlamaLayout& layout, const std::string& prefix) {
     const WeightReader read(weights, prefix);
@@ -33,6 +93,9 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         if (layout.head_norms) {
             VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
             VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
+        } else if (layout.wide_norms) {
+            VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", width));
+            VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", kv_width));
         }
         if (layout.gemma_norms) {
             VKFORMER_TRY(l.attention_post_norm, read.norm(layer + "post_attention_layernorm", d));
@@ -41,9 +104,21 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         } else {
             VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "post_attention_layernorm", d));
         }
-        VKFORMER_TRY(l.gate, read.projection(mlp + "gate_proj", ffn, d, layout.feed_forward_bias));
-        VKFORMER_TRY(l.up, read.projection(mlp + "up_proj", ffn, d, layout.feed_forward_bias));
-        VKFORMER_TRY(l.down, read.projection(mlp + "down_proj", d, ffn, layout.feed_forward_bias));
+        std::string dense = mlp;
+        std::uint64_t inner = ffn;
+        if (c.layers[i].has_experts) {
+            VKFORMER_TRY(l.experts, read_experts(read, c, layout.experts, layer));
+            dense = mlp + "shared_expert.";
+            inner = c.experts.shared_size;
+            if (inner > 0) {
+                VKFORMER_TRY(l.experts.shared_router, read.tensor(mlp + "shared_expert_gate.weight", {1, d}));
+            }
+        }
+        if (inner > 0) {
+            VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
+            VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
+            VKFORMER_TRY(l.down, read.projection(dense + "down_proj", d, inner, layout.feed_forward_bias));
+        }
         w.layers.push_back(std::move(l));
     }
     VKFORMER_TRY(w.final_norm, read.norm("norm", d));

@@ -30,6 +30,9 @@ Result<DecoderParts> load_gemma(const formats::Config& config,
                                 const formats::Weights& weights);  // Gemma 1, 2, 3 (text)
 Result<DecoderParts> load_phi3(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
+Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 
 /// A GGUF file of this architecture. Errors likewise.
 struct GgufArchitecture;
@@ -77,16 +80,32 @@ void stretch_yarn(Rope& rope, const Yarn& yarn);
 /// Errors: also where the list is not as long as there are layers.
 Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers);
 
+/// Under which names a layer has its experts: block + "gate", block + "experts.0." + gate and so on or, as transformers 5 has them in memory,
+/// block "mlp." and all experts' in one tensor, "experts.gate_up_proj".
+struct ExpertNames {
+    std::string_view block = "mlp.", gate = "gate_proj", up = "up_proj", down = "down_proj";
+};
+
 /// The weights under Llama's names, with which options.
 struct LlamaLayout {
     bool attention_bias = false;  ///< of query, key and value
     bool output_bias = false;
     bool feed_forward_bias = false;
     bool head_norms = false;   ///< q_norm, k_norm
+    bool wide_norms = false;   ///< the same, of all heads together
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
     bool tied = false;         ///< lm_head is the embedding where the file has none
     std::string head_prefix;   ///< of "lm_head.weight"
+    ExpertNames experts;       ///< of the layers that have them
 };
+/// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
+TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
+/// All matrices of such a stack.
+std::vector<TensorData> matrices_of(const TensorData& stack);
+/// Matrices of one shape as a stack has them: where each is no whole number of words, and so no part of a weight (graph::fills_words), one
+/// behind the other in memory, copied.
+std::vector<TensorData> stacked(std::vector<TensorData> matrices);
+
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& config,
                                           const LlamaLayout& layout, const std::string& prefix);
 

@@ -10,6 +10,9 @@
 
 namespace vkformer::models {
 
+/// Whether files of an architecture have experts, and whether the weights of a token's are made to sum up to 1.
+enum class GgufExperts : std::uint8_t { none, plain, normalised };
+
 struct GgufArchitecture {
     std::string_view name;
     graph::RopePairing pairing;
@@ -22,7 +25,8 @@ struct GgufArchitecture {
     double window_rope_theta = 0;    ///< > 0: layers with a window turn by another theta, this one where no key says it
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
-    std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
+    GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
+    std::uint32_t wide_scale_layers = 0;      ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
         return is_gemma || learned_positions ? graph::Activation::gelu_tanh : graph::Activation::silu;
@@ -40,11 +44,18 @@ struct GgufArchitecture {
     }
 };
 
-inline constexpr GgufArchitecture kGgufLlama = {.name = "llama", .pairing = graph::RopePairing::interleaved};
+inline constexpr GgufArchitecture kGgufLlama = {
+    .name = "llama", .pairing = graph::RopePairing::interleaved, .experts = GgufExperts::normalised};  // Mixtral's
 inline constexpr GgufArchitecture kGgufSmolLm3 = {
     .name = "smollm3", .pairing = graph::RopePairing::interleaved, .rope_pattern = 4};
 inline constexpr GgufArchitecture kGgufQwen2 = {.name = "qwen2", .pairing = graph::RopePairing::halves};
 inline constexpr GgufArchitecture kGgufQwen3 = {.name = "qwen3", .pairing = graph::RopePairing::halves};
+inline constexpr GgufArchitecture kGgufQwen2Moe = {
+    .name = "qwen2moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain};
+inline constexpr GgufArchitecture kGgufQwen3Moe = {
+    .name = "qwen3moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::normalised};
+inline constexpr GgufArchitecture kGgufOlmoe = {
+    .name = "olmoe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

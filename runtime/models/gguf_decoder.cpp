@@ -35,8 +35,6 @@ private:
     Result<void> read_sizes() {
         const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
         DecoderConfig& c = config();
-        VKFORMER_TRY(const auto experts, file_.unsigned_integer(key("expert_count"), {.fallback = 0}));
-        if (experts > 0) return file_.unsupported(key("expert_count"), "0");
         VKFORMER_TRY(c.hidden_size, file_.unsigned_integer(key("embedding_length"), count));
         VKFORMER_TRY(c.intermediate_size, file_.unsigned_integer(key("feed_forward_length"), count));
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
@@ -69,6 +67,36 @@ private:
         c.norm_eps = static_cast<float>(eps);
         c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
+        return read_experts();
+    }
+
+    /// What llama.cpp computes without asking a key is refused where a key says otherwise.
+    Result<void> read_experts() {
+        DecoderConfig& c = config();
+        const bool may_have = architecture_.experts != GgufExperts::none;
+        VKFORMER_TRY(c.experts.count, file_.unsigned_integer(key("expert_count"), {.fallback = 0}));
+        if (c.experts.count == 0) return {};
+        if (!may_have || c.experts.count > graph::kMostExperts)
+            return file_.unsupported(key("expert_count"),
+                                     may_have ? "1 to " + std::to_string(graph::kMostExperts) : "0");
+        VKFORMER_TRY(c.experts.per_token,
+                     file_.unsigned_integer(key("expert_used_count"),
+                                            {.min = 1, .max = std::min<std::uint32_t>(c.experts.count, 32)}));
+        const formats::Expect<std::uint32_t> width = {.fallback = c.intermediate_size, .min = 1, .max = 1u << 20};
+        VKFORMER_TRY(c.experts.intermediate_size, file_.unsigned_integer(key("expert_feed_forward_length"), width));
+        VKFORMER_TRY(c.experts.shared_size, file_.unsigned_integer(key("expert_shared_feed_forward_length"), width));
+        c.experts.normalises = architecture_.experts == GgufExperts::normalised;
+        VKFORMER_TRY(const bool normalises, file_.boolean(key("expert_weights_norm"), c.experts.normalises));
+        if (normalises != c.experts.normalises)
+            return file_.unsupported(key("expert_weights_norm"), c.experts.normalises ? "true" : "false");
+        VKFORMER_TRY(const double scale, file_.real(key("expert_weights_scale"), {.fallback = 1}));
+        if (scale != 1 && scale != 0) return file_.unsupported(key("expert_weights_scale"), "1");
+        VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = 1}));
+        if (gating > 1) return file_.unsupported(key("expert_gating_func"), "1");
+        VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("expert_group_count"), {.fallback = 1}));
+        if (groups > 1) return file_.unsupported(key("expert_group_count"), "1");
+        for (std::size_t i = 0; i < c.layers.size(); ++i)
+            c.layers[i].has_experts = read_.has("blk." + std::to_string(i) + ".ffn_gate_inp.weight");
         return {};
     }
 
@@ -178,7 +206,7 @@ private:
             VKFORMER_TRY(w.positions, read_.tensor("position_embd.weight", {c.max_positions, c.hidden_size}));
         }
         for (std::size_t i = 0; i < c.layers.size(); ++i) {
-            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + "."));
+            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", c.layers[i].has_experts));
             w.layers.push_back(std::move(layer));
         }
         VKFORMER_TRY(w.final_norm, norm("output_norm", c.hidden_size));
@@ -190,9 +218,65 @@ private:
         return {};
     }
 
-    Result<DecoderWeights::Layer> read_layer(const std::string& layer) {
+    /// The norm of every head by itself or of all heads together, by how long it is.
+    Result<NormWeights> query_or_key_norm(const std::string& name, std::uint64_t width) {
+        const TensorData* const gain = file_.weights().find(name + ".weight");
+        const bool is_wide = gain && gain->shape == Shape{width};
+        return optional_norm(name, is_wide ? width : config().head_dim);
+    }
+
+    /// A stack of all experts' matrices or, in older files, a tensor for each.
+    Result<std::vector<TensorData>> read_matrices(const std::string& name, std::uint64_t out, std::uint64_t in) {
+        const std::uint64_t count = config().experts.count;
+        if (!read_.has(name + ".0.weight")) {
+            VKFORMER_TRY(const TensorData stack, read_.tensor(name + "_exps.weight", {count, out, in}));
+            return matrices_of(stack);
+        }
+        std::vector<TensorData> matrices;
+        for (std::uint64_t e = 0; e < count; ++e) {
+            VKFORMER_TRY(matrices.emplace_back(), read_.tensor(name + "." + std::to_string(e) + ".weight", {out, in}));
+        }
+        return stacked(std::move(matrices));
+    }
+
+    Result<ExpertWeights> read_experts(const std::string& layer) {
         const DecoderConfig& c = config();
-        const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size;
+        const std::uint64_t d = c.hidden_size, ffn = c.experts.intermediate_size;
+        ExpertWeights w;
+        VKFORMER_TRY(w.router, read_.tensor(layer + "ffn_gate_inp.weight", {c.experts.count, d}));
+        VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
+        VKFORMER_TRY(w.up, read_matrices(layer + "ffn_up", ffn, d));
+        VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
+        if (read_.has(layer + "ffn_gate_inp_shexp.weight")) {
+            VKFORMER_TRY(w.shared_router, read_.tensor(layer + "ffn_gate_inp_shexp.weight", {d}));
+            w.shared_router.shape = {1, d};
+        }
+        return w;
+    }
+
+    /// The feed-forward layers of all tokens.
+    Result<void> read_feed_forward(const std::string& layer, bool has_experts, DecoderWeights::Layer& l) {
+        const DecoderConfig& c = config();
+        const std::uint64_t d = c.hidden_size, ffn = has_experts ? c.experts.shared_size : c.intermediate_size;
+        const std::string end = has_experts ? "_shexp" : "";
+        if (has_experts && !read_.has(layer + "ffn_up_shexp.weight")) return {};
+        if (architecture_.joins_gate_and_up) {
+            VKFORMER_TRY(const Projection gate_up, projection(layer + "ffn_up", 2 * ffn, d));
+            l.gate = rows_of(gate_up, 0, ffn);
+            l.up = rows_of(gate_up, ffn, ffn);
+        } else {
+            VKFORMER_TRY(l.up, projection(layer + "ffn_up" + end, ffn, d));
+            if (read_.has(layer + "ffn_gate" + end + ".weight")) {
+                VKFORMER_TRY(l.gate, projection(layer + "ffn_gate" + end, ffn, d));
+            }
+        }
+        VKFORMER_TRY(l.down, projection(layer + "ffn_down" + end, d, ffn));
+        return {};
+    }
+
+    Result<DecoderWeights::Layer> read_layer(const std::string& layer, bool has_experts) {
+        const DecoderConfig& c = config();
+        const std::uint64_t d = c.hidden_size;
         const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim,
                             kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
         DecoderWeights::Layer l;
@@ -208,22 +292,15 @@ private:
             VKFORMER_TRY(l.value, projection(layer + "attn_v", kv_width, d));
         }
         VKFORMER_TRY(l.output, projection(layer + "attn_output", d, width));
-        VKFORMER_TRY(l.query_norm, optional_norm(layer + "attn_q_norm", c.head_dim));
-        VKFORMER_TRY(l.key_norm, optional_norm(layer + "attn_k_norm", c.head_dim));
+        VKFORMER_TRY(l.query_norm, query_or_key_norm(layer + "attn_q_norm", width));
+        VKFORMER_TRY(l.key_norm, query_or_key_norm(layer + "attn_k_norm", kv_width));
         VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
         VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
         VKFORMER_TRY(l.feed_forward_post_norm, optional_norm(layer + "post_ffw_norm", d));
-        if (architecture_.joins_gate_and_up) {
-            VKFORMER_TRY(const Projection gate_up, projection(layer + "ffn_up", 2 * ffn, d));
-            l.gate = rows_of(gate_up, 0, ffn);
-            l.up = rows_of(gate_up, ffn, ffn);
-        } else {
-            VKFORMER_TRY(l.up, projection(layer + "ffn_up", ffn, d));
-            if (read_.has(layer + "ffn_gate.weight")) {
-                VKFORMER_TRY(l.gate, projection(layer + "ffn_gate", ffn, d));
-            }
+        if (has_experts) {
+            VKFORMER_TRY(l.experts, read_experts(layer));
         }
-        VKFORMER_TRY(l.down, projection(layer + "ffn_down", d, ffn));
+        VKFORMER_CHECK(read_feed_forward(layer, has_experts, l));
         return l;
     }
 

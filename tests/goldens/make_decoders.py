@@ -117,6 +117,25 @@ def cases():
     yield Case("gpt2", 20, t.GPT2Config(vocab_size=61, n_embd=30, n_head=5, n_layer=3, n_positions=96, **gpt2), torch.float32)
     yield Case("gpt2_inner_relu", 21, t.GPT2Config(vocab_size=53, n_embd=22, n_head=2, n_layer=2, n_positions=80, n_inner=35,
                                                    activation_function="relu", scale_attn_weights=False, **gpt2), std=0.25)  # fmt: skip
+    yield Case("mixtral", 22, llama_like(t.MixtralConfig, 3, 1, 10, 22, 27, 2, num_local_experts=5, num_experts_per_tok=2,
+                                         rope_theta=1000000.0, tie_word_embeddings=False), torch.float32, std=0.25)  # fmt: skip
+    yield Case("mixtral_window_odd", 23, llama_like(t.MixtralConfig, 4, 2, 8, 21, 19, 3, num_local_experts=3, num_experts_per_tok=3,
+                                                    sliding_window=5), std=0.25)  # fmt: skip
+    qwen2 = dict(num_experts=6, moe_intermediate_size=11, shared_expert_intermediate_size=18)
+    yield Case("qwen2_moe", 24, llama_like(t.Qwen2MoeConfig, 4, 2, 6, 24, 30, 4, num_experts_per_tok=2, decoder_sparse_step=2,
+                                           **qwen2), torch.float32, std=0.25)  # fmt: skip
+    yield Case("qwen2_moe_normalised", 25, llama_like(t.Qwen2MoeConfig, 2, 1, 16, 32, 33, 3, num_experts_per_tok=4, norm_topk_prob=True,
+                                                      mlp_only_layers=[1], qkv_bias=False, tie_word_embeddings=True, **qwen2), std=0.2)  # fmt: skip
+    yield Case("qwen3_moe", 26, llama_like(t.Qwen3MoeConfig, 4, 2, 12, 26, 40, 3, num_experts=9, num_experts_per_tok=3,
+                                           moe_intermediate_size=14, norm_topk_prob=True, rope_theta=1000000.0,
+                                           tie_word_embeddings=False), torch.bfloat16, std=0.25)  # fmt: skip
+    yield Case("qwen3_moe_dense_layers", 27, llama_like(t.Qwen3MoeConfig, 3, 1, 16, 20, 29, 4, num_experts=4, num_experts_per_tok=1,
+                                                        moe_intermediate_size=9, mlp_only_layers=[0], decoder_sparse_step=1,
+                                                        attention_bias=True, use_sliding_window=True, sliding_window=6), std=0.25)  # fmt: skip
+    yield Case("olmoe", 30, llama_like(t.OlmoeConfig, 4, 4, 6, 24, 13, 3, num_experts=8, num_experts_per_tok=3,
+                                       tie_word_embeddings=False), torch.float32, std=0.25)  # fmt: skip
+    yield Case("olmoe_grouped", 29, llama_like(t.OlmoeConfig, 4, 2, 8, 32, 21, 2, num_experts=5, num_experts_per_tok=2, norm_topk_prob=True,
+                                               attention_bias=True), std=0.25)  # fmt: skip
 
 
 def make_model(case):

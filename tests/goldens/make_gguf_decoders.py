@@ -12,9 +12,11 @@ import argparse
 import json
 import math
 import pathlib
+import re
 
 import gguf
 import numpy as np
+import torch
 from safetensors.torch import load_file
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -31,6 +33,10 @@ CASES = {
     "phi3": "phi3",  # llama.cpp leaves the window of this one out
     "phi3_longrope": "phi3",
     "gpt2": "gpt2",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "olmoe": "olmoe",
 }
 LLAMA_NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -44,6 +50,12 @@ LLAMA_NAMES = {
     "mlp.up_proj": "ffn_up",
     "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
     "pre_feedforward_layernorm": "ffn_norm",
@@ -63,6 +75,22 @@ TOP_NAMES = {
     "wpe": "position_embd",
     "ln_f": "output_norm",
 }
+
+
+EXPERT_NAMES = {"gate_proj": "gate", "w1": "gate", "up_proj": "up", "w3": "up", "down_proj": "down", "w2": "down"}
+
+
+def stack_experts(weights):
+    """One tensor of all experts' in place of one for each: blk.0.ffn_gate_exps."""
+    stacks, others = {}, {}
+    for name, tensor in weights.items():
+        found = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight", name)
+        if found:
+            layer, expert, part = found.groups()
+            stacks.setdefault(f"blk.{layer}.ffn_{EXPERT_NAMES[part]}_exps.weight", {})[int(expert)] = tensor
+        else:
+            others[name] = tensor
+    return others, {name: torch.stack([experts[e] for e in range(len(experts))]) for name, experts in stacks.items()}
 
 
 def permuted(rows, heads):
@@ -137,6 +165,13 @@ def write_metadata(writer, arch, config):
     writer.add_rope_freq_base(config["rope_theta"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+    if "num_experts_per_tok" in config:
+        writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if "moe_intermediate_size" in config:
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+    if "shared_expert_intermediate_size" in config:
+        writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -168,9 +203,16 @@ def write(case, arch, out):
     writer.add_tokenizer_model("no_vocab")
     if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", rope_divisors(config))
+    weights, stacks = stack_experts(weights)
+    for name, tensor in stacks.items():
+        values = tensor.float().numpy()
+        is_exact_half = np.array_equal(values.astype(np.float16).astype(np.float32), values)
+        writer.add_tensor(name, values.astype(np.float16) if is_exact_half else values)
     for name, tensor in weights.items():
         if name == "lm_head.weight" and config.get("tie_word_embeddings"):
             continue
+        if name.endswith("shared_expert_gate.weight"):
+            tensor = tensor.flatten()
         values = converted(name, tensor, arch, config)
         is_exact_half = values.ndim == 2 and np.array_equal(values.astype(np.float16).astype(np.float32), values)
         is_table = "position" in renamed(name, arch)

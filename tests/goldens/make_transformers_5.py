@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import transformers as t
 from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch_file
 
 VOCAB, LEN = 29, 9
 
@@ -78,8 +79,17 @@ def save_again(folder, kind):
     model.save_pretrained(folder)
 
 
+def save_as_in_memory(folder, kind):
+    """All experts in one tensor, as transformers 5 computes with them; it writes one for each expert."""
+    weights = {name: tensor.contiguous() for name, tensor in kind.from_pretrained(folder).state_dict().items()}
+    assert any(name.endswith("experts.gate_up_proj") for name in weights)
+    save_torch_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 T5, MT5, UMT5 = t.T5ForConditionalGeneration, t.MT5ForConditionalGeneration, t.UMT5ForConditionalGeneration
 LLAMA, QWEN2, GEMMA, GEMMA3 = t.LlamaForCausalLM, t.Qwen2ForCausalLM, t.GemmaForCausalLM, t.Gemma3ForCausalLM
+MIXTRAL = t.MixtralForCausalLM
+TWO_OF_FOUR = dict(num_experts=4, num_experts_per_tok=2)
 LINEAR = {"rope_type": "linear", "factor": 2.0}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 7.0, 20.0]}
@@ -122,6 +132,14 @@ CASES = {
     "gemma_activations": (
         GEMMA, decoder(t.GemmaConfig), lambda f: set_fields(f, hidden_act="relu", hidden_activation="gelu_pytorch_tanh")),
     "gemma_exact_gelu": (GEMMA, decoder(t.GemmaConfig), lambda f: set_fields(f, hidden_act="gelu")),
+    "mixtral": (MIXTRAL, decoder(t.MixtralConfig, layers=2, num_local_experts=3), None),
+    "mixtral_in_memory": (MIXTRAL, decoder(t.MixtralConfig, num_local_experts=5, sliding_window=3), lambda f: save_as_in_memory(f, MIXTRAL)),
+    "qwen2_moe_window": (
+        t.Qwen2MoeForCausalLM,
+        decoder(t.Qwen2MoeConfig, layers=3, moe_intermediate_size=9, shared_expert_intermediate_size=10, use_sliding_window=True,
+                sliding_window=4, max_window_layers=2, **TWO_OF_FOUR), None),
+    "qwen3_moe": (t.Qwen3MoeForCausalLM, decoder(t.Qwen3MoeConfig, layers=2, moe_intermediate_size=9, norm_topk_prob=True, **TWO_OF_FOUR), None),
+    "olmoe": (t.OlmoeForCausalLM, decoder(t.OlmoeConfig, head_dim=6, **TWO_OF_FOUR), None),
 }  # fmt: skip
 
 
@@ -170,7 +188,8 @@ def main():
         if change:
             change(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
-        model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64).eval()
+        experts = {"experts_implementation": "eager"} if hasattr(config, "num_experts_per_tok") else {}  # others know no float64
+        model = kind.from_pretrained(folder, attn_implementation="eager", dtype=torch.float64, **experts).eval()
         save_file(forward(model, model.config, np.random.default_rng(seed)), folder / "golden.safetensors")
         for file in folder.iterdir():
             file.chmod(0o644)

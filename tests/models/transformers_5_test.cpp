@@ -46,7 +46,8 @@ TEST_CASE("decoders that transformers 5 saved give its logits", "[models][decode
     const std::string name =
         GENERATE("llama_own_head", "phi3_own_head", "gpt2_own_head", "llama_linear_beside", "qwen2_yarn_beside",
                  "qwen2_theta_outside", "qwen2_theta_inside", "gemma3_linear_beside", "llama_partial", "phi3_partial",
-                 "gemma_activations", "gemma_exact_gelu");
+                 "gemma_activations", "gemma_exact_gelu", "mixtral", "mixtral_in_memory", "qwen2_moe_window",
+                 "qwen3_moe", "olmoe");
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), name, to_string(dtype));
     const models::Decoder model = must(models::load_decoder(kTransformers5 / name));

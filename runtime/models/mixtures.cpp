@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// Mixtures of experts under Llama's names: Mixtral (Jiang et al. 2024), Qwen 2 and 3 (a shared expert in 2, layers without experts in both),
+// OLMoE (Muennighoff et al. 2024: norms over all heads of query and key).
+#include <algorithm>
+#include <cmath>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+/// transformers 5 writes one of two names, whichever the family's own is.
+Result<void> read_counts(const Config& config, std::uint32_t count, std::uint32_t per_token, DecoderConfig& c) {
+    constexpr std::uint32_t kMost = static_cast<std::uint32_t>(graph::kMostExperts), kMostPerToken = 32;
+    const char* const name = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
+    VKFORMER_TRY(c.experts.count, config.unsigned_integer(name, {.fallback = count, .min = 1, .max = kMost}));
+    VKFORMER_TRY(
+        c.experts.per_token,
+        config.unsigned_integer("num_experts_per_tok",
+                                {.fallback = per_token, .min = 1, .max = std::min(c.experts.count, kMostPerToken)}));
+    for (auto& layer : c.layers) layer.has_experts = true;
+    c.experts.intermediate_size = c.intermediate_size;
+    return {};
+}
+
+/// What all have in common. Layers turn their positions, see everything and have experts.
+Result<DecoderConfig> read_mixture(const Config& config, std::uint32_t count, std::uint32_t per_token, double theta) {
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config));
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = theta}));
+    c.ropes = {rope};
+    for (auto& layer : c.layers) layer.rope = 0;
+    VKFORMER_CHECK(read_counts(config, count, per_token, c));
+    return c;
+}
+
+Result<DecoderParts> read_weights(const Config& config, const formats::Weights& weights, DecoderConfig c,
+                                  LlamaLayout layout) {
+    DecoderParts parts;
+    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
+    VKFORMER_TRY(parts.weights,
+                 read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
+    parts.config = std::move(c);
+    return parts;
+}
+
+/// A layer has experts by its number, or it is named as one without.
+Result<void> read_dense_layers(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const auto step, config.unsigned_integer("decoder_sparse_step", {.fallback = 1, .min = 1}));
+    VKFORMER_TRY(const auto dense, config.token_ids("mlp_only_layers"));
+    for (std::size_t i = 0; i < c.layers.size(); ++i)
+        c.layers[i].has_experts =
+            (i + 1) % step == 0 && std::ranges::find(dense, static_cast<std::int32_t>(i)) == dense.end();
+    return {};
+}
+
+/// Qwen 3's window is that of all layers. Of Qwen 2, transformers 4 gives it to all of them or to the last, by how it computes attention, and
+/// 5 to every second one of the first, which it writes down.
+Result<void> read_windows(const Config& config, bool is_third, DecoderConfig& c) {
+    VKFORMER_TRY(const bool uses_window, config.boolean("use_sliding_window", false));
+    if (!uses_window) return {};
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 4096, .max = 1u << 28}));
+    std::vector<bool> slides(c.layers.size(), true);
+    if (!is_third) {
+        if (!config.has("layer_types"))
+            return config.unsupported("use_sliding_window", "false, or \"layer_types\" that say for which layers");
+        VKFORMER_TRY(slides, read_sliding_layers(config, c.layers.size()));
+    }
+    for (std::size_t i = 0; i < slides.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
+    return {};
+}
+
+}  // namespace
+
+Result<DecoderParts> load_mixtral(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(DecoderConfig c, read_mixture(config, 8, 2, 1e6));
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
+    for (auto& layer : c.layers) layer.window = window;
+    c.experts.normalises = true;
+    return read_weights(config, weights, std::move(c),
+                        {.experts = {.block = "block_sparse_moe.", .gate = "w1", .up = "w3", .down = "w2"}});
+}
+
+Result<DecoderParts> load_qwen_moe(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const bool is_third = type == "qwen3_moe";
+    VKFORMER_TRY(DecoderConfig c, read_mixture(config, is_third ? 128 : 60, is_third ? 8 : 4, 1e4));
+    const formats::Expect<std::uint32_t> width = {.min = 1, .max = 1u << 20};
+    VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
+    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", false));
+    VKFORMER_CHECK(read_dense_layers(config, c));
+    VKFORMER_CHECK(read_windows(config, is_third, c));
+    LlamaLayout layout = {.head_norms = is_third};
+    if (is_third) {
+        VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
+        layout.output_bias = layout.attention_bias;
+    } else {
+        VKFORMER_TRY(layout.attention_bias, config.boolean("qkv_bias", true));
+        VKFORMER_TRY(c.experts.shared_size, config.unsigned_integer("shared_expert_intermediate_size", width));
+    }
+    return read_weights(config, weights, std::move(c), std::move(layout));
+}
+
+Result<DecoderParts> load_olmoe(const Config& config, const formats::Weights& weights) {
+    if (config.has("clip_qkv")) return config.unsupported("clip_qkv", "null");
+    if (config.has("sliding_window")) return config.unsupported("sliding_window", "null");
+    VKFORMER_TRY(DecoderConfig c, read_mixture(config, 64, 8, 1e4));
+    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", false));
+    LlamaLayout layout = {.wide_norms = true};
+    VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
+    layout.output_bias = layout.attention_bias;
+    return read_weights(config, weights, std::move(c), std::move(layout));
+}
+
+}  // namespace vkformer::models

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// Mixtures of experts whose files say what is not done, or what no model can have; and stacks of experts in older files.
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "formats/gguf.hpp"
+#include "formats/gguf_writer.hpp"
+#include "models/decoder_loading.hpp"
+#include "models/gguf_export.hpp"
+#include "models/open_model.hpp"
+#include "support/goldens.hpp"
+#include "support/must.hpp"
+#include "support/refused.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+using enum ErrorCode;
+
+/// The golden with some fields changed; null takes one out.
+Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields) {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / name;
+    fs::copy(goldens_dir() / "decoders" / name, model);
+    std::ifstream file(model / "config.json");
+    json config = json::parse(file);
+    config.merge_patch(fields);
+    std::ofstream(model / "config.json") << config;
+    return models::load_decoder(model);
+}
+
+/// The golden GGUF file, whose contents `change` has changed.
+Result<models::Decoder> load_gguf_with(const std::string& name, auto&& change) {
+    const TemporaryFolder folder;
+    const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / (name + ".gguf")));
+    models::GgufContents contents = must(models::requantized(file, DType::f32));
+    change(contents);
+    must(formats::write_gguf(folder / "changed.gguf", contents.metadata, contents.tensors));
+    return models::load_decoder(folder / "changed.gguf");
+}
+
+std::uint64_t row_of_shape(const models::Decoder& model) {
+    return model.weights().layers[0].experts.gate.at(0).shape[0];
+}
+
+}  // namespace
+
+TEST_CASE("a mixture's folder is refused by the field that asks for something else", "[models][decoder][errors]") {
+    check_refused(load_mixture_with("olmoe", {{"clip_qkv", 8.0}}), UnsupportedConfig, R"("clip_qkv" is 8)");
+    check_refused(load_mixture_with("olmoe", {{"sliding_window", 8}}), UnsupportedConfig, R"("sliding_window" is 8)");
+    check_refused(load_mixture_with("qwen2_moe", {{"use_sliding_window", true}, {"sliding_window", 4}}),
+                  UnsupportedConfig, R"("use_sliding_window" is true)");
+    check_refused(load_mixture_with("mixtral", {{"num_experts_per_tok", 6}}), CorruptFile, R"("num_experts_per_tok")");
+    check_refused(load_mixture_with("mixtral", {{"num_local_experts", 1025}}), CorruptFile, R"("num_local_experts")");
+    check_refused(load_mixture_with("mixtral", {{"num_local_experts", 6}}), ShapeMismatch, "block_sparse_moe.gate");
+    check_refused(load_mixture_with("qwen3_moe", {{"moe_intermediate_size", 15}}), ShapeMismatch,
+                  "experts.0.gate_proj");
+    check_refused(load_mixture_with("qwen2_moe", {{"decoder_sparse_step", 1}}), MissingTensor, "layers.0.mlp.gate");
+    check_refused(load_mixture_with("qwen2_moe", {{"decoder_sparse_step", 0}}), CorruptFile, "decoder_sparse_step");
+}
+
+TEST_CASE("layers are those with experts that the config names", "[models][decoder]") {
+    const auto layers_of = [](const std::string& name) {
+        std::string layers;
+        const auto model = must(models::load_decoder(goldens_dir() / "decoders" / name));
+        for (const auto& layer : model.config().layers) layers += layer.has_experts ? 'e' : '-';
+        return layers;
+    };
+    CHECK(layers_of("qwen2_moe") == "-e-e");
+    CHECK(layers_of("qwen2_moe_normalised") == "e-e");
+    CHECK(layers_of("qwen3_moe_dense_layers") == "-eee");
+    CHECK(layers_of("mixtral") == "ee");
+}
+
+TEST_CASE("a mixture's GGUF file is refused by the key of a router that llama.cpp does not compute",
+          "[models][decoder][gguf][errors]") {
+    const auto refused = [](const std::string& name, const std::string& key, const auto& value) {
+        return message_of(
+            load_gguf_with(name, [&](models::GgufContents& contents) { contents.metadata.set(key, value); }),
+            UnsupportedConfig);
+    };
+    using Catch::Matchers::ContainsSubstring;
+    CHECK_THAT(refused("qwen3_moe", "qwen3moe.expert_weights_norm", false), ContainsSubstring("expert_weights_norm"));
+    CHECK_THAT(refused("olmoe", "olmoe.expert_weights_norm", true), ContainsSubstring("expert_weights_norm"));
+    CHECK_THAT(refused("mixtral", "llama.expert_weights_scale", 2.5f), ContainsSubstring("expert_weights_scale"));
+    CHECK_THAT(refused("mixtral", "llama.expert_gating_func", 2u), ContainsSubstring("expert_gating_func"));
+    CHECK_THAT(refused("qwen2_moe", "qwen2moe.expert_group_count", 2u), ContainsSubstring("expert_group_count"));
+    CHECK_THAT(refused("mixtral", "llama.expert_count", 5000u), ContainsSubstring("expert_count"));
+    CHECK_THAT(refused("qwen2", "qwen2.expert_count", 4u), ContainsSubstring("expert_count"));
+    CHECK(load_gguf_with("mixtral", [](models::GgufContents& contents) {
+        contents.metadata.set("llama.expert_weights_norm", true);
+        contents.metadata.set("llama.expert_gating_func", 1u);
+    }));
+}
+
+TEST_CASE("experts of older GGUF files are tensors by themselves", "[models][decoder][gguf]") {
+    const auto model = must(load_gguf_with("mixtral", [](models::GgufContents& contents) {
+        std::vector<formats::OutputTensor> tensors;
+        for (const formats::OutputTensor& tensor : contents.tensors) {
+            const std::size_t end = tensor.name.find("_exps.weight");
+            if (end == tensor.name.npos) {
+                tensors.push_back(tensor);
+                continue;
+            }
+            const auto matrices = models::matrices_of(tensor.source);
+            for (std::size_t e = 0; e < matrices.size(); ++e)
+                tensors.push_back({.name = tensor.name.substr(0, end) + "." + std::to_string(e) + ".weight",
+                                   .dtype = tensor.dtype,
+                                   .source = matrices[e]});
+        }
+        contents.tensors = std::move(tensors);
+    }));
+    const auto stacked = must(models::load_decoder(goldens_dir() / "gguf_decoders" / "mixtral.gguf"));
+    CHECK(row_of_shape(model) == row_of_shape(stacked));
+    for (std::size_t layer = 0; layer < 2; ++layer) {
+        const auto &found = model.weights().layers[layer].experts, &wanted = stacked.weights().layers[layer].experts;
+        REQUIRE(found.down.size() == wanted.down.size());
+        for (std::size_t e = 0; e < found.down.size(); ++e) {
+            CHECK(std::ranges::equal(found.gate[e].bytes, wanted.gate[e].bytes));
+            CHECK(std::ranges::equal(found.up[e].bytes, wanted.up[e].bytes));
+            CHECK(std::ranges::equal(found.down[e].bytes, wanted.down[e].bytes));
+        }
+    }
+}
+
+TEST_CASE("a mixture's folder is no GGUF file yet, and its GGUF file another one", "[models][decoder][gguf][export]") {
+    check_refused(models::exported_to_gguf(goldens_dir() / "decoders" / "mixtral", DType::f16), UnsupportedConfig,
+                  R"("model_type" is "mixtral")");
+    const auto changed = must(load_gguf_with("olmoe", [](models::GgufContents&) {}));
+    CHECK(changed.config().experts.count == 8);
+}
+
+}  // namespace vkformer::tests
