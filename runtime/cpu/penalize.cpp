@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cassert>
+#include <limits>
 
 #include "cpu/twins.hpp"
 
@@ -7,10 +8,11 @@ namespace vkformer::cpu {
 namespace {
 
 // y = x + bias; of a token in the prompt or generated, y / repetition where y > 0, else y · repetition (Keskar et al. 2019, section
-// 4.1, as Hugging Face has it); of one generated n ≥ 1 times, y − presence − frequency · n. One row; counts and bias may be empty.
+// 4.1, as Hugging Face has it); of one generated n ≥ 1 times, y − presence − frequency · n; −∞ for one whose bit of `allowed` is 0.
+// One row; counts, bias and allowed may be empty.
 template <std::floating_point T>
 void penalize(std::span<const T> x, std::span<const std::int32_t> counts, std::span<const T> bias,
-              const graph::Penalize& op, std::span<T> y) {
+              std::span<const std::int32_t> allowed, const graph::Penalize& op, std::span<T> y) {
     assert(y.size() == x.size());
     const auto repetition = static_cast<T>(op.repetition);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -21,6 +23,9 @@ void penalize(std::span<const T> x, std::span<const std::int32_t> counts, std::s
         if (generated > 0)
             y[i] -= static_cast<T>(op.presence) + static_cast<T>(op.frequency) * static_cast<T>(generated);
     }
+    for (std::size_t i = 0; i < x.size() && !allowed.empty(); ++i)
+        if ((static_cast<std::uint32_t>(allowed[i / 32]) >> (i % 32) & 1) == 0)
+            y[i] = -std::numeric_limits<T>::infinity();
 }
 
 template <std::floating_point T>
@@ -46,7 +51,7 @@ template <std::floating_point T>
 void execute(const graph::Penalize& op, const Operands<T>& operands) {
     for (std::size_t row = 0; row < operands.rows(op.x); ++row)
         penalize<T>(operands.floats(op.x, row), operands.ints(op.counts, row), bias_of(op, operands, row),
-                    of_row(op, operands, row), operands.floats(op.y, row));
+                    operands.ints(op.allowed, row), of_row(op, operands, row), operands.floats(op.y, row));
 }
 template void execute(const graph::Penalize&, const Operands<float>&);
 template void execute(const graph::Penalize&, const Operands<double>&);

@@ -328,6 +328,8 @@ struct PenalizeOptions {
     Value bias;           ///< f32 [vocab], or of each row its own, [rows, vocab]; optional
     /// f32 [rows, 3], optional, with counts: repetition, presence and frequency of each row; the fields must be none then.
     Value settings;
+    /// i32 [rows, allowed_words(vocab)], optional: a token whose bit of its row is 0 gets −∞.
+    Value allowed;
 };
 /// Changes logits in this order, that of vLLM:
 ///   1. x + bias;

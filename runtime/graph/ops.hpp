@@ -603,9 +603,10 @@ struct CountTokens {
 
 /// What makes the tokens of a row likelier or less likely; counts and bias are optional.
 /// settings: f32 [rows, kPenalizeSettings], optional: of each row in place of the fields.
+/// allowed: i32 [rows, allowed_words(vocab)], optional: bit i % 32 of word i / 32 is 0 where a row may not have token i.
 struct Penalize {
     static constexpr std::string_view kName = "penalize";
-    Value x, counts, bias, settings, y;
+    Value x, counts, bias, settings, allowed, y;
     float repetition =
         1;  ///< of tokens in the prompt or generated: what positive logits are divided by, others multiplied with
     float presence = 0;   ///< subtracted from the logits of generated tokens
@@ -615,9 +616,12 @@ struct Penalize {
         visit("counts", self.counts, Access::read);
         visit("bias", self.bias, Access::read);
         visit("settings", self.settings, Access::read);
+        visit("allowed", self.allowed, Access::read);
         visit("y", self.y, Access::write);
     }
 };
+/// Words of a row of Penalize::allowed.
+constexpr std::uint64_t allowed_words(std::uint64_t vocab) noexcept { return (vocab + 31) / 32; }
 
 /// Elements of a row of BiasSequences::phrases: the last token, where the tokens before it begin in `tokens`, how many those are.
 inline constexpr std::size_t kPhraseLast = 0, kPhraseBegin = 1, kPhraseLen = 2, kPhraseWords = 3;

@@ -92,6 +92,8 @@ TEST_CASE("penalize refuses settings that say a thing twice or of nothing", "[op
     CHECK(penalize(c.graph, x, {.presence = 1, .counts = counts, .settings = settings}).error().code ==
           ErrorCode::InvalidArgument);
     CHECK(penalize(c.graph, x, {.counts = counts, .settings = counts}).error().code == ErrorCode::UnsupportedDtype);
+    CHECK(penalize(c.graph, x, {.allowed = settings}).error().code == ErrorCode::UnsupportedDtype);
+    CHECK(penalize(c.graph, x, {.allowed = counts}).error().code == ErrorCode::ShapeMismatch);
 }
 
 TEST_CASE("penalize takes its steps in order", "[op][penalize]") {
@@ -108,6 +110,41 @@ TEST_CASE("penalize takes its steps in order", "[op][penalize]") {
                            .counts = c.ints("counts", {1, 6}, {0, kInPrompt, kInPrompt, 3, kInPrompt | 1, 2}),
                            .bias = c.floats("bias", DType::f32, {6}, {1, 0, 0, -2, 3, 0})}));
     CHECK(c.run(backend, y) == std::vector<float>{3, 1, -4, -2 - 0.5f - 0.75f, 2 - 0.75f, -1});
+}
+
+TEST_CASE("penalize leaves each row the tokens that it may have", "[op][penalize]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const auto vocab = GENERATE(values<std::uint64_t>({1, 31, 32, 33, 701, 5003}));
+    const bool has_others = GENERATE(false, true);
+    CAPTURE(backend.name(), vocab, has_others);
+    constexpr std::uint64_t kRows = 3;
+    const std::uint64_t words = graph::allowed_words(vocab);
+    OpCase c;
+    std::vector<std::int32_t> bits(kRows * words);
+    for (std::int32_t& word : bits) {
+        const auto halves = c.random_ints(2, 0, 0xFFFF);
+        word = static_cast<std::int32_t>(static_cast<std::uint32_t>(halves[0]) << 16 |
+                                         static_cast<std::uint32_t>(halves[1]));
+    }
+    for (std::size_t i = 0; i < words; ++i) bits[words + i] = -1;  // the second row may have all
+    const std::vector<float> logits = c.random_floats(kRows * vocab, 8);
+    PenalizeOptions options;
+    if (has_others) {
+        options.presence = 0.5f;
+        options.counts = c.ints("counts", {kRows, vocab}, random_counts(c, kRows * vocab));
+        options.bias = c.floats("bias", DType::f32, {vocab}, 3);
+    }
+    options.allowed = c.ints("allowed", {kRows, words}, bits);
+    const Value y = c.expect(penalize(c.graph, c.floats("x", DType::f32, {kRows, vocab}, logits), options));
+    c.check(backend);
+    const std::vector<float> found = c.run(backend, y);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+        const std::size_t row = i / vocab, token = i % vocab;
+        const bool may = (static_cast<std::uint32_t>(bits[row * words + token / 32]) >> (token % 32) & 1) == 1;
+        CAPTURE(row, token);
+        CHECK((found[i] == -kInfinity) == !may);
+        if (may && !has_others) CHECK(found[i] == logits[i]);
+    }
 }
 
 TEST_CASE("penalize leaves infinities and NaN", "[op][penalize]") {

@@ -243,11 +243,17 @@ Result<Value> penalize(Graph& graph, Value x, const PenalizeOptions& options) {
                                is_said_twice ? "settings are each row's own, but there are penalties of all rows, too"
                                              : "counts is absent, but there are settings");
     }
+    if (options.allowed) {
+        VKFORMER_CHECK(check.dtype("allowed", options.allowed, DType::i32));
+        VKFORMER_CHECK(check.shape("allowed", options.allowed, {shape[0], allowed_words(shape[1])},
+                                   "rows of x, and a bit for each token in words of 32"));
+    }
     VKFORMER_TRY(const Value y, graph.activation(Penalize::kName, DType::f32, shape));
     graph.add_node(Penalize{.x = x,
                             .counts = options.counts,
                             .bias = options.bias,
                             .settings = options.settings,
+                            .allowed = options.allowed,
                             .y = y,
                             .repetition = options.repetition,
                             .presence = options.presence,

@@ -26,11 +26,13 @@ Result<DispatchPlan> plan(const graph::Penalize& op, const KernelContext& contex
         .bind(shaders::kPenalizeCounts, or_else(op.counts, op.x))
         .bind(shaders::kPenalizeBias, or_else(op.bias, op.x))
         .bind(shaders::kPenalizeSettings, or_else(op.settings, op.x))
+        .bind(shaders::kPenalizeAllowed, or_else(op.allowed, op.x))
         .bind(shaders::kPenalizeY, op.y)
         .set(shaders::kWorkgroupConstant, kPenalizeWorkgroup)
         .set(shaders::kPenalizeHasCounts, !!op.counts)
         .set(shaders::kPenalizeHasBias, bias_rows(op, context.graph))
-        .set(shaders::kPenalizeHasSettings, !!op.settings);
+        .set(shaders::kPenalizeHasSettings, !!op.settings)
+        .set(shaders::kPenalizeHasAllowed, !!op.allowed);
     dispatch.push.set(shaders::PenalizePush{
         .count = static_cast<std::uint32_t>(shape.element_count()),
         .vocab = static_cast<std::uint32_t>(shape.back()),
