@@ -27,14 +27,15 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"images", {"core", "formats"}},
     {"audio", {"core", "cpu", "formats"}},
     {"models", {"core", "graph", "formats", "text"}},
-    {"decoding", {"core", "graph", "formats", "text", "models"}},
+    {"constraints", {"core", "formats", "text"}},
+    {"decoding", {"core", "graph", "formats", "text", "models", "constraints"}},
     {"guest", {"core", "graph", "vulkan", "models", "decoding"}},
     {"validation", {"core", "graph", "cpu"}},
     {"tuning", {"core", "graph", "cpu", "vulkan", "formats", "validation"}},
     // what the public API is made of: it stands above all layers
     {"api",
-     {"core", "graph", "cpu", "vulkan", "formats", "text", "images", "audio", "models", "decoding", "guest",
-      "validation", "tuning"}},
+     {"core", "graph", "cpu", "vulkan", "formats", "text", "images", "audio", "models", "constraints", "decoding",
+      "guest", "validation", "tuning"}},
 };
 
 struct Include {

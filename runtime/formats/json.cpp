@@ -19,6 +19,7 @@ using nlohmann::json;
 /// Builds the value from the parser's events; stops at the first rule broken.
 class Builder {
 public:
+    explicit Builder(MemberOrder* order) : order_(order) {}
     bool null() { return add(nullptr); }
     bool boolean(bool value) { return add(value); }
     bool number_integer(std::int64_t value) { return add(value); }
@@ -31,8 +32,10 @@ public:
     bool end_object() { return close(); }
     bool end_array() { return close(); }
     bool key(std::string& name) {
-        auto [member, is_new] = open_.back()->get_ref<json::object_t&>().try_emplace(name);
+        auto& object = open_.back()->get_ref<json::object_t&>();
+        auto [member, is_new] = object.try_emplace(name);
         if (!is_new) return fail("the key " + quote(name) + " occurs twice in one object");
+        if (order_) (*order_)[&object].push_back(name);
         member_ = &member->second;
         return true;
     }
@@ -72,6 +75,7 @@ private:
         return false;
     }
 
+    MemberOrder* order_;
     json root_;
     std::vector<json*> open_;  // stable: only the innermost container grows
     json* member_ = nullptr;   // the value slot of the key read last
@@ -80,12 +84,12 @@ private:
 
 }  // namespace
 
-Result<json> parse_json(std::string_view text, std::string_view file_name) {
+Result<json> parse_json(std::string_view text, std::string_view file_name, MemberOrder* order) {
     // The parser would take a zero byte for the end of its input.
     if (text.find('\0') != text.npos)
         return Error{ErrorCode::CorruptFile, std::string(file_name) + ": parse error: the text contains a zero byte"};
     try {
-        Builder builder;
+        Builder builder(order);
         if (!json::sax_parse(text.begin(), text.end(), &builder))
             return Error{ErrorCode::CorruptFile, std::string(file_name) + ": " + builder.message()};
         return builder.take();

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -15,9 +17,12 @@ namespace vkformer::formats {
 
 inline constexpr std::size_t kMaxJsonDepth = 64;
 
-/// The value that `text` spells. `file_name` begins every message.
+/// The names of each object's members as the text has them, by the address of its nlohmann::json::object_t, which sorts them.
+using MemberOrder = std::map<const void*, std::vector<std::string>>;
+
+/// The value that `text` spells. `file_name` begins every message. `order`, where given, is added to.
 /// Errors: CorruptFile (not JSON, nested deeper than kMaxJsonDepth, the same key twice in one object), OutOfHostMemory.
-Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name);
+Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, MemberOrder* order = nullptr);
 
 /// The same for a whole file. Errors: FileNotFound besides.
 Result<nlohmann::json> read_json(const std::filesystem::path& path);

@@ -404,6 +404,26 @@ Result<Decoder> read_decoder(const Field& field) {
     return field.unsupported("the decoder " + formats::quote(type) + " is not supported");
 }
 
+Result<ByteSpelling> read_byte_spelling(const Field& field) {
+    VKFORMER_TRY(const std::string type, field.text("type"));
+    if (type == "ByteLevel") return ByteSpelling::byte_level;
+    if (type == "ByteFallback") return ByteSpelling::byte_fallback;
+    if (type == "Sequence") {
+        VKFORMER_TRY(const auto fields, field.elements("decoders"));
+        ByteSpelling spelling = ByteSpelling::none;
+        for (const Field& element : fields) {
+            VKFORMER_TRY(const ByteSpelling of_element, read_byte_spelling(element));
+            if (of_element != ByteSpelling::none) spelling = of_element;
+        }
+        return spelling;
+    }
+    const bool is_own = type == "Metaspace" || type == "Fuse" || type == "Replace" || type == "Strip";
+    const auto pattern = field.find("pattern");  // an expression may ask for a text's end
+    VKFORMER_TRY(const std::int32_t stop, field.id("stop", 0));
+    if (is_own && stop == 0 && !(pattern && pattern->has("Regex"))) return ByteSpelling::none;
+    return field.unsupported("with the decoder " + formats::quote(type) + " a token's text depends on its neighbours");
+}
+
 DecoderStages space_joiner(DecoderStages next) {
     return mapped([](std::string& token, bool is_first) {
         if (!is_first) token.insert(0, 1, ' ');

@@ -3,6 +3,7 @@
 /// change.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,6 +37,11 @@ using Decoder = std::function<DecoderStages(DecoderStages next)>;
 
 /// Errors: CorruptFile, UnsupportedConfig (a type that is not implemented, by name).
 Result<Decoder> read_decoder(const Field& field);
+
+/// How tokens spell bytes that are no characters by themselves.
+enum class ByteSpelling : std::uint8_t { none, byte_level, byte_fallback };
+/// Errors: as of read_decoder; UnsupportedConfig (a token's text depends on its neighbours, but for a space at the text's front).
+Result<ByteSpelling> read_byte_spelling(const Field& field);
 
 /// For tokenizers without a decoder: spaces between the tokens.
 DecoderStages space_joiner(DecoderStages next);

@@ -130,6 +130,7 @@ struct JsonParts {
     std::unique_ptr<TokenModel> model;
     PostProcessor post_processor;
     std::optional<Decoder> decoder;
+    Result<ByteSpelling> byte_spelling = ByteSpelling::none;  // its error is told when tokens' texts are asked for
     std::vector<AddedToken> added;
     std::optional<Matchers> matchers;        // of all added tokens
     std::optional<Matchers> plain_matchers;  // of those that are not special
@@ -269,6 +270,32 @@ public:
         return std::make_unique<JsonStream>(parts_, pieces_, skip_special ? &special_ : nullptr);
     }
 
+    Result<TokenTexts> token_texts() const override {
+        VKFORMER_TRY(const ByteSpelling spelling, parts_.byte_spelling);
+        TokenTexts texts;
+        texts.bytes.resize(pieces_.size());
+        bool has_seen_space = false;
+        for (std::size_t id = 0; id < texts.bytes.size(); ++id) {
+            const std::string* const piece = pieces_.find(static_cast<std::int32_t>(id));
+            if (!piece || special_.contains(*piece)) continue;
+            std::string& bytes = texts.bytes[id];
+            if (spelling == ByteSpelling::byte_level) {
+                bytes = bytes_of_spelling(*piece).value_or(*piece);
+                continue;
+            }
+            if (const auto byte = byte_of_piece(*piece); byte && spelling == ByteSpelling::byte_fallback) {
+                bytes = static_cast<char>(*byte);
+                continue;
+            }
+            bytes = text_behind("a", *piece).substr(1);
+            if (!has_seen_space && bytes.size() > 1 && bytes[0] == ' ' && bytes[1] != ' ') {
+                has_seen_space = true;
+                texts.drops_first_space = !text_behind("", *piece).starts_with(' ');
+            }
+        }
+        return texts;
+    }
+
     std::string piece(std::int32_t id) const override {
         const std::string* piece = pieces_.find(id);
         return piece ? *piece : std::string();
@@ -294,6 +321,20 @@ public:
     std::size_t vocab_size() const noexcept override { return pieces_.size(); }
 
 private:
+    /// What the decoder makes of a token behind another; an empty one is none.
+    std::string text_behind(std::string_view first, std::string_view piece) const {
+        std::string text;
+        DecoderStages stages = text_collector(text);
+        stages = parts_.decoder ? (*parts_.decoder)(std::move(stages)) : space_joiner(std::move(stages));
+        for (const std::string_view token : {first, piece}) {
+            if (token.empty()) continue;
+            stages->text(token);
+            stages->end_token();
+        }
+        stages->finish();
+        return text.starts_with(first) ? text : std::string(first);
+    }
+
     Result<void> encode_piece(Piece piece, WordCache& words, std::vector<std::int32_t>& ids) const {
         std::vector<Piece> pieces;
         pieces.push_back(std::move(piece));
@@ -383,6 +424,7 @@ Result<JsonParts> read_components(const Field& root, std::optional<bool> add_pre
     }
     if (const auto field = root.find("decoder")) {
         VKFORMER_TRY(parts.decoder, read_decoder(*field));
+        parts.byte_spelling = read_byte_spelling(*field);
     }
     return parts;
 }

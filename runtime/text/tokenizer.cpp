@@ -17,6 +17,10 @@ Result<Encoding> Tokenizer::encode_for_encoder(std::string_view, std::optional<s
     return Error{ErrorCode::UnsupportedConfig, "the tokenizer is not one of an encoder model"};
 }
 
+Result<TokenTexts> Tokenizer::token_texts() const {
+    return Error{ErrorCode::UnsupportedConfig, "the tokenizer has no text for each of its tokens"};
+}
+
 Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::path& path) try {
     if (formats::is_file(path)) {
         VKFORMER_TRY(const formats::Gguf file, formats::Gguf::open(path));

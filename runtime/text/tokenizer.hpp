@@ -33,6 +33,13 @@ struct Encoding {
     std::size_t cut = 0;  ///< tokens that were left out, because there were too many
 };
 
+/// What each token adds to a text.
+struct TokenTexts {
+    std::vector<std::string>
+        bytes;  ///< by id, of a token behind others; empty for special ones and where there is none
+    bool drops_first_space = false;  ///< a space that the first token begins with is no part of the text
+};
+
 /// Immutable once loaded; all members may be called from several threads at once.
 class Tokenizer {
 public:
@@ -59,6 +66,10 @@ public:
 
     /// The same for ids that come one by one. A tokenizer of `source.spm` and `target.spm` gives all its text at the end.
     virtual std::unique_ptr<StreamDecoder> stream(bool skip_special = true) const = 0;
+
+    /// All that the tokens can write, before any cleaning up of spaces. Errors: UnsupportedConfig (a token's text depends on its
+    /// neighbours).
+    virtual Result<TokenTexts> token_texts() const;
 
     /// One token as the vocabulary spells it ("▁the", "Ġthe"), to label a picture; empty where there is none.
     virtual std::string piece(std::int32_t id) const = 0;

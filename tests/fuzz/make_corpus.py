@@ -83,7 +83,8 @@ def charsmap():
 
 
 def main():
-    for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template", "charsmap"):
+    for folder in ("gguf", "safetensors", "config", "tokenizer", "chat_template", "charsmap",
+                   "constraint"):
         (HERE / folder).mkdir(parents=True, exist_ok=True)
     write_gguf("values", values)
     for model, pre in (("gpt2", "llama-bpe"), ("llama", "default"), ("t5", "default"), ("bert", "default")):
@@ -116,6 +117,16 @@ def main():
           "vocab": {**words, "<0xC3>": 7}, "merges": [["a", "b"]]}, normalizer={"type": "Prepend", "prepend": "▁"},
           decoder={"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
           {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}))
+    schema = {"$defs": {"n": {"type": "object", "properties": {"v": {"type": "integer", "minimum": -7, "maximum": 42}, "next":
+              {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["v"]}}, "allOf": [{"$ref": "#/$defs/n"}],
+              "description": "d"}
+    write("constraint", "recursive", "0" + json.dumps(schema))
+    write("constraint", "strings", "0" + json.dumps({"type": "array", "prefixItems": [{"type": "string", "pattern":
+          "^[a-f]{2,4}\\d*$"}, {"type": ["string", "null"], "minLength": 1, "maxLength": 3}, {"format": "date"}, {"enum": ["é", 1]}],
+          "items": {"type": "number", "exclusiveMinimum": 0.5, "maximum": 1.25}, "minItems": 2, "maxItems": 6}))
+    write("constraint", "objects", "0" + json.dumps({"oneOf": [{"properties": {"k": {"const": "a"}}, "required": ["k"],
+          "additionalProperties": {"type": "boolean"}}, {"properties": {"k": {"const": "b"}}, "required": ["k"]}]}))
+    write("constraint", "regex", "1^(?:a|b+?|[^\\w\\s]{2,3}|(x(y)?){4})*\\u00e9.\\x41|\\d{1,8}$")
     write("chat_template", "chatml", "{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + "
           "m.content | trim + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'a' }}{% endif %}")
     write("chat_template", "tests", "{%- set ns = namespace(x=false) -%}{%- for m in messages[1:] if not loop.first -%}"
