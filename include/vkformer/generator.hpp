@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "vkformer/constraint.hpp"
 #include "vkformer/export.h"
 #include "vkformer/log_probs.hpp"
 #include "vkformer/precision.hpp"
@@ -99,6 +100,9 @@ struct GenerateOptions {
     /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
     /// of that. A GenerationEngine's alone.
     std::optional<std::uint32_t> log_probs;
+    /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
+    /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.
+    std::optional<Constraint> constraint;
 };
 
 enum class Finish : std::uint8_t {

@@ -63,6 +63,12 @@ void bind_options(nb::module_& module) {
         .def_rw("frequency_penalty", &Sampling::frequency_penalty)
         .def_rw("no_repeat_ngram", &Sampling::no_repeat_ngram)
         .def_rw("logit_bias", &Sampling::logit_bias);
+    nb::class_<Constraint>(module, "Constraint")
+        .def_static("json_schema",
+                    [](const nb::str& schema) { return value_of(Constraint::json_schema(text_of(schema))); })
+        .def_static("json", [] { return value_of(Constraint::json()); })
+        .def_static("regex", [](const nb::str& expression) { return value_of(Constraint::regex(text_of(expression))); })
+        .def_static("choice", [](const nb::list& choices) { return value_of(Constraint::choice(texts_of(choices))); });
     nb::class_<GenerateOptions>(module, "GenerateOptions")
         .def(nb::init<>())
         .def_rw("max_tokens", &GenerateOptions::max_tokens)
@@ -72,7 +78,8 @@ void bind_options(nb::module_& module) {
         .def_prop_rw(
             "stop", [](const GenerateOptions& o) { return texts(o.stop); },
             [](GenerateOptions& o, const nb::list& stop) { o.stop = texts_of(stop); })
-        .def_rw("ignore_end", &GenerateOptions::ignore_end);
+        .def_rw("ignore_end", &GenerateOptions::ignore_end)
+        .def_rw("constraint", &GenerateOptions::constraint);
 }
 
 }  // namespace

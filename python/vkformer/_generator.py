@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, Unpack, overload
@@ -30,6 +31,9 @@ class GenerateArguments(TypedDict, total=False):
     seed: of the draws.
     stop: texts that end the generation and are no part of it.
     ignore_end: the model's end token ends nothing.
+    json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
+        accepts; any JSON object (True); what a regular expression matches as a whole; one of some texts. Not with
+        ignore_end, min_tokens or beams.
 
     Where none of those from temperature to logit_bias is given, the folder's generation_config.json says how tokens are
     chosen; where one is, the others are off.
@@ -49,6 +53,10 @@ class GenerateArguments(TypedDict, total=False):
     seed: SupportsIndex
     stop: str | Iterable[str]
     ignore_end: bool
+    json_schema: Mapping[str, Any] | str
+    json_object: bool
+    regex: str
+    choice: Iterable[str]
 
 
 _SAMPLING_REALS = (
@@ -60,6 +68,17 @@ _SAMPLING_REALS = (
     "frequency_penalty",
 )
 _SAMPLING_UINTS = ("top_k", "no_repeat_ngram")
+_CONSTRAINTS = ("json_schema", "json_object", "regex", "choice")
+
+
+def _constraint(name: str, value: Any) -> _core.Constraint | None:
+    if name == "json_schema":
+        return _core.Constraint.json_schema(value if isinstance(value, str) else json.dumps(value))
+    if name == "json_object":
+        return _core.Constraint.json() if value else None
+    if name == "regex":
+        return _core.Constraint.regex(_inputs.text(value, name))
+    return _core.Constraint.choice(_inputs.texts(value, name))
 
 
 def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
@@ -87,6 +106,10 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
             options.stop = [value] if isinstance(value, str) else _inputs.texts(value, name)
         elif name == "ignore_end":
             options.ignore_end = bool(value)
+        elif name in _CONSTRAINTS:
+            if options.constraint is not None:
+                raise ValueError(f"{name} is given beside another constraint")
+            options.constraint = _constraint(name, value)
         else:
             raise TypeError(f"unexpected keyword argument {name!r}")
     if sampling is not None:

@@ -115,6 +115,7 @@ struct GenerationEngine::Impl {
     const decoding::BatchOptions batch;
 
     // What the callers and the thread share:
+    mutable api::ConstraintCache constraints;
     mutable std::mutex mutex;
     std::condition_variable wake;
     bool stops = false;
@@ -128,7 +129,7 @@ struct GenerationEngine::Impl {
     decoding::SessionStores stores;
     BatchScript script;
     std::map<Id, Request> requests;
-    std::vector<std::pair<OnEnd, Generation>> endings;  // to be told once the statistics have them
+    std::vector<std::pair<OnEnd, Result<Generation>>> endings;  // to be told once the statistics have them
     std::thread thread;
 
     void run();
@@ -138,7 +139,8 @@ struct GenerationEngine::Impl {
     void fail(const Error& error);
     bool told(Id id, std::int32_t token, StepLogProbs* log_probs);
     void ended(Id id, decoding::SequenceResult result);
-    Result<BatchSequence> sequence(GenerationRequest request) const;
+    Result<BatchSequence> sequence(GenerationRequest request,
+                                   const std::shared_ptr<constraints::TokenConstraint>& constraint) const;
 };
 
 // ---- the thread -----------------------------------------------------------------------------------------------------
@@ -240,6 +242,10 @@ void GenerationEngine::Impl::ended(Id id, decoding::SequenceResult result) {
     request.text.finish();
     if (request.on_text && request.text.text.size() > told)
         request.on_text(std::string_view(request.text.text).substr(told), kNoToken);
+    if (result.failure) {
+        endings.emplace_back(std::move(request.on_end), *std::move(result.failure));
+        return;
+    }
     const Finish finish = api::finish_of(result.finish, request.text.is_stopped);
     endings.emplace_back(std::move(request.on_end), Generation{.text = std::move(request.text.text),
                                                                .tokens = std::move(result.tokens),
@@ -252,7 +258,8 @@ void GenerationEngine::Impl::ended(Id id, decoding::SequenceResult result) {
 
 // ---- the callers ----------------------------------------------------------------------------------------------------
 
-Result<BatchSequence> GenerationEngine::Impl::sequence(GenerationRequest request) const {
+Result<BatchSequence> GenerationEngine::Impl::sequence(
+    GenerationRequest request, const std::shared_ptr<constraints::TokenConstraint>& constraint) const {
     const GenerateOptions& asked = request.options;
     const models::DecoderDefaults& defaults = language.text.defaults;
     BatchSequence made;
@@ -265,7 +272,12 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(GenerationRequest request
             return invalid("the model's generation_config.json forces its end token, which a request cannot ignore");
     } else {
         made.sequence.stop_tokens = defaults.end_tokens;
-        made.min_tokens = asked.min_tokens.value_or(defaults.min_new_tokens);
+        if (!constraint) made.min_tokens = asked.min_tokens.value_or(defaults.min_new_tokens);
+    }
+    if (constraint) {
+        made.sequence.constraint = std::make_shared<constraints::ConstrainedText>(constraint);
+        VKFORMER_CHECK(
+            made.sequence.constraint->allowed());  // here, where the caller can be told, and no other waits for it
     }
     if (!asked.sampling) {
         VKFORMER_TRY(made.sample, defaults.sample);
@@ -297,14 +309,15 @@ Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request,
     const api::LanguageModel& language = impl_->language;
     const auto& stops = language.stops(request.options);
     if (!stops.empty() && !language.tokenizer()) return language.text.tokenizer.error();
+    VKFORMER_TRY(const auto constraint, language.constraint(request.options, impl_->constraints));
     Request told = {
-        .text = api::GenerationText(language.tokenizer(), stops, request.options.shows_special),
+        .text = api::GenerationText(language.tokenizer(), constraint.get(), stops, request.options.shows_special),
         .ends = request.options.ignore_end ? std::vector<std::int32_t>() : language.text.defaults.end_tokens,
         .prompt_tokens = static_cast<std::uint32_t>(request.prompt.size()),
         .on_text = std::move(on_text),
         .on_end = std::move(on_end),
         .on_log_probs = std::move(on_log_probs)};
-    VKFORMER_TRY(BatchSequence sequence, impl_->sequence(std::move(request)));
+    VKFORMER_TRY(BatchSequence sequence, impl_->sequence(std::move(request), constraint));
     Id id = 0;
     {
         const std::scoped_lock lock(impl_->mutex);

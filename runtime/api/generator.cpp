@@ -59,6 +59,7 @@ struct Generator::Impl {
     api::OpenedBackend device;
     std::variant<decoding::DecoderSession, decoding::BeamSession> session;
     GenerationTimings timings;
+    std::unique_ptr<api::ConstraintCache> constraints = std::make_unique<api::ConstraintCache>();
 
     bool has_beams() const noexcept { return std::holds_alternative<decoding::BeamSession>(session); }
     const decoding::DecoderSessionOptions& session_options() const noexcept {
@@ -79,6 +80,10 @@ struct Generator::Impl {
             return invalid(
                 "a beam search looks for the likeliest sequence and draws nothing: leave out temperature, top_k, "
                 "top_p and min_p, or the beams");
+        if (asked.constraint)
+            return invalid(
+                "a beam search looks at whole sequences and cannot be constrained: leave out the constraint, or the "
+                "beams");
         if (!asked.stop.empty())
             return invalid(
                 "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
@@ -95,7 +100,8 @@ struct Generator::Impl {
 
     Result<void> set_sampling(const GenerateOptions& asked) {
         const std::optional<Sampling>& wanted = asked.sampling;
-        const std::uint32_t min_tokens = asked.min_tokens.value_or(language.text.defaults.min_new_tokens);
+        const std::uint32_t min_tokens =
+            asked.constraint ? 0 : asked.min_tokens.value_or(language.text.defaults.min_new_tokens);
         std::vector<std::int32_t> ends;
         if (min_tokens > 0 && !asked.ignore_end) ends = language.text.defaults.end_tokens;
         models::TokenRules rules = language.text.defaults.rules;
@@ -232,6 +238,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
         return Error{ErrorCode::InvalidArgument,
                      "log-probabilities are told by a GenerationEngine: leave out log_probs"};
     if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
+    VKFORMER_TRY(const auto constraint, impl_->language.constraint(options, *impl_->constraints));
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<api::GenerationText> outputs;
@@ -240,7 +247,9 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
                      impl_->language.max_tokens(options, prompts[i].size(), "prompt " + std::to_string(i + 1)));
         requests.push_back({.prompt = prompts[i], .max_tokens = max_tokens, .seed = options.seed + i});
         if (!options.ignore_end) requests.back().stop_tokens = impl_->language.text.defaults.end_tokens;
-        outputs.emplace_back(impl_->language.tokenizer(), impl_->language.stops(options), options.shows_special);
+        if (constraint) requests.back().constraint = std::make_shared<constraints::ConstrainedText>(constraint);
+        outputs.emplace_back(impl_->language.tokenizer(), constraint.get(), impl_->language.stops(options),
+                             options.shows_special);
     }
     const auto on_token = [&](std::size_t index, std::int32_t token) {
         api::GenerationText& output = outputs[index];
@@ -253,6 +262,8 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
 
     std::vector<Generation> generations;
     for (std::size_t i = 0; i < results.size(); ++i) {
+        if (const auto& failure = results[i].sequence.failure)
+            return Error{failure->code, "prompt " + std::to_string(i + 1) + ": " + failure->message};
         api::GenerationText& output = outputs[i];
         const std::size_t told = impl_->has_beams() ? 0 : output.text.size();
         output.finish();

@@ -66,6 +66,17 @@ const std::vector<std::string>& LanguageModel::stops(const GenerateOptions& aske
 
 bool LanguageModel::is_end(std::int32_t token) const { return std::ranges::count(text.defaults.end_tokens, token) > 0; }
 
+Result<std::shared_ptr<constraints::TokenConstraint>> LanguageModel::constraint(const GenerateOptions& asked,
+                                                                                ConstraintCache& cache) const {
+    if (!asked.constraint) return std::shared_ptr<constraints::TokenConstraint>();
+    if (!text.tokenizer) return text.tokenizer.error();
+    if (asked.ignore_end || asked.min_tokens.value_or(0) > 0)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "a constrained text ends where it is whole: leave out ignore_end and min_tokens, or the constraint"};
+    return cache.get(*asked.constraint, *tokenizer(), text.defaults.end_tokens, model->config().vocab_size);
+}
+
 decoding::DecoderSessionOptions session_options(const GeneratorOptions& options, const graph::SampleOptions& sample) {
     return {.rows = options.batch,
             .context = options.context,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/constraints.hpp"
 #include "api/decoder_text.hpp"
 #include "api/open_backend.hpp"
 #include "decoding/decoder_session.hpp"
@@ -34,6 +35,10 @@ struct LanguageModel {
     Result<std::uint32_t> max_tokens(const GenerateOptions& asked, std::size_t prompt, std::string_view name) const;
     const std::vector<std::string>& stops(const GenerateOptions& asked) const noexcept;
     bool is_end(std::int32_t token) const;
+    /// The request's constraint with the vocabulary; null: none. Errors: InvalidArgument (together with what it excludes), FileNotFound (no
+    /// tokenizer), UnsupportedConfig (of the tokenizer).
+    Result<std::shared_ptr<constraints::TokenConstraint>> constraint(const GenerateOptions& asked,
+                                                                     ConstraintCache& cache) const;
 };
 
 /// Errors: those of its parts; ShapeMismatch (a tokenizer of another model).
@@ -45,8 +50,13 @@ OpenOptions open_options(const GeneratorOptions& options);
 
 /// What one generation prints: tokens become text, and a stop string ends it.
 struct GenerationText {
-    GenerationText(const text::Tokenizer* tokenizer, const std::vector<std::string>& stop, bool shows_special)
-        : stream(tokenizer ? tokenizer->stream(!shows_special) : nullptr), stops(stop) {}
+    /// A constrained text has its constraint's spelling, in which nothing is special.
+    GenerationText(const text::Tokenizer* tokenizer, const constraints::TokenConstraint* constraint,
+                   const std::vector<std::string>& stop, bool shows_special)
+        : stream(constraint  ? constraints::stream(constraint->vocabulary())
+                 : tokenizer ? tokenizer->stream(!shows_special)
+                             : nullptr),
+          stops(stop) {}
 
     std::unique_ptr<text::StreamDecoder> stream;  // null: there is no text
     text::StopStrings stops;

@@ -116,7 +116,11 @@ Result<void> BatchScript::check(const BatchSequence& asked) const {
 void BatchScript::add(Id id, BatchSequence sequence) {
     Running made = {.id = id, .asked = std::move(sequence)};
     made.tokens = made.asked.sequence.prompt;
+    made.constraint = SequenceConstraint(made.asked.sequence.constraint);
+    if (made.constraint.failure()) made.finish = FinishReason::failed;
+    if (made.constraint.is_whole()) made.finish = FinishReason::stop;
     waiting_.push_back(std::move(made));
+    if (waiting_.back().finish != FinishReason::none) finish_ended();
 }
 
 void BatchScript::cancel(Id id) {
@@ -132,8 +136,10 @@ void BatchScript::finish_ended() {
     const auto tell = [&](Running& sequence) {
         release(sequence);
         const auto answer = std::span(sequence.tokens).subspan(sequence.asked.sequence.prompt.size());
-        on_end_(sequence.id,
-                {.tokens = {answer.begin(), answer.end()}, .finish = sequence.finish, .reused = sequence.reused});
+        on_end_(sequence.id, {.tokens = {answer.begin(), answer.end()},
+                              .finish = sequence.finish,
+                              .reused = sequence.reused,
+                              .failure = sequence.constraint.failure()});
     };
     const auto has_ended = [](const Running& sequence) { return sequence.finish != FinishReason::none; };
     for (const auto& sequence : running_)
@@ -300,7 +306,8 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
     for (const auto& sequence : running_)
         if (sequence->is_read())
             runs = waiting_.empty() ? std::max(runs, steps_left(*sequence)) : std::min(runs, steps_left(*sequence));
-    runs = std::min<std::size_t>(runs, most);
+    const bool masks = std::ranges::any_of(running_, [](const auto& s) { return s->is_read() && s->constraint; });
+    runs = std::min<std::size_t>(runs, masks ? 1 : most);
     for (std::size_t i = 0; i < running_.size();) {
         Running& sequence = *running_[i];
         const std::size_t tokens = std::min<std::size_t>(sequence.cached + runs, options_.context);
@@ -324,6 +331,7 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         kind.waits = kind.waits || (asked.min_tokens > 0 && !options_.ends.empty());
         kind.scores = kind.scores || asked.log_probs;
         kind.likeliest = std::max(kind.likeliest, asked.log_probs.value_or(0));
+        kind.masks = kind.masks || sequence->constraint;
     }
     if (placed_.empty()) return next(most);  // those that are left have prompts to be read
     kind.rows = size_for(placed_.size(), options_.rows);
@@ -349,9 +357,26 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         written_table_ = std::move(pages);
     }
     made->graph.log_probs.begin_job(job.writes);
+    if (made->graph.allowed) job.writes.push_back({made->graph.allowed, allowed_tokens(kind.rows)});
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
+}
+
+/// What the sequences' constraints let follow: everything where there is none.
+std::vector<std::int32_t> BatchScript::allowed_tokens(std::uint32_t rows) const {
+    const auto words = static_cast<std::size_t>(graph::allowed_words(model_->config().vocab_size));
+    std::vector<std::int32_t> bits(rows * words, -1);
+    for (std::size_t r = 0; r < placed_.size(); ++r)
+        placed_[r].sequence->constraint.write_allowed(std::span(bits).subspan(r * words, words));
+    return bits;
+}
+
+/// While the device chooses tokens, what may follow the likely ones.
+Result<Part*> BatchScript::meanwhile(const Job& job) {
+    if (job.kind == Job::Kind::step)
+        for (const Placed& placed : placed_) placed.sequence->constraint.look_ahead();
+    return nullptr;
 }
 
 /// Everything but the pages: of rows that have no sequence what does no harm.
@@ -446,6 +471,11 @@ Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& rec
     for (std::uint32_t i = 0; i < job.runs && running.finish == FinishReason::none; ++i) {
         VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, row));
         const std::int32_t token = chosen[0];
+        const bool is_end = std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end();
+        if (!running.constraint.add(token, is_end)) {
+            running.finish = FinishReason::failed;
+            break;
+        }
         running.tokens.push_back(token);
         ++running.cached;
         ++counts_.tokens;
@@ -458,10 +488,14 @@ Result<void> BatchScript::take_row(std::size_t row, const Job& job, Records& rec
                          read_log_probs(written_->graph.log_probs, records, place, token, *running.asked.log_probs));
         }
         const bool goes_on = on_token_(running.id, token, log_probs ? &*log_probs : nullptr);
-        if (std::ranges::find(asked.stop_tokens, token) != asked.stop_tokens.end())
+        if (is_end)
             running.finish = FinishReason::stop;
         else if (!goes_on)
             running.finish = FinishReason::caller;
+        else if (running.constraint.failure())
+            running.finish = FinishReason::failed;
+        else if (running.constraint.is_whole())
+            running.finish = FinishReason::stop;
         else if (asked.max_tokens > 0 && running.generated() == asked.max_tokens)
             running.finish = FinishReason::length;
         else if (running.cached == options_.context)

@@ -8,12 +8,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "decoding/batch_steps.hpp"
 #include "decoding/decoder_script.hpp"
 #include "decoding/page_pool.hpp"
 #include "decoding/script.hpp"
+#include "decoding/sequence_constraint.hpp"
 
 namespace vkformer::decoding {
 
@@ -60,6 +62,7 @@ public:
     const BatchCounts& counts() const noexcept { return counts_; }
 
     Result<std::optional<Job>> next(std::uint32_t most) override;
+    Result<Part*> meanwhile(const Job& job) override;
     std::vector<Read> reads(std::uint32_t step) const override;
     Result<void> take(const Job& job, Records& records) override;
 
@@ -74,6 +77,7 @@ private:
         PagePool::Chain chain = PagePool::kBeginning;  // of these
         std::uint32_t reused = 0;
         FinishReason finish = FinishReason::none;
+        SequenceConstraint constraint{};
 
         std::size_t generated() const noexcept { return tokens.size() - asked.sequence.prompt.size(); }
         bool is_read() const noexcept { return cached + 1 == tokens.size(); }
@@ -105,6 +109,7 @@ private:
     Result<Step*> step(const BatchStepKind& kind);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
     std::vector<std::int32_t> table(std::uint32_t rows) const;
+    std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
 
     const models::Decoder* model_;

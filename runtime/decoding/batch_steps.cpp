@@ -28,7 +28,7 @@ Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::
 
 /// With the sequences' own penalties and biases.
 Result<Value> penalized(BatchStepGraph& step, const BatchStepKind& kind, Value logits) {
-    if (!kind.counts && !kind.biases) return logits;
+    if (!kind.counts && !kind.biases && !kind.masks) return logits;
     graph::Graph& graph = step.graph;
     const Shape shape = graph.shape(logits);
     if (kind.counts) {
@@ -38,7 +38,12 @@ Result<Value> penalized(BatchStepGraph& step, const BatchStepKind& kind, Value l
     if (kind.biases) {
         VKFORMER_TRY(step.biases, graph.input("logit_biases", DType::f32, shape));
     }
-    return graph::penalize(graph, logits, {.counts = step.counts, .bias = step.biases, .settings = step.penalties});
+    if (kind.masks) {
+        VKFORMER_TRY(step.allowed, graph.input("allowed", DType::i32, {shape[0], graph::allowed_words(shape[1])}));
+    }
+    return graph::penalize(
+        graph, logits,
+        {.counts = step.counts, .bias = step.biases, .settings = step.penalties, .allowed = step.allowed});
 }
 
 /// With the rules of all sequences.

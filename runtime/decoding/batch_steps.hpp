@@ -43,6 +43,7 @@ struct BatchStepKind {
     bool counts = false;          ///< a penalty that counts tokens
     bool biases = false;          ///< a bias of a sequence's own
     bool waits = false;           ///< tokens before an end
+    bool masks = false;           ///< a constraint: there is a choice of tokens for each step
     bool scores = false;          ///< the log-probability of what is chosen
     std::uint32_t likeliest = 0;  ///< with scores: of so many other tokens, too
     auto operator<=>(const BatchStepKind&) const = default;
@@ -58,6 +59,7 @@ struct BatchStepGraph {
     graph::Value counts;     ///< state i32 [rows, vocab] of graph::count_tokens
     graph::Value penalties;  ///< input f32 [rows, 3] of graph::penalize
     graph::Value biases;     ///< input f32 [rows, vocab]
+    graph::Value allowed;    ///< input i32 [rows, allowed_words(vocab)] of graph::penalize
     graph::Value begins;     ///< input i32 [rows]: length of the prompt
     graph::Value ends;       ///< input i32 [rows]: position from which on an end may be chosen, less kLongestWait
     graph::Value countdown;  ///< state i32 [rows, 1] of force_last

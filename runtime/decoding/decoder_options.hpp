@@ -45,6 +45,7 @@ struct DecoderSessionOptions {
     models::CacheFormat cache = models::CacheFormat::as_computed;
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
+    bool masks = false;  ///< each step has what the sequences' constraints let follow
     static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
 };
 

@@ -15,6 +15,7 @@ std::string_view to_string(FinishReason reason) noexcept {
     case FinishReason::caller: return "caller";
     case FinishReason::length: return "length";
     case FinishReason::context: return "context";
+    case FinishReason::failed: return "failed";
     }
     return "unknown";
 }
@@ -42,6 +43,7 @@ void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token) {
     timings_ = {};
     sequences_ = std::move(sequences);
     results_.assign(sequences_.size(), {});
+    masks_ = std::ranges::any_of(sequences_, [](const Sequence& s) { return static_cast<bool>(s.constraint); });
     on_token_ = std::move(on_token);
     next_sequence_ = 0;
     fill_rows();
@@ -86,7 +88,16 @@ Result<std::uint32_t> DecoderScript::room_for(std::span<const std::int32_t> prom
 /// Gives free rows to sequences that wait: their caches have to be filled with all but the last token of the prompts.
 void DecoderScript::fill_rows() {
     for (Row& row : rows_) {
-        if (row.sequence != kFree || next_sequence_ == sequences_.size()) continue;
+        if (row.sequence != kFree) continue;
+        while (next_sequence_ < sequences_.size()) {
+            row.constraint = SequenceConstraint(sequences_[next_sequence_].constraint);
+            SequenceResult& result = results_[next_sequence_];
+            result.failure = row.constraint.failure();
+            if (!result.failure && !row.constraint.is_whole()) break;
+            result.finish = result.failure ? FinishReason::failed : FinishReason::stop;
+            ++next_sequence_;
+        }
+        if (next_sequence_ == sequences_.size()) continue;
         row.sequence = next_sequence_++;
         const auto& prompt = sequences_[row.sequence].prompt;
         const bool is_long = prompt.size() > model_->config().max_positions;
@@ -140,10 +151,12 @@ std::size_t DecoderScript::useful_steps() const noexcept {
 // ---- jobs -----------------------------------------------------------------------------------------------------------
 
 Result<DecoderScript::Step*> DecoderScript::step() {
-    std::unique_ptr<Step>& known = steps_[extended_];
+    std::unique_ptr<Step>& known = steps_[{extended_, masks_}];
     if (known) return known.get();
     auto made = std::make_unique<Step>();
-    VKFORMER_TRY(made->graph, step_graph(*model_, options_, extended_));
+    DecoderSessionOptions options = options_;
+    options.masks = masks_;
+    VKFORMER_TRY(made->graph, step_graph(*model_, options, extended_));
     made->plan = plan(std::move(made->graph.graph));
     made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(rows_.size(), 0)});
     if (made->graph.rules.bias)
@@ -184,7 +197,8 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
         return std::optional(std::move(job));
     }
     const std::size_t useful = useful_steps();
-    if (useful == 0) return std::optional<Job>();
+    const bool waits = masks_ && handed_steps_ != done_steps_;  // what may follow depends on what was chosen
+    if (useful == 0 || waits) return std::optional<Job>();
     VKFORMER_TRY(Step* const made, step());
     Job job = {.part = made};
     if (has_new_rows_) {
@@ -195,14 +209,19 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
         handed_steps_ = done_steps_ = 0;
         has_new_rows_ = false;
     }
-    job.runs = static_cast<std::uint32_t>(std::min<std::size_t>(useful, most));
+    if (masks_) job.writes.push_back({made->graph.rules.allowed, allowed_tokens()});
+    job.runs = static_cast<std::uint32_t>(std::min<std::size_t>(useful, masks_ ? 1 : most));
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
 }
 
 Result<Part*> DecoderScript::meanwhile(const Job& job) {
-    if (job.kind != Job::Kind::prompt) return nullptr;
+    if (job.kind != Job::Kind::prompt) {
+        for (const Row& row : rows_)
+            if (row.sequence != kFree) row.constraint.look_ahead();
+        return nullptr;
+    }
     VKFORMER_TRY(Step* const made, step());
     return made;
 }
@@ -256,10 +275,19 @@ std::vector<std::int32_t> DecoderScript::counts() const {
     return counts;
 }
 
+/// What the rows' constraints let follow: everything where there is none.
+std::vector<std::int32_t> DecoderScript::allowed_tokens() const {
+    const auto words = static_cast<std::size_t>(graph::allowed_words(model_->config().vocab_size));
+    std::vector<std::int32_t> bits(rows_.size() * words, -1);
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+        if (rows_[r].sequence != kFree) rows_[r].constraint.write_allowed(std::span(bits).subspan(r * words, words));
+    return bits;
+}
+
 // ---- what came of them ----------------------------------------------------------------------------------------------
 
 std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
-    const DecoderStepGraph& graph = steps_.at(extended_)->graph;
+    const DecoderStepGraph& graph = steps_.at({extended_, masks_})->graph;
     std::vector<Read> reads;
     for (std::size_t r = 0; r < rows_.size(); ++r)
         reads.push_back({graph.states.history, (first_positions_[r] + step) * rows_.size() + r, 1});
@@ -302,16 +330,27 @@ Result<void> DecoderScript::take_row(std::size_t r, const Job& job, Records& rec
     for (std::uint32_t i = 0; i < job.runs && result.finish == FinishReason::none; ++i) {
         VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
         const std::int32_t token = chosen[0];
+        const bool is_end = std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end();
+        const bool fits = row.constraint.add(token, is_end);
+        result.failure = row.constraint.failure();
+        if (!fits) {
+            result.finish = FinishReason::failed;
+            break;
+        }
         row.cached.push_back(row.pending);
         row.context.push_back(row.pending);
         row.handed_out = row.context.size();
         row.pending = token;
         result.tokens.push_back(token);
         const bool goes_on = !on_token_ || on_token_(row.sequence, token);
-        if (std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end())
+        if (is_end)
             result.finish = FinishReason::stop;
         else if (!goes_on)
             result.finish = FinishReason::caller;
+        else if (result.failure)
+            result.finish = FinishReason::failed;
+        else if (row.constraint.is_whole())
+            result.finish = FinishReason::stop;
         else if (sequence.max_tokens > 0 && result.tokens.size() == sequence.max_tokens)
             result.finish = FinishReason::length;
         else if (row.cached.size() == options_.context)

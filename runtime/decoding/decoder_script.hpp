@@ -7,12 +7,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "decoding/prompt_chunks.hpp"
 #include "decoding/script.hpp"
+#include "decoding/sequence_constraint.hpp"
 
 namespace vkformer::decoding {
 
@@ -22,6 +24,7 @@ enum class FinishReason : std::uint8_t {
     caller,   ///< the callback said so
     length,   ///< Sequence::max_tokens
     context,  ///< the session's context is full
+    failed,   ///< its constraint let no token follow: SequenceResult::failure
 };
 /// "stop", …
 std::string_view to_string(FinishReason reason) noexcept;
@@ -30,6 +33,7 @@ struct SequenceResult {
     std::vector<std::int32_t> tokens;  ///< generated ones
     FinishReason finish = FinishReason::none;
     std::uint32_t reused = 0;  ///< tokens of the prompt that the row's caches held already
+    std::optional<Error> failure{};
 };
 
 /// Several rows at a time, each with a sequence of its own: the next one takes the row of the first that ends. As a SequenceScript it
@@ -84,6 +88,7 @@ private:
         std::size_t sequence = kFree;
         std::size_t handed_out = 0;  // tokens of the context that are in the caches once all jobs are done
         std::int32_t pending = 0;    // the token that the next step reads
+        SequenceConstraint constraint{};
     };
     static constexpr std::size_t kFree = ~std::size_t{0};
 
@@ -97,16 +102,18 @@ private:
     void write_states(const Step& step, std::vector<Write>& writes) const;
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
     std::vector<std::int32_t> counts() const;
+    std::vector<std::int32_t> allowed_tokens() const;
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
 
     const models::Decoder* model_;
     DecoderSessionOptions options_;
     PromptChunks chunks_;
-    std::map<bool, std::unique_ptr<Step>> steps_;  // extended or not
-    bool extended_ = false;                        // the caches have the positions of sequences beyond max_positions
+    std::map<std::pair<bool, bool>, std::unique_ptr<Step>> steps_;  // extended or not, with constraints or not
+    bool extended_ = false;  // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
 
     std::vector<Sequence> sequences_;
+    bool masks_ = false;  // one of them has a constraint
     std::vector<SequenceResult> results_;
     OnToken on_token_;
     std::size_t next_sequence_ = 0;

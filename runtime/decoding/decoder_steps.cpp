@@ -25,7 +25,7 @@ models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint3
 /// Biases are an input that is written once, for a weight of that name may hold others; `logits` itself where there is nothing to do.
 Result<Value> penalized(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, RuleTensors& rules) {
     const Penalties& penalties = options.penalties;
-    if (!penalties.counts() && penalties.bias.empty()) return logits;
+    if (!penalties.counts() && penalties.bias.empty() && !options.masks) return logits;
     const std::uint64_t rows = graph.shape(logits)[0], vocab = graph.shape(logits)[1];
     graph::PenalizeOptions wanted = {
         .repetition = penalties.repetition, .presence = penalties.presence, .frequency = penalties.frequency};
@@ -36,6 +36,10 @@ Result<Value> penalized(graph::Graph& graph, const DecoderSessionOptions& option
     if (!penalties.bias.empty()) {
         VKFORMER_TRY(wanted.bias, graph.input("logit_bias", DType::f32, {vocab}));
         rules.bias = wanted.bias;
+    }
+    if (options.masks) {
+        VKFORMER_TRY(rules.allowed, graph.input("allowed", DType::i32, {rows, graph::allowed_words(vocab)}));
+        wanted.allowed = rules.allowed;
     }
     return graph::penalize(graph, logits, wanted);
 }

@@ -23,6 +23,8 @@ struct RuleTensors {
     graph::Value begins;     ///< state i32 [rows]: length of the prompt; absent where no rule asks
     graph::Value countdown;  ///< state i32 [rows, 1] of force_last; absent where nothing is forced
     graph::Value bias;       ///< input f32 [vocab], to be written once; absent without biases
+    graph::Value
+        allowed;  ///< input i32 [rows, allowed_words(vocab)] of graph::penalize; absent without DecoderSessionOptions::masks
     graph::Value sequences;  ///< state i32 [rows, context] of what the rows have read; absent where no rule asks
 };
 /// Logits or log-probabilities f32 [rows, vocab] with what options.penalties says; themselves where that is nothing. `tokens` and

@@ -12,6 +12,10 @@
 
 #include "graph/program.hpp"
 
+namespace vkformer::constraints {
+class ConstrainedText;
+}
+
 namespace vkformer::decoding {
 
 /// The whole of an input or a state; floats as their bits.
@@ -92,6 +96,8 @@ struct Sequence {
     std::uint64_t seed = 0;                 ///< of the draws, with a temperature above 0
     std::uint32_t answered =
         0;  ///< tokens at the prompt's end that another session has chosen: the answer begins before them
+    /// At its beginning, of this sequence alone. While there is one among the sequences of a batch, that runs step by step. Not with beams.
+    std::shared_ptr<constraints::ConstrainedText> constraint{};
 };
 
 /// A script of one sequence at a time, whose parts are all known before.

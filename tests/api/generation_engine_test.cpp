@@ -3,12 +3,18 @@
 
 #include <atomic>
 #include <future>
+#include <limits>
+#include <regex>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
+#include "constraints/schema_validator.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/refused.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -240,6 +246,119 @@ TEST_CASE("what callbacks ask of their engine does not lock it", "[api][engine]"
         }));
     ended.get_future().wait();
     CHECK(must(next.future.get()).tokens.size() == 3);
+}
+
+namespace {
+
+constexpr const char* kPersonSchema =
+    R"({"type":"object","properties":{"name":{"type":"string","maxLength":6},"age":{"type":"integer","minimum":0,"maximum":130},
+        "tags":{"type":"array","items":{"enum":["red","green"]},"maxItems":2}},"required":["name","age"]})";
+
+std::vector<Constraint> test_constraints() {
+    const std::vector<std::string> choices = {"a frog", "a cat", "nothing"};
+    return {must(Constraint::json_schema(kPersonSchema)),
+            must(Constraint::regex("[0-9]{4}-[a-f]{2}( and| or)? \\w{3}")), must(Constraint::choice(choices))};
+}
+
+/// Whether it is what the constraint of that number asks for.
+bool fits_constraint(std::size_t number, const std::string& text) {
+    if (number == 1) return std::regex_match(text, std::regex("[0-9]{4}-[a-f]{2}( and| or)? \\w{3}"));
+    if (number == 2) return text == "a frog" || text == "a cat" || text == "nothing";
+    const auto value = nlohmann::json::parse(text, nullptr, false);
+    return !value.is_discarded() && SchemaValidator(nlohmann::json::parse(kPersonSchema)).is_valid(value);
+}
+
+}  // namespace
+
+TEST_CASE("constrained and free sequences share a batch", "[api][engine][constraints]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    std::vector<GenerateOptions> asked(8,
+                                       {.max_tokens = 100});  // two free ones, then each constraint greedily and drawn
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        if (i >= 2) asked[i].constraint = test_constraints()[i / 2 - 1];
+        if (i % 2 == 0) continue;
+        asked[i].sampling = Sampling{.temperature = 1, .frequency_penalty = 0.1f};
+        asked[i].seed = i;
+    }
+    const std::string prompt = texts()[0];
+    std::vector<Generation> found;
+    {
+        GenerationEngine engine = load_engine(device, {.generator = {.batch = 6}});
+        std::vector<Answer> answers(asked.size());
+        for (std::size_t i = 0; i < asked.size(); ++i)
+            must(engine.submit({.prompt = must(engine.tokenize(prompt)), .options = asked[i]}, answers[i].on_text(),
+                               answers[i].on_end()));
+        for (Answer& answer : answers) {
+            found.push_back(must(answer.future.get()));
+            CHECK(answer.streamed == found.back().text);
+        }
+    }
+    Generator generator =
+        must(Generator::load(goldens_dir() / "decoder_text", {.device = device, .plain_shaders = true}));
+    for (const std::size_t i : {0, 2, 4, 6, 1, 3, 5, 7}) {  // a generator's step is made anew for other rules
+        CAPTURE(i, found[i].text);
+        if (i >= 2) {
+            CHECK(found[i].finish == Finish::end_token);
+            CHECK(fits_constraint(i / 2 - 1, found[i].text));
+        }
+        const Generation alone = must(generator.generate({&prompt, 1}, asked[i]))[0];
+        CHECK(alone.tokens == found[i].tokens);
+        CHECK((alone.text == found[i].text && alone.finish == found[i].finish));
+    }
+}
+
+TEST_CASE("a constrained text ends where it is whole, is cut by its limits, or fails", "[api][engine][constraints]") {
+    GenerationEngine engine = load_engine("cpu");
+    const auto generate = [&](GenerateOptions options) {
+        Answer answer;
+        auto id =
+            engine.submit({.prompt = must(engine.tokenize("the")), .options = std::move(options)}, {}, answer.on_end());
+        return id ? answer.future.get() : Result<Generation>(id.error());
+    };
+    const Constraint word = must(Constraint::regex("abc"));
+    const Generation whole = must(generate({.constraint = word}));
+    CHECK((whole.text == "abc" && whole.finish == Finish::end_token));
+    const Generation exact =
+        must(generate({.max_tokens = static_cast<std::uint32_t>(whole.tokens.size()), .constraint = word}));
+    CHECK((exact.text == "abc" && exact.finish == Finish::end_token));
+    const Generation cut = must(generate({.max_tokens = 1, .constraint = word}));
+    CHECK((cut.finish == Finish::length && cut.tokens.size() == 1));
+    const Generation stopped = must(generate({.stop = {"b"}, .constraint = word}));
+    CHECK((stopped.text == "a" && stopped.finish == Finish::stop_string));
+    const Generation none = must(generate({.constraint = must(Constraint::regex(""))}));
+    CHECK((none.text.empty() && none.tokens.empty() && none.finish == Finish::end_token));
+    // Rules that leave nothing of what the constraint does.
+    Sampling biased;
+    for (const std::int32_t token : must(engine.tokenize("abc")))
+        biased.logit_bias[token] = -std::numeric_limits<float>::infinity();
+    for (const char* const text : {"a", "ab", "bc", "b", "c"})
+        for (const std::int32_t token : must(engine.tokenize(text)))
+            biased.logit_bias[token] = -std::numeric_limits<float>::infinity();
+    check_refused(generate({.sampling = biased, .constraint = word}), ErrorCode::InvalidArgument, "does not allow");
+    check_refused(generate({.ignore_end = true, .constraint = word}), ErrorCode::InvalidArgument, "ignore_end");
+    check_refused(generate({.min_tokens = 3, .constraint = word}), ErrorCode::InvalidArgument, "min_tokens");
+}
+
+TEST_CASE("a generator takes constraints for prompts side by side, and not with beams", "[api][constraints]") {
+    Generator generator =
+        must(Generator::load(goldens_dir() / "decoder_text", {.device = "cpu", .batch = 2, .plain_shaders = true}));
+    for (std::size_t number = 0; number < test_constraints().size(); ++number) {
+        const auto found =
+            must(generator.generate(texts(), {.max_tokens = 120, .constraint = test_constraints()[number]}));
+        REQUIRE(found.size() == texts().size());
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            CAPTURE(number, i, found[i].text);
+            CHECK(fits_constraint(number, found[i].text));
+            const auto alone = must(generator.generate(std::vector{texts()[i]},
+                                                       {.max_tokens = 120, .constraint = test_constraints()[number]}));
+            CHECK(alone[0].tokens == found[i].tokens);
+        }
+    }
+    Generator beams = must(Generator::load(goldens_dir() / "decoder_text",
+                                           {.device = "cpu", .beam_search = {.beams = 2}, .plain_shaders = true}));
+    check_refused(beams.generate(texts(), {.max_tokens = 4, .constraint = test_constraints()[1]}),
+                  ErrorCode::InvalidArgument, "cannot be constrained");
 }
 
 }  // namespace vkformer::tests

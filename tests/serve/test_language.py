@@ -2,6 +2,7 @@
 """Language models: what OpenAI's and Anthropic's clients get, and that nobody gets what is another's."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -176,7 +177,10 @@ def test_what_is_not_done_is_named(server: Server) -> None:
         ("top_logprobs", 2),
         ("tools", [{"type": "function", "function": {"name": "a"}}]),
         ("tool_choice", "required"),
-        ("response_format", {"type": "json_object"}),
+        ("response_format", {"type": "xml"}),
+        ("response_format", {"type": "json_schema"}),
+        ("response_format", {"type": "json_object", "mode": 1}),
+        ("guided_grammar", "root ::= [a-z]"),
         ("functions", [{}]),
         ("modalities", ["audio"]),
         ("reasoning_effort", "high"),
@@ -223,6 +227,103 @@ def test_what_is_not_done_is_named(server: Server) -> None:
     # Nothing, and what asks for nothing else.
     harmless = {"user": "me", "metadata": {}, "logprobs": None, "tools": [], "n": 1, "response_format": {"type": "text"}, "parallel_tool_calls": True}
     server.post("/v1/chat/completions", {"model": "texts", "messages": TALK["messages"], "max_tokens": 1, **harmless})
+
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "age": {"type": "integer", "minimum": 0, "maximum": 130},
+        "colour": {"enum": ["red", "green"]},
+    },
+    "required": ["name", "age", "colour"],
+    "additionalProperties": False,
+}
+
+
+def check_person(text: str) -> None:
+    value = json.loads(text)
+    assert list(value) == ["name", "age", "colour"], value
+    assert isinstance(value["name"], str) and len(value["name"]) <= 6
+    assert isinstance(value["age"], int) and 0 <= value["age"] <= 130 and value["colour"] in ("red", "green")
+
+
+def test_answers_are_what_a_schema_says(server: Server, open_ai: openai.OpenAI) -> None:
+    given: dict[str, Any] = {"model": "texts", "messages": TALK["messages"], "max_tokens": 120}
+    schema = {"type": "json_schema", "json_schema": {"name": "person", "schema": PERSON, "strict": True}}
+    for seed in range(6):
+        made = open_ai.chat.completions.create(**given, response_format=schema, temperature=1.5, seed=seed)
+        assert made.choices[0].finish_reason == "stop"
+        check_person(made.choices[0].message.content)
+    stream = open_ai.chat.completions.create(**given, response_format=schema, stream=True, temperature=1, seed=1)
+    check_person("".join(chunk.choices[0].delta.content or "" for chunk in stream))
+    listed = open_ai.chat.completions.create(**given, response_format=schema, n=3, temperature=1, seed=1)
+    for choice in listed.choices:
+        check_person(choice.message.content)
+    response = open_ai.responses.create(
+        model="texts", input=TALK["messages"], max_output_tokens=120, text={"format": {"type": "json_schema", "name": "p", "schema": PERSON}}
+    )
+    check_person(response.output_text)
+    assert response.text.format.type == "json_schema"
+    for seed in range(3):
+        body = {**given, "response_format": {"type": "json_object"}, "max_tokens": 60, "temperature": 1, "seed": seed}
+        choice = server.post("/v1/chat/completions", body)["choices"][0]
+        assert choice["message"]["content"].startswith("{")
+        if choice["finish_reason"] == "stop":
+            assert isinstance(json.loads(choice["message"]["content"]), dict)
+
+
+def test_pydantic_models_are_parsed(open_ai: openai.OpenAI) -> None:
+    pydantic = pytest.importorskip("pydantic")
+    pet = pydantic.create_model("Pet", kind=(str, pydantic.Field(max_length=4)), legs=(int, pydantic.Field(ge=0, le=9)))
+    house = pydantic.create_model("House", street=(str, pydantic.Field(max_length=5)), pets=(list[pet], pydantic.Field(max_length=2)))
+    made = open_ai.chat.completions.parse(model="texts", messages=TALK["messages"], response_format=house, max_tokens=140, temperature=1, seed=3)
+    assert isinstance(made.choices[0].message.parsed, house)
+
+
+def test_other_constraints(server: Server) -> None:
+    for constraint, fits in (
+        ({"guided_choice": ["yes", "no", "it depends"]}, "yes|no|it depends"),
+        ({"guided_regex": "[a-c]{3}-\\d+ (x|y)"}, "[a-c]{3}-\\d+ (x|y)"),
+        ({"guided_json": {"type": "integer", "minimum": 10, "maximum": 20}}, "1\\d|20"),
+        ({"guided_json": '{"enum": ["a", 7]}'}, '"a"|7'),
+        ({"structured_outputs": {"regex": "a{5}"}}, "aaaaa"),
+        ({"structured_outputs": {"choice": ["a", "b"]}}, "a|b"),
+        ({"structured_outputs": {"json": {"type": "null"}}}, "null"),
+    ):
+        for seed in range(3):
+            choice = complete(server, **constraint, temperature=2, seed=seed, max_tokens=100)["choices"][0]
+            assert choice["finish_reason"] == "length" or re.fullmatch(fits, choice["text"]), (constraint, choice)
+    both = {"guided_regex": "a", "guided_choice": ["b"]}
+    assert "guided_choice" in server.refused("/v1/completions", {"prompt": "a", **both})
+    assert "ignore_end" in server.refused("/v1/completions", {"prompt": "a", "guided_regex": "a", "ignore_eos": True})
+
+
+def test_hostile_schemas_are_refused(server: Server) -> None:
+    deep: Any = {"type": "integer"}
+    for _ in range(30):
+        deep = {"type": "array", "items": deep, "minItems": 300}
+    recursive = {"$ref": "#"}
+    wide = {"enum": [f"{number} {'x' * 100}" for number in range(2000)]}
+    for schema, says in (
+        (recursive, "begins with itself"),
+        (wide, "too large"),
+        ({"type": "string", "pattern": "a{1,1000000}"}, "too large"),
+        ({"type": "string", "pattern": "(?=a)"}, "(?="),
+        ({"type": "object", "properties": {"a": {"not": {}}}}, "/properties/a"),
+        ({"type": "array", "minItems": 1e18}, "minItems"),
+        ({"type": "array", "items": {"$ref": "#"}, "minItems": 1}, "no text"),
+        ("{", "schema"),
+        (7, "schema"),
+    ):
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        message = server.refused("/v1/chat/completions", {"messages": TALK["messages"], "response_format": form})
+        assert says in message and "response_format.json_schema.schema" in message, (schema, message)
+    # What is large, but not too large, is answered.
+    for schema in (deep, {"type": "string", "pattern": "(a*)*b"}, {"type": "array", "items": {"$ref": "#"}}):
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        server.post("/v1/chat/completions", {"messages": TALK["messages"], "response_format": form, "max_tokens": 8})
+    assert "ambiguous" in server.refused("/v1/completions", {"prompt": "a", "guided_regex": "(a{0,3000}){0,3000}b"})
 
 
 def test_tokens(server: Server) -> None:

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "core/mapped_file.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -88,6 +89,21 @@ void GeneratorCommand::add(CLI::App& command) {
         ->take_all()
         ->allow_extra_args(false);
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
+    const std::string constraint_group = "What the text has to be (one of them)";
+    auto* const schema =
+        command.add_option("--json-schema", json_schema,
+                           "JSON that a schema accepts: a file's name, or the schema itself, which begins with {");
+    auto* const object = command.add_flag("--json-object", json_object, "Any JSON object");
+    auto* const expression =
+        command.add_option("--regex", regex, "A text that the regular expression matches as a whole");
+    auto* const choices = command.add_option("--choice", choice, "One of these texts; given several times")
+                              ->take_all()
+                              ->allow_extra_args(false);
+    for (CLI::Option* const one : {schema, object, expression, choices}) {
+        one->group(constraint_group);
+        for (CLI::Option* const other : {schema, object, expression, choices})
+            if (one != other) one->excludes(other);
+    }
     device.add_device(command);
     device.add_dtype(command);
     parsed_ = &command;
@@ -112,11 +128,37 @@ Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string
     return biases;
 }
 
+Result<std::string> schema_text(const std::string& given) {
+    if (given.starts_with("{")) return given;
+    VKFORMER_TRY(const auto file, MappedFile::open(given));
+    const auto bytes = file->bytes();
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
 }  // namespace
+
+Result<std::optional<Constraint>> GeneratorCommand::constraint() const {
+    std::optional<Constraint> made;
+    if (!json_schema.empty()) {
+        VKFORMER_TRY(const std::string schema, schema_text(json_schema));
+        VKFORMER_TRY(made, Constraint::json_schema(schema));
+    }
+    if (json_object) {
+        VKFORMER_TRY(made, Constraint::json());
+    }
+    if (!regex.empty()) {
+        VKFORMER_TRY(made, Constraint::regex(regex));
+    }
+    if (!choice.empty()) {
+        VKFORMER_TRY(made, Constraint::choice(choice));
+    }
+    return made;
+}
 
 Result<GenerateOptions> GeneratorCommand::generate_options() const {
     GenerateOptions options{
         .max_tokens = max_tokens, .min_tokens = min_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
+    VKFORMER_TRY(options.constraint, constraint());
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
     if (!has_rules && !is_given("--temperature", "--repetition-penalty", "--presence-penalty", "--frequency-penalty",

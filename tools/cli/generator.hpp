@@ -30,12 +30,17 @@ struct GeneratorCommand {
     std::string early_stopping;  ///< empty: not given
     std::vector<std::string> stop;
     bool ignore_end = false;
+    std::string json_schema, regex;  ///< empty: not given
+    std::vector<std::string> choice;
+    bool json_object = false;
 
     void add(CLI::App& command);
-    /// Errors: InvalidArgument (a bias that is not TOKEN=NUMBER).
+    /// Errors: InvalidArgument (a bias that is not TOKEN=NUMBER, a constraint that is wrong or not supported), FileNotFound (the schema's).
     Result<GenerateOptions> generate_options() const;
 
 private:
+    Result<std::optional<Constraint>> constraint() const;
+
     CLI::App* parsed_ = nullptr;  // knows which of the sampling options were given
 };
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "serve/answer_reader.hpp"
+#include "serve/constraint_fields.hpp"
 #include "serve/fields.hpp"
 #include "serve/generation.hpp"
 #include "serve/generation_fields.hpp"
@@ -63,8 +64,6 @@ struct Wanted {
 };
 
 void refuse_what_is_not_done(Fields& fields) {
-    if (const json* const format = fields.take("response_format"); format && *format != json{{"type", "text"}})
-        fields.refuse("response_format", "only {\"type\": \"text\"} is supported");
     fields.only("modalities", json{"text"}, "only text is written");
 }
 
@@ -79,8 +78,9 @@ void read_stream(Fields& fields, Wanted& wanted) {
     stream.finish();
 }
 
-void read_common(Fields& fields, Wanted& wanted) {
+void read_common(Fields& fields, const Request& request, Wanted& wanted) {
     wanted.options = read_sampling(fields, 2);
+    wanted.options.constraint = read_constraint(fields, request);
     wanted.options.stop = fields.texts("stop", kMostStops);
     if (std::ranges::any_of(wanted.options.stop, &std::string::empty))
         fields.refuse("stop", "an empty text ends nothing");
@@ -126,7 +126,7 @@ Wanted read_chat(const ModelSet& models, const Request& request) {
                       "texts, at /v1/completions");
     const Talk talk = read_messages(fields);
     wanted.tools = read_tools(fields, ordered, false);
-    read_common(fields, wanted);
+    read_common(fields, request, wanted);
     read_log_probs(fields, wanted.options);
     const auto most = fields.integer("max_completion_tokens", 1, kMostTokens),
                older = fields.integer("max_tokens", 1, kMostTokens);
@@ -171,7 +171,7 @@ Wanted read_completion(const ModelSet& models, const Request& request) {
     Wanted wanted{.is_chat = false};
     wanted.model = &models.get<TextModel>(fields.text("model"));
     read_prompts(fields, wanted);
-    read_common(fields, wanted);
+    read_common(fields, request, wanted);
     if (const auto likeliest = fields.integer("logprobs", 0, kMostLogProbs))
         wanted.options.log_probs = static_cast<std::uint32_t>(*likeliest);
     fields.only("echo", false, "the prompt is not repeated");

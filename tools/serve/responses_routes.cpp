@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "serve/answer_reader.hpp"
+#include "serve/constraint_fields.hpp"
 #include "serve/fields.hpp"
 #include "serve/generation.hpp"
 #include "serve/generation_fields.hpp"
@@ -46,6 +47,21 @@ void read_talk(Fields& fields, const ResponseStore& store, Talk& talk) {
     read_input(fields, talk);
 }
 
+/// How much is said, and what it has to be.
+void read_text(Fields& fields, const Request& request, WantedResponse& wanted) {
+    wanted.said["text"] = {{"format", {{"type", "text"}}}};
+    const json* const given = fields.take("text");
+    if (!given) return;
+    Fields text(*given, "text");
+    if (const json* const format = text.take("format")) {
+        Fields asked(*format, "text.format");
+        wanted.options.constraint = read_flat_format(asked, request, {"text", "format"});
+        wanted.said["text"]["format"] = *format;
+    }
+    text.only("verbosity", "medium", "only \"medium\" is supported");
+    text.finish();
+}
+
 WantedResponse read_response(const ModelSet& models, const ResponseStore& store, const Request& request) {
     const json body = parse_body(request);
     Fields fields(body);
@@ -66,8 +82,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     fields.only("background", false, "responses are written while their client waits");
     fields.only("truncation", "disabled", "only \"disabled\" is supported");
     fields.only("top_logprobs", 0, "log-probabilities are given at /v1/chat/completions");
-    if (const json* const text = fields.take("text"); text && *text != json{{"format", {{"type", "text"}}}})
-        fields.refuse("text", "only {\"format\": {\"type\": \"text\"}} is supported");
+    read_text(fields, request, wanted);
     const json* const options = fields.take("stream_options");
     if (options) {
         Fields stream(*options, "stream_options");
@@ -145,7 +160,6 @@ private:
                      {"incomplete_details", nullptr},
                      {"parallel_tool_calls", !wanted_.tools.one_call},
                      {"store", wanted_.is_stored},
-                     {"text", {{"format", {{"type", "text"}}}}},
                      {"truncation", "disabled"},
                      {"usage", nullptr}});
         return body;
