@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Sets everything up, builds the tests and runs them on every Vulkan driver there is and on the CPU, once as they are and once
 # under AddressSanitizer and UndefinedBehaviorSanitizer.
-#   scripts/test.sh           what a developer runs
-#   scripts/test.sh --ci      the same with compiler warnings as errors
-#   scripts/test.sh --quick   without the sanitizers
+#   scripts/test.sh             what a developer runs
+#   scripts/test.sh --ci        the same with compiler warnings as errors
+#   scripts/test.sh --quick     without the sanitizers
+#   scripts/test.sh --thorough  every case on every device; devices that are CPUs, whose compilers are slow, share them otherwise
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +14,9 @@ for argument in "$@"; do
     case "$argument" in
     --ci) preset=ci ;;
     --quick) sanitize=no ;;
+    --thorough) export VKFORMER_TEST_THOROUGH=1 ;;
     *)
-        echo "test: unknown argument $argument; usage: scripts/test.sh [--ci] [--quick]" >&2
+        echo "test: unknown argument $argument; usage: scripts/test.sh [--ci] [--quick] [--thorough]" >&2
         exit 2
         ;;
     esac

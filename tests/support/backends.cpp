@@ -18,6 +18,8 @@ struct VulkanDevices {
     std::vector<std::string> indices;
 };
 
+constexpr std::uint64_t kSlowShare = 8, kShare = 2;  // one case in so many
+
 bool validation_wanted() {
     const char* const setting = std::getenv("VKFORMER_TEST_VALIDATION");
     return !setting || std::string_view(setting) != "0";
@@ -77,6 +79,17 @@ bool has_turn(const graph::Backend& backend, std::size_t index) {
         if (device->capabilities().is_cpu()) cpus.push_back(device);
     const auto found = std::ranges::find(cpus, &backend);
     return found == cpus.end() || std::getenv("VKFORMER_TEST_THOROUGH") || cpus[index % cpus.size()] == &backend;
+}
+
+bool has_share(const graph::Backend& backend, std::string_view key) {
+    const auto* const device = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
+    if (!device || !device->capabilities().is_cpu() || std::getenv("VKFORMER_TEST_THOROUGH")) return true;
+    // FNV-1a, the same wherever the tests run.
+    std::uint64_t hash = 0xCBF29CE484222325;
+    for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
+    hash ^= hash >> 32;
+    const bool is_slow = device->capabilities().name.find("LLVM") != std::string::npos;
+    return is_slow ? hash % kSlowShare == 0 : hash % kShare == 1;
 }
 
 const std::vector<std::string>& vulkan_device_indices() { return vulkan_devices().indices; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/program.hpp"
@@ -37,6 +38,10 @@ std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 /// Whether a backend takes the case of that index. Vulkan devices that are CPUs share cases out among each other, for their compilers
 /// take up to a minute for a pipeline; any other backend has every case, and every backend with VKFORMER_TEST_THOROUGH=1.
 bool has_turn(const graph::Backend& backend, std::size_t index);
+
+/// Whether a backend takes a case with a kernel, `key` saying which: Vulkan devices that are CPUs take a part each, fewer where the driver
+/// compiles with LLVM (a second for a pipeline); any other backend, and every backend with VKFORMER_TEST_THOROUGH=1, takes all.
+bool has_share(const graph::Backend& backend, std::string_view key);
 
 /// Every device name that `VulkanBackend::create` takes for the devices of vulkan_backends(): their indices.
 const std::vector<std::string>& vulkan_device_indices();

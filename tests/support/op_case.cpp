@@ -109,7 +109,7 @@ Result<std::unique_ptr<graph::Program>> compile(graph::Backend& backend, graph::
 
 }  // namespace
 
-/// Every name that a node of the plan has a variant of; one empty name for a backend without variants.
+/// The backend's share of the names that a node of the plan has a variant of; one empty name for a backend without variants.
 std::set<std::string> OpCase::variant_names(graph::Backend& backend) const {
     const auto* const device = dynamic_cast<vulkan::VulkanBackend*>(&backend);
     if (!device) return {""};
@@ -118,6 +118,11 @@ std::set<std::string> OpCase::variant_names(graph::Backend& backend) const {
     for (const graph::Node& node : plan.graph.nodes())
         for (const auto* kernel : vulkan::fitting_kernels(node.op, {plan.graph, device->capabilities()}))
             if (!leaves_out_cpu_devices || kernel->device != vulkan::DeviceClass::cpu) names.emplace(kernel->name);
+    std::string key;
+    for (const graph::Node& node : plan.graph.nodes()) key += std::string(graph::op_name(node.op)) + ' ';
+    for (const graph::Tensor& tensor : plan.graph.tensors())
+        key += std::string(to_string(tensor.dtype)) + to_string(tensor.shape) + ' ';
+    std::erase_if(names, [&](const std::string& name) { return !has_share(backend, key + name); });
     return names;
 }
 

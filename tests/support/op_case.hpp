@@ -52,7 +52,8 @@ public:
 
     /// Runs on the backend and on the CPU in double precision, and compares every result: floats with the relative error of
     /// the whole tensor against the bounds of its nodes, and every element against a multiple of that; NaN and infinities in
-    /// the same places; integers exactly. On a Vulkan device once for every variant that one of the nodes has.
+    /// the same places; integers exactly. On a Vulkan device once for every variant that one of the nodes has, of which devices that are
+    /// CPUs have their share (has_share()).
     void check(graph::Backend& backend, std::uint32_t runs = 1) const;
 
     /// Runs every variant on the backend and calls `inspect` with what it made of `result`.
