@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <new>
 
+#include "constraints/choice.hpp"
 #include "constraints/json_schema.hpp"
+#include "constraints/regex.hpp"
 #include "core/try.hpp"
 
 namespace vkformer {

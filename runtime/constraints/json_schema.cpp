@@ -13,6 +13,8 @@
 
 #include "constraints/json_values.hpp"
 #include "constraints/regex.hpp"
+#include "constraints/schema_keywords.hpp"
+#include "constraints/string_formats.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/unicode.hpp"
@@ -26,61 +28,6 @@ using nlohmann::json;
 constexpr std::size_t kMostWork = 20'000, kMostNesting = 100, kMostSchemaBytes = 1 << 20, kMostMembers = 2000,
                       kMostBranches = 64;
 
-/// What a keyword says something about.
-enum class Subject : std::uint8_t { nothing, schema, string, number, array, object };
-struct Keyword {
-    std::string_view name;
-    Subject subject;
-};
-constexpr Keyword kKeywords[] = {
-    {"$comment", Subject::nothing},
-    {"$defs", Subject::nothing},
-    {"$id", Subject::nothing},
-    {"$schema", Subject::nothing},
-    {"default", Subject::nothing},
-    {"definitions", Subject::nothing},
-    {"deprecated", Subject::nothing},
-    {"description", Subject::nothing},
-    {"discriminator", Subject::nothing},
-    {"example", Subject::nothing},
-    {"examples", Subject::nothing},
-    {"readOnly", Subject::nothing},
-    {"title", Subject::nothing},
-    {"writeOnly", Subject::nothing},
-    {"$ref", Subject::schema},
-    {"allOf", Subject::schema},
-    {"anyOf", Subject::schema},
-    {"const", Subject::schema},
-    {"enum", Subject::schema},
-    {"oneOf", Subject::schema},
-    {"type", Subject::schema},
-    {"format", Subject::string},
-    {"maxLength", Subject::string},
-    {"minLength", Subject::string},
-    {"pattern", Subject::string},
-    {"exclusiveMaximum", Subject::number},
-    {"exclusiveMinimum", Subject::number},
-    {"maximum", Subject::number},
-    {"minimum", Subject::number},
-    {"items", Subject::array},
-    {"maxItems", Subject::array},
-    {"minItems", Subject::array},
-    {"prefixItems", Subject::array},
-    {"uniqueItems", Subject::array},
-    {"additionalProperties", Subject::object},
-    {"maxProperties", Subject::object},
-    {"minProperties", Subject::object},
-    {"properties", Subject::object},
-    {"required", Subject::object},
-};
-
-const Keyword* find_keyword(std::string_view name) {
-    const auto found = std::ranges::find(kKeywords, name, &Keyword::name);
-    if (found != std::end(kKeywords)) return found;
-    static constexpr Keyword kExtension = {"x-", Subject::nothing};
-    return name.starts_with("x-") ? &kExtension : nullptr;
-}
-
 constexpr std::string_view kTypes[] = {"array", "boolean", "integer", "null", "number", "object", "string"};
 
 bool is_of_type(const json& value, std::string_view type) {
@@ -91,57 +38,6 @@ bool is_of_type(const json& value, std::string_view type) {
     if (type == "number") return value.is_number();
     return type == value.type_name();  // nlohmann's names of the others are JSON's
 }
-
-struct Format {
-    std::string_view name, expression;
-};
-// Not all that the standards let through, but nothing else: RFC 3339, 4122, 5321, 2673, 4291 (without ::), 1123, 3986.
-constexpr std::string_view kDate =
-    "(?:[1-9]\\d{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|"
-    "1\\d|2[0-8])))";
-constexpr std::string_view kTime =
-    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d))";
-constexpr Format kFormats[] = {
-    {"date", kDate},
-    {"time", kTime},
-    {"uuid", "[\\da-f]{8}-[\\da-f]{4}-[\\da-f]{4}-[\\da-f]{4}-[\\da-f]{12}"},
-    {"email",
-     "[\\w+-]{1,32}(?:\\.[\\w+-]{1,31})?@(?:[A-Za-z\\d](?:[A-Za-z\\d-]{0,30}[A-Za-z\\d])?\\.){1,4}[A-Za-z]{2,16}"},
-    {"ipv4", "(?:(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)\\.){3}(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"},
-    {"ipv6", "(?:[\\dA-Fa-f]{1,4}:){7}[\\dA-Fa-f]{1,4}"},
-    {"hostname", "(?:[A-Za-z\\d](?:[A-Za-z\\d-]{0,61}[A-Za-z\\d])?\\.){0,8}[A-Za-z](?:[A-Za-z\\d-]{0,61}[A-Za-z\\d])?"},
-    {"uri", "[a-z][a-z\\d+.-]{0,15}://[A-Za-z\\d.-]{1,253}(?::\\d{1,4})?(?:/[\\w.~!$&'()*+,;=:@/-]{0,1024})?"},
-    {"duration", "P(?:\\d{1,4}W|\\d{1,4}D(?:T\\d{1,4}H)?|T(?:\\d{1,4}H)?\\d{1,4}M(?:\\d{1,4}S)?|T\\d{1,4}S)"},
-};
-
-/// What schemas say together that all have to hold.
-struct Keywords {
-    std::map<std::string_view, const json*> values;  // but for the members
-    std::vector<std::pair<std::string_view, const json*>> members;
-    std::vector<std::string_view> required;
-    std::size_t member_lists = 0;  // schemas that name members
-    bool is_never = false;         // a schema that is false
-
-    const json* find(std::string_view name) const {
-        const auto found = values.find(name);
-        return found == values.end() ? nullptr : found->second;
-    }
-    const json* member(std::string_view name) const {
-        const auto found = std::ranges::find(members, name, [](const auto& member) { return member.first; });
-        return found == members.end() ? nullptr : found->second;
-    }
-    bool requires_member(std::string_view name) const { return std::ranges::find(required, name) != required.end(); }
-    bool is_closed() const {
-        const json* const others = find("additionalProperties");
-        return others && *others == false;
-    }
-    bool says_nothing() const { return values.empty() && members.empty() && required.empty() && !is_never; }
-    bool has(Subject subject) const {
-        if (subject == Subject::object && (!members.empty() || !required.empty())) return true;
-        return std::ranges::any_of(values,
-                                   [&](const auto& value) { return find_keyword(value.first)->subject == subject; });
-    }
-};
 
 std::string spelled(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -480,12 +376,9 @@ private:
     }
 
     Result<std::string> expression_of(const json& format) const {
-        const auto name = format.is_string() ? format.get<std::string>() : std::string();
-        if (name == "date-time") return std::string(kDate) + "T" + std::string(kTime);
-        const auto known = std::ranges::find(kFormats, name, &Format::name);
-        if (known == std::end(kFormats))
-            return fail("format", "is not supported where it is " + formats::quote(spelled(format)));
-        return std::string(known->expression);
+        auto expression = expression_of_format(format.is_string() ? format.get_ref<const std::string&>() : "");
+        if (!expression) return fail("format", "is not supported where it is " + formats::quote(spelled(format)));
+        return *std::move(expression);
     }
 
     Result<std::optional<Decimal>> bound(const Keywords& all, std::string_view keyword) const {
@@ -681,7 +574,8 @@ private:
         const bool have_common = std::ranges::any_of(types, [&](std::string_view type) {
             return std::ranges::any_of(others, [&](std::string_view other) { return kind(type) == kind(other); });
         });
-        if (!have_common) return true;
+        if (!have_common)
+            return a.find("type") && b.find("type");  // without, values of all other types are let through
         if (types != std::vector<std::string_view>{"object"} || others != types) return false;
         for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
             for (const std::string_view name : one->required) {
@@ -719,30 +613,6 @@ Result<std::shared_ptr<const Grammar>> json_schema_grammar(std::string_view sche
 Result<std::shared_ptr<const Grammar>> json_object_grammar() {
     GrammarBuilder builder;
     return builder.finish(JsonValues(builder).object());
-}
-
-Result<std::shared_ptr<const Grammar>> regex_grammar(std::string_view expression) {
-    GrammarBuilder builder;
-    const RuleId all = builder.add_rule();
-    VKFORMER_TRY(const StateId end, add_regex(builder, builder.rule(all).begin, expression));
-    builder.empty(end, builder.rule(all).end);
-    auto made = builder.finish(all);
-    if (!made) return Error{ErrorCode::InvalidArgument, "the regular expression: " + made.error().message};
-    return made;
-}
-
-Result<std::shared_ptr<const Grammar>> choice_grammar(std::span<const std::string> texts) {
-    for (const std::string& text : texts) {
-        VKFORMER_CHECK(text::check_utf8(text));
-        if (text.empty()) return Error{ErrorCode::InvalidArgument, "an empty text cannot be chosen"};
-    }
-    if (texts.empty()) return Error{ErrorCode::InvalidArgument, "there are no texts to choose from"};
-    GrammarBuilder builder;
-    const RuleId all = builder.add_rule();
-    builder.empty(builder.one_of(builder.rule(all).begin, {texts.begin(), texts.end()}), builder.rule(all).end);
-    auto made = builder.finish(all);
-    if (!made) return Error{ErrorCode::InvalidArgument, "the choice: " + made.error().message};
-    return made;
 }
 
 }  // namespace vkformer::constraints

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-/// What a constraint can be made of, as grammars. All errors are InvalidArgument and say what is wrong and where, or what is not supported.
+/// JSON schemas as grammars. All errors are InvalidArgument and say what is wrong and where, or what is not supported.
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string>
 #include <string_view>
 
 #include "constraints/grammar.hpp"
@@ -16,8 +14,5 @@ namespace vkformer::constraints {
 Result<std::shared_ptr<const Grammar>> json_schema_grammar(std::string_view schema);
 /// Any JSON object.
 Result<std::shared_ptr<const Grammar>> json_object_grammar();
-/// Texts that the expression matches as a whole.
-Result<std::shared_ptr<const Grammar>> regex_grammar(std::string_view expression);
-Result<std::shared_ptr<const Grammar>> choice_grammar(std::span<const std::string> texts);
 
 }  // namespace vkformer::constraints

@@ -323,6 +323,16 @@ Result<StateId> add_regex(GrammarBuilder& builder, StateId from, std::string_vie
     return end;
 }
 
+Result<std::shared_ptr<const Grammar>> regex_grammar(std::string_view expression) {
+    GrammarBuilder builder;
+    const RuleId all = builder.add_rule();
+    VKFORMER_TRY(const StateId end, add_regex(builder, builder.rule(all).begin, expression));
+    builder.empty(end, builder.rule(all).end);
+    auto made = builder.finish(all);
+    if (!made) return Error{ErrorCode::InvalidArgument, "the regular expression: " + made.error().message};
+    return made;
+}
+
 void add_json_character(GrammarBuilder& builder, StateId from, StateId to) {
     builder.characters(from, complement(escaped_in_json()), to);
     const StateId escape = builder.literal(from, "\\");

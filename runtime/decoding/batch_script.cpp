@@ -363,13 +363,10 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
     return std::optional(std::move(job));
 }
 
-/// What the sequences' constraints let follow: everything where there is none.
 std::vector<std::int32_t> BatchScript::allowed_tokens(std::uint32_t rows) const {
-    const auto words = static_cast<std::size_t>(graph::allowed_words(model_->config().vocab_size));
-    std::vector<std::int32_t> bits(rows * words, -1);
-    for (std::size_t r = 0; r < placed_.size(); ++r)
-        placed_[r].sequence->constraint.write_allowed(std::span(bits).subspan(r * words, words));
-    return bits;
+    std::vector<const SequenceConstraint*> constraints;
+    for (const Placed& placed : placed_) constraints.push_back(&placed.sequence->constraint);
+    return decoding::allowed_tokens(constraints, rows, model_->config().vocab_size);
 }
 
 /// While the device chooses tokens, what may follow the likely ones.

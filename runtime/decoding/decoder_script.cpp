@@ -275,13 +275,10 @@ std::vector<std::int32_t> DecoderScript::counts() const {
     return counts;
 }
 
-/// What the rows' constraints let follow: everything where there is none.
 std::vector<std::int32_t> DecoderScript::allowed_tokens() const {
-    const auto words = static_cast<std::size_t>(graph::allowed_words(model_->config().vocab_size));
-    std::vector<std::int32_t> bits(rows_.size() * words, -1);
-    for (std::size_t r = 0; r < rows_.size(); ++r)
-        if (rows_[r].sequence != kFree) rows_[r].constraint.write_allowed(std::span(bits).subspan(r * words, words));
-    return bits;
+    std::vector<const SequenceConstraint*> constraints;
+    for (const Row& row : rows_) constraints.push_back(row.sequence == kFree ? nullptr : &row.constraint);
+    return decoding::allowed_tokens(constraints, rows_.size(), model_->config().vocab_size);
 }
 
 // ---- what came of them ----------------------------------------------------------------------------------------------

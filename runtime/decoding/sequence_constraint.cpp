@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/ops.hpp"
+
 namespace vkformer::decoding {
 
 bool SequenceConstraint::add(std::int32_t token, bool is_end) {
@@ -23,8 +25,16 @@ void SequenceConstraint::find_allowed() {
         failure_ = std::move(found).error();
 }
 
-void SequenceConstraint::write_allowed(std::span<std::int32_t> row) const {
-    if (allowed_) std::ranges::copy(allowed_->bits, row.begin());
+std::vector<std::int32_t> allowed_tokens(std::span<const SequenceConstraint* const> constraints, std::size_t rows,
+                                         std::uint64_t vocab) {
+    const auto words = static_cast<std::ptrdiff_t>(graph::allowed_words(vocab));
+    std::vector<std::int32_t> bits(rows * static_cast<std::size_t>(words), -1);
+    auto row = bits.begin();
+    for (const SequenceConstraint* constraint : constraints) {
+        if (constraint && constraint->allowed()) std::ranges::copy(constraint->allowed()->bits, row);
+        row += words;
+    }
+    return bits;
 }
 
 }  // namespace vkformer::decoding

@@ -27,8 +27,8 @@ public:
 
     /// Takes a token that was chosen. False: it may not follow.
     bool add(std::int32_t token, bool is_end);
-    /// A row of graph::Penalize::allowed; of what has no constraint it stays as it is.
-    void write_allowed(std::span<std::int32_t> row) const;
+    /// What may follow, as graph::Penalize::allowed has it; nullptr: everything.
+    const constraints::AllowedTokens* allowed() const noexcept { return allowed_.get(); }
     void look_ahead() const {
         if (text_) text_->look_ahead();
     }
@@ -40,5 +40,10 @@ private:
     std::shared_ptr<const constraints::AllowedTokens> allowed_;
     std::optional<Error> failure_;
 };
+
+/// graph::Penalize::allowed [rows, words of a row]: what the first rows' constraints let follow, and everything where there is none (nullptr)
+/// and in further rows.
+std::vector<std::int32_t> allowed_tokens(std::span<const SequenceConstraint* const> constraints, std::size_t rows,
+                                         std::uint64_t vocab);
 
 }  // namespace vkformer::decoding

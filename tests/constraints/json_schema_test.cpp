@@ -217,6 +217,8 @@ constexpr std::pair<const char*, const char*> kRefusedSchemas[] = {
     {R"({"properties":{"a":{"$ref":"#","required":["a"]}}})", "without end"},
     {R"({"oneOf":[{"type":"integer"},{"type":"number"}]})", "at once"},
     {R"({"oneOf":[{"type":"string"},{"type":"string","maxLength":3}]})", "at once"},
+    {R"({"oneOf":[{"minimum":5},{"type":"string"}]})", "at once"},  // the first says nothing of strings
+    {R"({"oneOf":[{"properties":{"a":{"const":1}},"required":["a"]},{"type":"null"}]})", "at once"},
     {R"({"anyOf":[]})", "anyOf"},
     {R"({"allOf":[{"type":"string"},{"type":"null"}]})", "two values"},
     {R"({"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]})",

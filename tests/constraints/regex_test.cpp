@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <regex>
 
+#include "constraints/choice.hpp"
 #include "constraints/grammar_case.hpp"
-#include "constraints/json_schema.hpp"
+#include "constraints/regex.hpp"
 #include "support/catch.h"
 #include "support/refused.hpp"
 

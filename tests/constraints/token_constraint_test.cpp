@@ -5,6 +5,7 @@
 
 #include "constraints/grammar_case.hpp"
 #include "constraints/json_schema.hpp"
+#include "constraints/regex.hpp"
 #include "support/catch.h"
 #include "support/goldens.hpp"
 #include "support/refused.hpp"

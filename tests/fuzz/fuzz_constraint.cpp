@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Constraints: a first byte says whether the rest is a schema or an expression; texts are drawn of what parses.
 #include "constraints/json_schema.hpp"
+#include "constraints/regex.hpp"
 #include "constraints/token_constraint.hpp"
 #include "fuzz.hpp"
 
