@@ -259,7 +259,9 @@ private:
         const DecoderConfig& c = config();
         const std::uint64_t d = c.hidden_size, ffn = has_experts ? c.experts.shared_size : c.intermediate_size;
         const std::string end = has_experts ? "_shexp" : "";
-        if (has_experts && !read_.has(layer + "ffn_up_shexp.weight")) return {};
+        const bool has_shared =
+            read_.has(layer + "ffn_up_shexp.weight") || read_.has(layer + "ffn_gate_inp_shexp.weight");
+        if (has_experts && !has_shared) return {};
         if (architecture_.joins_gate_and_up) {
             VKFORMER_TRY(const Projection gate_up, projection(layer + "ffn_up", 2 * ffn, d));
             l.gate = rows_of(gate_up, 0, ffn);

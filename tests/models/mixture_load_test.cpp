@@ -97,6 +97,17 @@ TEST_CASE("a mixture's GGUF file is refused by the key of a router that llama.cp
     }));
 }
 
+TEST_CASE("a shared expert of a GGUF file is whole or not there", "[models][decoder][gguf][errors]") {
+    const auto without = [](std::string_view end) {
+        return load_gguf_with("qwen2_moe", [&](models::GgufContents& contents) {
+            std::erase_if(contents.tensors,
+                          [&](const formats::OutputTensor& tensor) { return tensor.name.ends_with(end); });
+        });
+    };
+    check_refused(without("ffn_up_shexp.weight"), MissingTensor, "ffn_up_shexp");
+    check_refused(without("ffn_down_shexp.weight"), MissingTensor, "ffn_down_shexp");
+}
+
 TEST_CASE("experts of older GGUF files are tensors by themselves", "[models][decoder][gguf]") {
     const auto model = must(load_gguf_with("mixtral", [](models::GgufContents& contents) {
         std::vector<formats::OutputTensor> tensors;
