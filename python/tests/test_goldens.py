@@ -2,6 +2,7 @@
 """Each class against the goldens that the C++ tests have, on every device."""
 
 import json
+import re
 import xml.etree.ElementTree
 
 import numpy as np
@@ -139,6 +140,32 @@ def test_sampling_and_ends(generator: vkformer.Generator) -> None:
     assert stopped.finish == "stop_string"
     assert stopped.text == entries[0]["text"][: entries[0]["text"].index(" frog")]
     assert len(generator.generate(entries[1]["prompt"], max_tokens=48, ignore_end=True).tokens) == 48
+
+
+def test_what_a_text_has_to_be(generator: vkformer.Generator) -> None:
+    schema = {"type": "object", "properties": {"kind": {"enum": ["frog", "dog"]}, "legs": {"enum": [2, 4]}}, "required": ["kind", "legs"]}
+    for given in (schema, json.dumps(schema)):
+        found = generator.generate("Hello", max_tokens=200, json_schema=given)
+        value = json.loads(found.text)
+        assert list(value) == ["kind", "legs"] and value["kind"] in ("frog", "dog") and value["legs"] in (2, 4)
+        assert found.finish == "end_token"
+    assert generator.generate("Hello", max_tokens=200, choice=["a red frog", "a dog"]).text in ("a red frog", "a dog")
+    for seed in range(4):
+        drawn = generator.generate("Hello", max_tokens=200, temperature=3, seed=seed, regex="[ab]{3}-(x|yy)")
+        assert re.fullmatch("[ab]{3}-(x|yy)", drawn.text)
+    assert generator.generate("Hello", max_tokens=4, json_object=True).text.startswith("{")
+    assert generator.generate("Hello", max_tokens=8, json_object=False).tokens == generator.generate("Hello", max_tokens=8).tokens
+    for arguments, error, words in (
+        ({"json_schema": {"type": "object", "not": {}}}, vkformer.InvalidArgumentError, "not"),
+        ({"json_schema": "{"}, vkformer.InvalidArgumentError, "schema"),
+        ({"regex": "(?=a)b"}, vkformer.InvalidArgumentError, "not supported"),
+        ({"choice": []}, vkformer.InvalidArgumentError, "no texts"),
+        ({"choice": ["a", ""]}, vkformer.InvalidArgumentError, "empty"),
+        ({"choice": ["a"], "regex": "a"}, ValueError, "beside another"),
+        ({"choice": ["a"], "ignore_end": True}, vkformer.InvalidArgumentError, "ignore_end"),
+    ):
+        with pytest.raises(error, match=words):
+            generator.generate("Hello", max_tokens=4, **arguments)  # type: ignore[arg-type]
 
 
 def test_beams(device: str) -> None:
