@@ -145,6 +145,8 @@ struct ChatOptions {
     std::string variables;
     /// The last message is the beginning of the answer, which goes on from there.
     bool continues_last = false;
+    /// What the answer begins with, special tokens spelled out: it goes on from there. Not with continues_last.
+    std::string answer_prefix;
 };
 
 /// A language model on a device. Not thread-safe; distinct generators are independent of each other.

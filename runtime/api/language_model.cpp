@@ -34,6 +34,8 @@ Result<std::vector<std::int32_t>> LanguageModel::tokenize_chat(std::span<const M
     std::vector<text::ChatMessage> conversation;
     for (const Message& message : messages) conversation.push_back({message.role, message.content, message.further});
     const bool continues = options.continues_last && !conversation.empty();
+    if (continues && !options.answer_prefix.empty())
+        return Error{ErrorCode::InvalidArgument, "an answer that goes on has its beginning: leave out answer_prefix"};
     if (continues) conversation.back().content += kHere;
     VKFORMER_TRY(std::string prompt, text.chat_template->render(conversation, {.add_generation_prompt = !continues,
                                                                                .variables = options.variables}));
@@ -44,7 +46,7 @@ Result<std::vector<std::int32_t>> LanguageModel::tokenize_chat(std::span<const M
                          "the model's chat template leaves the last message out: an answer cannot go on from there"};
         prompt.resize(end);
     }
-    return tokenizer()->encode(prompt, {.add_special = false});
+    return tokenizer()->encode(prompt + options.answer_prefix, {.add_special = false});
 }
 
 Result<std::uint32_t> LanguageModel::max_tokens(const GenerateOptions& asked, std::size_t prompt,

@@ -82,6 +82,24 @@ private:
     std::string message_;
 };
 
+using nlohmann::ordered_json;
+
+/// Members are put behind each other as they are: ordered_json looks through all those before for a second one of the name.
+ordered_json ordered(const json& value, const MemberOrder& order) {
+    if (value.is_array()) {
+        ordered_json list = ordered_json::array();
+        for (const json& item : value) list.push_back(ordered(item, order));
+        return list;
+    }
+    if (!value.is_object()) return value;
+    ordered_json object = ordered_json::object();
+    const auto names = order.find(value.get_ptr<const json::object_t*>());
+    if (names == order.end()) return object;
+    auto& members = object.get_ref<ordered_json::object_t&>();
+    for (const std::string& name : names->second) members.emplace_back(name, ordered(value.at(name), order));
+    return object;
+}
+
 }  // namespace
 
 Result<json> parse_json(std::string_view text, std::string_view file_name, MemberOrder* order) {
@@ -97,6 +115,16 @@ Result<json> parse_json(std::string_view text, std::string_view file_name, Membe
         return Error{ErrorCode::OutOfHostMemory, std::string(file_name) + ": out of memory while parsing"};
     } catch (const json::exception& error) {
         return Error{ErrorCode::CorruptFile, std::string(file_name) + ": " + parse_message(error.what())};
+    }
+}
+
+Result<ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name) {
+    MemberOrder order;
+    VKFORMER_TRY(const json value, parse_json(text, file_name, &order));
+    try {
+        return ordered(value, order);
+    } catch (const std::bad_alloc&) {
+        return Error{ErrorCode::OutOfHostMemory, std::string(file_name) + ": out of memory while parsing"};
     }
 }
 

@@ -24,7 +24,10 @@ using MemberOrder = std::map<const void*, std::vector<std::string>>;
 /// Errors: CorruptFile (not JSON, nested deeper than kMaxJsonDepth, the same key twice in one object), OutOfHostMemory.
 Result<nlohmann::json> parse_json(std::string_view text, std::string_view file_name, MemberOrder* order = nullptr);
 
-/// The same for a whole file. Errors: FileNotFound besides.
+/// The same with members in the text's order. Time is in proportion to the text.
+Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, std::string_view file_name);
+
+/// parse_json of a whole file. Errors: FileNotFound besides.
 Result<nlohmann::json> read_json(const std::filesystem::path& path);
 
 /// A name out of a file as messages show it: in double quotes, control characters as \xNN, long names cut.

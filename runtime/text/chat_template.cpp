@@ -142,15 +142,10 @@ Scope globals(const RenderOptions& options, Budget& budget) {
 void read_object(std::string_view text, const char* what, Budget& budget,
                  const std::function<void(const std::string& name, Value value)>& tell) {
     if (text.empty()) return;
-    const auto json = nlohmann::ordered_json::parse(
-        text,
-        [what](int depth, auto, auto&) {
-            if (depth > 100) fail(std::string(what) + " are nested deeper than 100 levels");
-            return true;
-        },
-        false);
-    if (!json.is_object()) fail(std::string(what) + " are no JSON object");
-    for (const auto& [name, value] : json.items()) tell(name, from_json(value, budget));
+    const auto json = formats::parse_ordered_json(text, what);
+    if (!json) fail(json.error().message);
+    if (!json->is_object()) fail(std::string(what) + " are no JSON object");
+    for (const auto& [name, value] : json->items()) tell(name, from_json(value, budget));
 }
 
 Value conversation(std::span<const ChatMessage> messages, Budget& budget) {

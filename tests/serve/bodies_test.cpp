@@ -13,7 +13,7 @@ namespace vkformer::tests {
 namespace {
 
 using namespace serve;
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 Request request_of(std::string type, std::string body) {
     return {.headers = {{"content-type", std::move(type)}}, .body = std::move(body)};
@@ -44,6 +44,18 @@ TEST_CASE("serve: JSON bodies are JSON objects", "[serve]") {
          {std::string(), std::string("{"), std::string("[]"), std::string("1"), std::string("{\"a\":1,\"a\":2}"),
           std::string("{\"a\":\"\xff\"}"), "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}"})
         CHECK(of("application/json", bad) == "400 ");
+    const auto members = [](std::size_t count) {
+        std::string all = "{\"list\": [{";
+        for (std::size_t i = 0; i < count; ++i) all += (i ? ", \"" : "\"") + std::to_string(i) + "\": 1";
+        return all + "}]}";
+    };
+    CHECK(of("application/json", members(4096)) == "200");
+    CHECK(of("application/json", members(4097)) == "400 ");
+}
+
+TEST_CASE("serve: members of bodies keep their order", "[serve]") {
+    const std::string text = R"({"z":1,"a":{"y":[{"n":null,"m":2}],"b":1.5},"k":[]})";
+    CHECK(parse_body(request_of("application/json", text)).dump() == text);
 }
 
 TEST_CASE("serve: fields are what their readers say, and none is passed over", "[serve]") {
@@ -79,7 +91,8 @@ TEST_CASE("serve: fields are what their readers say, and none is passed over", "
     CHECK(with([](Fields& f) { (void)f.texts("mixed", 9); }) == "400 body.mixed");
     CHECK(with([](Fields& f) { f.only("whole", 3, "no"); }) == "200");
     CHECK(with([](Fields& f) { f.only("whole", 4, "no"); }) == "400 body.whole");
-    CHECK(outcome_of([] { Fields none(json(3), "a[0]"); }) == "400 a[0]");
+    const json three = 3;
+    CHECK(outcome_of([&] { Fields none(three, "a[0]"); }) == "400 a[0]");
     // Those that nothing has taken; null counts as absent.
     CHECK(with([](Fields& f) { f.finish(); }) != "200");
     fields.pass_over({"large", "mixed"});

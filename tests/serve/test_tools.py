@@ -153,6 +153,78 @@ def test_one_call_at_a_time(gpt: openai.OpenAI) -> None:
     assert made.usage and both.usage and made.usage.completion_tokens < both.usage.completion_tokens
 
 
+#: What calls of it can be is finite, and spelled with what the models' texts have.
+STRICT = {
+    "name": "weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"enum": [1, 2]}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+        "$defs": {"city": {"enum": ["Rom", "Köln"]}},
+    },
+}
+NOTHING = {"name": "add", "parameters": {"properties": {}, "additionalProperties": False}}
+FORCED: list[Any] = [{"type": "function", "function": tool} for tool in (STRICT, NOTHING)]
+
+
+def fits(name: str, arguments: Any) -> bool:
+    if name == "add":
+        return bool(arguments == {})
+    return name == "weather" and list(arguments) == ["city", "days"] and arguments["city"] in ("Rom", "Köln") and arguments["days"] in (1, 2)
+
+
+@pytest.mark.parametrize("model", ["qwen", "mistral", "llama"])
+@pytest.mark.parametrize("plan", ["hello", "call"])
+def test_calls_that_have_to_be(gpt: openai.OpenAI, claude: anthropic.Anthropic, model: str, plan: str) -> None:
+    given: dict[str, Any] = {"model": model, "messages": asked(plan), "tools": FORCED, "max_tokens": 200, "parallel_tool_calls": False}
+    free = gpt.chat.completions.create(temperature=0, **given)
+    assert plan == "call" or free.choices[0].message.tool_calls is None
+    named = {"type": "function", "function": {"name": "add"}}
+    for choice, names in (("required", {"weather", "add"}), (named, {"add"})):
+        made = gpt.chat.completions.create(temperature=0, tool_choice=choice, **given).choices[0]
+        calls = calls_of(made.message)
+        assert (made.message.content, made.finish_reason, len(calls)) == (None, "tool_calls", 1)
+        assert calls[0][0] in names and fits(calls[0][0], json.loads(calls[0][1]))
+        assert streamed(gpt, tool_choice=choice, **given)[:3] == ("", calls, "tool_calls")
+    for seed in range(4):
+        drawn = gpt.chat.completions.create(temperature=2, seed=seed, tool_choice="required", **given).choices[0].message
+        assert all(fits(name, json.loads(arguments)) for name, arguments in calls_of(drawn)) and drawn.tool_calls
+    flat = [{"type": "function", **tool} for tool in (STRICT, NOTHING)]
+    for choice in ("required", {"type": "function", "name": "weather"}):
+        output = gpt.responses.create(model=model, input=asked(plan), tools=flat, tool_choice=choice, temperature=0, parallel_tool_calls=False).output
+        assert [item.type for item in output] == ["function_call"] and fits(output[0].name, json.loads(output[0].arguments))
+        assert choice == "required" or output[0].name == "weather"
+    blocks = [{"name": tool["name"], "input_schema": tool["parameters"]} for tool in (STRICT, NOTHING)]
+    for wanted in ({"type": "any"}, {"type": "tool", "name": "weather"}):
+        message = claude.messages.create(
+            model=model, max_tokens=200, messages=asked(plan), tools=blocks, tool_choice={**wanted, "disable_parallel_tool_use": True}, extra_body=GREEDY
+        )
+        assert [block.type for block in message.content] == ["tool_use"] and message.stop_reason == "tool_use"
+        assert fits(message.content[0].name, message.content[0].input) and message.content[0].name in (wanted.get("name") or "weather add")
+
+
+def test_calls_that_cannot_be_forced(tooled: Server) -> None:
+    required = {"tools": FORCED, "tool_choice": "required"}
+    unknown = {"name": "odd", "parameters": {"type": "object", "properties": {"a": {"type": "string", "contentEncoding": "base64"}}, "not": {}}}
+    for fields, words in (
+        ({"tool_choice": "required"}, ("tool_choice", "no tools")),
+        ({"tools": FORCED, "tool_choice": {"type": "function", "function": {"name": "sub"}}}, ("tool_choice", "no tool has that name")),
+        ({"tools": FORCED, "tool_choice": {"type": "custom"}}, ("tool_choice.type",)),
+        ({"tools": FORCED, "tool_choice": {"type": "function", "function": {}}}, ("tool_choice.function.name",)),
+        ({"tools": FORCED, "tool_choice": 1}, ("tool_choice",)),
+        ({"tools": [{"type": "function", "function": unknown}], "tool_choice": "required"}, ("tools", "odd", "not")),
+        ({**required, "response_format": {"type": "json_object"}}, ("tools", "another form")),
+        ({"tools": FORCED, "guided_regex": "a+"}, ("tools", "another form")),
+        ({**required, "messages": [*asked("hello"), {"role": "assistant", "content": "So"}], "continue_final_message": True}, ("tool_choice", "begun")),
+    ):
+        message = tooled.refused("/v1/chat/completions", {"model": "qwen", "messages": asked("hello"), **fields})
+        assert all(word in message for word in words), (fields, message)
+    for choice, word in (({"type": "any"}, "no tools"), ({"type": "tool", "name": "a"}, "no tools"), ({"type": "perhaps"}, "none of auto")):
+        message = tooled.refused("/v1/messages", {"model": "qwen", "max_tokens": 4, "messages": asked("hello"), "tool_choice": choice})
+        assert word in message, message
+
+
 def shown(server: Server, body: Any, path: str = "/v1/chat/completions") -> Any:
     """What the model's template was given."""
     message = server.post(path, body, expect=400)["error"]["message"]
@@ -333,6 +405,10 @@ def test_what_is_wrong_with_tools_is_named(tooled: Server) -> None:
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "a", "arguments": '{"a":' * 99 + "1" + "}" * 99}}]}]},
             "messages[0].tool_calls[0].function.arguments",
+        ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "a", "arguments": json.dumps({str(i): i for i in range(5000)})}}]}]},
+            "4096 members",
         ),
         ({"messages": [{"role": "function", "name": "a", "content": "a"}]}, "messages[0].role"),
         ({"chat_template_kwargs": []}, "chat_template_kwargs"),

@@ -11,7 +11,9 @@ AnswerReader::AnswerReader(const Tools& tools, bool streams, std::string_view id
     : reader_(tools.format, tools.names, streams),
       format_(tools.format),
       one_call_(tools.one_call && tools),
-      id_prefix_(id_prefix) {}
+      id_prefix_(id_prefix) {
+    if (!tools.answer_prefix.empty()) push(tools.answer_prefix);
+}
 
 /// Mistral's templates take ids of nine letters and digits alone.
 std::string AnswerReader::make_id() const {

@@ -17,7 +17,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostChoices = 16, kMostStops = 16, kMostPrompts = 64;
 constexpr std::int64_t kMostTokens = 1 << 24, kMostLogProbs = 20;
@@ -63,9 +63,7 @@ struct Wanted {
     }
 };
 
-void refuse_what_is_not_done(Fields& fields) {
-    fields.only("modalities", json{"text"}, "only text is written");
-}
+void refuse_what_is_not_done(Fields& fields) { fields.only("modalities", json{"text"}, "only text is written"); }
 
 void read_stream(Fields& fields, Wanted& wanted) {
     wanted.streams = fields.boolean("stream").value_or(false);
@@ -78,9 +76,9 @@ void read_stream(Fields& fields, Wanted& wanted) {
     stream.finish();
 }
 
-void read_common(Fields& fields, const Request& request, Wanted& wanted) {
+void read_common(Fields& fields, Wanted& wanted) {
     wanted.options = read_sampling(fields, 2);
-    wanted.options.constraint = read_constraint(fields, request);
+    wanted.options.constraint = read_constraint(fields);
     wanted.options.stop = fields.texts("stop", kMostStops);
     if (std::ranges::any_of(wanted.options.stop, &std::string::empty))
         fields.refuse("stop", "an empty text ends nothing");
@@ -99,7 +97,7 @@ void read_log_probs(Fields& fields, GenerateOptions& options) {
 }
 
 /// The names are vLLM's.
-PromptOptions read_prompt_options(Fields& fields, const Talk& talk, const nlohmann::ordered_json& body) {
+PromptOptions read_prompt_options(Fields& fields, const Talk& talk) {
     PromptOptions options;
     options.continues_last = fields.boolean("continue_final_message").value_or(false);
     if (options.continues_last && !talk.ends_with_assistant())
@@ -109,14 +107,13 @@ PromptOptions read_prompt_options(Fields& fields, const Talk& talk, const nlohma
                       "it is the other of continue_final_message: an answer begins, or goes on");
     if (const json* const given = fields.take("chat_template_kwargs")) {
         if (!given->is_object()) fields.refuse("chat_template_kwargs", "it is no JSON object");
-        options.variables = body.at("chat_template_kwargs");
+        options.variables = *given;
     }
     return options;
 }
 
 Wanted read_chat(const ModelSet& models, const Request& request) {
     const json body = parse_body(request);
-    const nlohmann::ordered_json ordered = ordered_body(request);
     Fields fields(body);
     Wanted wanted;
     wanted.model = &models.get<TextModel>(fields.text("model"));
@@ -125,18 +122,17 @@ Wanted read_chat(const ModelSet& models, const Request& request) {
                       "the model has no chat template: it continues "
                       "texts, at /v1/completions");
     const Talk talk = read_messages(fields);
-    wanted.tools = read_tools(fields, ordered, false);
-    read_common(fields, request, wanted);
+    wanted.tools = read_tools(fields, false);
+    read_common(fields, wanted);
     read_log_probs(fields, wanted.options);
     const auto most = fields.integer("max_completion_tokens", 1, kMostTokens),
                older = fields.integer("max_tokens", 1, kMostTokens);
     if (most && older && *most != *older)
         fields.refuse("max_tokens", "it is another number than max_completion_tokens");
     wanted.options.max_tokens = static_cast<std::uint32_t>(most.value_or(older.value_or(0)));
-    const PromptOptions prompt = read_prompt_options(fields, talk, ordered);
+    const PromptOptions prompt = read_prompt_options(fields, talk);
     fields.finish();
-    wanted.prompts.push_back(make_prompt(fields, *wanted.model, talk, wanted.tools, prompt));
-    wanted.options.shows_special = wanted.tools.format != CallFormat::none;
+    wanted.prompts.push_back(make_prompt(fields, *wanted.model, talk, wanted.tools, wanted.options, prompt));
     return wanted;
 }
 
@@ -171,7 +167,7 @@ Wanted read_completion(const ModelSet& models, const Request& request) {
     Wanted wanted{.is_chat = false};
     wanted.model = &models.get<TextModel>(fields.text("model"));
     read_prompts(fields, wanted);
-    read_common(fields, request, wanted);
+    read_common(fields, wanted);
     if (const auto likeliest = fields.integer("logprobs", 0, kMostLogProbs))
         wanted.options.log_probs = static_cast<std::uint32_t>(*likeliest);
     fields.only("echo", false, "the prompt is not repeated");

@@ -2,7 +2,6 @@
 /// What a request says that its answer has to be.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <string_view>
 
@@ -11,13 +10,11 @@
 
 namespace vkformer::serve {
 
-/// `response_format` of OpenAI's chat (text, json_object, json_schema), and vLLM's `guided_json`, `guided_regex`, `guided_choice` and
-/// `structured_outputs`: one of them at most. Schemas are read from the request's body, for members come in their order. Throws Refusal
-/// (400), which says what is wrong with a schema or an expression, and where.
-std::optional<Constraint> read_constraint(Fields& fields, const Request& request);
+/// OpenAI's formats: text, json_object, json_schema. `is_flat`: as the newer API has them, the schema beside its type. Throws Refusal (400),
+/// which says what is wrong with a schema, and where; so does the other.
+std::optional<Constraint> read_format(Fields& fields, std::string_view name, bool is_flat);
 
-/// A format of OpenAI's newer API, whose schema lies beside its type. `path`: the fields that lead to it.
-std::optional<Constraint> read_flat_format(Fields& format, const Request& request,
-                                           std::initializer_list<std::string_view> path);
+/// `response_format` of OpenAI's chat, and vLLM's `guided_json`, `guided_regex`, `guided_choice` and `structured_outputs`: one of them at most.
+std::optional<Constraint> read_constraint(Fields& fields);
 
 }  // namespace vkformer::serve

@@ -14,7 +14,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostEmbedded = 2048, kMostDocuments = 1000;
 

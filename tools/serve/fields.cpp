@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "serve/fields.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -9,15 +10,22 @@
 
 namespace vkformer::serve {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
+
+bool has_large_object(const json& value) {
+    if (value.is_object() && value.size() > kMostMembers) return true;
+    return value.is_structured() && std::ranges::any_of(value, has_large_object);
+}
 
 json parse_body(const Request& request) {
     // Of another type, a page elsewhere could send it without the browser asking this server first.
     if (request.content_type() != "application/json")
         throw Refusal(415, "the body is to be JSON, with \"content-type: application/json\"");
-    auto parsed = formats::parse_json(request.body, "the body");
+    auto parsed = formats::parse_ordered_json(request.body, "the body");
     if (!parsed) throw Refusal(400, parsed.error().message);
     if (!parsed->is_object()) throw Refusal(400, "the body is no JSON object");
+    if (has_large_object(*parsed))
+        throw Refusal(400, "the body has an object of more than " + std::to_string(kMostMembers) + " members");
     return *std::move(parsed);
 }
 

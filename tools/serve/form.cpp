@@ -9,7 +9,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostParts = 64, kMostPartHead = 4096;
 

@@ -13,7 +13,7 @@
 namespace vkformer::serve {
 
 /// application/x-www-form-urlencoded as an object of texts; a name that comes several times is a list of them. Throws Refusal (400).
-nlohmann::json parse_url_encoded(std::string_view body);
+nlohmann::ordered_json parse_url_encoded(std::string_view body);
 
 struct Part {
     std::string name;

@@ -14,7 +14,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostSequences = 16;
 constexpr std::int64_t kMostMessageTokens = 1 << 24;
@@ -28,20 +28,19 @@ struct WantedMessage {
 };
 
 /// The model, and the tokens of the conversation; what both routes have.
-void read_conversation(const ModelSet& models, const Request& request, Fields& fields, WantedMessage& wanted) {
+void read_conversation(const ModelSet& models, Fields& fields, WantedMessage& wanted) {
     wanted.model = &models.get<TextModel>(fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
                       "texts, at /v1/completions");
-    const nlohmann::ordered_json ordered = ordered_body(request);
-    const Talk talk = read_turns(fields, ordered);
-    wanted.tools = read_anthropic_tools(fields, ordered);
+    const Talk talk = read_turns(fields);
+    wanted.tools = read_anthropic_tools(fields);
     if (const json* const thinking = fields.take("thinking"); thinking && *thinking != json{{"type", "disabled"}})
         fields.refuse("thinking", "only {\"type\": \"disabled\"} is supported");
     fields.only("mcp_servers", json::array(), "they are not supported");
     fields.pass_over({"metadata", "service_tier", "cache_control", "user_profile_id", "workspace_id"});
-    wanted.prompt = make_prompt(fields, *wanted.model, talk, wanted.tools,
+    wanted.prompt = make_prompt(fields, *wanted.model, talk, wanted.tools, wanted.options,
                                 {.continues_last = talk.ends_with_assistant(), .variables = {}});
 }
 
@@ -49,7 +48,6 @@ WantedMessage read_message(const ModelSet& models, const Request& request) {
     const json body = parse_body(request);
     Fields fields(body);
     WantedMessage wanted;
-    read_conversation(models, request, fields, wanted);
     fields.needed("max_tokens");
     wanted.options = read_sampling(fields, 1);
     wanted.options.max_tokens = static_cast<std::uint32_t>(*fields.integer("max_tokens", 1, kMostMessageTokens));
@@ -57,8 +55,8 @@ WantedMessage read_message(const ModelSet& models, const Request& request) {
     if (std::ranges::any_of(wanted.options.stop, &std::string::empty))
         fields.refuse("stop_sequences", "an empty text ends nothing");
     wanted.streams = fields.boolean("stream").value_or(false);
+    read_conversation(models, fields, wanted);
     fields.finish();
-    wanted.options.shows_special = wanted.tools.format != CallFormat::none;
     return wanted;
 }
 
@@ -233,7 +231,7 @@ void count_tokens(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedMessage wanted;
-    read_conversation(models, call.request(), fields, wanted);
+    read_conversation(models, fields, wanted);
     fields.finish();
     call.reply({{"input_tokens", wanted.prompt.size()}});
 }

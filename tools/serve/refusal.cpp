@@ -6,7 +6,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 std::string_view openai_type(int status) {
     switch (status) {

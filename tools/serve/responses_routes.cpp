@@ -18,7 +18,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostOutputTokens = 1 << 24;
 constexpr std::string_view kResponses = "/v1/responses/";
@@ -48,16 +48,13 @@ void read_talk(Fields& fields, const ResponseStore& store, Talk& talk) {
 }
 
 /// How much is said, and what it has to be.
-void read_text(Fields& fields, const Request& request, WantedResponse& wanted) {
+void read_text(Fields& fields, WantedResponse& wanted) {
     wanted.said["text"] = {{"format", {{"type", "text"}}}};
     const json* const given = fields.take("text");
     if (!given) return;
     Fields text(*given, "text");
-    if (const json* const format = text.take("format")) {
-        Fields asked(*format, "text.format");
-        wanted.options.constraint = read_flat_format(asked, request, {"text", "format"});
-        wanted.said["text"]["format"] = *format;
-    }
+    wanted.options.constraint = read_format(text, "format", true);
+    if (text.has("format")) wanted.said["text"]["format"] = *text.take("format");
     text.only("verbosity", "medium", "only \"medium\" is supported");
     text.finish();
 }
@@ -72,7 +69,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
                       "the model has no chat template: it continues "
                       "texts, at /v1/completions");
     read_talk(fields, store, wanted.talk);
-    wanted.tools = read_tools(fields, ordered_body(request), true);
+    wanted.tools = read_tools(fields, true);
     wanted.options = read_sampling(fields, 2);
     wanted.options.max_tokens =
         static_cast<std::uint32_t>(fields.integer("max_output_tokens", 1, kMostOutputTokens).value_or(0));
@@ -82,7 +79,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     fields.only("background", false, "responses are written while their client waits");
     fields.only("truncation", "disabled", "only \"disabled\" is supported");
     fields.only("top_logprobs", 0, "log-probabilities are given at /v1/chat/completions");
-    read_text(fields, request, wanted);
+    read_text(fields, wanted);
     const json* const options = fields.take("stream_options");
     if (options) {
         Fields stream(*options, "stream_options");
@@ -100,8 +97,7 @@ WantedResponse read_response(const ModelSet& models, const ResponseStore& store,
     Talk asked;
     if (fields.has("instructions")) asked.say("system", instructions);
     asked.append(wanted.talk);
-    wanted.prompt = make_prompt(fields, *wanted.model, asked, wanted.tools);
-    wanted.options.shows_special = wanted.tools.format != CallFormat::none;
+    wanted.prompt = make_prompt(fields, *wanted.model, asked, wanted.tools, wanted.options);
     return wanted;
 }
 

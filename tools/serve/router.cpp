@@ -5,7 +5,7 @@
 
 namespace vkformer::serve {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 void Call::reply(const json& body, int status) const {
     exchange_->reply({.status = status, .body = body.dump(-1, ' ', false, json::error_handler_t::replace)});

@@ -30,7 +30,7 @@ public:
     const Request& request() const noexcept { return exchange_->request(); }
     Family family() const noexcept { return family_; }
     Exchange& exchange() const noexcept { return *exchange_; }
-    void reply(const nlohmann::json& body, int status = 200) const;
+    void reply(const nlohmann::ordered_json& body, int status = 200) const;
     void refuse(const Refusal& refusal) const;
 
 private:

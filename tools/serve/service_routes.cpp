@@ -12,7 +12,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 /// "2026-01-31T12:00:00Z"
 std::string iso_time(std::time_t seconds) {

@@ -12,7 +12,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 struct Asked {
     std::optional<std::string> model;

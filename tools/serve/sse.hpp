@@ -18,9 +18,9 @@ inline constexpr std::string_view kEventStream = "text/event-stream; charset=utf
 
 /// "data: …", and where there is a name "event: NAME" before it. JSON has no
 /// line feeds outside of its texts, and in them they are escaped.
-inline std::string event(const nlohmann::json& data, std::string_view name = {}) {
+inline std::string event(const nlohmann::ordered_json& data, std::string_view name = {}) {
     std::string text = name.empty() ? std::string() : "event: " + std::string(name) + "\n";
-    return text + "data: " + data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n\n";
+    return text + "data: " + data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n\n";
 }
 
 /// A reply of events, whose head is sent with the first: what goes wrong before
@@ -45,7 +45,7 @@ public:
             const std::lock_guard lock(mutex_);
             if (!has_begun_) return call_.refuse(refusal);
         }
-        end(event(nlohmann::json::parse(error_body(call_.family(), refusal)), named));
+        end(event(nlohmann::ordered_json::parse(error_body(call_.family(), refusal)), named));
     }
 
 private:

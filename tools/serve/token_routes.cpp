@@ -6,7 +6,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 void tokenize(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());

@@ -10,7 +10,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 /// JSON has no −∞; OpenAI's number for what is beyond all others.
 double finite(float log_prob) { return std::isfinite(log_prob) ? log_prob : -9999.0; }

@@ -23,7 +23,7 @@ public:
     /// Of what is left, where the generation has ended so.
     void end(Finish finish);
     /// What has come since the last time; null where that is nothing.
-    nlohmann::json take();
+    nlohmann::ordered_json take();
 
 private:
     void add(const StepLogProbs& step);
@@ -36,7 +36,7 @@ private:
     std::deque<StepLogProbs> waiting_;
     std::size_t said_bytes_ = 0, covered_bytes_ = 0, covered_characters_ = 0;
     bool is_first_ = true;
-    nlohmann::json made_;
+    nlohmann::ordered_json made_;
 };
 
 /// As both routes spell a token: \xE2\x80 where it is no whole characters.

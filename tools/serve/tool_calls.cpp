@@ -9,7 +9,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::string_view kTag = "<tool_call>", kEndTag = "</tool_call>", kList = "[TOOL_CALLS]",
                            kPython = "<|python_tag|>", kArguments = "[ARGS]";

@@ -5,24 +5,18 @@
 #include <utility>
 
 #include "formats/json.hpp"
+#include "serve/forced_calls.hpp"
 #include "serve/generation_fields.hpp"
 #include "serve/refusal.hpp"
 
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
-using nlohmann::ordered_json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostTools = 128, kMostToolName = 64;
 
 std::string place(std::string_view list, std::size_t i) { return std::string(list) + "[" + std::to_string(i) + "]"; }
-
-/// nullptr where it is absent or null.
-const ordered_json* member(const ordered_json& object, std::string_view name) {
-    const auto found = object.find(name);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-}
 
 /// The text of content that may be left out.
 std::string optional_content(Fields& fields, std::string_view name, std::initializer_list<std::string_view> types) {
@@ -30,16 +24,18 @@ std::string optional_content(Fields& fields, std::string_view name, std::initial
 }
 
 /// The object; what is no such thing is discarded.
-ordered_json object_of(const ordered_json& given) {
-    if (!given.is_string()) return given.is_object() ? given : ordered_json(ordered_json::value_t::discarded);
+json object_of(const json& given) {
+    if (!given.is_string()) return given.is_object() ? given : json(json::value_t::discarded);
     const auto& text = given.get_ref<const std::string&>();
-    const auto parsed = formats::parse_json(text, "arguments");
-    return parsed && parsed->is_object() ? ordered_json::parse(text) : ordered_json(ordered_json::value_t::discarded);
+    auto parsed = formats::parse_ordered_json(text, "arguments");
+    const bool is_taken = parsed && parsed->is_object() && !has_large_object(*parsed);
+    return is_taken ? *std::move(parsed) : json(json::value_t::discarded);
 }
 
 void add_call(const Fields& fields, std::string_view field, Talk& talk, std::string_view id, std::string_view name,
-              const ordered_json& arguments) {
-    if (!talk.call(id, name, arguments)) fields.refuse(field, "it is no JSON object");
+              const json& arguments) {
+    if (!talk.call(id, name, arguments))
+        fields.refuse(field, "it is no JSON object of at most " + std::to_string(kMostMembers) + " members");
 }
 
 }  // namespace
@@ -51,8 +47,8 @@ void Talk::say(std::string role, std::string content, std::string_view name) {
     if (!name.empty()) turns_.back().further["name"] = name;
 }
 
-bool Talk::call(std::string_view id, std::string_view name, const ordered_json& arguments) {
-    ordered_json object = object_of(arguments);
+bool Talk::call(std::string_view id, std::string_view name, const json& arguments) {
+    json object = object_of(arguments);
     if (object.is_discarded()) return false;
     if (!ends_with_assistant()) say("assistant", "");
     names_.insert_or_assign(std::string(id), std::string(name));
@@ -142,8 +138,7 @@ Talk read_messages(Fields& fields) {
 namespace {
 
 /// A list of a user's or the assistant's blocks: results come before what is said.
-void read_blocks(Fields& message, const std::string& role, const json& blocks, const ordered_json& ordered,
-                 Talk& talk) {
+void read_blocks(Fields& message, const std::string& role, const json& blocks, Talk& talk) {
     const std::string list = message.name_of("content");
     std::string said;
     std::vector<std::size_t> calls;
@@ -175,15 +170,14 @@ void read_blocks(Fields& message, const std::string& role, const json& blocks, c
         Fields block(blocks[i], place(list, i));
         block.pass_over({"type", "cache_control"});
         const std::string id = block.needed_text("id"), name = block.needed_text("name");
-        block.needed("input");
-        add_call(block, "input", talk, id, name, ordered[i].at("input"));
+        add_call(block, "input", talk, id, name, block.needed("input"));
         block.finish();
     }
 }
 
 }  // namespace
 
-Talk read_turns(Fields& fields, const ordered_json& body) {
+Talk read_turns(Fields& fields) {
     Talk talk;
     if (fields.has("system")) talk.say("system", read_content(fields, "system", {"text"}));
     const json& given = fields.needed("messages");
@@ -194,7 +188,7 @@ Talk read_turns(Fields& fields, const ordered_json& body) {
         if (role != "user" && role != "assistant") message.refuse("role", "it is neither \"user\" nor \"assistant\"");
         const json& content = message.needed("content");
         if (content.is_array())
-            read_blocks(message, role, content, body.at("messages")[i].at("content"), talk);
+            read_blocks(message, role, content, talk);
         else
             talk.say(role, read_content(message, "content", {"text"}));
         message.finish();
@@ -231,10 +225,7 @@ void read_input(Fields& fields, Talk& talk) {
 
 // ---- tools ----------------------------------------------------------------------------------------------------------
 
-ordered_json ordered_body(const Request& request) { return ordered_json::parse(request.body); }
-
-void Tools::add(const Fields& fields, const std::string& name, const ordered_json* description,
-                const ordered_json* parameters) {
+void Tools::add(const Fields& fields, const std::string& name, const json* description, const json* parameters) {
     const bool is_name = !name.empty() && name.size() <= kMostToolName && std::ranges::all_of(name, [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
                c == '.';
@@ -243,12 +234,12 @@ void Tools::add(const Fields& fields, const std::string& name, const ordered_jso
         fields.refuse("name",
                       "it is no name of 1 to " + std::to_string(kMostToolName) + " letters, digits, _, - and .");
     if (!names.insert(name).second) fields.refuse("name", "another tool has it");
-    ordered_json function = {{"name", name}};
+    json function = {{"name", name}};
     if (description) function["description"] = *description;
     if (parameters)
         function["parameters"] = *parameters;
     else
-        function["parameters"] = {{"type", "object"}, {"properties", ordered_json::object()}};
+        function["parameters"] = {{"type", "object"}, {"properties", json::object()}};
     list.push_back({{"type", "function"}, {"function", std::move(function)}});
 }
 
@@ -261,19 +252,14 @@ const json* tool_list(Fields& fields) {
     return given;
 }
 
-void read_function(Fields& function, const ordered_json& ordered, std::string_view schema, Tools& tools) {
+void read_function(Fields& function, std::string_view schema, Tools& tools) {
     const std::string name = function.needed_text("name");
     function.text("description");
-    if (const json* const parameters = function.take(schema); parameters && !parameters->is_object())
-        function.refuse(schema, "it is no JSON object");
-    function.pass_over({"strict"});  // what is called is what the model writes; docs/serving.md says so
+    const json* const parameters = function.take(schema);
+    if (parameters && !parameters->is_object()) function.refuse(schema, "it is no JSON object");
+    function.pass_over({"strict"});  // where the model decides, it writes what it will; docs/serving.md says so
     function.finish();
-    tools.add(function, name, member(ordered, "description"), member(ordered, schema));
-}
-
-[[noreturn]] void refuse_choice(const Fields& fields) {
-    fields.refuse("tool_choice",
-                  "a model that has tools decides itself whether it calls one: only none and auto are supported");
+    tools.add(function, name, function.take("description"), parameters);
 }
 
 /// No tool may be called: then the model is told of none.
@@ -282,33 +268,56 @@ void forbid(Tools& tools) {
     tools.names.clear();
 }
 
+/// One tool has to be called, and that one where it is named.
+void demand(const Fields& fields, Tools& tools, const std::optional<std::string>& name = {}) {
+    if (!tools) fields.refuse("tool_choice", "there are no tools");
+    if (name && !tools.names.contains(*name)) fields.refuse("tool_choice", "no tool has that name");
+    tools.must_call = true;
+    if (name) tools.names = {*name};
+}
+
 }  // namespace
 
-Tools read_tools(Fields& fields, const ordered_json& body, bool is_flat) {
+Tools read_tools(Fields& fields, bool is_flat) {
     Tools tools;
     const json* const given = tool_list(fields);
     for (std::size_t i = 0; given && i < given->size(); ++i) {
         Fields tool((*given)[i], place("tools", i));
-        const ordered_json& ordered = body.at("tools")[i];
         if (tool.needed_text("type") != "function")
             tool.refuse("type", "only tools of type \"function\" are supported");
         if (is_flat) {
-            read_function(tool, ordered, "parameters", tools);
+            read_function(tool, "parameters", tools);
         } else {
             Fields function(tool.needed("function"), tool.name_of("function"));
-            read_function(function, ordered.at("function"), "parameters", tools);
+            read_function(function, "parameters", tools);
             tool.finish();
         }
     }
     tools.one_call = !fields.boolean("parallel_tool_calls").value_or(true);
-    if (const json* const choice = fields.take("tool_choice"); choice && *choice != "auto") {
-        if (*choice != "none") refuse_choice(fields);
+    const json* const chosen = fields.take("tool_choice");
+    if (!chosen || *chosen == "auto") return tools;
+    if (*chosen == "none") {
         forbid(tools);
+    } else if (*chosen == "required") {
+        demand(fields, tools);
+    } else if (chosen->is_object()) {
+        Fields choice(*chosen, "tool_choice");
+        if (choice.needed_text("type") != "function") choice.refuse("type", "only \"function\" is supported");
+        if (is_flat) {
+            demand(fields, tools, choice.needed_text("name"));
+        } else {
+            Fields function(choice.needed("function"), choice.name_of("function"));
+            demand(fields, tools, function.needed_text("name"));
+            function.finish();
+        }
+        choice.finish();
+    } else {
+        fields.refuse("tool_choice", "it is none of none, auto, required, and no tool's name in an object");
     }
     return tools;
 }
 
-Tools read_anthropic_tools(Fields& fields, const ordered_json& body) {
+Tools read_anthropic_tools(Fields& fields) {
     Tools tools;
     const json* const given = tool_list(fields);
     for (std::size_t i = 0; given && i < given->size(); ++i) {
@@ -316,30 +325,37 @@ Tools read_anthropic_tools(Fields& fields, const ordered_json& body) {
         tool.only("type", "custom", "only tools of the client's own are supported");
         tool.pass_over({"cache_control"});
         tool.needed("input_schema");
-        read_function(tool, body.at("tools")[i], "input_schema", tools);
+        read_function(tool, "input_schema", tools);
     }
     const json* const chosen = fields.take("tool_choice");
     if (!chosen) return tools;
     Fields choice(*chosen, "tool_choice");
     const std::string type = choice.needed_text("type");
     tools.one_call = choice.boolean("disable_parallel_tool_use").value_or(false);
-    if (type != "auto" && type != "none") refuse_choice(fields);
+    if (type == "none")
+        forbid(tools);
+    else if (type == "any")
+        demand(fields, tools);
+    else if (type == "tool")
+        demand(fields, tools, choice.needed_text("name"));
+    else if (type != "auto")
+        choice.refuse("type", "it is none of auto, none, any, tool");
     choice.finish();
-    if (type == "none") forbid(tools);
     return tools;
 }
 
 // ---- prompts --------------------------------------------------------------------------------------------------------
 
 std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& model, const Talk& talk, Tools& tools,
-                                      const PromptOptions& options) {
+                                      GenerateOptions& generation, const PromptOptions& options) {
     const GenerationEngine& engine = model.engine();
     if (options.continues_last && talk.ends_with_calls())
         fields.refuse("messages", "the last one has calls of tools, behind which no answer goes on: their results do");
     const std::vector<Message> messages = talk.messages();
-    const auto tokens_of = [&](const ordered_json& variables) {
-        auto tokens = engine.tokenize_chat(messages, {.variables = variables.empty() ? std::string() : variables.dump(),
-                                                      .continues_last = options.continues_last});
+    ChatOptions chat{.continues_last = options.continues_last};
+    const auto tokens_of = [&](const json& variables) {
+        chat.variables = variables.empty() ? std::string() : variables.dump();
+        auto tokens = engine.tokenize_chat(messages, chat);
         if (!tokens) throw told(tokens.error());
         return *std::move(tokens);
     };
@@ -348,7 +364,17 @@ std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& mod
     if (tools.format == CallFormat::none)
         fields.refuse("tools",
                       "the model's chat template says of no form of calls that the server knows how they look");
-    ordered_json variables = options.variables;
+    generation.shows_special = true;
+    if (generation.constraint)
+        fields.refuse("tools",
+                      "an answer that has to have another form calls none: leave them out, or say tool_choice none");
+    if (tools.must_call) {
+        if (options.continues_last) fields.refuse("tool_choice", "the answer has begun without a call");
+        ForcedCalls forced = force_calls(fields, tools);
+        generation.constraint = std::move(forced.constraint);
+        chat.answer_prefix = tools.answer_prefix = std::move(forced.prefix);
+    }
+    json variables = options.variables;
     variables["tools"] = tools.list;
     auto tokens = tokens_of(variables);
     if (tokens == tokens_of(options.variables))

@@ -47,9 +47,11 @@ private:
 struct Tools {
     /// A list in the shape of OpenAI's chat; empty: there are none, or none may be called.
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    std::set<std::string> names;
+    std::set<std::string> names;  ///< that may be called
     CallFormat format = CallFormat::none;
-    bool one_call = false;  ///< at most
+    bool one_call = false;      ///< at most
+    bool must_call = false;     ///< the answer is nothing but calls
+    std::string answer_prefix;  ///< the prompt ends with it: what the calls begin with
 
     explicit operator bool() const noexcept { return !list.empty(); }
     /// Adds one. Throws Refusal (400): a name that is none, or that another one has.
@@ -57,18 +59,15 @@ struct Tools {
              const nlohmann::ordered_json* parameters);
 };
 
-/// The body with its members in order. Requires what parse_body has taken.
-nlohmann::ordered_json ordered_body(const Request& request);
-
 /// OpenAI's "tools", "tool_choice" and "parallel_tool_calls": of the chat, or with `is_flat` of the responses.
-Tools read_tools(Fields& fields, const nlohmann::ordered_json& body, bool is_flat);
+Tools read_tools(Fields& fields, bool is_flat);
 /// Anthropic's "tools" and "tool_choice".
-Tools read_anthropic_tools(Fields& fields, const nlohmann::ordered_json& body);
+Tools read_anthropic_tools(Fields& fields);
 
 /// OpenAI's "messages".
 Talk read_messages(Fields& fields);
 /// Anthropic's "system" and "messages".
-Talk read_turns(Fields& fields, const nlohmann::ordered_json& body);
+Talk read_turns(Fields& fields);
 /// "instructions" and "input" of OpenAI's responses.
 void read_input(Fields& fields, Talk& talk);
 
@@ -77,9 +76,10 @@ struct PromptOptions {
     bool continues_last = false;
     nlohmann::ordered_json variables = nlohmann::ordered_json::object();  ///< of the template
 };
-/// The tokens of the conversation, as the model's template has it; says in `tools` how its calls look. Throws Refusal (400): there is no template,
-/// it refuses the conversation, has no place for tools, or writes calls in a way that is not known.
+/// The tokens of the conversation, as the model's template has it; says in `tools` how its calls look, and in `generation` what its answer has
+/// to be for them. Throws Refusal (400): there is no template, it refuses the conversation, has no place for tools, or writes calls in a
+/// way that is not known; calls and another form of the answer are asked for together.
 std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& model, const Talk& talk, Tools& tools,
-                                      const PromptOptions& options = {});
+                                      GenerateOptions& generation, const PromptOptions& options = {});
 
 }  // namespace vkformer::serve

@@ -12,7 +12,7 @@
 namespace vkformer::serve {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostTranslated = 256;
 
