@@ -2,6 +2,7 @@
 // Decoders in GGUF files. llama.cpp's converter has already done some of the work that the loading functions for Hugging Face
 // folders do: Gemma's gains come with their one added, GPT-2's matrices as [out, in], and the rows of Llama's query and key are
 // permuted so that neighbours are turned together.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -260,7 +261,8 @@ private:
         const std::uint64_t d = c.hidden_size, ffn = has_experts ? c.experts.shared_size : c.intermediate_size;
         const std::string end = has_experts ? "_shexp" : "";
         const bool has_shared =
-            read_.has(layer + "ffn_up_shexp.weight") || read_.has(layer + "ffn_gate_inp_shexp.weight");
+            std::ranges::any_of(std::array{"ffn_up_shexp", "ffn_gate_shexp", "ffn_down_shexp", "ffn_gate_inp_shexp"},
+                                [&](const char* name) { return read_.has(layer + name + ".weight"); });
         if (has_experts && !has_shared) return {};
         if (architecture_.joins_gate_and_up) {
             VKFORMER_TRY(const Projection gate_up, projection(layer + "ffn_up", 2 * ffn, d));

@@ -155,6 +155,9 @@ TEST_CASE("a conversation is put into words with what else its template knows", 
     CHECK(begun.size() < whole.size());
     CHECK(words({.continues_last = true}).ends_with("sat "));
     CHECK_FALSE(words({}).ends_with("sat "));
+    CHECK(words({.answer_prefix = "the cat"}) == words({}) + "the cat");
+    CHECK(engine.tokenize_chat(messages, {.continues_last = true, .answer_prefix = "a"}).error().code ==
+          ErrorCode::InvalidArgument);
     CHECK(engine.tokenize_chat(messages, {.variables = "{\"tools\": []}"}));
     for (const char* const wrong : {"[]", "{", "1", "{\"a\": 18446744073709551615}"})
         CHECK(engine.tokenize_chat(messages, {.variables = wrong}).error().code == ErrorCode::InvalidArgument);

@@ -158,10 +158,10 @@ STRICT = {
     "name": "weather",
     "parameters": {
         "type": "object",
-        "properties": {"city": {"$ref": "#/$defs/city"}, "days": {"enum": [1, 2]}},
-        "required": ["city", "days"],
+        "properties": {"city": {"$ref": "#/$defs/city"}, "const": {"$ref": "#/$defs/days"}},
+        "required": ["city", "const"],
         "additionalProperties": False,
-        "$defs": {"city": {"enum": ["Rom", "Köln"]}},
+        "$defs": {"city": {"enum": ["Rom", "Köln"]}, "days": {"enum": [1, 2]}},
     },
 }
 NOTHING = {"name": "add", "parameters": {"properties": {}, "additionalProperties": False}}
@@ -171,7 +171,7 @@ FORCED: list[Any] = [{"type": "function", "function": tool} for tool in (STRICT,
 def fits(name: str, arguments: Any) -> bool:
     if name == "add":
         return bool(arguments == {})
-    return name == "weather" and list(arguments) == ["city", "days"] and arguments["city"] in ("Rom", "Köln") and arguments["days"] in (1, 2)
+    return name == "weather" and list(arguments) == ["city", "const"] and arguments["city"] in ("Rom", "Köln") and arguments["const"] in (1, 2)
 
 
 @pytest.mark.parametrize("model", ["qwen", "mistral", "llama"])
@@ -214,6 +214,7 @@ def test_calls_that_cannot_be_forced(tooled: Server) -> None:
         ({"tools": FORCED, "tool_choice": {"type": "function", "function": {}}}, ("tool_choice.function.name",)),
         ({"tools": FORCED, "tool_choice": 1}, ("tool_choice",)),
         ({"tools": [{"type": "function", "function": unknown}], "tool_choice": "required"}, ("tools", "odd", "not")),
+        ({"tools": [{"type": "function", "function": {"name": "odd", "parameters": {"type": "array"}}}], "tool_choice": "required"}, ("odd", "another type")),
         ({**required, "response_format": {"type": "json_object"}}, ("tools", "another form")),
         ({"tools": FORCED, "guided_regex": "a+"}, ("tools", "another form")),
         ({**required, "messages": [*asked("hello"), {"role": "assistant", "content": "So"}], "continue_final_message": True}, ("tool_choice", "begun")),

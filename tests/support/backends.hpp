@@ -40,7 +40,7 @@ std::size_t case_stride(const std::string& device_index, std::size_t otherwise);
 bool has_turn(const graph::Backend& backend, std::size_t index);
 
 /// Whether a backend takes a case with a kernel, `key` saying which: Vulkan devices that are CPUs take a part each, fewer where the driver
-/// compiles with LLVM (a second for a pipeline); any other backend, and every backend with VKFORMER_TEST_THOROUGH=1, takes all.
+/// compiles with LLVM (a second for a pipeline); the only one, any other backend, and every backend with VKFORMER_TEST_THOROUGH=1 takes all.
 bool has_share(const graph::Backend& backend, std::string_view key);
 
 /// Every device name that `VulkanBackend::create` takes for the devices of vulkan_backends(): their indices.

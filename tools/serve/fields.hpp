@@ -17,7 +17,8 @@
 
 namespace vkformer::serve {
 
-/// The object that the body is, members in its order, for models are trained on that. Throws Refusal: 415 (another content-type), 400 (no JSON, nested too deep, a key twice, an object with very many members, no object).
+/// The object that the body is, members in its order, for models are trained on that. Throws Refusal: 415 (another content-type), 400 (no
+/// JSON, nested too deep, a key twice, an object with very many members, no object).
 nlohmann::ordered_json parse_body(const Request& request);
 
 /// Of one object: what looks for a member, and what reads objects again, goes through all of them.
