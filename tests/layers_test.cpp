@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -89,6 +91,35 @@ TEST_CASE("a layer of the runtime includes only layers below it", "[layers]") {
         ++sources;
     }
     CHECK(sources > 20);  // or the folder is not what it should be
+}
+
+TEST_CASE("one place knows the systems", "[layers]") {
+    // Sources of one system by their name, the seam, and the editor of lines by libedit, which takes descriptors.
+    const std::regex is_seam(R"(runtime/core/platform/.*|.*_(posix|windows)\.cpp|tools/cli/line_editor\.cpp)");
+    const std::regex is_header(
+        R"((sys|arpa|netinet)/.*|(unistd|fcntl|poll|dlfcn|pthread|termios|signal|sched|langinfo|windows|io)\.h)");
+    const std::regex is_macro(R"(\b(_WIN32|__linux__|__APPLE__|__unix__|__GLIBC__|__ANDROID__)\b)");
+    const fs::path root = VKFORMER_SOURCE_DIR;
+    std::size_t seams = 0;
+    for (const char* folder : {"runtime", "tools", "samples"})
+        for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+            if (!entry.is_regular_file() || !is_source(entry.path())) continue;
+            const std::string name = fs::relative(entry.path(), root).generic_string();
+            if (std::regex_match(name, is_seam)) {
+                ++seams;
+                continue;
+            }
+            std::ifstream file(entry.path());
+            const std::string text((std::istreambuf_iterator<char>(file)), {});
+            CAPTURE(name);
+            CHECK_FALSE(std::regex_search(text, is_macro));
+            std::istringstream lines(text);
+            for (const Include& include : includes_of(lines)) {
+                CAPTURE(include.path);
+                CHECK_FALSE(std::regex_match(include.path, is_header));
+            }
+        }
+    CHECK(seams > 10);
 }
 
 TEST_CASE("nothing is built upon the wing for devices that are CPUs", "[layers]") {

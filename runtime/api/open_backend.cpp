@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "api/open_backend.hpp"
 
+#include "core/platform/system.hpp"
 #include "core/tasks.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
@@ -71,7 +72,7 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
         chooser = std::make_shared<vulkan::ReferenceVariants>();
     else
         chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{
-            .folder = vulkan::default_cache_folder(), .progress = options.progress, .max_seconds = kTrialSeconds});
+            .folder = platform::cache_folder(), .progress = options.progress, .max_seconds = kTrialSeconds});
     if (options.variants.empty()) return chooser;
     VKFORMER_TRY(auto named, vulkan::NamedVariants::create(options.variants, std::move(chooser)));
     return std::shared_ptr<vulkan::VariantChooser>(std::move(named));

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "core/mapped_file.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,12 +8,14 @@
 #include <string>
 #include <utility>
 
+#include "core/platform/files.hpp"
 #include "core/try.hpp"
 
 namespace vkformer {
 namespace {
 
 namespace fs = std::filesystem;
+using platform::FileKind;
 
 Error failed(const char* what, const fs::path& path, int error_number) {
     return {ErrorCode::FileNotFound, std::string(what) + " " + path.string() + ": " + std::strerror(error_number)};
@@ -27,15 +24,15 @@ Error failed(const char* what, const fs::path& path, int error_number) {
 /// Closed at the end.
 class Descriptor {
 public:
-    static Result<Descriptor> open(const fs::path& path, int flags) {
-        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
+    static Result<Descriptor> open(const fs::path& path, bool waits) {
+        const int file = platform::open_to_read(path, waits);
         if (file < 0) return failed("cannot open", path, errno);
         return Descriptor(file);
     }
     Descriptor(Descriptor&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
     Descriptor& operator=(Descriptor&&) = delete;
     ~Descriptor() {
-        if (file_ >= 0) ::close(file_);
+        if (file_ >= 0) platform::close_file(file_);
     }
     int get() const noexcept { return file_; }
 
@@ -45,21 +42,22 @@ private:
 };
 
 /// What stands in messages for what is no regular file and no folder.
-const char* kind_of(::mode_t mode) {
-    if (S_ISFIFO(mode)) return "a FIFO";
-    if (S_ISSOCK(mode)) return "a socket";
+const char* name_of(FileKind kind) {
+    if (kind == FileKind::fifo) return "a FIFO";
+    if (kind == FileKind::socket) return "a socket";
     return "a device";
 }
 
 Result<std::span<const std::byte>> mapped(int file, const fs::path& path) {
-    struct stat status {};
-    if (::fstat(file, &status) != 0) return failed("cannot read", path, errno);
-    if (!S_ISREG(status.st_mode)) return failed("cannot read", path, EINVAL);  // exchanged since it was looked at
-    if (status.st_size == 0) return std::span<const std::byte>();
-    const auto size = static_cast<std::size_t>(status.st_size);
-    void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    if (address == MAP_FAILED) return failed("cannot map", path, errno);
-    return std::span(static_cast<const std::byte*>(address), size);
+    const auto status = platform::status_of(file);
+    if (!status) return failed("cannot read", path, errno);
+    if (status->kind != FileKind::regular)
+        return failed("cannot read", path, EINVAL);  // exchanged since it was looked at
+    if (status->size == 0) return std::span<const std::byte>();
+    const auto size = static_cast<std::size_t>(status->size);
+    const std::byte* const bytes = platform::map(file, size);
+    if (!bytes) return failed("cannot map", path, errno);
+    return std::span(bytes, size);
 }
 
 Result<std::vector<std::byte>> streamed(int file, const fs::path& path) try {
@@ -72,8 +70,7 @@ Result<std::vector<std::byte>> streamed(int file, const fs::path& path) try {
                                                          std::to_string(kMostStreamedBytes) +
                                                          " bytes and is no regular file; save it in one first"};
         bytes.resize(std::max(bytes.size(), size + kPiece));
-        const ssize_t count = ::read(file, bytes.data() + size, bytes.size() - size);
-        if (count < 0 && errno == EINTR) continue;
+        const std::ptrdiff_t count = platform::read_some(file, bytes.data() + size, bytes.size() - size);
         if (count < 0) return failed("cannot read", path, errno);
         if (count == 0) break;
         size += static_cast<std::size_t>(count);
@@ -84,35 +81,35 @@ Result<std::vector<std::byte>> streamed(int file, const fs::path& path) try {
     return Error{ErrorCode::OutOfHostMemory, path.string() + ": out of memory while reading it"};
 }
 
-Result<::mode_t> mode_of(const fs::path& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) return failed("cannot open", path, errno);
-    if (S_ISDIR(status.st_mode)) return failed("cannot read", path, EISDIR);
-    return status.st_mode;
+Result<FileKind> kind_of(const fs::path& path) {
+    const auto status = platform::status_of(path);
+    if (!status) return failed("cannot open", path, errno);
+    if (status->kind == FileKind::folder) return failed("cannot read", path, EISDIR);
+    return status->kind;
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const fs::path& path) {
-    VKFORMER_TRY(const ::mode_t mode, mode_of(path));
-    if (!S_ISREG(mode))
-        return Error{ErrorCode::FileNotFound, "cannot read " + path.string() + ": it is " + kind_of(mode) +
+    VKFORMER_TRY(const FileKind kind, kind_of(path));
+    if (kind != FileKind::regular)
+        return Error{ErrorCode::FileNotFound, "cannot read " + path.string() + ": it is " + name_of(kind) +
                                                   ", where a regular file is expected"};
-    VKFORMER_TRY(const Descriptor file, Descriptor::open(path, O_NONBLOCK));
+    VKFORMER_TRY(const Descriptor file, Descriptor::open(path, false));
     VKFORMER_TRY(const auto bytes, mapped(file.get(), path));
     return std::shared_ptr<const MappedFile>(new MappedFile(bytes));
 }
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::read(const fs::path& path) {
-    VKFORMER_TRY(const ::mode_t mode, mode_of(path));
-    if (!S_ISFIFO(mode) && !S_ISCHR(mode)) return open(path);
-    VKFORMER_TRY(const Descriptor file, Descriptor::open(path, 0));
+    VKFORMER_TRY(const FileKind kind, kind_of(path));
+    if (kind != FileKind::fifo && kind != FileKind::character_device) return open(path);
+    VKFORMER_TRY(const Descriptor file, Descriptor::open(path, true));
     VKFORMER_TRY(auto bytes, streamed(file.get(), path));
     return std::shared_ptr<const MappedFile>(new MappedFile(std::move(bytes)));
 }
 
 MappedFile::~MappedFile() {
-    if (!mapped_.empty()) ::munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+    if (!mapped_.empty()) platform::unmap(mapped_.data(), mapped_.size());
 }
 
 }  // namespace vkformer

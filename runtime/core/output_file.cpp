@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "core/output_file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "core/platform/files.hpp"
+#include "core/platform/process.hpp"
 #include "core/temporary_name.hpp"
 #include "core/try.hpp"
 
@@ -22,6 +20,7 @@ namespace vkformer {
 namespace {
 
 namespace fs = std::filesystem;
+using platform::FileKind;
 
 Error write_error(const fs::path& path, int error_number) {
     return {ErrorCode::FileNotFound, "cannot write " + path.string() + ": " + std::strerror(error_number)};
@@ -32,21 +31,21 @@ Error write_error(const fs::path& path, int error_number) {
 struct Unfinished {
     enum State { free, taken, named };
     std::atomic<int> state = free;
-    ::pid_t process = 0;  // a forked child has the list too, and not the files
-    std::array<char, 4096> name{};
+    int process = 0;  // a forked child has the list too, and not the files
+    std::array<fs::path::value_type, 4096> name{};
 };
 
 std::array<Unfinished, 16> g_unfinished;
 
 /// A place in the list. -1: there is none; the file is then left behind by a signal.
-int remember(const std::string& name) {
+int remember(const fs::path::string_type& name) {
     for (std::size_t i = 0; i < g_unfinished.size(); ++i) {
         Unfinished& slot = g_unfinished[i];
         int expected = Unfinished::free;
         if (name.size() >= slot.name.size() || !slot.state.compare_exchange_strong(expected, Unfinished::taken))
             continue;
-        std::memcpy(slot.name.data(), name.c_str(), name.size() + 1);
-        slot.process = ::getpid();
+        std::copy_n(name.c_str(), name.size() + 1, slot.name.data());
+        slot.process = platform::process_id();
         slot.state = Unfinished::named;
         return static_cast<int>(i);
     }
@@ -58,17 +57,6 @@ void forget(int slot) noexcept {
 }
 
 // ---- where the bytes go ---------------------------------------------------------------------------------------------
-
-/// The descriptor of this process that a name in its folder of /proc stands for: /dev/stdout leads there.
-std::optional<int> own_descriptor(const fs::path& path) {
-    std::error_code error;
-    if (fs::canonical(path.parent_path(), error) != "/proc/" + std::to_string(::getpid()) + "/fd") return {};
-    const std::string name = path.filename().string();
-    int descriptor = -1;
-    const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), descriptor);
-    if (failure != std::errc{} || end != name.data() + name.size()) return {};
-    return descriptor;
-}
 
 /// Follows symbolic links to a name that is none, or to a descriptor of this process.
 struct Target {
@@ -83,7 +71,7 @@ Result<Target> follow(const fs::path& path) {
         std::error_code is_no_link;
         const fs::path next = fs::read_symlink(target.path, is_no_link);
         if (is_no_link) return target;
-        if ((target.descriptor = own_descriptor(target.path))) return target;
+        if ((target.descriptor = platform::own_descriptor(target.path))) return target;
         target.path = target.path.parent_path() / next;
     }
     return write_error(path, ELOOP);
@@ -95,51 +83,45 @@ Result<int> opened(const fs::path& path, int file) {
 }
 
 /// A file of a name of its own beside `target`, which `name` becomes. -1: errno says why not.
-int open_temporary(const fs::path& target, ::mode_t mode, fs::path& name) {
+int open_temporary(const fs::path& target, bool is_private, fs::path& name) {
     for (;;) {
         name = temporary_name(target);
-        const int file = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+        const int file = platform::create_file(name, is_private);
         // A process of this number was killed here before: in containers they all have the same.
         if (file >= 0 || errno != EEXIST) return file;
     }
-}
-
-/// As far as the system lets it: only root gives files away.
-void take_permissions(int file, const struct stat& before) {
-    if (::fchown(file, before.st_uid, before.st_gid) != 0) errno = 0;
-    if (::fchmod(file, before.st_mode & 0777) != 0) errno = 0;
 }
 
 }  // namespace
 
 void remove_unfinished_files() noexcept {
     for (const Unfinished& slot : g_unfinished)
-        if (slot.state == Unfinished::named && slot.process == ::getpid()) ::unlink(slot.name.data());
+        if (slot.state == Unfinished::named && slot.process == platform::process_id())
+            platform::remove_file(slot.name.data());
 }
 
 Result<OutputFile> OutputFile::create(const fs::path& path) {
     if (!path.has_filename()) return write_error(path, path.empty() ? ENOENT : EISDIR);
     VKFORMER_TRY(const Target target, follow(path));
     if (target.descriptor) {
-        VKFORMER_TRY(const int file, opened(path, ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0)));
+        VKFORMER_TRY(const int file, opened(path, platform::duplicate(*target.descriptor)));
         return OutputFile(file, path);
     }
-    struct stat before {};
-    const bool is_there = ::stat(target.path.c_str(), &before) == 0;
-    if (is_there && S_ISDIR(before.st_mode)) return write_error(path, EISDIR);
-    if (is_there && !S_ISREG(before.st_mode)) {
-        VKFORMER_TRY(const int file, opened(path, ::open(target.path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC)));
+    const auto before = platform::status_of(target.path);
+    if (before && before->kind == FileKind::folder) return write_error(path, EISDIR);
+    if (before && before->kind != FileKind::regular) {
+        VKFORMER_TRY(const int file, opened(path, platform::open_to_write(target.path)));
         return OutputFile(file, path);
     }
     // Another file could be put in the place of one that is not to be written.
-    if (is_there && ::access(target.path.c_str(), W_OK) != 0) return write_error(path, errno);
+    if (before && !platform::may_write(target.path)) return write_error(path, errno);
 
     fs::path temporary;
-    const int file = open_temporary(target.path, is_there ? 0600 : 0666, temporary);
+    const int file = open_temporary(target.path, before.has_value(), temporary);
     VKFORMER_CHECK(opened(path, file));
     OutputFile output(file, path);
     output.name_temporary(target.path, std::move(temporary));
-    if (is_there) take_permissions(file, before);
+    if (before) platform::copy_permissions(target.path, file);
     return output;
 }
 
@@ -152,25 +134,24 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 
 OutputFile::~OutputFile() {
     if (file_ < 0) return;
-    ::close(file_);
+    platform::close_file(file_);
     remove_temporary();
 }
 
 void OutputFile::name_temporary(fs::path target, fs::path temporary) {
-    slot_ = remember(temporary.string());
+    slot_ = remember(temporary.native());
     target_ = std::move(target);
     temporary_ = std::move(temporary);
 }
 
 void OutputFile::remove_temporary() noexcept {
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    if (!temporary_.empty()) platform::remove_file(temporary_.c_str());
     forget(std::exchange(slot_, -1));
 }
 
 Result<void> OutputFile::write(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-        const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-        if (written < 0 && errno == EINTR) continue;
+        const std::ptrdiff_t written = platform::write_some(file_, bytes.data(), bytes.size());
         if (written < 0) return write_error(path_, errno);
         bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
@@ -178,8 +159,8 @@ Result<void> OutputFile::write(std::span<const std::byte> bytes) {
 }
 
 Result<void> OutputFile::commit() {
-    int error_number = ::close(std::exchange(file_, -1)) == 0 ? 0 : errno;
-    if (error_number == 0 && !temporary_.empty() && ::rename(temporary_.c_str(), target_.c_str()) != 0)
+    int error_number = platform::close_file(std::exchange(file_, -1)) ? 0 : errno;
+    if (error_number == 0 && !temporary_.empty() && !platform::replace_file(temporary_, target_))
         error_number = errno;
     if (error_number == 0)
         forget(std::exchange(slot_, -1));

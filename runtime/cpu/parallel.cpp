@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
+#include "core/platform/process.hpp"
 
 namespace vkformer::cpu {
 namespace {
@@ -38,7 +38,7 @@ public:
         is_ending_ = true;
         number_.fetch_add(1);
         number_.notify_all();
-        const bool is_forked = getpid() != process_;  // the threads are the parent's
+        const bool is_forked = platform::process_id() != process_;  // the threads are the parent's
         for (std::thread& thread : threads_) is_forked ? thread.detach() : thread.join();
     }
     Workers(const Workers&) = delete;
@@ -120,7 +120,7 @@ private:
     std::atomic<std::uint32_t> number_ = 0, open_ = 0;  // of the latest job, of the one that is open (0: none)
     std::atomic<int> inside_ = 0;                       // workers that may touch the job
     std::atomic<bool> is_ending_ = false;
-    const pid_t process_ = getpid();
+    const int process_ = platform::process_id();
     std::vector<std::thread> threads_;
 };
 

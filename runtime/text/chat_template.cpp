@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/mapped_file.hpp"
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "text/jinja/interpreter.hpp"
@@ -96,10 +97,7 @@ Value range(const Arguments& arguments, Budget& budget) {
 }
 
 std::tm local_time() {
-    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-    std::tm time{};
-    localtime_r(&now, &time);
-    return time;
+    return platform::local_time(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
 Value formatted_time(const Arguments& arguments, const std::tm& now) {

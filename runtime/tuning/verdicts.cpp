@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tuning/verdicts.hpp"
 
-#include <signal.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "core/hash.hpp"
 #include "core/output_file.hpp"
+#include "core/platform/process.hpp"
 #include "formats/json.hpp"
 #include "shader_table.hpp"
 
@@ -50,32 +44,17 @@ std::string trial_name(std::string_view key, std::string_view variant) {
     return std::string(key) + " " + std::string(variant);
 }
 
-/// When a process began, in ticks since the system did. 0: nothing says so.
-std::uint64_t start_of(int process) {
-    std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    // Field 22. The second is a name in parentheses, which may contain anything.
-    const std::size_t name_end = text.rfind(')');
-    if (name_end == std::string::npos) return 0;
-    std::istringstream fields(text.substr(name_end + 1));
-    std::string field;
-    for (int i = 3; i < 22; ++i) fields >> field;
-    std::uint64_t ticks = 0;
-    fields >> ticks;
-    return fields ? ticks : 0;
-}
-
 json process_as_json() {
-    const int self = ::getpid();
-    return {{"process", self}, {"started", start_of(self)}};
+    const int self = platform::process_id();
+    return {{"process", self}, {"started", platform::process_start(self)}};
 }
 
 /// Whether the process that process_as_json() was called in still runs. Its number alone does not say so: in a container the next process
 /// often has the same.
 bool is_running(const json& object) {
     const int process = object.at("process").get<int>();
-    if (process <= 0 || (::kill(process, 0) != 0 && errno != EPERM)) return false;
-    const std::uint64_t start = start_of(process);
+    if (!platform::process_exists(process)) return false;
+    const std::uint64_t start = platform::process_start(process);
     return start == 0 || start == object.at("started").get<std::uint64_t>();
 }
 

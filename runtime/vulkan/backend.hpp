@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/platform/system.hpp"
 #include "graph/program.hpp"
 #include "vulkan/pipeline_statistics.hpp"
 #include "vulkan/program.hpp"
@@ -23,7 +24,7 @@ struct BackendOptions {
     std::uint64_t most_bytes =
         0;  ///< of a binding and of an allocation, where the device takes more, for tests; 0: what it takes
     PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
-    std::filesystem::path cache_folder = default_cache_folder();  ///< of the pipeline cache; empty: none
+    std::filesystem::path cache_folder = platform::cache_folder();  ///< of the pipeline cache; empty: none
     VkPipelineCache pipeline_cache = VK_NULL_HANDLE;              ///< the application's, used in place of one on disk
     std::uint64_t memory_limit = 0;                               ///< bytes of device memory at most; 0: what there is
     MemoryCallbacks memory{};                                     ///< the application's allocator; empty: the driver's

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 
 #include "core/hash.hpp"
@@ -63,15 +62,6 @@ VkPipelineCreateFlags capture_flags(PipelineCapture capture) {
 
 bool can_run(const Capabilities& device, const ShaderBinary& shader) {
     return (shader.requires_mask & ~provided_by(device)) == 0;
-}
-
-std::filesystem::path default_cache_folder() {
-    // The XDG Base Directory Specification: a path that is not absolute is to be ignored.
-    if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder && *folder == '/')
-        return std::filesystem::path(folder) / "vkformer";
-    if (const char* home = std::getenv("HOME"); home && *home)
-        return std::filesystem::path(home) / ".cache" / "vkformer";
-    return {};
 }
 
 Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> device, const Options& options) {

@@ -81,7 +81,4 @@ private:
     bool changed_ = false;
 };
 
-/// $XDG_CACHE_HOME/vkformer where that is an absolute path, else $HOME/.cache/vkformer, else empty.
-std::filesystem::path default_cache_folder();
-
 }  // namespace vkformer::vulkan

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "vulkan/table.hpp"
 
-#include <dlfcn.h>
-
 #include <string>
+
+#include "core/platform/system.hpp"
 
 namespace vkformer::vulkan {
 
 Result<PFN_vkGetInstanceProcAddr> open_loader() {
-    static void* const library = [] {
-        void* found = ::dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
-        return found ? found : ::dlopen("libvulkan.so", RTLD_NOW | RTLD_LOCAL);
-    }();
-    const auto get =
-        library ? reinterpret_cast<PFN_vkGetInstanceProcAddr>(::dlsym(library, "vkGetInstanceProcAddr")) : nullptr;
+    static void* const library = platform::open_vulkan_loader();
+    void* const get = library ? platform::find_symbol(library, "vkGetInstanceProcAddr") : nullptr;
     if (!get)
         return Error{.code = ErrorCode::NoVulkanLoader,
-                     .message =
-                         "the Vulkan loader (libvulkan.so.1) is not installed; install it (Debian: libvulkan1 "
-                         "and mesa-vulkan-drivers) or choose the CPU backend",
+                     .message = std::string(platform::kVulkanLoaderAdvice) + " or choose the CPU backend",
                      .hint = Hint::cpu_backend};
-    return get;
+    return reinterpret_cast<PFN_vkGetInstanceProcAddr>(get);
 }
 
 Result<InstanceTable> load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance instance) {

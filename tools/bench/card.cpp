@@ -4,9 +4,9 @@
 #include <vulkan/vulkan.h>
 
 #include <cstdio>
-#include <fstream>
 #include <thread>
 
+#include "core/platform/system.hpp"
 #include "vulkan/cooperative_matrix.hpp"
 
 namespace vkformer::bench {
@@ -51,16 +51,8 @@ std::string matrices(const vulkan::Capabilities& c) {
     return text;
 }
 
-/// The processor's name; empty where the system does not say.
-std::string processor() {
-    std::ifstream file("/proc/cpuinfo");
-    for (std::string line; std::getline(file, line);)
-        if (line.starts_with("model name")) return line.substr(std::min(line.find(':') + 2, line.size()));
-    return "";
-}
-
 void add_host(Card& card) {
-    if (const std::string name = processor(); !name.empty()) card.emplace_back("host processor", name);
+    if (const std::string name = platform::processor_name(); !name.empty()) card.emplace_back("host processor", name);
     card.emplace_back("host threads", std::to_string(std::thread::hardware_concurrency()));
 }
 

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 
-#include <unistd.h>
-
 #include "bench/contract.h"
 #include "bench_shader_table.hpp"
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "vulkan/pipelines.hpp"
 
@@ -14,7 +13,7 @@ namespace vkformer::bench {
 
 Sizes sizes_for(const vulkan::Capabilities& device) {
     if (device.is_cpu()) {
-        const auto cache = static_cast<std::uint64_t>(std::max(sysconf(_SC_LEVEL3_CACHE_SIZE), 16l << 20));
+        const auto cache = std::max(platform::last_level_cache_bytes(), std::uint64_t{16} << 20);
         // 64 workgroups: more than cores, so that all finish at about the same time
         // 4 ms: some dispatches then pass without another program's turn on the cores
         // 100 ms: what moves less than twice the cache in it is not held up by memory

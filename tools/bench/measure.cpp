@@ -6,8 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include <unistd.h>
-
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "vulkan/variants.hpp"
 
@@ -245,8 +244,7 @@ std::uint64_t default_cold_bytes(const Target& target) {
     const bool is_cpu = !target.vulkan || target.vulkan->capabilities().is_cpu();
     // The largest cache of a GPU so far: 256 MiB (AMD's MI300); 512 MiB leave it no use.
     if (!is_cpu) return std::uint64_t{512} << 20;
-    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return 4 * static_cast<std::uint64_t>(std::max(cache, 16l << 20));
+    return 4 * std::max(platform::last_level_cache_bytes(), std::uint64_t{16} << 20);
 }
 
 }  // namespace vkformer::bench

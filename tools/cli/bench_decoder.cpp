@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// vkformer bench model for decoder-only models: tokens per second of prompt and answer, and what limits them.
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
-
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
@@ -23,6 +18,7 @@
 #include "bench_memory.hpp"
 #include "bench_model.hpp"
 #include "bench_program.hpp"
+#include "core/platform/process.hpp"
 #include "core/try.hpp"
 #include "decoding/beam_session.hpp"
 #include "decoding/decoder_steps.hpp"
@@ -39,21 +35,6 @@ using decoding::DecoderSessionOptions;
 using nlohmann::json;
 
 constexpr std::uint32_t kDefaultPrompt = 256, kDefaultDecoderTokens = 32, kDefaultDecoderRuns = 5;
-
-/// Since the system started this process, loading of libraries included.
-double process_seconds() {
-    std::ifstream file("/proc/self/stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    std::istringstream fields(text.substr(std::min(text.rfind(')') + 2, text.size())));
-    std::string skipped;
-    for (int i = 3; i < 22; ++i) fields >> skipped;
-    double start_ticks = 0;
-    fields >> start_ticks;
-    timespec now{};
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
-           start_ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
 
 struct DecoderCost {
     double first_token_seconds = 0;  ///< since the start of the process, the first time; with beams the first text
@@ -84,7 +65,7 @@ Result<Generate> generation_of(const models::Decoder& model, DecoderSessionOptio
         const auto session = std::make_shared<decoding::BeamSession>(std::move(made));
         return Generate([session](std::span<const decoding::Request> requests, double& first_token_seconds) -> Timings {
             VKFORMER_CHECK(session->run(requests));
-            if (first_token_seconds == 0) first_token_seconds = process_seconds();
+            if (first_token_seconds == 0) first_token_seconds = platform::process_seconds();
             return session->timings();
         });
     }
@@ -93,7 +74,7 @@ Result<Generate> generation_of(const models::Decoder& model, DecoderSessionOptio
     return Generate([session](std::span<const decoding::Request> requests, double& first_token_seconds) -> Timings {
         session->clear();
         VKFORMER_CHECK(session->run(requests, [&](std::size_t, std::int32_t) {
-            if (first_token_seconds == 0) first_token_seconds = process_seconds();
+            if (first_token_seconds == 0) first_token_seconds = platform::process_seconds();
             return true;
         }));
         return session->timings();
@@ -109,9 +90,9 @@ Result<DecoderCost> measure_rates(const models::Decoder& model, const DecoderSes
         std::vector<decoding::Request> requests;
         for (std::uint32_t b = 0; b < command.batch; ++b)
             requests.push_back(request_of(model, command.length, command.steps, run * 1000 + b));
-        const double cpu = thread_cpu_us();
+        const double cpu = platform::thread_cpu_seconds();
         VKFORMER_TRY(const auto t, generate(requests, cost.first_token_seconds));
-        const double cpu_us = thread_cpu_us() - cpu;
+        const double cpu_us = (platform::thread_cpu_seconds() - cpu) * 1e6;
         if (run == 0) continue;  // compiles, uploads, warms up
         const double generated = static_cast<double>(t.decode_steps) * command.batch;
         if (t.prompt_tokens > 0) prompt.push_back(static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
@@ -182,7 +163,7 @@ Result<int> bench_decoder(const BenchModelCommand& given, const models::Opened<m
     cost.bytes_per_token = weight_bytes_read(step_plan.graph, weights);
     cost.device_bytes = device_bytes(step_plan, weights);
     cost.cache_bytes = cache_bytes(step_plan.graph);
-    cost.host_bytes = peak_host_bytes();
+    cost.host_bytes = platform::peak_resident_bytes();
 
     std::vector<bench::Limit> limits;
     if (vulkan_backend) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "bench_memory.hpp"
 
-#include <sys/resource.h>
-
 #include <numeric>
 #include <set>
 
@@ -11,12 +9,6 @@
 #include "cpu/weight_bytes.hpp"
 
 namespace vkformer::cli {
-
-std::uint64_t peak_host_bytes() {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
 
 std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulkan) {
     if (!is_vulkan) return cpu::weight_bytes(graph);

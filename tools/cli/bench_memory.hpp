@@ -15,9 +15,6 @@
 
 namespace vkformer::cli {
 
-/// The most that this process has had so far.
-std::uint64_t peak_host_bytes();
-
 /// By tensor id, what the device holds of the weights.
 std::vector<std::uint64_t> weight_bytes(const graph::Graph& graph, bool is_vulkan);
 

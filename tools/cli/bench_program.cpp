@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "bench_program.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 
 #include <nlohmann/json.hpp>
 
+#include "core/platform/process.hpp"
 #include "core/try.hpp"
 #include "line.hpp"
 
 namespace vkformer::cli {
 
 using nlohmann::json;
-
-double thread_cpu_us() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
 
 Result<ProgramCost> measure(const ProgramMeasurement& wanted, graph::Backend& backend,
                             vulkan::VulkanBackend* profiler) {
@@ -35,14 +28,14 @@ Result<ProgramCost> measure(const ProgramMeasurement& wanted, graph::Backend& ba
     std::vector<double> wall, host;
     for (std::uint32_t run = 0; run < wanted.runs + 2; ++run) {
         VKFORMER_CHECK(wanted.prepare(*program));
-        const double cpu = thread_cpu_us();
+        const double cpu = platform::thread_cpu_seconds();
         const auto start = std::chrono::steady_clock::now();
         VKFORMER_CHECK(program->submit(wanted.runs_per_submit));
         VKFORMER_CHECK(program->wait());
         const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
         if (run < 2) continue;  // warm-up
         wall.push_back(elapsed.count() / wanted.runs_per_submit);
-        host.push_back((thread_cpu_us() - cpu) / wanted.runs_per_submit);
+        host.push_back((platform::thread_cpu_seconds() - cpu) * 1e6 / wanted.runs_per_submit);
     }
     cost.wall_us = bench::summarise(std::move(wall));
     cost.host_us = bench::summarise(std::move(host));

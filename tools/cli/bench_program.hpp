@@ -15,9 +15,6 @@
 
 namespace vkformer::cli {
 
-/// CPU time of this thread: what recording, submitting and waiting cost the caller, without what a driver's threads do.
-double thread_cpu_us();
-
 struct ProgramCost {
     std::string name;
     std::size_t nodes = 0, barriers = 0;

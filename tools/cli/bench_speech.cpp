@@ -16,6 +16,7 @@
 #include "bench_memory.hpp"
 #include "bench_model.hpp"
 #include "bench_program.hpp"
+#include "core/platform/process.hpp"
 #include "core/try.hpp"
 #include "decoding/speech_session.hpp"
 #include "decoding/steps.hpp"
@@ -115,7 +116,7 @@ Result<SpeechCost> SpeechBench::measure(graph::Backend& backend) const {
         const auto features = audio::windows_of(mel.spectrogram(sound, frames()), mel.options().bins);
         const double spectrogram = mel_watch.seconds();
         const std::vector<std::vector<float>> windows(options.batch, features);
-        const double cpu = thread_cpu_us();
+        const double cpu = platform::thread_cpu_seconds();
         const Stopwatch encoder_watch;
         VKFORMER_CHECK(session.hear(windows));
         const double encoder = encoder_watch.seconds();
@@ -129,7 +130,7 @@ Result<SpeechCost> SpeechBench::measure(graph::Backend& backend) const {
         decoders.push_back(decoder);
         factors.push_back((options.batch * spectrogram + encoder + decoder) / sound_seconds);
         rates.push_back(steps_in_all / decoder);
-        host.push_back((thread_cpu_us() - cpu) / steps_in_all);
+        host.push_back((platform::thread_cpu_seconds() - cpu) * 1e6 / steps_in_all);
     }
     return SpeechCost{.spectrogram = bench::summarise(std::move(spectrograms)),
                       .encoder = bench::summarise(std::move(encoders)),
@@ -273,7 +274,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
                        {"weight_gb_per_second", read_rate},
                        {"device_bytes", programs.device_bytes},
                        {"cache_bytes", programs.cache_bytes},
-                       {"peak_host_bytes", peak_host_bytes()},
+                       {"peak_host_bytes", platform::peak_resident_bytes()},
                        {"programs", nodes}};
         if (bandwidth) report["read_bandwidth_gb_per_second"] = bandwidth->value;
         if (peak) report["peak_f32_gflop_per_second"] = peak->value;
@@ -301,7 +302,7 @@ Result<int> bench_speech(const BenchModelCommand& command, const models::Opened<
         "caller's CPU %.1f us per token; device memory %.1f MiB (%.1f of them keys and values), peak of the "
         "process %.1f MiB\n",
         cost.host_us.median, mebibytes(programs.device_bytes), mebibytes(programs.cache_bytes),
-        mebibytes(peak_host_bytes()));
+        mebibytes(platform::peak_resident_bytes()));
     VKFORMER_CHECK(print(out + nodes_text));
     return kOk;
 }

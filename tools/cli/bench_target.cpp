@@ -10,6 +10,7 @@
 #include "bench.hpp"
 #include "bench/html.hpp"
 #include "core/output_file.hpp"
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
 #include "limit_options.hpp"
@@ -18,9 +19,9 @@ namespace vkformer::cli {
 namespace {
 
 std::string utc_now() {
-    const std::time_t now = std::time(nullptr);
+    const std::tm now = platform::utc_time(std::time(nullptr));
     char text[32];
-    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
+    std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &now);
     return text;
 }
 

@@ -2,6 +2,7 @@
 /// vkformer chat: a conversation with a language model, in a terminal or line by line from a script.
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,8 @@
 
 #include "cli.hpp"
 #include "conversation.hpp"
+#include "core/platform/system.hpp"
+#include "core/platform/terminal.hpp"
 #include "core/try.hpp"
 #include "generator.hpp"
 #include "hints.hpp"
@@ -79,10 +82,10 @@ private:
             if (!printed) broken = printed.error();
             tokens += token >= 0;
             is_cut = command_.generator.max_tokens == 0 && tokens == longest_answer();
-            return !broken && !Interrupts::is_pending() && !is_cut;
+            return !broken && !platform::Interrupts::is_pending() && !is_cut;
         };
         auto generation = generator_.chat(conversation_.messages(), options_, on_text);
-        const bool is_interrupted = Interrupts::take();
+        const bool is_interrupted = platform::Interrupts::take();
         if (!generation) return generation.error();
         if (broken) return *broken;
         is_cut = is_cut && generation->finish == Finish::caller && !is_interrupted;
@@ -132,10 +135,16 @@ bool obey(const std::string& order, Chat& chat) {
     return true;
 }
 
+/// Where earlier lines are kept; empty: nowhere.
+std::filesystem::path history_file() {
+    const std::filesystem::path folder = platform::state_folder();
+    return folder.empty() ? folder : folder / "chat_history";
+}
+
 /// With a person at a terminal: what is wrong with a message does not end the conversation.
 Result<int> talk(Chat& chat) {
-    const Interrupts interrupts;
-    LineEditor editor(state_path("chat_history"));
+    const platform::Interrupts interrupts;
+    LineEditor editor(history_file());
     bool was_interrupted = false;
     for (std::string line;;) {
         const LineEditor::Outcome outcome = editor.read(line);
@@ -181,7 +190,7 @@ Result<int> run(const ChatCommand& command) {
     Chat chat(std::move(generator), command, std::move(options));
     for (const std::string& message : command.messages) VKFORMER_CHECK(chat.turn(message));
     if (!command.messages.empty()) return kOk;
-    if (stdin_is_terminal() && stderr_is_terminal() && !command.json) return talk(chat);
+    if (platform::is_terminal(platform::Stream::input) && platform::is_terminal(platform::Stream::error) && !command.json) return talk(chat);
     return obey_script(chat);
 }
 

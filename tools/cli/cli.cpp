@@ -6,15 +6,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <vector>
 
-#include <unistd.h>
-
+#include "core/platform/files.hpp"
+#include "core/platform/process.hpp"
+#include "core/platform/system.hpp"
+#include "core/platform/terminal.hpp"
 #include "text/unicode.hpp"
-#include "vulkan/pipelines.hpp"
 
 namespace vkformer::cli {
 
@@ -33,11 +32,11 @@ void warn_of_cache_folder() {
         std::fprintf(stderr, "vkformer: nothing is kept for the next run, which will measure anew: %s\n",
                      printable(what).c_str());
     };
-    const std::filesystem::path folder = vulkan::default_cache_folder();
-    if (folder.empty()) return warn("neither XDG_CACHE_HOME (an absolute path) nor HOME is set");
+    const std::filesystem::path folder = platform::cache_folder();
+    if (folder.empty()) return warn(platform::kFolderAdvice);
     std::error_code error;
     std::filesystem::create_directories(folder, error);
-    if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::generic_category());
+    if (!error && !platform::may_write(folder)) error.assign(errno, std::generic_category());
     if (error) warn("cannot write to " + folder.string() + ": " + error.message());
 }
 
@@ -100,7 +99,7 @@ Result<std::filesystem::path> ModelOption::find() const {
         return Error{ErrorCode::FileNotFound, "there is no model " + folder};
     }
     std::vector<fs::path> places;
-    if (const fs::path program = fs::read_symlink("/proc/self/exe", ignored); !program.empty())
+    if (const fs::path program = platform::program_path(); !program.empty())
         places.push_back(program.parent_path().parent_path() / VKFORMER_MODEL_INSTALL_DIR);
     places.push_back(VKFORMER_MODEL_SOURCE_DIR);
     for (const fs::path& place : places)
@@ -150,14 +149,13 @@ void print_error(const std::string& message) {
 }
 
 Result<void> print(const std::string& text) {
-    const std::string shown = stdout_is_terminal() ? printable(text) : std::string();
-    const std::string& written = stdout_is_terminal() ? shown : text;
+    const std::string& written = platform::is_terminal(platform::Stream::output) ? printable(text) : text;
     if (std::fwrite(written.data(), 1, written.size(), stdout) == written.size() && std::fflush(stdout) == 0) return {};
     return Error{ErrorCode::InvalidArgument, std::string("cannot write to standard output: ") + std::strerror(errno)};
 }
 
 void show_progress(const std::string& text) {
-    if (!stderr_is_terminal()) return;
+    if (!platform::is_terminal(platform::Stream::error)) return;
     constexpr std::size_t kColumns = 118;
     std::string line = text.empty() ? text : "vkformer: " + text;
     line.resize(kColumns, ' ');
@@ -165,16 +163,10 @@ void show_progress(const std::string& text) {
 }
 
 std::string command_line() {
-    std::ifstream file("/proc/self/cmdline", std::ios::binary);  // absent outside Linux: then nothing is said
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    if (!text.empty() && text.back() == '\0') text.pop_back();
-    std::ranges::replace(text, '\0', ' ');
-    const std::size_t name = text.substr(0, text.find(' ')).rfind('/');
-    return name == std::string::npos ? text : text.substr(name + 1);
+    std::string text;
+    for (const std::string& word : platform::command_line())
+        text += text.empty() ? std::filesystem::path(word).filename().string() : " " + word;
+    return text;
 }
-
-bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
-bool stdin_is_terminal() { return isatty(STDIN_FILENO) == 1; }
-bool stdout_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
 
 }  // namespace vkformer::cli

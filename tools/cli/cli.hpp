@@ -92,8 +92,4 @@ void show_progress(const std::string& text);
 /// How the program was called, for reports.
 std::string command_line();
 
-bool stderr_is_terminal();
-bool stdin_is_terminal();
-bool stdout_is_terminal();
-
 }  // namespace vkformer::cli

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "core/platform/terminal.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -47,7 +48,7 @@ void CutReport::show(const char* what, std::size_t max_length) const {
 
 Embedder::Progress show_done(const char* what, std::size_t before, std::size_t count) {
     constexpr std::size_t kMany = 100;
-    if (!stderr_is_terminal() || before + count <= kMany) return {};
+    if (!platform::is_terminal(platform::Stream::error) || before + count <= kMany) return {};
     return [=](std::size_t done, std::size_t total) {
         show_progress(std::to_string(before + done) + " " + what);
         if (done == total) show_progress("");

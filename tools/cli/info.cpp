@@ -11,6 +11,7 @@
 #include "api/default_workloads.hpp"
 #include "api/open_backend.hpp"
 #include "cli.hpp"
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "hints.hpp"
 #include "model_plans.hpp"
@@ -183,7 +184,7 @@ Result<PlansByDtype> plans_by_dtype(const models::OpenedModel& model) {
 
 /// What was tried on the device by earlier commands: the choice of the shaders above may be another one then.
 void add_verdicts(json& device, const Capabilities& capabilities) {
-    const tuning::VerdictFile file(vulkan::default_cache_folder(), capabilities);
+    const tuning::VerdictFile file(platform::cache_folder(), capabilities);
     json verdicts = json::object();
     for (const auto& [key, verdict] : file.verdicts()) verdicts[key] = verdict.variant;
     device["verdicts"] = std::move(verdicts);
@@ -205,7 +206,7 @@ void add_variants(json& device, const Capabilities& capabilities, const PlansByD
 Result<std::optional<tuning::BackendTimes>> measured_times(const models::OpenedModel& model, DType dtype,
                                                            const Capabilities& device) {
     VKFORMER_TRY(const auto workloads, api::default_workloads(model, dtype));
-    return tuning::known_times(workloads, tuning::VerdictFile(vulkan::default_cache_folder(), device));
+    return tuning::known_times(workloads, tuning::VerdictFile(platform::cache_folder(), device));
 }
 
 std::string why(api::AutoChoice choice, const vulkan::DeviceInfo& best,

@@ -3,9 +3,7 @@
 
 #include <cerrno>
 #include <clocale>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <cwchar>
 #include <system_error>
@@ -17,19 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/platform/terminal.hpp"
+
 namespace vkformer::cli {
 namespace {
-
-volatile std::sig_atomic_t g_interrupted = 0;
-struct sigaction g_before;
-
-void note_interrupt(int signal) {
-    if (g_interrupted != 0) {  // nobody has looked at the first one: the program is busy
-        std::signal(signal, SIG_DFL);
-        std::raise(signal);
-    }
-    g_interrupted = 1;
-}
 
 /// The terminal of standard input, opened once more so that a read which finds nothing returns: an interrupt throws away what the terminal
 /// has not handed out yet, between poll() and read() too, and a read that waits would then miss the interrupt. Other programs share the
@@ -50,7 +39,7 @@ int get_character(EditLine* editor, wchar_t* character) {
     while (true) {
         pollfd input{.fd = file, .events = POLLIN, .revents = 0};
         const int ready = poll(&input, 1, kMilliseconds);
-        if (g_interrupted != 0) return -1;
+        if (platform::Interrupts::is_pending()) return -1;
         if (ready <= 0) continue;
         char byte = 0;
         const ssize_t count = ::read(file, &byte, 1);
@@ -77,23 +66,6 @@ void use_locale() {
 }
 
 }  // namespace
-
-Interrupts::Interrupts() {
-    g_interrupted = 0;
-    struct sigaction action {};
-    action.sa_handler = note_interrupt;  // without SA_RESTART, so that waiting for a key ends
-    sigaction(SIGINT, &action, &g_before);
-}
-
-Interrupts::~Interrupts() { sigaction(SIGINT, &g_before, nullptr); }
-
-bool Interrupts::take() noexcept {
-    const bool was = is_pending();
-    g_interrupted = 0;
-    return was;
-}
-
-bool Interrupts::is_pending() noexcept { return g_interrupted != 0; }
 
 struct LineEditor::State {
     EditLine* editor = nullptr;
@@ -137,7 +109,7 @@ LineEditor::Outcome LineEditor::read(std::string& line) {
     if (state_->editor) el_set(state_->editor, EL_PREP_TERM, 1);
     const char* const text = state_->editor ? el_gets(state_->editor, &count) : nullptr;
     const bool is_whole = text && count > 0 && text[count - 1] == '\n';
-    if (!is_whole && Interrupts::take()) return Outcome::interrupted;  // behind a whole line it is the answer's
+    if (!is_whole && platform::Interrupts::take()) return Outcome::interrupted;  // behind a whole line it is the answer's
     if (!text || count <= 0) return Outcome::end;
     line.assign(text, static_cast<std::size_t>(count));
     while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();
@@ -151,14 +123,6 @@ LineEditor::Outcome LineEditor::read(std::string& line) {
     ::history(state_->history, &event, H_SAVE, state_->file.c_str());
     umask(before);
     return Outcome::line;
-}
-
-std::filesystem::path state_path(const std::string& name) {
-    const char* const state = std::getenv("XDG_STATE_HOME");
-    if (state && *state == '/') return std::filesystem::path(state) / "vkformer" / name;
-    const char* const home = std::getenv("HOME");
-    if (home && *home == '/') return std::filesystem::path(home) / ".local/state/vkformer" / name;
-    return {};
 }
 
 }  // namespace vkformer::cli

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "line_reader.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "core/platform/files.hpp"
+#include "core/platform/terminal.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
 namespace {
 
+constexpr int kStandardInput = 0;
 constexpr std::size_t kMostTextBytes = 8 * kMostLineBytes;  // of one next(); a line that passes it is the last
 constexpr std::size_t kMostSkippedBytes = std::size_t{1}
                                           << 30;  // of a line that is too long: what comes then is no text
@@ -23,10 +23,7 @@ constexpr std::size_t kMostTextOfAll = std::size_t{1} << 24;  // of read_standar
 Result<bool> read_piece(int file, const std::string& name, std::string& buffer) {
     const std::size_t before = buffer.size();
     buffer.resize(before + kPiece);
-    ssize_t count = 0;
-    do {
-        count = ::read(file, buffer.data() + before, kPiece);
-    } while (count < 0 && errno == EINTR);
+    const std::ptrdiff_t count = platform::read_some(file, buffer.data() + before, kPiece);
     buffer.resize(before + static_cast<std::size_t>(count > 0 ? count : 0));
     if (count < 0) return Error{ErrorCode::FileNotFound, "cannot read " + name + ": " + std::strerror(errno)};
     return count > 0;
@@ -35,8 +32,8 @@ Result<bool> read_piece(int file, const std::string& name, std::string& buffer) 
 }  // namespace
 
 Result<LineReader> LineReader::open(const std::string& path) {
-    if (path.empty() || path == "-") return LineReader(STDIN_FILENO, "standard input");
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (path.empty() || path == "-") return LineReader(kStandardInput, "standard input");
+    const int file = platform::open_to_read(path, true);
     if (file < 0) return Error{ErrorCode::FileNotFound, "cannot open " + path + ": " + std::strerror(errno)};
     return LineReader(file, path);
 }
@@ -50,10 +47,10 @@ LineReader::LineReader(LineReader&& other) noexcept
       failure_(std::move(other.failure_)) {}
 
 LineReader::~LineReader() {
-    if (file_ > STDIN_FILENO) ::close(file_);
+    if (file_ > kStandardInput) platform::close_file(file_);
 }
 
-bool LineReader::is_terminal() const noexcept { return ::isatty(file_) == 1; }
+bool LineReader::is_terminal() const noexcept { return platform::is_terminal(file_); }
 
 Result<std::vector<Line>> LineReader::next(std::size_t most) {
     std::vector<Line> lines;
@@ -101,7 +98,7 @@ Result<void> LineReader::collect(std::vector<Line>& lines, std::size_t most) {
 Result<std::string> read_standard_input() {
     std::string text;
     for (bool has_more = true; has_more;) {
-        VKFORMER_TRY(has_more, read_piece(STDIN_FILENO, "standard input", text));
+        VKFORMER_TRY(has_more, read_piece(kStandardInput, "standard input", text));
         if (text.size() > kMostTextOfAll)
             return Error{ErrorCode::InvalidArgument, "standard input has more than " + std::to_string(kMostTextOfAll) +
                                                          " bytes, too many for a prompt"};

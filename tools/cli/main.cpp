@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// vkformer: transformers on any Vulkan GPU, from the command line.
+#include <algorithm>
 #include <exception>
-
-#include <signal.h>
+#include <string>
+#include <vector>
 
 #include "cli.hpp"
 #include "core/output_file.hpp"
+#include "core/platform/terminal.hpp"
 #include "hints.hpp"
 #include "program.hpp"
 
@@ -16,31 +18,15 @@ int fail(const std::string& message) {
     return vkformer::cli::kBadInput;
 }
 
-/// An interrupted program leaves no half of a file.
-void end_by(int signal_number) {
-    vkformer::remove_unfinished_files();
-    ::raise(signal_number);  // whose action is the default one again: whoever waits sees what ended the program
-}
-
-void handle_signals() {
-    struct sigaction ending {};
-    ending.sa_handler = end_by;
-    ending.sa_flags = SA_RESETHAND;
-    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
-        struct sigaction before {};
-        const bool is_ignored = ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;
-        if (!is_ignored) ::sigaction(number, &ending, nullptr);  // nohup, and the shell's background
-    }
-    ::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit of its size is an error of write()
-}
-
-int run(int argc, char** argv) {
+int run(std::vector<std::string> arguments) {
     using namespace vkformer;
     CLI::App app;
     cli::Action action;
     cli::describe_program(app, action);
     try {
-        app.parse(argc, argv);
+        std::ranges::reverse(arguments);  // as CLI11 takes them
+        if (!arguments.empty()) arguments.pop_back();  // the program
+        app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
         if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
         std::string command = "vkformer ";                       // with its subcommands, as far as they were given
@@ -58,8 +44,10 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     try {
-        handle_signals();
-        return run(argc, argv);
+        using namespace vkformer;
+        platform::prepare_streams();
+        platform::on_ending(remove_unfinished_files);  // an interrupted program leaves no half of a file
+        return run(platform::arguments_of(argc, argv));
     } catch (const std::bad_alloc&) {
         return fail("out of memory");
     } catch (const std::exception& error) {

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
 #include "model_plans.hpp"
@@ -86,7 +87,7 @@ Result<int> run(const TuneCommand& command) {
     VKFORMER_TRY(const auto folder, command.model.find());
     VKFORMER_TRY(const auto model, models::open_model(folder));
     const auto ladder = std::make_shared<tuning::Ladder>(
-        tuning::LadderOptions{.folder = vulkan::default_cache_folder(),
+        tuning::LadderOptions{.folder = platform::cache_folder(),
                               .progress = [](const tuning::Progress& p) { show_progress(to_string(p)); },
                               .thorough = true});
     VKFORMER_TRY(const auto backend, vulkan::VulkanBackend::create(command.device));

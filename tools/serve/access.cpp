@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "serve/access.hpp"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <fstream>
+
+#include <boost/asio/ip/address.hpp>
 
 namespace vkformer::serve {
 namespace {
@@ -48,15 +48,14 @@ std::optional<std::string> host_name(std::string_view host) {
 }
 
 bool is_address(const std::string& name) {
-    in6_addr room{};
-    return ::inet_pton(AF_INET, name.c_str(), &room) == 1 || ::inet_pton(AF_INET6, name.c_str(), &room) == 1;
+    boost::system::error_code error;
+    boost::asio::ip::make_address(name, error);
+    return !error;
 }
 
 bool is_loopback(const std::string& address) {
-    in_addr four{};
-    if (::inet_pton(AF_INET, address.c_str(), &four) == 1) return (ntohl(four.s_addr) >> 24) == 127;
-    in6_addr six{};
-    return ::inet_pton(AF_INET6, address.c_str(), &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+    boost::system::error_code error;
+    return boost::asio::ip::make_address(address, error).is_loopback() && !error;
 }
 
 Result<std::vector<std::string>> Access::read_keys(const std::filesystem::path& file) {

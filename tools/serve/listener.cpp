@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "serve/listener.hpp"
 
-#include <signal.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <deque>
 #include <limits>
@@ -441,8 +438,10 @@ void Connection::watch() {
         tcp::socket::wait_read, [self = shared_from_this(), turn = turn_](beast::error_code error) {
             if (error || self->is_closed_ || self->turn_ != turn || !self->exchange_) return;
             char first = 0;
-            const auto seen = ::recv(self->stream_.socket().native_handle(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
-            const bool is_there = seen > 0 || (seen < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
+            tcp::socket& socket = self->stream_.socket();
+            if (!socket.non_blocking()) socket.non_blocking(true, error);
+            if (!error) socket.receive(asio::buffer(&first, 1), tcp::socket::message_peek, error);
+            const bool is_there = !error || error == asio::error::would_block;
             if (!is_there && !self->exchange_->has_ended()) self->shut();
         });
 }

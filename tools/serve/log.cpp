@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <ctime>
 
+#include "core/platform/system.hpp"
+
 namespace vkformer::serve {
 namespace {
 
@@ -13,8 +15,7 @@ std::string now() {
     const auto time = std::chrono::system_clock::now();
     const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
     const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count() % 1000;
-    std::tm parts{};
-    ::gmtime_r(&seconds, &parts);
+    const std::tm parts = platform::utc_time(seconds);
     char text[48];
     const std::size_t length = std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
     std::snprintf(text + length, sizeof text - length, ".%03dZ", static_cast<int>(ms));

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "serve/service_routes.hpp"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <ctime>
-#include <fstream>
 
+#include "core/platform/process.hpp"
+#include "core/platform/system.hpp"
 #include "serve/page.hpp"
 
 namespace vkformer::serve {
@@ -16,8 +15,7 @@ using json = nlohmann::ordered_json;
 
 /// "2026-01-31T12:00:00Z"
 std::string iso_time(std::time_t seconds) {
-    std::tm parts{};
-    ::gmtime_r(&seconds, &parts);
+    const std::tm parts = platform::utc_time(seconds);
     char text[40];
     return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
@@ -50,15 +48,8 @@ void show_model(const ModelSet& models, std::time_t created, std::string_view pa
                   "model_not_found");
 }
 
-std::uint64_t resident_bytes() {
-    std::ifstream file("/proc/self/statm");  // absent outside Linux: then 0
-    std::uint64_t all = 0, resident = 0;
-    file >> all >> resident;
-    return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-}
-
 void show_metrics(const ModelSet& models, Metrics& metrics, const Call& call) {
-    metrics.set("vkformer_resident_bytes", {}, static_cast<double>(resident_bytes()));
+    metrics.set("vkformer_resident_bytes", {}, static_cast<double>(platform::resident_bytes()));
     for (const auto& entry : models.entries()) {
         if (!entry->is_ready) continue;
         std::visit([&](const auto& model) { model->show(metrics); }, *entry->model);
