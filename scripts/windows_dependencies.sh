@@ -52,8 +52,9 @@ cmake_build() {
         -DCMAKE_C_FLAGS_RELEASE="$optimise" -DCMAKE_CXX_FLAGS_RELEASE="$optimise" "$@"
     cmake --build "$work/build/$name" --target "$build_target" --parallel "$jobs"
 }
-# Sections, so that the linker leaves out what is not called.
+# Sections, so that the linker leaves out what is not called. A builder of what takes no time sets optimise for size.
 optimise="-O2 -DNDEBUG -ffunction-sections -fdata-sections"
+for_size=${optimise/-O2/-Os}
 
 # install_library FILE NAME
 install_library() { install -D -m 644 "$1" "$prefix/lib/lib$2.a"; }
@@ -129,6 +130,7 @@ build_utf8proc() {
 }
 
 build_pcre2() {
+    local optimise=$for_size   # matching is done by what its compiler makes of a pattern
     cmake_build pcre2 pcre2-8-static -DPCRE2_SUPPORT_JIT=ON -DPCRE2_BUILD_PCRE2GREP=OFF -DPCRE2_BUILD_TESTS=OFF
     install_library "$work/build/pcre2/libpcre2-8.a" pcre2-8
     install_headers "$work/build/pcre2/pcre2.h"
@@ -161,6 +163,7 @@ build_libjpeg_turbo() {
 build_sentencepiece() {
     local folder="$work/source/sentencepiece"
     patch -d "$folder" -R -p1 <"$folder/debian/patches/disable-static-library.patch"
+    local optimise=$for_size
     cmake_build sentencepiece sentencepiece-static -DSPM_ENABLE_SHARED=OFF -DSPM_ENABLE_TCMALLOC=OFF
     install_library "$work/build/sentencepiece/src/libsentencepiece.a" sentencepiece
     install_headers "$folder/src/sentencepiece_processor.h"
@@ -171,13 +174,22 @@ build_sentencepiece() {
 build_openblas() {
     local folder="$work/source/openblas"
     sed -i 's/ -dumpversion/ -dumpversion | cut -d- -f1/' "$folder/Makefile.system" "$folder/c_check"
+    # Windows' threads mention products of complex matrices, which are left out, in a branch that is not taken then.
+    sed -i 's/[CZ]GEMM_[PQ]/0/g' "$folder/driver/others/blas_server_win32.c"
+    # vkformer calls gemm and gemv. The table of kernels for a kind of processor names all others too, which would be
+    # 0.8 MB of every program; the functions that would call them are taken out below.
+    perl -pi -e 's/\b(?![sd]gem[mv]_|[sd](axpy|copy|dot|scal)_kTS)(is|id|s|d)\w+TS\b/0/g' \
+        "$folder/kernel/setparam-ref.c"
     local options=(CC=$triple-gcc-posix AR=$triple-ar RANLIB=$triple-ranlib HOSTCC=gcc BINARY=64
         DYNAMIC_ARCH=1 TARGET=PRESCOTT DYNAMIC_LIST=HASWELL BUILD_SINGLE=1 BUILD_DOUBLE=1 ONLY_CBLAS=1 NO_LAPACK=1
         NO_LAPACKE=1 NO_SHARED=1 NO_FORTRAN=1 USE_THREAD=1 NUM_THREADS=64 NO_WARMUP=1 MAKE_NB_JOBS=0
         "CFLAGS=-O2 -DWIN32_LEAN_AND_MEAN -Wa,-muse-unaligned-vector-move")
     make -C "$folder" -s -j "$jobs" "${options[@]}" libs
     make -C "$folder" -s "${options[@]}" PREFIX="$work/openblas" install
-    install_library "$(find "$work/openblas/lib" -name 'libopenblas*.a' -type f | head -n 1)" openblas
+    local library
+    library=$(find "$work/openblas/lib" -name 'libopenblas*.a' -type f | head -n 1)
+    $triple-ar t "$library" | grep '^cblas_' | grep -v '^cblas_[sd]gem[mv][.]' | xargs $triple-ar d "$library"
+    install_library "$library" openblas
     install_headers "$work"/openblas/include/{cblas,openblas_config}.h
     pkg_config openblas "$1" -lopenblas
 }
