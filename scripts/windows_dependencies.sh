@@ -259,7 +259,6 @@ esac
 
 install_packages
 mkdir -p "$prefix/lib"
-: >"$log"
 all_there=yes
 for step in headers=1 "${sources[@]}"; do
     [ -e "$prefix/share/built/${step%=*}-${step#*=}" ] || all_there=no
@@ -268,6 +267,7 @@ if [ "$all_there" = no ]; then
     work=$(mktemp -d "${TMPDIR:-/tmp}/vkformer-windows.XXXXXX")
     trap 'rm -rf "$work"' EXIT
     say "what the steps say goes to $log"
+    : >"$log"
     open_suite "$work" "$suite" security binaries >>"$log" 2>&1 ||
         die "apt could not fetch the package lists of Debian 12, see the end of $log"
     for step in headers=1 "${sources[@]}"; do
