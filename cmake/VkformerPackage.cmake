@@ -1,10 +1,24 @@
-# A Debian package of what `cmake --install` installs: `cpack -G DEB` in the build folder.
-set(CPACK_GENERATOR DEB)
+# A package of what `cmake --install` installs: `cpack` in the build folder makes a Debian package, for Windows a zip.
 set(CPACK_PACKAGE_NAME vkformer)
 set(CPACK_PACKAGE_VENDOR "vkformer contributors")
 set(CPACK_PACKAGE_CONTACT "vkformer contributors <noreply@example.org>")   # cpack -D CPACK_PACKAGE_CONTACT=… says who it is
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)   # programs and shared libraries; a static one keeps its symbols
+
+if(WIN32)
+    set(CPACK_GENERATOR ZIP)
+    set(CPACK_PACKAGE_FILE_NAME ${PROJECT_NAME}-${PROJECT_VERSION}-windows-x86_64)
+    install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME LICENSE.txt)
+    # Of what is linked into the program and the DLL; Catch2 is the tests' alone.
+    if(VKFORMER_WINDOWS_PREFIX)
+        install(DIRECTORY ${VKFORMER_WINDOWS_PREFIX}/share/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR}
+            PATTERN catch2 EXCLUDE)
+    endif()
+    include(CPack)
+    return()
+endif()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)

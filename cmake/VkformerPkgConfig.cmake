@@ -14,9 +14,13 @@ if(NOT BUILD_SHARED_LIBS)
     endforeach()
 endif()
 
-# Vulkan's headers have no .pc of their own: Debian's vulkan.pc links the loader.
+# Vulkan's headers have no .pc of their own: Debian's vulkan.pc links the loader. Where a cross-build finds them is no
+# place of the machine that it is for.
 set(pc_vulkan_cflags)
-get_target_property(vulkan_include_dirs Vulkan::Headers INTERFACE_INCLUDE_DIRECTORIES)
+set(vulkan_include_dirs)
+if(NOT CMAKE_CROSSCOMPILING)
+    get_target_property(vulkan_include_dirs Vulkan::Headers INTERFACE_INCLUDE_DIRECTORIES)
+endif()
 foreach(dir IN LISTS vulkan_include_dirs)
     if(NOT dir IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
         string(APPEND pc_vulkan_cflags " -I${dir}")

@@ -3,6 +3,7 @@
 #   scripts/setup.sh            what the library and the command line need
 #   scripts/setup.sh --tests    that, and what the tests need
 set -euo pipefail
+. "$(dirname "$0")/debian_source.sh"
 
 # Compiler and libraries; the Vulkan drivers are Mesa's, lavapipe (the CPU) among them.
 packages=(
@@ -22,28 +23,7 @@ packages=(
 test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev)
 
 pinned=15.1.0
-cache_dir="${XDG_CACHE_HOME:-$HOME/.cache}/vkformer"
 glslang_dir="$cache_dir/glslang-$pinned"
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-
-exec 3>&2   # so that what is said reaches the person while a step's own output goes to a log
-say() { printf 'setup: %s\n' "$*" >&3; }
-die() {
-    say "$@"
-    exit 1
-}
-
-as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif command -v sudo >/dev/null; then
-        sudo "$@"
-    else
-        die "this needs root and there is no sudo. Run as root: $*"
-    fi
-}
-
-version_of() { dpkg-query -W -f='${Version}' "$1" 2>/dev/null || true; }
 
 is_debian_12() { grep -qx 'VERSION_ID="12"' /etc/os-release; }
 
@@ -76,10 +56,8 @@ install_mesa() {
 }
 
 install_packages() {
-    local missing=() package installed has_mesa=yes
-    installed=$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^.i  *//p' || true)
-    for package in "$@"; do
-        if grep -qx -- "$package" <<<"$installed"; then continue; fi
+    local missing=() package has_mesa=yes
+    for package in $(missing_of "$@"); do
         if [ "$package" = mesa-vulkan-drivers ]; then has_mesa=no; else missing+=("$package"); fi
     done
     if [ ${#missing[@]} = 0 ] && [ "$has_mesa" = yes ]; then
@@ -110,37 +88,11 @@ glslang_version() {
 
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# The Debian mirror that this machine's apt already uses: from its package lists, or where there are none, its sources.
-debian_mirror() {
-    local mirror VERSION_CODENAME=""
-    mirror=$(apt-get indextargets --format '$(CREATED_BY) $(ORIGIN) $(LABEL) $(REPO_URI)' 2>/dev/null |
-        sed -n 's/^Packages Debian Debian //p' | head -n 1)
-    if [ -z "$mirror" ]; then
-        eval "$(grep '^VERSION_CODENAME=' /etc/os-release)"
-        mirror=$(apt-get indextargets --no-release-info --format '$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)' 2>/dev/null |
-            sed -n "s/^Packages $VERSION_CODENAME main //p" | head -n 1)
-    fi
-    echo "$mirror"
-}
-
-# Debian 13's source package, fetched with apt (so its signature is checked) but with lists and cache of its own.
 build_glslang() {
-    local work=$1 mirror signed_by=""
-    mirror=$(debian_mirror)
-    if [ -z "$mirror" ]; then
-        say "apt's configuration names no Debian mirror to fetch the source package from"
-        return 1
-    fi
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$work/source" "$work/empty"
-    [ -e "$keyring" ] && signed_by="[signed-by=$keyring] "
-    echo "deb-src $signed_by$mirror trixie main" >"$work/sources.list"
-    local apt=(apt-get -q -o "Dir::Etc::SourceList=$work/sources.list" -o "Dir::Etc::SourceParts=$work/empty"
-        -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o Acquire::Retries=3 -o APT::Sandbox::User=
-        -o APT::Get::List-Cleanup=0)
-    say "fetching the source package glslang $pinned of Debian 13 from $mirror"
-    "${apt[@]}" update || return 1
-    (cd "$work/source" && "${apt[@]}" --download-only source glslang) || return 1
-    dpkg-source --no-check --skip-patches -x "$work"/source/glslang_"$pinned"*.dsc "$work/source/glslang" || return 1
+    local work=$1
+    say "fetching the source package glslang $pinned of Debian 13"
+    open_suite "$work" trixie || return 1
+    fetch_source "$work" trixie glslang "$pinned" --skip-patches || return 1
 
     say "building glslang $pinned (two to five minutes, once)"
     cmake -G Ninja -S "$work/source/glslang" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
