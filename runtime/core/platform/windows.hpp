@@ -3,5 +3,7 @@
 #pragma once
 
 #define WIN32_LEAN_AND_MEAN
+#ifndef NOMINMAX  // libstdc++ has it already
 #define NOMINMAX
+#endif
 #include <windows.h>
