@@ -12,7 +12,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 
 # cmake/toolchains/x86_64-w64-mingw32.cmake looks for it under this name; who changes how something is built counts
 # it up in both.
-stamp=debian12-1
+stamp=debian12-2
 suite=bookworm
 triple=x86_64-w64-mingw32
 prefix="$cache_dir/windows-$stamp"

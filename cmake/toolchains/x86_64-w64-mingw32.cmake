@@ -9,7 +9,7 @@ set(CMAKE_CXX_COMPILER x86_64-w64-mingw32-g++-posix)
 set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 
 # scripts/windows_dependencies.sh has the same name for what it builds.
-set(vkformer_windows_stamp debian12-1)
+set(vkformer_windows_stamp debian12-2)
 if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
     set(vkformer_cache_dir $ENV{XDG_CACHE_HOME})
 else()
@@ -24,9 +24,10 @@ endif()
 
 # mbig-obj: a unity build has more sections than an object file holds otherwise. muse-unaligned-vector-move: Windows
 # aligns the stack to 16 bytes, and g++ stores vectors of 32 and 64 bytes there as if it were aligned to their size
-# (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=54412).
+# (https://gcc.gnu.org/bugzilla/show_bug.cgi?id=54412). fno-ipa-ra: g++ looks which registers an inline function leaves
+# alone and keeps values in them while it is called, though the linker may take another object's code for it.
 foreach(language C CXX)
-    set(CMAKE_${language}_FLAGS_INIT "-Wa,-mbig-obj,-muse-unaligned-vector-move")
+    set(CMAKE_${language}_FLAGS_INIT "-fno-ipa-ra -Wa,-mbig-obj,-muse-unaligned-vector-move")
 endforeach()
 foreach(kind EXE SHARED MODULE)
     set(CMAKE_${kind}_LINKER_FLAGS_INIT -static)   # libgcc, libstdc++ and winpthreads, too

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/mapped_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 
@@ -473,7 +474,7 @@ Result<std::vector<Part>> open_parts(const std::filesystem::path& path, Part fou
             parts.push_back(std::move(found));
             continue;
         }
-        VKFORMER_TRY(auto part, open_part(path.parent_path() / part_name(stem, i, count)));
+        VKFORMER_TRY(auto part, open_part(path.parent_path() / utf8_path(part_name(stem, i, count))));
         VKFORMER_TRY(const auto part_index, split_value(part, "split.no"));
         VKFORMER_TRY(const auto part_count, split_value(part, "split.count"));
         if (part_index != i || part_count != count)

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "formats/safetensors.hpp"
@@ -43,7 +44,7 @@ Result<Weights> open_shards(const std::filesystem::path& folder) {
                            " is not the name of a .safetensors file in the folder");
         auto shard = shards.find(*file);
         if (shard == shards.end()) {
-            VKFORMER_TRY(auto opened, Safetensors::open(folder / *file));
+            VKFORMER_TRY(auto opened, Safetensors::open(folder / utf8_path(*file)));
             shard = shards.emplace(*file, std::move(opened)).first;
         }
         const TensorData* tensor = shard->second.find(name);

@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "formats/json.hpp"
 #include "formats/weights.hpp"
@@ -102,7 +103,7 @@ Result<void> read_dense(const std::filesystem::path& folder, SentenceModel& mode
 
 /// A module's folder lies within the model's: what a file says cannot lead elsewhere.
 Result<std::filesystem::path> module_folder(const std::filesystem::path& folder, const std::string& path) {
-    const std::filesystem::path relative(path);
+    const std::filesystem::path relative = utf8_path(path);
     const bool climbs = std::ranges::any_of(relative, [](const auto& part) { return part == ".."; });
     if (relative.is_absolute() || climbs || path.find('\0') != path.npos)
         return Error{ErrorCode::CorruptFile,

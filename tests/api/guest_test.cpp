@@ -246,7 +246,7 @@ TEST_CASE("the C interface answers wrong calls with errors", "[api][c]") {
     CHECK(vkf_device_wait(made.get(), 1000, 0) == VKF_ERROR_INVALID_ARGUMENT);
     vkf_model* model = nullptr;
     CHECK(vkf_model_load(made.get(), "/no/such/model", &model) == VKF_ERROR_FILE_NOT_FOUND);
-    CHECK(vkf_model_load(made.get(), (goldens_dir() / "speech/whisper_texts").c_str(), &model) ==
+    CHECK(vkf_model_load(made.get(), (goldens_dir() / "speech/whisper_texts").string().c_str(), &model) ==
           VKF_ERROR_UNSUPPORTED_CONFIG);
     const std::string refusal = vkf_error_message();
     for (const char* const known : {"llama", "marian", "bert", "vit", "this one is a speech model"})
@@ -535,7 +535,7 @@ TEST_CASE("every model gives the same bits in a foreign command buffer as on a d
         std::vector<VkfProgram> programs;
         for (vkf_device* device : {guest.get(), own.get()}) {
             vkf_model* raw = nullptr;
-            if (vkf_model_load(device, folder.c_str(), &raw) != VKF_SUCCESS)
+            if (vkf_model_load(device, folder.string().c_str(), &raw) != VKF_SUCCESS)
                 break;  // folders of broken or other models
             const VkfModel model(raw);
             vkf_pass_info info = VKF_PASS_INFO_INIT;

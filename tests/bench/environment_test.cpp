@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "support/catch.h"
+#include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -14,19 +15,13 @@ namespace fs = std::filesystem;
 
 class FakeSystem {
 public:
-    FakeSystem() {
-        std::string pattern = (fs::temp_directory_path() / "vkformer-sys-XXXXXX").string();
-        root = mkdtemp(pattern.data());
-    }
-    ~FakeSystem() { fs::remove_all(root); }
-    FakeSystem(const FakeSystem&) = delete;
-    FakeSystem& operator=(const FakeSystem&) = delete;
     void put(const std::string& path, const std::string& text) const {
         fs::create_directories((root / path).parent_path());
         std::ofstream(root / path) << text << '\n';
     }
 
-    fs::path root;
+    const TemporaryFolder folder;
+    const fs::path& root = folder.path();
 };
 
 TEST_CASE("clocks and temperatures are read where the system has them", "[bench][environment]") {

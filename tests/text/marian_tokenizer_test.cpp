@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "support/catch.h"
+#include "support/temporary_folder.hpp"
 #include "text/tokenizer.hpp"
 
 namespace vkformer::tests {
@@ -21,25 +22,19 @@ using Catch::Matchers::ContainsSubstring;
 class Copy {
 public:
     Copy() {
-        std::string name = (std::filesystem::temp_directory_path() / "vkformer-test-XXXXXX").string();
-        REQUIRE(mkdtemp(name.data()) != nullptr);
-        path_ = name;
-        std::filesystem::copy(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers/marian", path_,
+        std::filesystem::copy(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers/marian", folder_.path(),
                               std::filesystem::copy_options::recursive);
     }
-    ~Copy() { std::filesystem::remove_all(path_); }
-    Copy(const Copy&) = delete;
-    Copy& operator=(const Copy&) = delete;
 
     std::string read(const char* name) const {
-        std::ifstream file(path_ / name, std::ios::binary);
+        std::ifstream file(folder_ / name, std::ios::binary);
         return {std::istreambuf_iterator<char>(file), {}};
     }
     void write(const char* name, const std::string& text) const {
-        std::ofstream(path_ / name, std::ios::binary) << text;
+        std::ofstream(folder_ / name, std::ios::binary) << text;
     }
-    void remove(const char* name) const { std::filesystem::remove(path_ / name); }
-    Result<std::unique_ptr<Tokenizer>> load() const { return load_tokenizer(path_); }
+    void remove(const char* name) const { std::filesystem::remove(folder_ / name); }
+    Result<std::unique_ptr<Tokenizer>> load() const { return load_tokenizer(folder_.path()); }
     std::string message(ErrorCode code = ErrorCode::CorruptFile) const {
         const auto tokenizer = load();
         REQUIRE_FALSE(tokenizer);
@@ -48,7 +43,7 @@ public:
     }
 
 private:
-    std::filesystem::path path_;
+    TemporaryFolder folder_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #endif
 
 #include "core/mapped_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::bench {
@@ -40,7 +41,7 @@ struct Included {
 
 shaderc_include_result* include(void*, const char* requested, int, const char* requesting, size_t) {
     auto* const included = new Included;
-    const fs::path file = fs::path(requesting).parent_path() / requested;
+    const fs::path file = utf8_path(requesting).parent_path() / utf8_path(requested);
     if (auto text = text_of(file)) {
         included->name = file.string();
         included->content = std::move(*text);

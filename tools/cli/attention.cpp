@@ -9,6 +9,7 @@
 
 #include "cli.hpp"
 #include "core/output_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "heat_map.hpp"
 #include "vkformer/translator.hpp"
@@ -112,7 +113,7 @@ json as_json(const AttentionMaps& observed, const AttentionCommand& command) {
 }
 
 std::string extension_of(const std::string& path) {
-    std::string extension = std::filesystem::path(path).extension().string();
+    std::string extension = utf8_path(path).extension().string();
     std::ranges::transform(extension, extension.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     return extension;
@@ -136,10 +137,11 @@ Result<int> run(const AttentionCommand& command) {
     if (extension == ".json") {
         const std::string document =
             as_json(observed, command).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
-        VKFORMER_CHECK(write_file(command.output, std::as_bytes(std::span(document))));
+        VKFORMER_CHECK(write_file(utf8_path(command.output), std::as_bytes(std::span(document))));
     } else {
         VKFORMER_CHECK(
-            draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png, command.output));
+            draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png,
+                           utf8_path(command.output)));
     }
     VKFORMER_CHECK(print(observed.translation.text + "\n"));
     return kOk;

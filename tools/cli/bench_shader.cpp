@@ -10,6 +10,7 @@
 #include "bench/shader_case.hpp"
 #include "bench_target.hpp"
 #include "core/mapped_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "named_file.hpp"
 
@@ -26,11 +27,11 @@ struct BenchShaderCommand {
 };
 
 Result<bench::SpirvModule> load(const BenchShaderCommand& command, const bench::ShaderManifest& manifest) {
-    if (fs::path(command.shader).extension() == ".spv") {
-        VKFORMER_TRY(const auto file, MappedFile::read(command.shader));
+    if (utf8_path(command.shader).extension() == ".spv") {
+        VKFORMER_TRY(const auto file, MappedFile::read(utf8_path(command.shader)));
         return bench::read_spirv(file->bytes(), manifest.entry_point, command.shader);
     }
-    VKFORMER_TRY(const auto bytes, bench::compile_glsl(command.shader, manifest.defines));
+    VKFORMER_TRY(const auto bytes, bench::compile_glsl(utf8_path(command.shader), manifest.defines));
     return bench::read_spirv(bytes, manifest.entry_point, command.shader);
 }
 
@@ -43,7 +44,7 @@ Result<int> measure_module(const BenchShaderCommand& command, const bench::Spirv
     for (const bench::Cache cache : command.flags.caches()) {
         options.cache = cache;
         VKFORMER_TRY(auto done,
-                     bench::measure_shader(target.vulkan->device(), fs::path(command.shader).filename().string(),
+                     bench::measure_shader(target.vulkan->device(), utf8_path(command.shader).filename().string(),
                                            module, manifest, options));
         done.hold_against(report.limits);
         report.cases.push_back(std::move(done));

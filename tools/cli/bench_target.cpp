@@ -10,6 +10,7 @@
 #include "bench.hpp"
 #include "bench/html.hpp"
 #include "core/output_file.hpp"
+#include "core/paths.hpp"
 #include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
@@ -91,7 +92,7 @@ Result<int> end_report(bench::Report& report, const MeasureFlags& flags) {
     report.after = bench::read_environment();
     if (!flags.html.empty()) {
         const std::string page = bench::as_html(report);
-        VKFORMER_CHECK(write_file(flags.html, std::as_bytes(std::span(page))));
+        VKFORMER_CHECK(write_file(utf8_path(flags.html), std::as_bytes(std::span(page))));
     }
     VKFORMER_CHECK(print(flags.json
                              ? as_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/paths.hpp"
 #include "core/platform/files.hpp"
 #include "core/platform/process.hpp"
 #include "core/platform/system.hpp"
@@ -95,13 +96,13 @@ Result<std::filesystem::path> ModelOption::find() const {
     namespace fs = std::filesystem;
     std::error_code ignored;
     if (!folder.empty()) {
-        if (fs::exists(folder, ignored)) return fs::path(folder);
+        if (fs::path path = utf8_path(folder); fs::exists(path, ignored)) return path;
         return Error{ErrorCode::FileNotFound, "there is no model " + folder};
     }
     std::vector<fs::path> places;
     if (const fs::path program = platform::program_path(); !program.empty())
         places.push_back(program.parent_path().parent_path() / VKFORMER_MODEL_INSTALL_DIR);
-    places.push_back(VKFORMER_MODEL_SOURCE_DIR);
+    places.push_back(utf8_path(VKFORMER_MODEL_SOURCE_DIR));
     for (const fs::path& place : places)
         if (fs::exists(place / "config.json", ignored)) return place;
     return Error{ErrorCode::FileNotFound,
@@ -165,7 +166,7 @@ void show_progress(const std::string& text) {
 std::string command_line() {
     std::string text;
     for (const std::string& word : platform::command_line())
-        text += text.empty() ? std::filesystem::path(word).filename().string() : " " + word;
+        text += text.empty() ? utf8_path(word).filename().string() : " " + word;
     return text;
 }
 

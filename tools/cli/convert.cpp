@@ -12,6 +12,7 @@
 #include "core/block_format.hpp"
 #include "core/mapped_file.hpp"
 #include "core/output_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
@@ -57,7 +58,8 @@ void say(const ConvertCommand& command, const std::string& text) {
 Result<int> write(const ConvertCommand& command, const models::GgufContents& contents) {
     for (const std::string& note : contents.notes) say(command, note);
     auto written =
-        formats::write_gguf(command.destination, contents.metadata, contents.tensors, progress(command.destination));
+        formats::write_gguf(utf8_path(command.destination), contents.metadata, contents.tensors,
+                            progress(command.destination));
     show_progress("");
     if (!written) return std::move(written).error();
     return kOk;
@@ -116,33 +118,34 @@ Result<void> copy_other_files(const fs::path& source, const fs::path& destinatio
 
 Result<int> to_safetensors(const ConvertCommand& command, const fs::path& source) {
     const DType dtype = dtype_of(command.dtype);
+    const fs::path destination = utf8_path(command.destination);
     if (is_quantized(dtype))
         return Error{ErrorCode::InvalidArgument, "safetensors hold no " + command.dtype +
                                                      " blocks; name a .gguf file to write, or say f32, f16 or bf16"};
     if (!fs::is_directory(source)) {
         VKFORMER_TRY(const auto file, formats::Safetensors::open(source));
-        VKFORMER_CHECK(write_safetensors(command.destination, file.tensors(), dtype));
+        VKFORMER_CHECK(write_safetensors(destination, file.tensors(), dtype));
         return kOk;
     }
     VKFORMER_TRY(const auto weights, formats::open_weights(source));
     if (command.destination.ends_with(".safetensors")) {
-        VKFORMER_CHECK(write_safetensors(command.destination, weights.tensors(), dtype));
+        VKFORMER_CHECK(write_safetensors(destination, weights.tensors(), dtype));
         return kOk;
     }
     std::error_code error;
-    fs::create_directories(command.destination, error);
-    if (error) return cannot_write(command.destination, error);
-    VKFORMER_CHECK(write_safetensors(fs::path(command.destination) / "model.safetensors", weights.tensors(), dtype));
-    VKFORMER_CHECK(copy_other_files(source, command.destination, dtype));
+    fs::create_directories(destination, error);
+    if (error) return cannot_write(destination, error);
+    VKFORMER_CHECK(write_safetensors(destination / "model.safetensors", weights.tensors(), dtype));
+    VKFORMER_CHECK(copy_other_files(source, destination, dtype));
     return kOk;
 }
 
 Result<int> run(const ConvertCommand& command) {
-    const fs::path source = command.source;
+    const fs::path source = utf8_path(command.source);
     std::error_code ignored;
     if (!fs::exists(source, ignored)) return Error{ErrorCode::FileNotFound, "there is no " + command.source};
     // The weights are read while the new file is written.
-    if (fs::equivalent(source, command.destination, ignored))
+    if (fs::equivalent(source, utf8_path(command.destination), ignored))
         return Error{ErrorCode::InvalidArgument, "source and destination are the same"};
     const bool to_gguf = command.destination.ends_with(".gguf");
     const bool is_folder = fs::is_directory(source, ignored);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <system_error>
 
+#include "core/paths.hpp"
 #include "core/platform/terminal.hpp"
 #include "core/try.hpp"
 
@@ -36,7 +37,7 @@ Result<std::filesystem::path> EncoderCommand::apply(EncoderOptions& options) con
     VKFORMER_TRY(options.shader_variants, device.variants_by_op());
     if (!device.quiet) options.on_progress = show_progress;
     std::error_code ignored;
-    if (std::filesystem::exists(folder, ignored)) return std::filesystem::path(folder);
+    if (std::filesystem::path path = utf8_path(folder); std::filesystem::exists(path, ignored)) return path;
     return Error{ErrorCode::FileNotFound, "there is no model folder or file " + folder};
 }
 

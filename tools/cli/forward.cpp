@@ -7,6 +7,7 @@
 
 #include "api/default_workloads.hpp"
 #include "cli.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
 #include "formats/safetensors.hpp"
@@ -153,7 +154,7 @@ Result<int> run(const ForwardCommand& command) {
         VKFORMER_TRY(auto output, read_output(*program, name, tensor));
         outputs.push_back(std::move(output));
     }
-    VKFORMER_CHECK(formats::write_safetensors(command.output, outputs, {{"device", backend->name()}}));
+    VKFORMER_CHECK(formats::write_safetensors(utf8_path(command.output), outputs, {{"device", backend->name()}}));
     return kOk;
 }
 

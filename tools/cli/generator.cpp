@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/mapped_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -130,7 +131,7 @@ Result<std::map<std::int32_t, float>> parse_biases(const std::vector<std::string
 
 Result<std::string> schema_text(const std::string& given) {
     if (given.starts_with("{")) return given;
-    VKFORMER_TRY(const auto file, MappedFile::open(given));
+    VKFORMER_TRY(const auto file, MappedFile::open(utf8_path(given)));
     const auto bytes = file->bytes();
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
@@ -192,7 +193,7 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
-    VKFORMER_TRY(Generator generator, Generator::load(command.model, options));
+    VKFORMER_TRY(Generator generator, Generator::load(utf8_path(command.model), options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", generator.device().c_str());
     return generator;
 }

@@ -11,6 +11,7 @@
 
 #include "cli.hpp"
 #include "core/mapped_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "formats/gguf.hpp"
@@ -103,7 +104,7 @@ Result<Listing> list_folder(const std::filesystem::path& folder) {
 
 /// A pipe, whose name says nothing: a GGUF file by how it begins, or a .safetensors file.
 Result<Listing> list_stream(const std::string& path) {
-    VKFORMER_TRY(const auto input, MappedFile::read(path));
+    VKFORMER_TRY(const auto input, MappedFile::read(utf8_path(path)));
     const auto bytes = input->bytes();
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (text.starts_with("GGUF")) {
@@ -116,13 +117,13 @@ Result<Listing> list_stream(const std::string& path) {
 
 Result<Listing> list(const std::string& path) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) return list_folder(path);
+    if (std::filesystem::is_directory(utf8_path(path), ignored)) return list_folder(utf8_path(path));
     if (is_stream(path)) return list_stream(path);
     if (path.ends_with(".safetensors")) {
-        VKFORMER_TRY(const auto file, formats::Safetensors::open(path));
+        VKFORMER_TRY(const auto file, formats::Safetensors::open(utf8_path(path)));
         return list_of(file);
     }
-    VKFORMER_TRY(const auto file, Gguf::open(path));
+    VKFORMER_TRY(const auto file, Gguf::open(utf8_path(path)));
     return list_of(file);
 }
 

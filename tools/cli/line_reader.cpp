@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/paths.hpp"
 #include "core/platform/files.hpp"
 #include "core/platform/terminal.hpp"
 #include "core/try.hpp"
@@ -33,7 +34,7 @@ Result<bool> read_piece(int file, const std::string& name, std::string& buffer) 
 
 Result<LineReader> LineReader::open(const std::string& path) {
     if (path.empty() || path == "-") return LineReader(kStandardInput, "standard input");
-    const int file = platform::open_to_read(path, true);
+    const int file = platform::open_to_read(utf8_path(path), true);
     if (file < 0) return Error{ErrorCode::FileNotFound, "cannot open " + path + ": " + std::strerror(errno)};
     return LineReader(file, path);
 }

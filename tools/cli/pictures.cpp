@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include "core/paths.hpp"
 #include "pictures.hpp"
 
 #include "core/try.hpp"
@@ -8,7 +9,7 @@ namespace vkformer::cli {
 Result<std::vector<Image>> load_images(std::span<const std::string> paths) {
     std::vector<Image> images;
     for (const std::string& path : paths) {
-        VKFORMER_TRY(auto image, load_image(path));
+        VKFORMER_TRY(auto image, load_image(utf8_path(path)));
         images.push_back(std::move(image));
     }
     return images;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "cli.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "serve/server.hpp"
 #include "sound_file.hpp"
@@ -47,7 +48,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
         options.model_options.languages[pair.name] = {pair.value.substr(0, colon), pair.value.substr(colon + 1)};
     }
     if (!command.key_file.empty()) {
-        VKFORMER_TRY(options.access.keys, serve::Access::read_keys(command.key_file));
+        VKFORMER_TRY(options.access.keys, serve::Access::read_keys(utf8_path(command.key_file)));
     }
     serve::ModelOptions& model = options.model_options;
     model.device = command.device.device;

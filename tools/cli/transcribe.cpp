@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "sound/subtitles.hpp"
 #include "sound_file.hpp"
@@ -53,7 +54,7 @@ std::string in_format(const TranscribeCommand& command, const std::string& file,
 }
 
 Result<void> transcribe(Transcriber& transcriber, const TranscribeCommand& command, const std::string& file) {
-    VKFORMER_TRY(const auto samples, read_sound_file(file, transcriber.sample_rate()));
+    VKFORMER_TRY(const auto samples, read_sound_file(utf8_path(file), transcriber.sample_rate()));
     Transcriber::Progress progress;
     if (!command.device.quiet)
         progress = [](double done, double total) {

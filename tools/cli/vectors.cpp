@@ -9,6 +9,7 @@
 
 #include "cli.hpp"
 #include "core/output_file.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {
@@ -49,7 +50,7 @@ Result<void> write_npy(const std::string& path, std::size_t width, const std::ve
     std::string start("\x93NUMPY\x01\x00", kStart - 2);
     start += static_cast<char>(header.size() & 0xFF);
     start += static_cast<char>(header.size() >> 8);
-    VKFORMER_TRY(auto file, OutputFile::create(path));
+    VKFORMER_TRY(auto file, OutputFile::create(utf8_path(path)));
     start += header;
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(start))));
     VKFORMER_CHECK(file.write(std::as_bytes(std::span(values))));

@@ -5,6 +5,7 @@
 
 #include "api/c/handles.hpp"
 #include "api/decoder_text.hpp"
+#include "core/paths.hpp"
 #include "core/try.hpp"
 #include "models/open_model.hpp"
 
@@ -257,7 +258,7 @@ vkf_result vkf_model_load(vkf_device* device, const char* path, vkf_model** mode
     return c::guarded([&]() -> Result<void> {
         auto made = std::make_shared<Model>();
         made->device = device->device;
-        VKFORMER_TRY(const auto opened, models::open_model(path, kKinds));
+        VKFORMER_TRY(const auto opened, models::open_model(utf8_path(path), kKinds));
         VKFORMER_CHECK(std::visit([&](const auto& one) { return load(*made, one); }, opened));
         *model = new vkf_model{std::move(made)};
         return {};
