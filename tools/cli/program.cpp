@@ -5,6 +5,7 @@ namespace vkformer::cli {
 
 void describe_program(CLI::App& app, Action& action) {
     app.name("vkformer");
+    app.allow_windows_style_options(false);  // /tmp/lines.txt is a path everywhere
     app.description("Transformer forward passes on any Vulkan GPU, checked against the CPU.");
     app.set_version_flag("--version", "vkformer " VKFORMER_VERSION);
     app.footer(
