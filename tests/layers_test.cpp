@@ -136,7 +136,7 @@ TEST_CASE("nothing is built upon the wing for devices that are CPUs", "[layers]"
             if (!entry.is_regular_file() || is_wing) continue;
             std::ifstream file(entry.path());
             for (const Include& include : includes_of(file))
-                if (include.path.find("cpu_devices/") != std::string::npos) found.insert(relative.string());
+                if (include.path.find("cpu_devices/") != std::string::npos) found.insert(relative.generic_string());
         }
     CHECK(found == hooks);
 }

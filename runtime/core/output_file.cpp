@@ -160,8 +160,7 @@ Result<void> OutputFile::write(std::span<const std::byte> bytes) {
 
 Result<void> OutputFile::commit() {
     int error_number = platform::close_file(std::exchange(file_, -1)) ? 0 : errno;
-    if (error_number == 0 && !temporary_.empty() && !platform::replace_file(temporary_, target_))
-        error_number = errno;
+    if (error_number == 0 && !temporary_.empty() && !platform::replace_file(temporary_, target_)) error_number = errno;
     if (error_number == 0)
         forget(std::exchange(slot_, -1));
     else

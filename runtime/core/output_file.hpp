@@ -11,7 +11,8 @@ namespace vkformer {
 
 /// A file that is being written. Where nothing or a regular file has its name, it appears there only when `commit` succeeds: a reader never
 /// sees half of it, and what was there before stays until then and gives its permissions. A symbolic link stays: what it leads to is
-/// written. What is no regular file (a FIFO, a device, /dev/stdout) gets the bytes as they come. Every error has the system's reason.
+/// written. What is no regular file (a FIFO, a device, /dev/stdout) gets the bytes as they come. On Windows a file that somebody has
+/// mapped is not replaced: commit fails, and it stays. Every error has the system's reason.
 class OutputFile {
 public:
     /// Waits for a reader where the name is that of a FIFO. Errors: FileNotFound.

@@ -25,10 +25,10 @@ struct BackendOptions {
         0;  ///< of a binding and of an allocation, where the device takes more, for tests; 0: what it takes
     PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
     std::filesystem::path cache_folder = platform::cache_folder();  ///< of the pipeline cache; empty: none
-    VkPipelineCache pipeline_cache = VK_NULL_HANDLE;              ///< the application's, used in place of one on disk
-    std::uint64_t memory_limit = 0;                               ///< bytes of device memory at most; 0: what there is
-    MemoryCallbacks memory{};                                     ///< the application's allocator; empty: the driver's
-    MemoryExport exported{};                                      ///< who memory is shared with
+    VkPipelineCache pipeline_cache = VK_NULL_HANDLE;                ///< the application's, used in place of one on disk
+    std::uint64_t memory_limit = 0;             ///< bytes of device memory at most; 0: what there is
+    MemoryCallbacks memory{};                   ///< the application's allocator; empty: the driver's
+    MemoryExport exported{};                    ///< who memory is shared with
     std::shared_ptr<VariantChooser> chooser{};  ///< null: the first of each op's variants, measured or not
 };
 

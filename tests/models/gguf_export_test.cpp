@@ -91,8 +91,11 @@ GgufContents exported(const LlamaFolder& folder, DType dtype) {
 }
 
 formats::Gguf written(const LlamaFolder& folder, const GgufContents& contents) {
-    REQUIRE(formats::write_gguf(folder / "x.gguf", contents.metadata, contents.tensors));
-    auto file = formats::Gguf::open(folder / "x.gguf");
+    // Another name each time: what is mapped is not replaced on Windows.
+    static int count = 0;
+    const std::string name = "x" + std::to_string(count++) + ".gguf";
+    REQUIRE(formats::write_gguf(folder / name.c_str(), contents.metadata, contents.tensors));
+    auto file = formats::Gguf::open(folder / name.c_str());
     if (!file) FAIL(file.error().message);
     return std::move(file).value();
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <random>
 #include <string>
+#include <system_error>
 
 namespace vkformer::tests {
 
@@ -17,7 +18,10 @@ public:
             path_ = std::filesystem::temp_directory_path() / ("vkformer-test-" + std::to_string(random()));
         } while (!std::filesystem::create_directory(path_));
     }
-    ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+    ~TemporaryFolder() {
+        std::error_code ignored;  // on Windows a file that is still mapped stays
+        std::filesystem::remove_all(path_, ignored);
+    }
     TemporaryFolder(const TemporaryFolder&) = delete;
     TemporaryFolder& operator=(const TemporaryFolder&) = delete;
     std::filesystem::path operator/(const char* name) const { return path_ / name; }

@@ -22,8 +22,8 @@ using Catch::Matchers::ContainsSubstring;
 class Copy {
 public:
     Copy() {
-        std::filesystem::copy(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers/marian", folder_.path(),
-                              std::filesystem::copy_options::recursive);
+        std::filesystem::copy(std::filesystem::path(VKFORMER_SOURCE_DIR) / "tests/goldens/tokenizers/marian",
+                              folder_.path(), std::filesystem::copy_options::recursive);
     }
 
     std::string read(const char* name) const {

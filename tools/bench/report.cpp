@@ -32,8 +32,7 @@ std::string row(const CaseReport& c) {
     const Summary& time = c.time();
     text += format("%-4s %10s ±%4.1f%% %5s%c %10.2f %9.2f", c.cache.c_str(), time_text(time.median).c_str(),
                    50 * (time.interval.high - time.interval.low) / time.median, std::to_string(time.runs).c_str(),
-                   time.stable ? ' ' : '!',
-                   c.flops_per_second() * 1e-9, c.bytes_per_second() * 1e-9);
+                   time.stable ? ' ' : '!', c.flops_per_second() * 1e-9, c.bytes_per_second() * 1e-9);
     if (c.share) text += format(" %5.1f %% of %s", 100 * c.share->share, c.share->limit.c_str());
     return text + "\n";
 }

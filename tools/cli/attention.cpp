@@ -139,9 +139,8 @@ Result<int> run(const AttentionCommand& command) {
             as_json(observed, command).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
         VKFORMER_CHECK(write_file(utf8_path(command.output), std::as_bytes(std::span(document))));
     } else {
-        VKFORMER_CHECK(
-            draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png,
-                           utf8_path(command.output)));
+        VKFORMER_CHECK(draw_heat_maps(page, extension == ".svg" ? PictureFormat::svg : PictureFormat::png,
+                                      utf8_path(command.output)));
     }
     VKFORMER_CHECK(print(observed.translation.text + "\n"));
     return kOk;

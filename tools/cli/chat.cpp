@@ -190,7 +190,9 @@ Result<int> run(const ChatCommand& command) {
     Chat chat(std::move(generator), command, std::move(options));
     for (const std::string& message : command.messages) VKFORMER_CHECK(chat.turn(message));
     if (!command.messages.empty()) return kOk;
-    if (platform::is_terminal(platform::Stream::input) && platform::is_terminal(platform::Stream::error) && !command.json) return talk(chat);
+    if (platform::is_terminal(platform::Stream::input) && platform::is_terminal(platform::Stream::error) &&
+        !command.json)
+        return talk(chat);
     return obey_script(chat);
 }
 

@@ -57,9 +57,8 @@ void say(const ConvertCommand& command, const std::string& text) {
 
 Result<int> write(const ConvertCommand& command, const models::GgufContents& contents) {
     for (const std::string& note : contents.notes) say(command, note);
-    auto written =
-        formats::write_gguf(utf8_path(command.destination), contents.metadata, contents.tensors,
-                            progress(command.destination));
+    auto written = formats::write_gguf(utf8_path(command.destination), contents.metadata, contents.tensors,
+                                       progress(command.destination));
     show_progress("");
     if (!written) return std::move(written).error();
     return kOk;

@@ -109,7 +109,8 @@ LineEditor::Outcome LineEditor::read(std::string& line) {
     if (state_->editor) el_set(state_->editor, EL_PREP_TERM, 1);
     const char* const text = state_->editor ? el_gets(state_->editor, &count) : nullptr;
     const bool is_whole = text && count > 0 && text[count - 1] == '\n';
-    if (!is_whole && platform::Interrupts::take()) return Outcome::interrupted;  // behind a whole line it is the answer's
+    if (!is_whole && platform::Interrupts::take())
+        return Outcome::interrupted;  // behind a whole line it is the answer's
     if (!text || count <= 0) return Outcome::end;
     line.assign(text, static_cast<std::size_t>(count));
     while (line.ends_with('\n') || line.ends_with('\r')) line.pop_back();

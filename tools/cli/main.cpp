@@ -24,7 +24,7 @@ int run(std::vector<std::string> arguments) {
     cli::Action action;
     cli::describe_program(app, action);
     try {
-        std::ranges::reverse(arguments);  // as CLI11 takes them
+        std::ranges::reverse(arguments);               // as CLI11 takes them
         if (!arguments.empty()) arguments.pop_back();  // the program
         app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {

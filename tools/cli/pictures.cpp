@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "core/paths.hpp"
 #include "pictures.hpp"
+#include "core/paths.hpp"
 
 #include "core/try.hpp"
 

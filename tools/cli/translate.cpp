@@ -39,7 +39,8 @@ std::string as_json(const std::string& source, const Translation& translation) {
 /// Translates the inputs and prints one line for each.
 Result<void> translate(Translator& translator, TranslateCommand& command, std::vector<Input<std::string>> inputs) {
     const std::size_t before = inputs.front().number - 1;
-    const bool shows_progress = platform::is_terminal(platform::Stream::error) && before + inputs.size() > kProgressLines;
+    const bool shows_progress =
+        platform::is_terminal(platform::Stream::error) && before + inputs.size() > kProgressLines;
     Translator::Progress progress;
     if (shows_progress)
         progress = [&](std::size_t done, std::size_t) {

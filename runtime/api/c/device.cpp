@@ -101,7 +101,8 @@ Result<std::map<std::string, std::string>> named_variants(const vkf_device_optio
 /// `can_submit`: variants can only be measured on a device with a queue.
 Result<vulkan::BackendOptions> backend_options(const vkf_device_options& options, bool can_submit) {
     VKFORMER_CHECK(check_variants(options));
-    vulkan::BackendOptions result{.cache_folder = options.cache_folder ? utf8_path(options.cache_folder) : std::filesystem::path()};
+    vulkan::BackendOptions result{.cache_folder =
+                                      options.cache_folder ? utf8_path(options.cache_folder) : std::filesystem::path()};
     result.pipeline_cache = options.pipeline_cache;
     result.memory_limit = options.memory_budget;
     result.exported.handle_types = options.external_handle_types;

@@ -34,7 +34,8 @@ FileStatus status_of(const struct _stat64& status) {
 }
 
 void set_errno() {
-    errno = std::error_code(static_cast<int>(::GetLastError()), std::system_category()).default_error_condition().value();
+    errno =
+        std::error_code(static_cast<int>(::GetLastError()), std::system_category()).default_error_condition().value();
 }
 
 unsigned piece_of(std::size_t size) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/platform/windows.hpp"
+
 #include <psapi.h>
 #include <shellapi.h>
 

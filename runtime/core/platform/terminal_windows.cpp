@@ -40,7 +40,9 @@ bool is_terminal(int file) noexcept { return ::_isatty(file) != 0; }
 
 bool is_terminal(Stream stream) noexcept {
     // _isatty() calls every character device a terminal, NUL too.
-    const DWORD name = stream == Stream::input ? STD_INPUT_HANDLE : stream == Stream::output ? STD_OUTPUT_HANDLE : STD_ERROR_HANDLE;
+    const DWORD name = stream == Stream::input    ? STD_INPUT_HANDLE
+                       : stream == Stream::output ? STD_OUTPUT_HANDLE
+                                                  : STD_ERROR_HANDLE;
     DWORD mode = 0;
     return ::GetConsoleMode(::GetStdHandle(name), &mode) != 0;
 }
