@@ -52,9 +52,9 @@ security_mirror() {
         sed -n 's/^Packages Debian Debian-Security //p' | head -n 1
 }
 
-# open_suite WORK SUITE [security] [binaries]: sets own_apt, an apt-get that sees this suite's source packages, with
-# lists and cache of its own in WORK; those of the machine stay as they are. `security`: also the security updates of
-# the suite; `binaries`: also its binary packages.
+# open_suite WORK SUITE [security] [binaries] [OPTION…]: sets own_apt, an apt-get that sees this suite's source packages,
+# with lists and cache of its own in WORK; those of the machine stay as they are. `security`: also the security updates
+# of the suite; `binaries`: also its binary packages. Options are apt-get's.
 open_suite() {
     local work=$1 suite=$2 mirror signed_by="" security=""
     shift 2
@@ -74,6 +74,10 @@ open_suite() {
     own_apt=(apt-get -q -o "Dir::Etc::SourceList=$work/sources.list" -o "Dir::Etc::SourceParts=$work/empty"
         -o "Dir::State::Lists=$work/lists" -o "Dir::Cache=$work/cache" -o Acquire::Retries=3 -o APT::Sandbox::User=
         -o APT::Get::List-Cleanup=0)
+    while [ $# != 0 ]; do
+        case $1 in security | binaries) shift ;; *) break ;; esac
+    done
+    own_apt+=("$@")
     "${own_apt[@]}" update
 }
 

@@ -2,6 +2,7 @@
 # Installs what vkformer needs on Debian 12 or 13 and prepares the pinned shader compiler. Safe to run again.
 #   scripts/setup.sh            what the library and the command line need
 #   scripts/setup.sh --tests    that, and what the tests need
+#   scripts/setup.sh --aarch64  that, and what the preset aarch64 needs: cross compiler, emulator, and arm64 libraries in a folder
 set -euo pipefail
 . "$(dirname "$0")/debian_source.sh"
 
@@ -21,6 +22,16 @@ packages=(
 # xvfb: the samples with a window run headless.
 # python3-venv, python3-dev: the Python package is built and tested in a virtual environment.
 test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev)
+# The preset aarch64: the compiler and the emulator are this machine's; its libraries stay as they are.
+aarch64_packages=(g++-aarch64-linux-gnu qemu-user)
+# What a program for arm64 is compiled, linked and run with. Catch2, Boost, CLI11 and nlohmann_json are headers for any machine.
+sysroot_packages=(
+    libc6-dev libstdc++6 libgcc-s1 libvulkan-dev libvulkan1
+    nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
+    zlib1g-dev liblzma-dev libpng-dev libjpeg62-turbo-dev
+    libcli11-dev libboost-dev libedit-dev libsndfile1-dev libsamplerate0-dev libcairo2-dev libpango1.0-dev fonts-dejavu-core
+    catch2 libspirv-cross-c-shared-dev
+)
 
 pinned=15.1.0
 glslang_dir="$cache_dir/glslang-$pinned"
@@ -135,11 +146,61 @@ prepare_glslang() {
     rm -rf "$work"
 }
 
+# The release that this machine runs, for arm64, unpacked by `dpkg-deb -x`: no script of a package runs, and neither root nor a foreign
+# architecture in this machine's dpkg is asked for.
+make_sysroot() {
+    local work=$1 sysroot=$2 archive link target
+    : >"$work/status"   # of the packages that a system for arm64 would have
+    open_suite "$work" "$(. /etc/os-release && echo "$VERSION_CODENAME")" binaries \
+        -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o "Dir::State::status=$work/status" \
+        -o Debug::NoLocking=1 || return 1
+    "${own_apt[@]}" install -y --download-only --no-install-recommends "${sysroot_packages[@]}" || return 1
+
+    mkdir -p "$sysroot/usr/lib" "$sysroot/usr/bin" "$sysroot/usr/sbin"
+    for link in lib bin sbin; do ln -s "usr/$link" "$sysroot/$link"; done
+    for archive in "$work"/cache/archives/*.deb; do dpkg-deb -x "$archive" "$sysroot" || return 1; done
+    # What OpenBLAS's scripts would choose as the alternative.
+    local libraries="$sysroot/usr/lib/aarch64-linux-gnu"
+    for target in libopenblas.so libopenblas.so.0 libopenblas.a libblas.so.3 liblapack.so.3 pkgconfig/openblas.pc; do
+        [ -e "$libraries/openblas-pthread/${target}" ] || continue
+        ln -sf "$([[ $target = */* ]] && echo ../)openblas-pthread/$target" "$libraries/$target"
+    done
+    # Links that begin at the root begin at the folder's.
+    find "$sysroot" -type l -lname '/*' -printf '%p %P %l\n' | while read -r link target archive; do
+        ln -sf "$(sed 's|[^/]*/|../|g; s|[^/]*$||' <<<"$target")${archive#/}" "$link"
+    done
+}
+
+prepare_sysroot() {
+    local sysroot="$cache_dir/sysroot-aarch64" log="$cache_dir/sysroot-aarch64.log" work wanted
+    wanted="$(. /etc/os-release && echo "$VERSION_CODENAME") ${sysroot_packages[*]}"
+    if [ "$(cat "$sysroot/made-of" 2>/dev/null)" = "$wanted" ]; then
+        say "arm64 libraries: $sysroot"
+        return
+    fi
+    mkdir -p "$cache_dir"
+    work=$(mktemp -d "${TMPDIR:-/tmp}/vkformer-sysroot.XXXXXX")
+    say "fetching arm64 libraries (see $log)"
+    if make_sysroot "$work" "$work/sysroot" >"$log" 2>&1; then
+        echo "$wanted" >"$work/sysroot/made-of"
+        rm -rf "$sysroot"
+        mv "$work/sysroot" "$sysroot"
+        rm -rf "$work"
+        say "arm64 libraries: $sysroot"
+    else
+        rm -rf "$work"
+        die "the arm64 libraries could not be fetched (see $log)"
+    fi
+}
+
+wants_sysroot=no
 case "${1:-}" in
 "") ;;
 --tests) packages+=("${test_packages[@]}") ;;
-*) die "unknown argument $1; usage: scripts/setup.sh [--tests]" ;;
+--aarch64) packages+=("${aarch64_packages[@]}") wants_sysroot=yes ;;
+*) die "unknown argument $1; usage: scripts/setup.sh [--tests | --aarch64]" ;;
 esac
 
 install_packages "${packages[@]}"
 prepare_glslang
+if [ $wants_sysroot = yes ]; then prepare_sysroot; fi

@@ -2,26 +2,34 @@
 // FloatKernels. A product goes by tiles, some rows of x and some of w, whose sums stay in registers. See vectors.inl.
 #include "cpu/vectors.inl"
 
-// Twelve sums, three rows of w and a vector of x are sixteen registers of AVX2, and half of NEON's.
-#if defined(VKFORMER_HAS_AVX2) || defined(__aarch64__)
+// Twelve sums, three rows of w and a vector of x are sixteen registers of AVX2; sixteen, four and one are two thirds of NEON's.
+#if defined(VKFORMER_HAS_AVX2)
 constexpr std::size_t kTileRows = 4, kTileColumns = 3;
+#elif defined(VKFORMER_HAS_NEON)
+constexpr std::size_t kTileRows = 4, kTileColumns = 4;
 #else
 constexpr std::size_t kTileRows = 2, kTileColumns = 2;
 #endif
+#ifdef VKFORMER_HAS_NEON
+using TileFloats = FourFloats;
+#else
+using TileFloats = Floats;
+#endif
+constexpr std::size_t kTileLanes = sizeof(TileFloats) / sizeof(float);
 
 template <std::size_t rows, std::size_t columns>
 inline void add_tile(const ProductOperands& o, std::size_t row, std::size_t column) {
     const float* const x = o.x + row * o.x_stride;
     const float* const w = o.w + column * o.w_stride;
-    Floats sums[rows][columns] = {};
+    TileFloats sums[rows][columns] = {};
     std::size_t i = 0;
-    for (; i + kLanes <= o.depth; i += kLanes) {
-        Floats ws[columns];
+    for (; i + kTileLanes <= o.depth; i += kTileLanes) {
+        TileFloats ws[columns];
 #pragma GCC unroll 4
-        for (std::size_t c = 0; c < columns; ++c) ws[c] = load<Floats>(w + c * o.w_stride + i);
+        for (std::size_t c = 0; c < columns; ++c) ws[c] = load<TileFloats>(w + c * o.w_stride + i);
 #pragma GCC unroll 4
         for (std::size_t r = 0; r < rows; ++r) {
-            const auto xs = load<Floats>(x + r * o.x_stride + i);
+            const auto xs = load<TileFloats>(x + r * o.x_stride + i);
 #pragma GCC unroll 4
             for (std::size_t c = 0; c < columns; ++c) sums[r][c] += xs * ws[c];
         }
@@ -59,7 +67,8 @@ inline void add_scaled_columns(const float* scales, std::size_t count, const flo
     for (std::size_t j = 0; j < count; ++j, w += w_stride)
 #pragma GCC unroll 8
         for (std::size_t v = 0; v < vectors; ++v) sums[v] += scales[j] * load<Floats>(w + v * kLanes);
-    __builtin_memcpy(y, sums, sizeof sums);
+#pragma GCC unroll 8
+    for (std::size_t v = 0; v < vectors; ++v) store(y + v * kLanes, sums[v]);
 }
 
 inline void add_scaled_rows(const float* scales, std::size_t count, const float* w, std::size_t w_stride,
@@ -77,8 +86,8 @@ inline void add_scaled_rows(const float* scales, std::size_t count, const float*
 /// ln 2 in two parts (Cody and Waite 1980), and e^r by its Taylor polynomial of degree 7, whose next term is below 6e-9.
 inline Floats exp_of(Floats x) {
     constexpr float kLn2Upper = 0.693359375f, kLn2Lower = -2.12194440e-4f, kRounds = 0x1.8p23f;
-    x = x > 89.0f ? Floats{} + 89 : x;
-    x = x < -104.0f ? Floats{} - 104 : x;
+    x = select(x > 89.0f, Floats{} + 89, x);
+    x = select(x < -104.0f, Floats{} - 104, x);
     const Floats shifted = x * 1.44269504f + kRounds;  // its lowest bits are n
     const Floats n = shifted - kRounds;
     const Floats r = (x - n * kLn2Upper) - n * kLn2Lower;
@@ -99,7 +108,7 @@ inline Floats exp_of(Floats x) {
 /// rounded, makes an error of z² · 2^−24.
 inline Floats normal_cdf(Floats x) {
     const Floats magnitude = (Floats)((Ints)x & 0x7FFFFFFF) * 0.707106781f;
-    const Floats z = magnitude > 14.0f ? Floats{} + 14 : magnitude;  // e^(−z²) is 0 there
+    const Floats z = select(magnitude > 14.0f, Floats{} + 14, magnitude);  // e^(−z²) is 0 there
     const Floats t = (z - 2) / (z + 2);
     Floats p = t * 2.21442078e-5f + 1.83821812e-5f;
     p = p * t - 1.52359542e-4f;
@@ -112,14 +121,14 @@ inline Floats normal_cdf(Floats x) {
     p = p * t - 1.71790153e-1f;
     p = p * t + 2.55395681e-1f;
     const Floats tail = 0.5f * (1 - t) * p * exp_of(-z * z);
-    return x < 0.0f ? tail : 1 - tail;
+    return select(x < 0.0f, tail, 1 - tail);
 }
 
 inline Floats sigmoid(Floats x) { return 1 / (1 + exp_of(-x)); }
 
 // See activate.hpp for the formulas; 1/2 + tanh(u)/2 is sigmoid(2u).
 struct Relu {
-    static Floats of(Floats x) { return x < 0.0f ? Floats{} : x; }
+    static Floats of(Floats x) { return select(x < 0.0f, Floats{}, x); }
 };
 struct GeluErf {
     static Floats of(Floats x) { return x * normal_cdf(x); }
@@ -162,6 +171,7 @@ inline bool activate(graph::Activation activation, const float* x, std::size_t c
 
 inline float exponentiate(float* scores, std::size_t count, float max) {
     Floats sums = {};
+    float rest_sum = 0;
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
         const Floats terms = exp_of(load<Floats>(scores + i) - max);
@@ -173,9 +183,9 @@ inline float exponentiate(float* scores, std::size_t count, float max) {
         __builtin_memcpy(&rest, scores + i, (count - i) * sizeof(float));
         rest = exp_of(rest - max);
         __builtin_memcpy(scores + i, &rest, (count - i) * sizeof(float));
-        for (std::size_t lane = 0; lane < count - i; ++lane) sums[0] += rest[lane];
+        for (std::size_t lane = 0; lane < count - i; ++lane) rest_sum += rest[lane];
     }
-    return sum_of(sums);
+    return sum_of(sums) + rest_sum;
 }
 
 inline float max_of(const float* x, std::size_t count) {
@@ -183,7 +193,7 @@ inline float max_of(const float* x, std::size_t count) {
     std::size_t i = 0;
     for (; i + kLanes <= count; i += kLanes) {
         const auto numbers = load<Floats>(x + i);
-        largest = numbers > largest ? numbers : largest;
+        largest = select(numbers > largest, numbers, largest);
     }
     float result = -__builtin_inff();
     for (std::size_t lane = 0; lane < kLanes; ++lane) result = largest[lane] > result ? largest[lane] : result;

@@ -16,7 +16,7 @@ inline constexpr std::size_t kLeastPanelUses = 64;
 struct FloatPanelKernels {
     std::size_t panel_columns;  // rows of w that make a panel
     /// `count` rows, `stride` apart, `depth` elements of each, side by side: out[i · width + r] = rows[r · stride + i], zeros for r from
-    /// `count` to `width`, a multiple of 8.
+    /// `count` to `width`, which is panel_columns or kFloatTileRows.
     void (*interleave)(const float* rows, std::size_t stride, std::size_t count, std::size_t width, std::size_t depth,
                        float* out);
     /// y[r · stride + c] += Σ_i tile[i][r] · panel[i][c] for r below `rows` and c below `columns`. tile: [depth, kFloatTileRows], panel:
@@ -25,7 +25,7 @@ struct FloatPanelKernels {
                      float* y, std::size_t stride);
 };
 
-/// By what the processor can do: AVX-512, AVX2, or neither.
+/// By what the processor can do: AVX-512, AVX2, NEON, or none of them.
 const FloatPanelKernels& float_panel_kernels() noexcept;
 /// For processors without wide vectors.
 const FloatPanelKernels& plain_float_panel_kernels() noexcept;

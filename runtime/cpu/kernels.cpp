@@ -5,6 +5,7 @@
 
 #include "core/block_format.hpp"
 #include "cpu/kernels_avx2.hpp"
+#include "cpu/kernels_neon.hpp"
 
 namespace vkformer::cpu {
 namespace {
@@ -29,6 +30,8 @@ const PackedKernels* plain_packed_kernels(DType dtype) noexcept { return packed_
 const PackedKernels* packed_kernels(DType dtype) noexcept {
 #if defined(__x86_64__)
     if (is_wide()) return packed_kernels_avx2(dtype);
+#elif defined(__aarch64__)
+    return packed_kernels_neon(dtype);
 #endif
     return plain_packed_kernels(dtype);
 }
@@ -39,6 +42,8 @@ const FloatPanelKernels& float_panel_kernels() noexcept {
 #if defined(__x86_64__)
     if (is_wide() && __builtin_cpu_supports("avx512f")) return float_panel_kernels_avx512();
     if (is_wide()) return float_panel_kernels_avx2();
+#elif defined(__aarch64__)
+    return float_panel_kernels_neon();
 #endif
     return kFloatPanels;
 }
@@ -48,6 +53,8 @@ const FloatKernels& plain_float_kernels() noexcept { return kFloats; }
 const FloatKernels& float_kernels() noexcept {
 #if defined(__x86_64__)
     if (is_wide()) return float_kernels_avx2();
+#elif defined(__aarch64__)
+    return float_kernels_neon();
 #endif
     return kFloats;
 }

@@ -5,12 +5,14 @@
 // is laid out so that the field's element meets its x in the same lane. Nothing is shuffled inside the loops.
 #include "cpu/vectors.inl"
 
-#ifdef VKFORMER_HAS_AVX2
+#if defined(VKFORMER_HAS_AVX2)
 inline float half_at(const std::byte* from) {
     std::uint16_t half;
     __builtin_memcpy(&half, from, sizeof half);
     return _cvtsh_ss(half);
 }
+#elif defined(VKFORMER_HAS_NEON)
+inline float half_at(const std::byte* from) { return static_cast<float>(load<__fp16>(from)); }
 #else
 /// The exponent is moved by a product, which makes numbers of subnormal halves, too.
 inline float half_at(const std::byte* from) {
@@ -89,13 +91,20 @@ void unpack_halves(const std::byte* row, std::size_t in, float* out) {
     for (std::size_t i = 0; i < in; ++i) out[i] = Format::at(row + 2 * i);
 }
 
-#ifdef VKFORMER_HAS_AVX2
+#if defined(VKFORMER_HAS_AVX2) || defined(VKFORMER_HAS_NEON)
 // The processor converts eight neighbours by itself: x stays as it is.
 inline void copy_row(const float* x, std::size_t in, float* arranged) {
     __builtin_memcpy(arranged, x, in * sizeof(float));
 }
 
-inline Floats eight_halves(const std::byte* from) { return (Floats)_mm256_cvtph_ps(load<__m128i>(from)); }
+inline Floats eight_halves(const std::byte* from) {
+#ifdef VKFORMER_HAS_AVX2
+    return (Floats)_mm256_cvtph_ps(load<__m128i>(from));
+#else
+    const auto halves = load<float16x8_t>(from);
+    return {(FourFloats)vcvt_f32_f16(vget_low_f16(halves)), (FourFloats)vcvt_high_f32_f16(halves)};
+#endif
+}
 
 inline float dot_f16(const std::byte* row, const float* x, std::size_t in) {
     constexpr std::size_t kStep = 4 * kLanes;  // four sums: a product need not wait for the one before
@@ -196,7 +205,7 @@ inline Floats q4_products(Words words, const float* x) {
 
 /// The nibbles of two blocks.
 inline Words words_of(const std::byte* first, const std::byte* second) {
-    return __builtin_shufflevector(load<FourWords>(first + 2), load<FourWords>(second + 2), 0, 1, 2, 3, 4, 5, 6, 7);
+    return join(load<FourWords>(first + 2), load<FourWords>(second + 2));
 }
 
 /// The halves that two blocks begin with, over the lanes of their nibbles.
@@ -449,7 +458,7 @@ inline Floats in_all_lanes(float number) { return pair_of(number, number); }
 /// Sixteen bytes of nibbles, the lower ones first: a byte each.
 inline Words nibble_bytes(const std::byte* from) {
     const auto packed = load<FourWords>(from);
-    return __builtin_shufflevector(packed & 0x0F0F0F0Fu, packed >> 4 & 0x0F0F0F0Fu, 0, 1, 2, 3, 4, 5, 6, 7);
+    return join(packed & 0x0F0F0F0Fu, packed >> 4 & 0x0F0F0F0Fu);
 }
 
 /// Bit i of the bits as 16 in byte i: four bits times ones that are 7 places apart give a bit to each byte.
@@ -460,9 +469,14 @@ inline Words fifth_bits(std::uint32_t bits) {
 /// 128 + what the nibbles in bytes stand for.
 inline Words table_bytes(Words nibbles) {
     constexpr const std::int8_t* kTable = kIq4Values.data();
-#ifdef VKFORMER_HAS_AVX2
+#if defined(VKFORMER_HAS_AVX2)
     const __m256i table = _mm256_broadcastsi128_si256(load<__m128i>(kTable));
     return (Words)_mm256_shuffle_epi8(table, (__m256i)nibbles) ^ 0x80808080u;
+#elif defined(VKFORMER_HAS_NEON)
+    const auto table = load<uint8x16_t>(kTable);
+    return Words{(FourWords)vqtbl1q_u8(table, (uint8x16_t)nibbles.lower),
+                 (FourWords)vqtbl1q_u8(table, (uint8x16_t)nibbles.upper)} ^
+           0x80808080u;
 #else
     std::uint8_t bytes[kBlock];
     __builtin_memcpy(bytes, &nibbles, sizeof bytes);

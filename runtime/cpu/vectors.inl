@@ -1,18 +1,91 @@
 // SPDX-License-Identifier: MIT
-// Included by kernels.cpp and kernels_avx2.cpp, which differ in the compiler's target, each into a namespace of its own. GCC's and clang's vectors of eight lanes become whatever the target has. No function of the
-// standard library is called: a copy of one that was compiled for the wider target must not end up in the rest of the program.
+// Included by kernels.cpp, kernels_avx2.cpp, kernels_neon.cpp and others, which differ in the compiler's target, each into a namespace of
+// its own. GCC's and clang's vectors of eight lanes become whatever the target has. No function of the standard library is called: a copy
+// of one that was compiled for the wider target must not end up in the rest of the program.
 #pragma once
 
-using Floats = float __attribute__((vector_size(32)));
-using Ints = std::int32_t __attribute__((vector_size(32)));
-using Words = std::uint32_t __attribute__((vector_size(32)));
 using FourFloats = float __attribute__((vector_size(16)));
+using FourInts = std::int32_t __attribute__((vector_size(16)));
 using FourWords = std::uint32_t __attribute__((vector_size(16)));
 
 constexpr std::size_t kLanes = 8;
 
+#ifdef VKFORMER_HAS_NEON
+/// Eight lanes in two registers. GCC has vectors that are wider than the target's in memory, and each sum of a loop with them.
+template <class Vector>
+struct TwoVectors {
+    using Lane = __typeof__(Vector{}[0] + 0);
+    Vector lower, upper;
+
+    /// Of the same bits.
+    template <class Other>
+    explicit operator TwoVectors<Other>() const {
+        return {(Other)lower, (Other)upper};
+    }
+    Lane operator[](std::size_t lane) const { return lane < 4 ? lower[lane] : upper[lane - 4]; }
+    TwoVectors operator-() const { return {-lower, -upper}; }
+};
+using Floats = TwoVectors<FourFloats>;
+using Ints = TwoVectors<FourInts>;
+using Words = TwoVectors<FourWords>;
+
+#define VKFORMER_ELEMENTWISE(op)                                                                       \
+    template <class Vector>                                                                            \
+    inline TwoVectors<Vector> operator op(TwoVectors<Vector> a, TwoVectors<Vector> b) {                \
+        return {a.lower op b.lower, a.upper op b.upper};                                               \
+    }                                                                                                  \
+    template <class Vector>                                                                            \
+    inline TwoVectors<Vector> operator op(TwoVectors<Vector> a, typename TwoVectors<Vector>::Lane b) { \
+        return {a.lower op b, a.upper op b};                                                           \
+    }                                                                                                  \
+    template <class Vector>                                                                            \
+    inline TwoVectors<Vector> operator op(typename TwoVectors<Vector>::Lane a, TwoVectors<Vector> b) { \
+        return {a op b.lower, a op b.upper};                                                           \
+    }                                                                                                  \
+    template <class Vector, class Other>                                                               \
+    inline TwoVectors<Vector>& operator op##=(TwoVectors<Vector>& a, Other b) {                        \
+        return a = a op b;                                                                             \
+    }
+VKFORMER_ELEMENTWISE(+)
+VKFORMER_ELEMENTWISE(-)
+VKFORMER_ELEMENTWISE(*)
+VKFORMER_ELEMENTWISE(/)
+VKFORMER_ELEMENTWISE(&)
+VKFORMER_ELEMENTWISE(|)
+VKFORMER_ELEMENTWISE(^)
+VKFORMER_ELEMENTWISE(<<)
+VKFORMER_ELEMENTWISE(>>)
+#undef VKFORMER_ELEMENTWISE
+
+#define VKFORMER_COMPARISON(op)                                                          \
+    template <class Vector>                                                              \
+    inline Ints operator op(TwoVectors<Vector> a, TwoVectors<Vector> b) {                \
+        return {(FourInts)(a.lower op b.lower), (FourInts)(a.upper op b.upper)};         \
+    }                                                                                    \
+    template <class Vector>                                                              \
+    inline Ints operator op(TwoVectors<Vector> a, typename TwoVectors<Vector>::Lane b) { \
+        return {(FourInts)(a.lower op b), (FourInts)(a.upper op b)};                     \
+    }
+VKFORMER_COMPARISON(<)
+VKFORMER_COMPARISON(>)
+VKFORMER_COMPARISON(>=)
+#undef VKFORMER_COMPARISON
+#else
+using Floats = float __attribute__((vector_size(32)));
+using Ints = std::int32_t __attribute__((vector_size(32)));
+using Words = std::uint32_t __attribute__((vector_size(32)));
+#endif
+
 template <class Vector>
 inline Vector load(const void* from) {
+#ifdef VKFORMER_HAS_NEON
+    if constexpr (requires(Vector two) {
+                      two.upper;
+                  }) {  // by its parts: an object whose address is taken stays in memory
+        using Half = decltype(Vector::lower);
+        return {load<Half>(from), load<Half>(static_cast<const char*>(from) + sizeof(Half))};
+    }
+#endif
     Vector result;
     __builtin_memcpy(&result, from, sizeof(Vector));
     return result;
@@ -26,12 +99,58 @@ inline void prefetch(const void* from) {
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const char*>(from) + kAhead + i);
 }
 
+#ifdef VKFORMER_HAS_NEON
+inline void store(float* to, Floats numbers) {
+    __builtin_memcpy(to, &numbers.lower, sizeof numbers.lower);
+    __builtin_memcpy(to + kLanes / 2, &numbers.upper, sizeof numbers.upper);
+}
+#else
 inline void store(float* to, Floats numbers) { __builtin_memcpy(to, &numbers, sizeof numbers); }
+#endif
+
+inline float sum_of(FourFloats fours) {
+    const FourFloats twos = fours + __builtin_shufflevector(fours, fours, 2, 3, 2, 3);
+    return twos[0] + twos[1];
+}
+
+#ifdef VKFORMER_HAS_NEON
+inline Floats as_numbers(Ints integers) {
+    return {__builtin_convertvector(integers.lower, FourFloats), __builtin_convertvector(integers.upper, FourFloats)};
+}
+
+/// Lanes of a where those of the mask are not 0.
+inline Floats select(Ints mask, Floats a, Floats b) {
+    return {mask.lower ? a.lower : b.lower, mask.upper ? a.upper : b.upper};
+}
+
+inline float sum_of(Floats v) { return sum_of(v.lower + v.upper); }
+
+inline Words join(FourWords lower, FourWords upper) { return {lower, upper}; }
+#else
+inline Floats as_numbers(Ints integers) { return __builtin_convertvector(integers, Floats); }
+
+/// Lanes of a where those of the mask are not 0.
+inline Floats select(Ints mask, Floats a, Floats b) { return mask ? a : b; }
+
+inline float sum_of(Floats v) {
+    return sum_of(__builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7));
+}
+
+inline Words join(FourWords lower, FourWords upper) {
+    return __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+#endif
+inline Floats as_floats(Words bits) { return (Floats)bits; }
 
 /// Unsigned bytes, each a lane.
-#ifdef VKFORMER_HAS_AVX2
+#if defined(VKFORMER_HAS_AVX2)
 inline Ints eight_bytes(const std::byte* from) {
     return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+}
+#elif defined(VKFORMER_HAS_NEON)
+inline Ints eight_bytes(const std::byte* from) {
+    const uint16x8_t halves = vmovl_u8(load<uint8x8_t>(from));
+    return {(FourInts)vmovl_u16(vget_low_u16(halves)), (FourInts)vmovl_high_u16(halves)};
 }
 #else
 inline Ints eight_bytes(const std::byte* from) {
@@ -41,21 +160,38 @@ inline Ints eight_bytes(const std::byte* from) {
 }
 #endif
 
-inline Floats as_numbers(Ints integers) { return __builtin_convertvector(integers, Floats); }
-inline Floats as_floats(Words bits) { return (Floats)bits; }
-
-inline float sum_of(Floats v) {
-    const FourFloats fours = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
-    const FourFloats twos = fours + __builtin_shufflevector(fours, fours, 2, 3, 2, 3);
-    return twos[0] + twos[1];
-}
-
 inline float bits_to_float(std::uint32_t bits) {
     float result;
     __builtin_memcpy(&result, &bits, sizeof result);
     return result;
 }
 
+#ifdef VKFORMER_HAS_NEON
+/// Row i of the result has element i of each row.
+inline void transpose(FourInts* rows) {
+    const FourInts a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 2, 6);
+    const FourInts b = __builtin_shufflevector(rows[0], rows[1], 1, 5, 3, 7);
+    const FourInts c = __builtin_shufflevector(rows[2], rows[3], 0, 4, 2, 6);
+    const FourInts d = __builtin_shufflevector(rows[2], rows[3], 1, 5, 3, 7);
+    rows[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    rows[1] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    rows[2] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    rows[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+inline void transpose(Ints* rows) {
+    FourInts quarters[2][2][4];
+    for (std::size_t i = 0; i < 8; ++i) {
+        quarters[0][i / 4][i % 4] = rows[i].lower;
+        quarters[1][i / 4][i % 4] = rows[i].upper;
+    }
+    for (std::size_t half = 0; half < 2; ++half) {
+        transpose(quarters[half][0]);
+        transpose(quarters[half][1]);
+        for (std::size_t i = 0; i < 4; ++i) rows[4 * half + i] = {quarters[half][0][i], quarters[half][1][i]};
+    }
+}
+#else
 /// Row i of the result has element i of each row.
 inline void transpose(Ints* rows) {
     Ints pairs[8], fours[8];
@@ -73,3 +209,4 @@ inline void transpose(Ints* rows) {
         rows[4 + i] = __builtin_shufflevector(fours[i], fours[4 + i], 4, 5, 6, 7, 12, 13, 14, 15);
     }
 }
+#endif
