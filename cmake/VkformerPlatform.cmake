@@ -1,5 +1,5 @@
-# Takes from the list of sources `list` those of other systems: NAME_posix.cpp and NAME_windows.cpp are what NAME.hpp needs of a system.
-# Those stay outside unity builds, since a system's headers have macros of any name.
+# Takes from the list of sources `list` those of other systems: NAME_posix.cpp and NAME_windows.cpp are what NAME.hpp
+# needs of a system. Those stay outside unity builds, since a system's headers have macros of any name.
 function(vkformer_keep_platform list)
     set(others posix)
     if(NOT WIN32)

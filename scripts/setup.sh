@@ -2,7 +2,8 @@
 # Installs what vkformer needs on Debian 12 or 13 and prepares the pinned shader compiler. Safe to run again.
 #   scripts/setup.sh            what the library and the command line need
 #   scripts/setup.sh --tests    that, and what the tests need
-#   scripts/setup.sh --aarch64  that, and what the preset aarch64 needs: cross compiler, emulator, and arm64 libraries in a folder
+#   scripts/setup.sh --aarch64  what the library needs, and the preset aarch64: cross compiler, emulator, and arm64
+#                               libraries in a folder
 set -euo pipefail
 . "$(dirname "$0")/debian_source.sh"
 
@@ -24,7 +25,8 @@ packages=(
 test_packages=(catch2 python3 vulkan-validationlayers libshaderc-dev libspirv-cross-c-shared-dev chromium xvfb xauth python3-venv python3-dev)
 # The preset aarch64: the compiler and the emulator are this machine's; its libraries stay as they are.
 aarch64_packages=(g++-aarch64-linux-gnu qemu-user)
-# What a program for arm64 is compiled, linked and run with. Catch2, Boost, CLI11 and nlohmann_json are headers for any machine.
+# What a program for arm64 is compiled, linked and run with. Catch2, Boost, CLI11 and nlohmann_json are headers for any
+# machine.
 sysroot_packages=(
     libc6-dev libstdc++6 libgcc-s1 libvulkan-dev libvulkan1
     nlohmann-json3-dev libsentencepiece-dev libutf8proc-dev libpcre2-dev libopenblas-dev
@@ -146,8 +148,8 @@ prepare_glslang() {
     rm -rf "$work"
 }
 
-# The release that this machine runs, for arm64, unpacked by `dpkg-deb -x`: no script of a package runs, and neither root nor a foreign
-# architecture in this machine's dpkg is asked for.
+# The release that this machine runs, for arm64, unpacked by `dpkg-deb -x`: no script of a package runs, and neither root
+# nor a foreign architecture in this machine's dpkg is asked for.
 make_sysroot() {
     local work=$1 sysroot=$2 archive link target
     : >"$work/status"   # of the packages that a system for arm64 would have

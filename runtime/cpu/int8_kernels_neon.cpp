@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #if defined(__clang__)
-#pragma clang fp contract( \
-    fast)  // a product and a sum are two functions here, which clang fuses only when it is told to
+// A product and a sum are two functions here, which clang fuses only when it is told to.
+#pragma clang fp contract(fast)
 #endif
 #define VKFORMER_HAS_NEON
 

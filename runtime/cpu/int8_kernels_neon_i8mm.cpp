@@ -10,8 +10,8 @@
 // In place of compiler options for this file: they would reach the inline functions of the headers above, too.
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("dotprod,i8mm"))), apply_to = function)
-#pragma clang fp contract( \
-    fast)  // a product and a sum are two functions here, which clang fuses only when it is told to
+// A product and a sum are two functions here, which clang fuses only when it is told to.
+#pragma clang fp contract(fast)
 #else
 #pragma GCC push_options
 #pragma GCC target("arch=armv8.2-a+dotprod+i8mm")

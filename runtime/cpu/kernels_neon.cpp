@@ -10,8 +10,8 @@
 #include "core/block_format.hpp"
 
 #if defined(__clang__)
-#pragma clang fp contract( \
-    fast)  // a product and a sum are two functions here, which clang fuses only when it is told to
+// A product and a sum are two functions here, which clang fuses only when it is told to.
+#pragma clang fp contract(fast)
 #endif
 #define VKFORMER_HAS_NEON
 

@@ -79,9 +79,8 @@ using Words = std::uint32_t __attribute__((vector_size(32)));
 template <class Vector>
 inline Vector load(const void* from) {
 #ifdef VKFORMER_HAS_NEON
-    if constexpr (requires(Vector two) {
-                      two.upper;
-                  }) {  // by its parts: an object whose address is taken stays in memory
+    // By its parts: an object whose address is taken stays in memory.
+    if constexpr (requires { Vector::upper; }) {
         using Half = decltype(Vector::lower);
         return {load<Half>(from), load<Half>(static_cast<const char*>(from) + sizeof(Half))};
     }

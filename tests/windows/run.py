@@ -77,7 +77,8 @@ class Wine:
         for name in ("home", "run"):
             (self.place / name).mkdir(mode=0o700)
         self.environment = {
-            "PATH": "/usr/sbin:/usr/bin:/bin", "HOME": f"/{PLACE}/home", "XDG_RUNTIME_DIR": f"/{PLACE}/run", "LANG": "C.UTF-8",
+            "PATH": "/usr/sbin:/usr/bin:/bin", "HOME": f"/{PLACE}/home", "XDG_RUNTIME_DIR": f"/{PLACE}/run",
+            "LANG": "C.UTF-8",
             "WINEDEBUG": "-all", "OPENBLAS_NUM_THREADS": "1"}
 
     def inside(self, path):
@@ -95,7 +96,8 @@ class Wine:
 
     def run(self, program, *arguments, seconds=SECONDS, text=None):
         return subprocess.run(["chroot", self.folder, "wine", self.inside(program), *arguments], env=self.environment,
-                              capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False, input=text)
+                              capture_output=True, encoding="utf-8", errors="replace", timeout=seconds, check=False,
+                              input=text)
 
 
 def commands():
@@ -110,7 +112,8 @@ def commands():
             continue
         for device in ("cpu", "0"):
             yield (f"32 tokens of {name}, {'CPU' if device == 'cpu' else 'lavapipe'}",
-                   ["generate", "--device", device, "--model", folder, "--prompt-tokens", "3,1,4,1,5", "-n", "32", "--ignore-end"])
+                   ["generate", "--device", device, "--model", folder, "--prompt-tokens", "3,1,4,1,5", "-n", "32",
+                    "--ignore-end"])
 
 
 def comparable(text, arguments):
@@ -127,10 +130,12 @@ def compare(wine, vkformer):
     # The program of this machine, on the folder's driver too.
     places = wine.place / "here"
     places.mkdir()
-    environment = {**os.environ, **debian_folder.driver_environment(wine.folder, "lvp", places), "XDG_CACHE_HOME": str(places)}
+    driver = debian_folder.driver_environment(wine.folder, "lvp", places)
+    environment = {**os.environ, **driver, "XDG_CACHE_HOME": str(places)}
     start = debian_folder.command(wine.folder)
     for title, arguments in commands():
-        here = subprocess.run([*start, vkformer, *arguments], capture_output=True, text=True, check=False, env=environment)
+        here = subprocess.run([*start, vkformer, *arguments], capture_output=True, text=True, check=False,
+                              env=environment)
         there = wine.run(program, *(wine.inside(wine.take(a)) if isinstance(a, pathlib.Path) else a for a in arguments))
         if here.returncode or there.returncode:
             yield title, (here.stderr if here.returncode else there.stderr).strip()
@@ -145,7 +150,8 @@ def umlauts(wine):
     program = wine.unpacked / "bin/vkformer.exe"
     model = wine.unpacked / "share/vkformer/models/date-normalizer"
     there = wine.run(program, "translate", "--device", "cpu", "--model", wine.inside(model), DATE)
-    yield "a model in a folder with umlauts", None if there.stdout == "2021-03-04\n" else there.stderr.strip() or there.stdout
+    yield ("a model in a folder with umlauts",
+           None if there.stdout == "2021-03-04\n" else there.stderr.strip() or there.stdout)
     output = wine.place / UNPACKED / "Änderung.safetensors"
     there = wine.run(program, "convert", wine.inside(model / "model.safetensors"), wine.inside(output), "--dtype", "f16")
     is_there = output.exists() and output.stat().st_size > 1000
@@ -185,7 +191,8 @@ def tests(wine, build, spec):
         subprocess.run(["umount", "--lazy", there], check=False)
     last = [line for line in done.stdout.splitlines() if "test cases" in line or line.startswith("All tests passed")]
     found = re.findall(r"^(?:  \S.*|.*FAILED:.*)$", done.stdout, re.M)
-    yield f"tests {spec}: {' '.join(last)}", None if done.returncode == 0 else "\n".join(found[:40]) or done.stderr[-2000:]
+    wrong = None if done.returncode == 0 else "\n".join(found[:40]) or done.stderr[-2000:]
+    yield f"tests {spec}: {' '.join(last)}", wrong
 
 
 def main():

@@ -2,7 +2,6 @@
 #include "core/platform/processor.hpp"
 
 #if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
 #include <sys/auxv.h>
 
 namespace vkformer::platform {
