@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 
 #include <nlohmann/json.hpp>
 
@@ -330,6 +331,34 @@ TEST_CASE("generate: a seed is no negative number, and an empty text ends nothin
     refuses("generate -q -n 2 --stop ''" + model, "an empty text ends nothing");
     refuses("generate -q -n 2 --stop x --stop ''" + model, "an empty text ends nothing");
     CHECK(run("generate -q -n 2 --seed 18446744073709551615 --stop ' '" + model).exit_code == 0);
+}
+
+TEST_CASE("generate, chat: a text that has to be something", "[cli][generate][chat]") {
+    const TemporaryFolder folder;
+    folder.write(
+        "schema.json",
+        R"({"type": "object", "properties": {"n": {"enum": [3]}}, "required": ["n"], "additionalProperties": false})");
+    const std::string model = " --device cpu --model " + (goldens_dir() / "decoder_text").string();
+    const auto written = [&](const std::string& options) {
+        const Outcome outcome = run("generate -q -n 60 " + options + " Hello" + model);
+        CAPTURE(options, outcome.err);
+        CHECK(outcome.exit_code == 0);
+        return outcome.out;
+    };
+    const std::string chosen = written("--choice yes --choice no");
+    CHECK((chosen == "yes\n" || chosen == "no\n"));
+    CHECK(std::regex_match(written("--regex '[0-9]{3}-[a-z]{2}'"), std::regex("[0-9]{3}-[a-z]{2}\n")));
+    CHECK(nlohmann::json::parse(written("--json-object")).is_object());
+    const std::string schema = quoted(folder / "schema.json");
+    CHECK(nlohmann::json::parse(written("--json-schema " + schema)) == nlohmann::json{{"n", 3}});
+    CHECK(nlohmann::json::parse(written("--json-schema \"$(cat " + schema + ")\"")) == nlohmann::json{{"n", 3}});
+    CHECK(run("chat -q --choice yes Hi" + model).out == "yes\n");
+
+    refuses("generate --json-object --regex a Hello" + model, "--json-object excludes --regex");
+    refuses("generate -q --regex '(' Hello" + model, "the regular expression at byte 1");
+    refuses("generate -q --json-schema '{\"type\": 3}' Hello" + model, "\"type\" has what is no type");
+    refuses("generate -q --json-schema nowhere.json Hello" + model, "cannot open nowhere.json");
+    refuses("generate -q --choice '' Hello" + model, "an empty text cannot be chosen");
 }
 
 TEST_CASE("generate: tokens do without a tokenizer", "[cli][generate]") {
