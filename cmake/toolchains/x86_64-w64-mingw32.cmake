@@ -10,12 +10,8 @@ set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 
 # scripts/windows_dependencies.sh has the same name for what it builds.
 set(vkformer_windows_stamp debian12-2)
-if(DEFINED ENV{XDG_CACHE_HOME} AND NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
-    set(vkformer_cache_dir $ENV{XDG_CACHE_HOME})
-else()
-    set(vkformer_cache_dir $ENV{HOME}/.cache)
-endif()
-set(VKFORMER_WINDOWS_PREFIX ${vkformer_cache_dir}/vkformer/windows-${vkformer_windows_stamp} CACHE PATH
+include(${CMAKE_CURRENT_LIST_DIR}/cache_folder.cmake)
+set(VKFORMER_WINDOWS_PREFIX ${vkformer_cache_dir}/windows-${vkformer_windows_stamp} CACHE PATH
     "What scripts/windows_dependencies.sh has built")
 list(APPEND CMAKE_TRY_COMPILE_PLATFORM_VARIABLES VKFORMER_WINDOWS_PREFIX)
 if(NOT IS_DIRECTORY ${VKFORMER_WINDOWS_PREFIX}/lib)

@@ -40,12 +40,12 @@ def mirror_or_exit():
     return debian_mirror() or sys.exit("apt's configuration names no Debian mirror; name one with --mirror")
 
 
-def make(folder, mirror=None):
+def make(folder, mirror=None, packages=tuple(PACKAGES)):
     """Makes the folder, as root, or adds to it what it lacks. The mirror: where apt has Debian from, unless one is named."""
     mirror = mirror or mirror_or_exit()
     if not (folder / "etc/debian_version").exists():
         subprocess.run(["debootstrap", "--variant=minbase", "sid", folder, mirror], check=True)
-    subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *PACKAGES], check=True)
+    subprocess.run(["chroot", folder, "apt-get", "install", "-y", "--no-install-recommends", *packages], check=True)
 
 
 def manifest_of(folder, manifest, where):

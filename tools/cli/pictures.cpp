@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "pictures.hpp"
-#include "core/paths.hpp"
 
+#include "core/paths.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::cli {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kReadable = _S_IREAD | _S_IWRITE;
+constexpr int kPermissions = _S_IREAD | _S_IWRITE;
 
 FileKind kind_of(unsigned short mode) {
     switch (mode & _S_IFMT) {
@@ -65,7 +65,7 @@ int open_to_write(const fs::path& path) {
 }
 
 int create_file(const fs::path& path, bool) {
-    return ::_wsopen(path.c_str(), _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _SH_DENYNO, kReadable);
+    return ::_wsopen(path.c_str(), _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _SH_DENYNO, kPermissions);
 }
 
 int duplicate(int file) { return ::_dup(file); }

@@ -7,9 +7,9 @@
 
 namespace vkformer::platform {
 
-enum class Stream { input, output, error };
-bool is_terminal(Stream stream) noexcept;
+enum class Stream : int { input, output, error };  // by their descriptors
 bool is_terminal(int file) noexcept;
+inline bool is_terminal(Stream stream) noexcept { return is_terminal(static_cast<int>(stream)); }
 
 /// What main() has got, as UTF-8.
 std::vector<std::string> arguments_of(int argc, char** argv);

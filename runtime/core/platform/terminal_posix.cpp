@@ -30,15 +30,6 @@ void note_interrupt(int signal_number) {
 
 bool is_terminal(int file) noexcept { return ::isatty(file) == 1; }
 
-bool is_terminal(Stream stream) noexcept {
-    switch (stream) {
-    case Stream::input: return is_terminal(STDIN_FILENO);
-    case Stream::output: return is_terminal(STDOUT_FILENO);
-    case Stream::error: return is_terminal(STDERR_FILENO);
-    }
-    return false;
-}
-
 std::vector<std::string> arguments_of(int argc, char** argv) { return {argv, argv + argc}; }
 
 void prepare_streams() {

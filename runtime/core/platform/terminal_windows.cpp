@@ -36,15 +36,10 @@ void take_escapes(DWORD stream) {
 
 }  // namespace
 
-bool is_terminal(int file) noexcept { return ::_isatty(file) != 0; }
-
-bool is_terminal(Stream stream) noexcept {
+bool is_terminal(int file) noexcept {
     // _isatty() calls every character device a terminal, NUL too.
-    const DWORD name = stream == Stream::input    ? STD_INPUT_HANDLE
-                       : stream == Stream::output ? STD_OUTPUT_HANDLE
-                                                  : STD_ERROR_HANDLE;
     DWORD mode = 0;
-    return ::GetConsoleMode(::GetStdHandle(name), &mode) != 0;
+    return ::GetConsoleMode(reinterpret_cast<HANDLE>(::_get_osfhandle(file)), &mode) != 0;
 }
 
 std::vector<std::string> arguments_of(int, char**) { return command_line(); }
