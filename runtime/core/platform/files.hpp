@@ -44,7 +44,7 @@ bool may_write(const std::filesystem::path& path);
 void copy_permissions(const std::filesystem::path& from, int to);
 /// `from` gets the name `to`, in place of a file that has it, so that a reader sees the one or the other. False: errno says why.
 bool replace_file(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Safe in the handler of a signal. Windows removes no file that is open.
+/// Safe in the handler of a signal. On Windows one of create_file() that is open goes with its last descriptor.
 void remove_file(const std::filesystem::path::value_type* name) noexcept;
 
 /// The descriptor of this process that `path` itself is a name of, as what /dev/stdout leads to is on Linux.

@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kPermissions = _S_IREAD | _S_IWRITE;
-
 FileKind kind_of(unsigned short mode) {
     switch (mode & _S_IFMT) {
     case _S_IFREG: return FileKind::regular;
@@ -65,7 +63,18 @@ int open_to_write(const fs::path& path) {
 }
 
 int create_file(const fs::path& path, bool) {
-    return ::_wsopen(path.c_str(), _O_WRONLY | _O_CREAT | _O_EXCL | _O_BINARY | _O_NOINHERIT, _SH_DENYNO, kPermissions);
+    // Shared for deletion, which _wsopen() cannot ask for: an interrupted program removes the file while it is open, and it goes with the
+    // program.
+    const HANDLE handle =
+        ::CreateFileW(path.c_str(), GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, nullptr,
+                      CREATE_NEW, FILE_ATTRIBUTE_NORMAL, nullptr);
+    if (handle == INVALID_HANDLE_VALUE) {
+        set_errno();
+        return -1;
+    }
+    const int file = ::_open_osfhandle(reinterpret_cast<std::intptr_t>(handle), _O_WRONLY | _O_BINARY);
+    if (file < 0) ::CloseHandle(handle);
+    return file;
 }
 
 int duplicate(int file) { return ::_dup(file); }
