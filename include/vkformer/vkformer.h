@@ -606,8 +606,9 @@ typedef struct vkf_submit_info {
     { sizeof(vkf_submit_info), 0, NULL, NULL, 0, NULL, NULL }
 
 /**
- * Submits one run to the device's queue, under the application's lock, and returns. `info` may be null. *ticket, which
- * may be null, is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue),
+ * Submits one run to the device's queue, under the application's lock, and returns. A GPU gets a long run in several
+ * submissions of some 50 ms; the first run of a program that may be long, unless it waits for semaphores, returns when
+ * it is done, for its parts are measured. `info` may be null. *ticket, which may be null, is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue),
  * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket);
@@ -816,7 +817,7 @@ typedef void (*vkf_progress_function)(void* user, uint32_t done, uint32_t total)
  * Makes everything that a session will need: weights on the device, pipelines, caches. Afterwards nothing of it
  * compiles, allocates device memory or waits for the device, but where a function says so. On a device with a queue
  * everything is run twice, so that drivers that compile at the first dispatch have done so and slices are known from
- * the start. May run on any thread, while others render. A session that does not fit the budget is refused before
+ * the start, and once more where dispatches take over a millisecond and are to be cut. May run on any thread, while others render. A session that does not fit the budget is refused before
  * anything is allocated. `progress` may be null. Errors: VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT,
  * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_UNSUPPORTED_CONFIG, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
@@ -852,16 +853,16 @@ typedef struct vkf_slice {
     uint32_t dispatches;
     uint32_t tokens;    /**< that this slice completes; they can be read once it is retired. With beams 0 */
     double expected_us; /**< device time that it is expected to take */
-    VkBool32 exceeds;   /**< a single dispatch is expected to take more than was allowed: it is recorded alone */
+    VkBool32 exceeds;   /**< one dispatch, which cannot be cut shorter, is expected to take more than was allowed */
 } vkf_slice;
 #define VKF_SLICE_INIT \
     { sizeof(vkf_slice), 0, 0, 0, 0.0, VK_FALSE }
 
 /**
- * Records the next slice of the sequence into the application's command buffer: as many dispatches as are expected to
- * take at most max_gpu_us microseconds of device time, by what slices before took (timestamps, where the queue has
- * them; else eight dispatches); 0: as many as make the next token complete, or the next step of a beam search. Each
- * recording is submitted once, all of them in the order of recording. State of the command buffer and barriers: as
+ * Records the next slice of the sequence into the application's command buffer: as many dispatches, the last of which
+ * may be cut between its workgroups, as are expected to take at most max_gpu_us microseconds of device time, by what
+ * slices before took (timestamps, where the queue has them; else eight dispatches); 0: as many as make the next token
+ * complete, or the next step of a beam search. Each recording is submitted once, all of them in the order of recording. State of the command buffer and barriers: as
  * vkf_program_record. No allocation of device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired;
  * then VKF_NOT_READY. Errors: VKF_ERROR_INVALID_ARGUMENT (null, evicted).
  */

@@ -12,10 +12,17 @@ namespace vkformer::guest {
 namespace {
 
 using vulkan::DeviceTable;
-using vulkan::StepClock;
+using vulkan::DispatchClock;
+using vulkan::RunPart;
+using vulkan::RunPlace;
 
-constexpr std::size_t kStepsWithoutClock = 8;
-constexpr std::uint32_t kWarmUps = 2;
+constexpr std::uint32_t kDispatchesWithoutClock = 8;
+/// The second time the driver has nothing left to compile, and in the third, where there is one, long dispatches are cut.
+constexpr std::uint32_t kWarmUps = 3;
+/// A dispatch above this is made cuttable: a frame at 60 Hz has 16.7 ms, of which a guest is given a few.
+constexpr double kCutAboveUs = 1000;
+/// What one submission of a warm-up may take, as ProgramRuns has it.
+constexpr double kWarmUpUs = 50'000;
 constexpr std::uint64_t kLargestUpdate = 65536;  // bytes, of vkCmdUpdateBuffer
 
 void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags source_stage, VkAccessFlags source,
@@ -39,13 +46,6 @@ std::uint64_t words_of(const decoding::SequenceScript& script) {
 }
 
 }  // namespace
-
-/// How far into the job a slice goes.
-struct SlicedSession::Reach {
-    std::size_t last = 0;
-    bool is_full = false;
-    bool exceeds = false;
-};
 
 /// The words that steps have left for the host, one step behind the other.
 class SlicedSession::Readback final : public decoding::Records {
@@ -100,7 +100,7 @@ Result<std::unique_ptr<SlicedSession>> SlicedSession::create(vulkan::VulkanBacke
         session->readback_,
         vulkan::Buffer::create(device, session->script().capacity() * session->record_words() * sizeof(std::int32_t),
                                vulkan::Buffer::Use::staging, "vkformer tokens"));
-    VKFORMER_CHECK(session->prepare_measuring());
+    VKFORMER_TRY(session->queries_, vulkan::TimestampQueries::create(device, 2 * kMostSlices));
     if (has_warm_up)
         VKFORMER_CHECK(session->warm_up([&](std::uint32_t round, double share) {
             tell(nodes * (1 + round) + static_cast<std::uint32_t>(share * nodes));
@@ -118,28 +118,16 @@ Result<void> SlicedSession::compile(std::span<decoding::Part* const> parts,
         VKFORMER_TRY(auto program, backend_->compile_program(std::move(part->plan), weights, states));
         Compiled& compiled = programs_[part];
         compiled.program = program.get();
-        for (std::size_t i = 0; i < program->step_count(); ++i)
-            compiled.kinds.push_back(clock_.number(program->step_kind(i)));
+        for (std::uint32_t i = 0; i < program->dispatch_count(); ++i)
+            compiled.kinds.push_back(clock_.number(program->dispatch(i).kind()));
+        compiled.grains.resize(compiled.kinds.size());
         part->program = std::move(program);
         tell(nodes);
     }
     return {};
 }
 
-Result<void> SlicedSession::prepare_measuring() {
-    const vulkan::Device& device = *backend_->device();
-    if (device.capabilities().timestamp_valid_bits == 0) return {};
-    const VkQueryPoolCreateInfo info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                     .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                     .queryCount = 2 * kMostSlices};
-    VkQueryPool pool = VK_NULL_HANDLE;
-    if (const VkResult r = device.vk().vkCreateQueryPool(device.handle(), &info, nullptr, &pool); r != VK_SUCCESS)
-        return vulkan::vulkan_error(r, "vkCreateQueryPool", "preparing to measure slices");
-    queries_ = vulkan::UniqueQueryPool(device.vk(), device.handle(), pool);
-    return {};
-}
-
-/// A prompt that takes every program, for one token; the second time the driver has nothing left to compile.
+/// A prompt that takes every program, for one token.
 Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, double)>& tell) {
     const vulkan::Device& device = *backend_->device();
     const DeviceTable& vk = device.vk();
@@ -158,25 +146,46 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
     const std::vector<std::int32_t> tokens(script().longest_warm_up(), 0);
-    std::size_t steps = 0;
-    for (const auto& [part, compiled] : programs_) steps += compiled.kinds.size();
+    std::size_t dispatches = 0;
+    for (const auto& [part, compiled] : programs_) dispatches += compiled.kinds.size();
     for (std::uint32_t round = 0; round < kWarmUps; ++round) {
+        if (round + 1 == kWarmUps) {
+            VKFORMER_TRY(const bool is_cut, cut_long_dispatches());
+            if (!is_cut) break;
+        }
         script().forget();  // nothing of the round before serves again
         VKFORMER_CHECK(begin({.prompt = tokens, .max_tokens = 1}));
         for (std::size_t done = 0; has_work();) {
-            VKFORMER_TRY(const std::size_t ran, run_alone(commands));
-            done += ran;
+            const RunPlace before = place_;
+            VKFORMER_CHECK(run_alone(commands));
             // Other models may take a program more than once: the whole is told at the end only.
-            const double share = static_cast<double>(done) / static_cast<double>(steps);
+            done += place_ > before ? place_.dispatch - before.dispatch : place_.dispatch;
+            const double share = static_cast<double>(done) / static_cast<double>(dispatches);
             tell(round, has_work() ? std::min(share, 0.99) : 1);
         }
     }
+    tell(kWarmUps - 1, 1);
     forget_all();
     return {};
 }
 
-/// As many slices of one dispatch each as may be outstanding; gives how many.
-Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
+/// Makes dispatches that are long for a frame's share cuttable; gives whether there are any.
+Result<bool> SlicedSession::cut_long_dispatches() {
+    bool found = false;
+    for (auto& [part, compiled] : programs_)
+        for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i) {
+            if (clock_.expected_us(compiled.kinds[i]) <= kCutAboveUs) continue;
+            VKFORMER_TRY(const std::uint64_t grain, compiled.program->grain(i));
+            if (grain == 0) continue;
+            VKFORMER_CHECK(compiled.program->make_cuttable(i));
+            compiled.grains[i] = grain;
+            found = true;
+        }
+    return found;
+}
+
+/// Slices of one dispatch each, or of a part of one where it is cuttable: as many as may be outstanding, or as fit into one submission.
+Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
     constexpr double kLeastBudgetUs = 1e-3;
     vulkan::Device& device = *backend_->device();
     const DeviceTable& vk = device.vk();
@@ -184,7 +193,18 @@ Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
                                          .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
     if (const VkResult r = vk.vkBeginCommandBuffer(commands, &begin); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkBeginCommandBuffer", "warming a session up");
-    while (has_work() && slices_.size() < kMostSlices) (void)record(commands, kLeastBudgetUs);
+    const bool is_watched = !device.capabilities().is_cpu();
+    double expected_us = 0;
+    while (has_work() && slices_.size() < kMostSlices) {
+        const std::uint32_t dispatch = place_.dispatch;
+        const double us = clock_.expected_us(compiled().kinds[dispatch]);
+        const bool is_cut = compiled().grains[dispatch] > 0;
+        // What was never measured may be anything: it has its own submission.
+        if (is_watched && !slices_.empty() && (us < 0 || expected_us + us > kWarmUpUs)) break;
+        (void)record(commands, is_cut ? kCutAboveUs : kLeastBudgetUs);
+        expected_us += slices_.back().expected_us;
+        if (is_watched && us < 0) break;
+    }
     if (const VkResult r = vk.vkEndCommandBuffer(commands); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkEndCommandBuffer", "warming a session up");
     VKFORMER_TRY(const std::uint64_t value, device.submit({&commands, 1}));
@@ -192,9 +212,7 @@ Result<std::size_t> SlicedSession::run_alone(VkCommandBuffer commands) {
         device.drain(value);
         return done.error();
     }
-    const std::size_t count = slices_.size();
-    VKFORMER_CHECK(retire(last_ticket()));
-    return count;
+    return retire(last_ticket());
 }
 
 /// Whether there is a job to record; all parts have been made, so that nothing can fail in handing it out.
@@ -205,45 +223,37 @@ bool SlicedSession::has_work() {
     return job_.has_value();
 }
 
-/// Steps of the job that fit into the slice. A slice is never empty; a step that was never measured is alone in its own.
-SlicedSession::Reach SlicedSession::reach(const Recorded& recorded, double budget_us) const {
-    const auto& kinds = this->kinds();
-    Reach reach{.last = step_in_job_};
-    if (budget_us <= 0) {
-        reach.last = kinds.size();
-        return reach;
+/// What of the job fits into the slice. A slice is never empty; a dispatch that was never measured is alone in its own.
+RunPart SlicedSession::next_part(const Recorded& recorded, double budget_us) const {
+    const Compiled& compiled = this->compiled();
+    const std::uint32_t count = compiled.program->dispatch_count();
+    if (budget_us <= 0) return {.first = place_, .last = {count, 0}};
+    if (!queries_) {
+        const auto room = kDispatchesWithoutClock - static_cast<std::uint32_t>(recorded.dispatches.size());
+        const std::uint32_t last = std::min(count, place_.dispatch + room);
+        return {.first = place_, .last = {last, 0}, .is_full = last - place_.dispatch == room};
     }
-    double expected_us = recorded.expected_us;
-    while (reach.last < kinds.size() && !reach.is_full) {
-        const std::size_t count = recorded.steps.size() + (reach.last - step_in_job_);
-        const double step_us = clock_.expected_us(kinds[reach.last]);
-        const bool is_new = step_us < 0;
-        const bool fits = queries_.get() ? !is_new && clock_.likely_us(expected_us + step_us) <= budget_us
-                                         : count < kStepsWithoutClock;
-        reach.is_full = !fits;
-        if (!fits && count > 0) break;
-        reach.exceeds = queries_.get() && step_us > budget_us;
-        expected_us += std::max(step_us, 0.0);
-        ++reach.last;
-    }
-    return reach;
+    const auto cost = [&](std::uint32_t dispatch) -> vulkan::DispatchCost {
+        return {.us = clock_.expected_us(compiled.kinds[dispatch]),
+                .groups = compiled.program->dispatch(dispatch).group_count(),
+                .grain = compiled.grains[dispatch]};
+    };
+    RunPart part = vulkan::next_part(cost, count, place_, budget_us / clock_.likely_us(1), recorded.expected_us,
+                                     recorded.dispatches.empty());
+    part.exceeds = part.exceeds && part.expected_us > budget_us;
+    return part;
 }
 
 void SlicedSession::open_slice(VkCommandBuffer commands) const {
-    if (!queries_.get()) return;
-    const DeviceTable& vk = backend_->device()->vk();
+    if (!queries_) return;
     const auto slot = static_cast<std::uint32_t>((last_ticket() + 1) % kMostSlices * 2);
-    vk.vkCmdResetQueryPool(commands, queries_.get(), slot, 2);
-    vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(), slot);
+    queries_.record_reset(commands, slot, 2);
+    queries_.record(commands, slot);
 }
 
 void SlicedSession::close_slice(VkCommandBuffer commands, Recorded& recorded) {
     recorded.ticket = take_ticket();
-    if (queries_.get()) {
-        const auto slot = static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2);
-        backend_->device()->vk().vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(),
-                                                     slot + 1);
-    }
+    if (queries_) queries_.record(commands, static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2 + 1));
     slices_.push_back(std::move(recorded));
 }
 
@@ -291,21 +301,24 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
     Recorded recorded;
     bool is_full = false;
     while (!is_full && has_work()) {
-        const Reach part = reach(recorded, budget_us);
+        const RunPart part = next_part(recorded, budget_us);
         is_full = part.is_full;
-        if (part.last == step_in_job_) break;
-        if (recorded.steps.empty()) open_slice(commands);
-        if (step_in_job_ == 0) record_writes(commands);
-        program().record(commands, step_in_job_, part.last);
+        if (part.last == part.first) break;
+        if (recorded.dispatches.empty()) open_slice(commands);
+        if (part.first == RunPlace{}) record_writes(commands);
+        program().record(commands, part.first, part.last);
 
-        const auto& kinds = this->kinds();
-        for (std::size_t i = step_in_job_; i < part.last; ++i) {
-            recorded.steps.push_back(kinds[i]);
-            recorded.expected_us += std::max(clock_.expected_us(kinds[i]), 0.0);
+        for (RunPlace at = part.first; at < part.last; at = {at.dispatch + 1, 0}) {
+            const std::uint64_t groups = program().dispatch(at.dispatch).group_count();
+            const std::uint64_t end = at.dispatch == part.last.dispatch ? part.last.group : groups;
+            const DispatchClock::Share share{compiled().kinds[at.dispatch],
+                                             static_cast<double>(end - at.group) / static_cast<double>(groups)};
+            recorded.dispatches.push_back(share);
+            recorded.expected_us += share.of_grid * std::max(clock_.expected_us(share.kind), 0.0);
         }
         slice.exceeds = slice.exceeds || part.exceeds;
-        step_in_job_ = part.last;
-        if (step_in_job_ < kinds.size()) continue;
+        place_ = part.last;
+        if (place_.dispatch < program().dispatch_count()) continue;
         if (job_->kind == decoding::Job::Kind::step) {
             record_readback(commands);
             slice.tokens += script().streams() ? 1 : 0;
@@ -314,10 +327,10 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
         job_->writes.clear();
         recorded.jobs.push_back(*std::move(job_));
         job_.reset();
-        step_in_job_ = 0;
+        place_ = {};
     }
-    if (recorded.steps.empty()) return slice;
-    slice.dispatches = static_cast<std::uint32_t>(recorded.steps.size());
+    if (recorded.dispatches.empty()) return slice;
+    slice.dispatches = static_cast<std::uint32_t>(recorded.dispatches.size());
     slice.expected_us = recorded.expected_us;
     close_slice(commands, recorded);
     slice.ticket = last_ticket();
@@ -327,19 +340,12 @@ std::optional<Slice> SlicedSession::record(VkCommandBuffer commands, double budg
 /// What the slice took, where the queue has timestamps and they are there.
 Result<void> SlicedSession::learn(const Recorded& recorded) {
     note_time(0);
-    if (!queries_.get()) return {};
-    const vulkan::Device& device = *backend_->device();
-    const vulkan::Capabilities& c = device.capabilities();
-    std::array<std::uint64_t, 2> ticks{};
-    const auto slot = static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2);
-    const VkResult r = device.vk().vkGetQueryPoolResults(device.handle(), queries_.get(), slot, 2, sizeof ticks,
-                                                         ticks.data(), sizeof ticks[0], VK_QUERY_RESULT_64_BIT);
-    if (r == VK_NOT_READY) return {};
-    if (r != VK_SUCCESS) return vulkan::vulkan_error(r, "vkGetQueryPoolResults", "reading a slice's timestamps");
-    const std::uint64_t mask =
-        c.timestamp_valid_bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << c.timestamp_valid_bits) - 1;
-    note_time(static_cast<double>((ticks[1] - ticks[0]) & mask) * static_cast<double>(c.timestamp_period_ns) / 1000);
-    clock_.learn(recorded.steps, last_us());
+    if (!queries_) return {};
+    VKFORMER_TRY(const auto interval,
+                 queries_.intervals_ns(static_cast<std::uint32_t>(recorded.ticket % kMostSlices * 2), 1));
+    if (!interval) return {};
+    note_time(interval->front() / 1000);
+    clock_.learn(recorded.dispatches, last_us());
     return {};
 }
 
@@ -368,7 +374,7 @@ Result<void> SlicedSession::retire_slices(std::uint64_t ticket) {
 void SlicedSession::drop_slices() {
     slices_.clear();
     job_.reset();
-    step_in_job_ = 0;
+    place_ = {};
 }
 
 }  // namespace vkformer::guest

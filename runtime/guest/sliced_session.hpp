@@ -15,7 +15,8 @@
 #include "decoding/script.hpp"
 #include "guest/session.hpp"
 #include "vulkan/backend.hpp"
-#include "vulkan/step_clock.hpp"
+#include "vulkan/dispatch_clock.hpp"
+#include "vulkan/timestamp_queries.hpp"
 
 namespace vkformer::guest {
 
@@ -44,11 +45,15 @@ private:
     /// A slice that the device may be executing.
     struct Recorded {
         std::uint64_t ticket = 0;
-        std::vector<vulkan::StepClock::Kind> steps;
+        std::vector<vulkan::DispatchClock::Share> dispatches;
         std::vector<decoding::Job> jobs;  // that it ends
         double expected_us = 0;
     };
-    struct Reach;
+    struct Compiled {
+        vulkan::VulkanProgram* program = nullptr;        // the part's
+        std::vector<vulkan::DispatchClock::Kind> kinds;  // of its dispatches
+        std::vector<std::uint64_t> grains;               // likewise, of those that are cuttable; else 0
+    };
     class Readback;
 
     SlicedSession(vulkan::VulkanBackend& backend, std::unique_ptr<decoding::SequenceScript> script,
@@ -58,13 +63,13 @@ private:
     void drop_slices() override;
     Result<void> compile(std::span<decoding::Part* const> parts, std::shared_ptr<vulkan::VulkanStore> weights,
                          const std::function<void(std::uint32_t nodes)>& tell);
-    const vulkan::VulkanProgram& program() const { return *programs_.at(job_->part).program; }
-    const std::vector<vulkan::StepClock::Kind>& kinds() const { return programs_.at(job_->part).kinds; }
-    Result<void> prepare_measuring();
+    const vulkan::VulkanProgram& program() const { return *compiled().program; }
+    const Compiled& compiled() const { return programs_.at(job_->part); }
+    Result<bool> cut_long_dispatches();
     Result<void> warm_up(const std::function<void(std::uint32_t round, double share)>& tell);
-    Result<std::size_t> run_alone(VkCommandBuffer commands);
+    Result<void> run_alone(VkCommandBuffer commands);
     bool has_work();
-    Reach reach(const Recorded& recorded, double budget_us) const;
+    vulkan::RunPart next_part(const Recorded& recorded, double budget_us) const;
     void open_slice(VkCommandBuffer commands) const;
     void close_slice(VkCommandBuffer commands, Recorded& recorded);
     void record_writes(VkCommandBuffer commands) const;
@@ -75,17 +80,13 @@ private:
     Result<void> take(const Recorded& recorded);
 
     vulkan::VulkanBackend* backend_;
-    vulkan::StepClock clock_;
-    struct Compiled {
-        vulkan::VulkanProgram* program = nullptr;    // the part's
-        std::vector<vulkan::StepClock::Kind> kinds;  // of its steps
-    };
+    vulkan::DispatchClock clock_;
     std::map<const decoding::Part*, Compiled> programs_;
-    vulkan::UniqueQueryPool queries_;  // two for each outstanding slice; absent without timestamps
-    vulkan::Buffer readback_;          // the results of the steps, where the host sees them
+    vulkan::TimestampQueries queries_;  // two for each outstanding slice; empty without timestamps
+    vulkan::Buffer readback_;           // the results of the steps, where the host sees them
 
     std::optional<decoding::Job> job_;  // that is being recorded, or is next
-    std::size_t step_in_job_ = 0;
+    vulkan::RunPlace place_;            // in its program
     std::deque<Recorded> slices_;
 };
 

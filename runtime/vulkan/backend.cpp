@@ -151,8 +151,8 @@ Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Pla
     auto state_store = std::dynamic_pointer_cast<VulkanStore>(std::move(states));
     if (!weight_store || !state_store)
         return Error{ErrorCode::InvalidArgument, "compile: the stores must come from this backend's make_store()"};
-    return VulkanProgram::create(device_, pipelines_, std::move(plan), std::move(weight_store), std::move(state_store),
-                                 options);
+    return VulkanProgram::create(device_, pipelines_, clock_, std::move(plan), std::move(weight_store),
+                                 std::move(state_store), options);
 }
 
 Result<std::unique_ptr<graph::Program>> VulkanBackend::compile(graph::Plan plan,

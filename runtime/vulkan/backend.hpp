@@ -23,6 +23,7 @@ struct BackendOptions {
     bool force_staging = false;  ///< copy through staging even where memory is unified, for tests
     std::uint64_t most_bytes =
         0;  ///< of a binding and of an allocation, where the device takes more, for tests; 0: what it takes
+    RunLimits run_limits{};                              ///< how own submissions are cut, for tests
     PipelineCapture capture = PipelineCapture::nothing;  ///< anything else needs VK_KHR_pipeline_executable_properties
     std::filesystem::path cache_folder = platform::cache_folder();  ///< of the pipeline cache; empty: none
     VkPipelineCache pipeline_cache = VK_NULL_HANDLE;                ///< the application's, used in place of one on disk
@@ -88,12 +89,14 @@ private:
     VulkanBackend(std::shared_ptr<Device> device, std::shared_ptr<Pipelines> pipelines, const BackendOptions& options)
         : device_(std::move(device)),
           pipelines_(std::move(pipelines)),
+          clock_(std::make_shared<RunClock>(options.run_limits)),
           options_(options),
           fusions_(device_->capabilities()) {}
     static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device, const BackendOptions& options);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<Pipelines> pipelines_;
+    std::shared_ptr<RunClock> clock_;
     BackendOptions options_;
     KernelFusions fusions_;
 };

@@ -13,14 +13,30 @@
 
 namespace vkformer::vulkan {
 
+/// Dispatches that are equal in this do the same work on tensors of the same shapes.
+struct DispatchKind {
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    std::array<std::uint32_t, 3> groups{};
+    friend auto operator<=>(const DispatchKind&, const DispatchKind&) = default;
+};
+
 struct BoundDispatch {
     VkPipeline pipeline = VK_NULL_HANDLE;
+    /// The same shader for grids that begin behind their first workgroup; null until it is needed, for on some GPUs it costs an addition.
+    VkPipeline cut_pipeline = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkDescriptorSet set = VK_NULL_HANDLE;
     PushConstants push{};
     std::array<std::uint32_t, 3> groups{};
 
-    void record(const DeviceTable& vk, VkCommandBuffer commands) const;
+    DispatchKind kind() const noexcept { return {pipeline, groups}; }
+    std::uint64_t group_count() const noexcept { return std::uint64_t{groups[0]} * groups[1] * groups[2]; }
+    void record(const DeviceTable& vk, VkCommandBuffer commands) const { record(vk, commands, 0, group_count()); }
+    /// The workgroups `first` up to but not including `last`, counted along x, then y, then z. A part needs the cut_pipeline, unless it
+    /// begins with the first workgroup and is_box(last).
+    void record(const DeviceTable& vk, VkCommandBuffer commands, std::uint64_t first, std::uint64_t last) const;
+    /// Whether the first `count` workgroups are a grid: whole planes, whole rows of one, or a part of one row.
+    bool is_box(std::uint64_t count) const noexcept;
 };
 
 /// A pool for sets whose number is known before.

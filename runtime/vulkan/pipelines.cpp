@@ -92,7 +92,8 @@ Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> dev
     return result;
 }
 
-Pipelines::Key::Key(const Dispatch& dispatch) : module(dispatch.module), constants(dispatch.constants) {
+Pipelines::Key::Key(const Dispatch& dispatch, Grid whether_cut)
+    : module(dispatch.module), constants(dispatch.constants), grid(whether_cut) {
     std::ranges::sort(constants);
 }
 
@@ -130,7 +131,7 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::vector<std::uint32_t
     return &layouts_.emplace(std::move(ids), std::move(layout)).first->second;
 }
 
-Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
+Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch, Grid grid) {
     const Device& d = *device_;
     if (dispatch.bindings.size() > d.capabilities().max_storage_buffers)
         return Error{ErrorCode::MissingFeature,
@@ -138,7 +139,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
                          " storage buffers; device \"" + d.capabilities().name + "\" allows " +
                          std::to_string(d.capabilities().max_storage_buffers)};
     Pipeline result;
-    const Key key(dispatch);
+    const Key key(dispatch, grid);
     std::vector<std::uint32_t> ids;
     for (const Dispatch::Binding& binding : dispatch.bindings) ids.push_back(binding.id);
     {
@@ -153,7 +154,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
         }
     }
     VKFORMER_TRY(Made made,
-                 compile(dispatch, result.layout));  // not under the lock: several threads may compile at once
+                 compile(dispatch, result.layout, grid));  // not under the lock: several threads may compile at once
     const std::lock_guard lock(mutex_);
     const Made& kept = pipelines_.try_emplace(key, std::move(made)).first->second;
     changed_ = true;
@@ -168,14 +169,14 @@ void Pipelines::prepare(std::span<const Dispatch> dispatches) {
     {
         const std::lock_guard lock(mutex_);
         for (const Dispatch& dispatch : dispatches)
-            if (Key key(dispatch); !pipelines_.contains(key)) missing.emplace(std::move(key), &dispatch);
+            if (Key key(dispatch, Grid::whole); !pipelines_.contains(key)) missing.emplace(std::move(key), &dispatch);
     }
     std::vector<const Dispatch*> parts;
     for (const auto& [key, part] : missing) parts.push_back(part);
     run_tasks(parts.size(), [&](std::size_t i) { (void)get(*parts[i]); });
 }
 
-Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout) const {
+Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout, Grid grid) const {
     const Device& d = *device_;
     const std::string name = dispatch.module.name();
     const ShaderBinary* const binary = dispatch.module.binary();
@@ -207,8 +208,9 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
                                          .pMapEntries = entries.data(),
                                          .dataSize = values.size() * 4,
                                          .pData = values.data()};
+    const VkPipelineCreateFlags grid_flags = grid == Grid::parts ? VK_PIPELINE_CREATE_DISPATCH_BASE_BIT : 0;
     const VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-                                           .flags = capture_flags(d.capture()),
+                                           .flags = capture_flags(d.capture()) | grid_flags,
                                            .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                      .pNext = nullptr,
                                                      .flags = 0,

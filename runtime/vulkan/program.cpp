@@ -10,6 +10,7 @@
 #include "core/block_format.hpp"
 #include "core/tasks.hpp"
 #include "core/try.hpp"
+#include "graph/work.hpp"
 #include "vulkan/block_layout.hpp"
 #include "vulkan/variants.hpp"
 
@@ -36,7 +37,8 @@ constexpr VkAccessFlags kShaderAccess = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SH
 }  // namespace
 
 Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Device> device,
-                                                             std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
+                                                             std::shared_ptr<Pipelines> pipelines,
+                                                             std::shared_ptr<RunClock> clock, graph::Plan plan,
                                                              std::shared_ptr<VulkanStore> weights,
                                                              std::shared_ptr<VulkanStore> states,
                                                              const ProgramOptions& options) {
@@ -54,7 +56,9 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
     VKFORMER_CHECK(program->prepare_images());
     VKFORMER_CHECK(program->prepare_strided());
     VKFORMER_CHECK(program->prepare_steps());
-    if (program->device_->can_submit()) VKFORMER_CHECK(program->prepare_commands());
+    if (!program->device_->can_submit()) return program;
+    VKFORMER_CHECK(program->prepare_queries());
+    VKFORMER_TRY(program->runs_, ProgramRuns::create(*program, std::move(clock)));
     return program;
 }
 
@@ -169,10 +173,9 @@ Result<BoundDispatch> VulkanProgram::bind(const Dispatch& dispatch) {
 bool VulkanProgram::touches_callers_memory(const graph::Op& op) const {
     bool found = false;
     const graph::Graph& graph = plan_.graph;
-    const auto look = [&](std::string_view, Value value, graph::Access) {
-        found = found || (value && options_.bindings.contains(graph.tensor(graph.storage(value)).name));
-    };
-    std::visit([&](const auto& one) { one.operands(one, look); }, op);
+    graph::for_each_operand(op, [&](std::string_view, Value value, graph::Access) {
+        found = found || options_.bindings.contains(graph.tensor(graph.storage(value)).name);
+    });
     return found;
 }
 
@@ -203,7 +206,7 @@ Result<void> VulkanProgram::plan_dispatches() {
             error.message = node.name + ": " + error.message;
             return error;
         }
-        Step& step = steps_.emplace_back(Step{.kernel = kernel});
+        Step& step = steps_.emplace_back(Step{.first = dispatch_count(), .kernel = kernel});
         const auto& works = pieced_.nodes[i];
         step.shares_memory = works.size() > 1;  // what is copied
         for (const PiecedPlan::Work& work : works) {
@@ -217,9 +220,10 @@ Result<void> VulkanProgram::plan_dispatches() {
             for (Dispatch& dispatch : planned->dispatches) {
                 step.shader += (step.shader.empty() ? "" : " + ") + dispatch.module.name();
                 dispatches_.push_back(std::move(dispatch));
-                step_of_.push_back(i);
+                step_of_.push_back(static_cast<std::uint32_t>(i));
             }
         }
+        step.last = dispatch_count();
     }
     return {};
 }
@@ -232,50 +236,51 @@ Result<void> VulkanProgram::prepare_steps() {
     const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, binding_count};
     VKFORMER_TRY(sets_, DescriptorSets::create(*device_, static_cast<std::uint32_t>(dispatches_.size()), {&size, 1},
                                                "binding the tensors"));
-    for (std::size_t i = 0; i < dispatches_.size(); ++i) {
-        VKFORMER_TRY(steps_[step_of_[i]].parts.emplace_back(), bind(dispatches_[i]));
+    for (const Dispatch& dispatch : dispatches_) {
+        VKFORMER_TRY(bound_.emplace_back(), bind(dispatch));
     }
-    dispatches_.clear();
     return {};
 }
 
-Result<void> VulkanProgram::prepare_commands() {
-    const DeviceTable& vk = device_->vk();
-    const VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-                                            .queueFamilyIndex = device_->queue_family()};
-    VkCommandPool pool = VK_NULL_HANDLE;
-    if (const VkResult r = vk.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &pool); r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateCommandPool", "recording a program");
-    pool_ = UniqueCommandPool(vk, device_->handle(), pool);
-    const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-                                           .commandPool = pool,
-                                           .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                           .commandBufferCount = 1};
-    if (const VkResult r = vk.vkAllocateCommandBuffers(device_->handle(), &info, &commands_); r != VK_SUCCESS)
-        return vulkan_error(r, "vkAllocateCommandBuffers", "recording a program");
-    device_->set_name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands_, "vkformer program");
+Result<void> VulkanProgram::prepare_queries() {
+    if (options_.timestamps == Timestamps::none) return {};
+    // With Timestamps::ends, two of them are used.
+    VKFORMER_TRY(queries_, TimestampQueries::create(*device_, static_cast<std::uint32_t>(steps_.size() + 1)));
+    return {};
+}
 
-    const auto query_count =
-        static_cast<std::uint32_t>(steps_.size() + 1);  // with Timestamps::ends, two of them are used
-    if (options_.timestamps != Timestamps::none && device_->capabilities().timestamp_valid_bits > 0) {
-        const VkQueryPoolCreateInfo query_info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                               .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                               .queryCount = query_count};
-        VkQueryPool queries = VK_NULL_HANDLE;
-        if (const VkResult r = vk.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &queries); r != VK_SUCCESS)
-            return vulkan_error(r, "vkCreateQueryPool", "preparing timestamps");
-        queries_ = UniqueQueryPool(vk, device_->handle(), queries);
-    }
+double VulkanProgram::work(std::uint32_t dispatch) const {
+    return graph::work_of(plan_.graph.nodes()[step_of_[dispatch]].op, plan_.graph);
+}
 
-    const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                         .flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT};
-    if (const VkResult r = vk.vkBeginCommandBuffer(commands_, &begin); r != VK_SUCCESS)
-        return vulkan_error(r, "vkBeginCommandBuffer", "recording a program");
-    if (options_.check_memory) record_poison(commands_);
-    if (queries_.get()) vk.vkCmdResetQueryPool(commands_, queries_.get(), 0, query_count);
-    record_steps(commands_, queries_.get(), 0, steps_.size());
-    if (const VkResult r = vk.vkEndCommandBuffer(commands_); r != VK_SUCCESS)
-        return vulkan_error(r, "vkEndCommandBuffer", "recording a program");
+Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {
+    const BoundDispatch& bound = bound_[index];
+    if (bound.group_count() < 2) return 0;
+    // A run may be given up between two parts, and a part be done again: tensors that are updated are then half old, half new.
+    bool updates = false;
+    graph::for_each_operand(plan_.graph.nodes()[step_of_[index]].op, [&](std::string_view, Value value, Access access) {
+        const bool is_kept = plan_.graph.tensor(plan_.graph.storage(value)).kind == TensorKind::state;
+        updates = updates || access == Access::read_write || access == Access::scratch ||
+                  (access == Access::write && is_kept);
+    });
+    if (updates) return 0;
+    // A counter is zero again when all workgroups have been told that nothing is left: the shader takes their number from the grid.
+    const auto is_counter = [](const auto& use) { return use.operand.kind == Operand::Kind::counter; };
+    const Dispatch& dispatch = dispatches_[index];
+    if (std::ranges::any_of(dispatch.bindings, is_counter) || std::ranges::any_of(dispatch.addresses, is_counter))
+        return 0;
+    const bool is_row = bound.groups[1] == 1 && bound.groups[2] == 1;  // the grid's width means nothing to its one row
+    if (is_row) return 1;
+    VKFORMER_TRY(const auto words, spirv_of(*dispatch.module.binary()));
+    if (!reads_grid_size(words)) return 1;
+    return bound.groups[0];  // lib/grid.glsl reads the width, which whole rows keep
+}
+
+Result<void> VulkanProgram::make_cuttable(std::uint32_t dispatch) {
+    BoundDispatch& bound = bound_[dispatch];
+    if (bound.cut_pipeline) return {};
+    VKFORMER_TRY(const auto pipeline, pipelines_->get(dispatches_[dispatch], Pipelines::Grid::parts));
+    bound.cut_pipeline = pipeline.handle;
     return {};
 }
 
@@ -296,39 +301,54 @@ void VulkanProgram::record_poison(VkCommandBuffer commands) const {
     }
 }
 
-void VulkanProgram::record(VkCommandBuffer commands) const { record(commands, 0, steps_.size()); }
+void VulkanProgram::record(VkCommandBuffer commands) const { record(commands, {}, {dispatch_count(), 0}); }
 
-void VulkanProgram::record(VkCommandBuffer commands, std::size_t first, std::size_t last) const {
-    record_steps(commands, VK_NULL_HANDLE, first, last);
+void VulkanProgram::record(VkCommandBuffer commands, RunPlace first, RunPlace last) const {
+    record_part(commands, first, last, false, {});
 }
 
-void VulkanProgram::record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first,
-                                 std::size_t last) const {
+void VulkanProgram::record_own_part(VkCommandBuffer commands, RunPlace first, RunPlace last,
+                                    const PartQueries& queries) const {
+    if (first == RunPlace{}) {
+        if (options_.check_memory) record_poison(commands);
+        if (queries_) queries_.record_reset(commands, 0, static_cast<std::uint32_t>(steps_.size() + 1));
+    }
+    record_part(commands, first, last, true, queries);
+}
+
+void VulkanProgram::record_part(VkCommandBuffer commands, RunPlace first, RunPlace last, bool with_nodes,
+                                const PartQueries& queries) const {
     const DeviceTable& vk = device_->vk();
-    if (first == 0) {
+    const TimestampQueries* const nodes = with_nodes && queries_ ? &queries_ : nullptr;
+    if (first == RunPlace{}) {
         for (const ImageReader& image : images_) image.record(commands);
         for (const StridedCopy& gather : gathers_) gather.record(commands);
     }
     memory_barrier(vk, commands, kCompute | VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
                    VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT, kCompute,
                    kShaderAccess);
-    if (queries) vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 0);
-    for (std::size_t i = first; i < last; ++i) {
-        const Step& step = steps_[i];
-        if (i > first && (plan_.barrier_before[i] || step.shares_memory || queries))
+    if (nodes && first == RunPlace{}) nodes->record(commands, 0);
+    std::uint32_t query = queries.first;
+    if (queries.queries) queries.queries->record(commands, query++);
+    for (RunPlace at = first; at < last; at = {at.dispatch + 1, 0}) {
+        const BoundDispatch& bound = bound_[at.dispatch];
+        const std::size_t number = step_of_[at.dispatch];
+        const Step& step = steps_[number];
+        const bool is_first = at.dispatch == step.first || at == first;  // of its node here
+        const std::uint64_t end = at.dispatch == last.dispatch ? last.group : bound.group_count();
+        const bool ends_node = at.dispatch + 1 == step.last && end == bound.group_count();
+        if (at != first && (at.dispatch != step.first || plan_.barrier_before[number] || step.shares_memory || nodes ||
+                            queries.of_each))
             memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
-        device_->begin_label(commands, plan_.graph.nodes()[i].name);
-        for (const BoundDispatch& part : step.parts) {
-            if (&part != &step.parts.front())
-                memory_barrier(vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT, kCompute, kShaderAccess);
-            part.record(vk, commands);
-        }
-        device_->end_label(commands);
-        if (queries && (options_.timestamps == Timestamps::nodes || i + 1 == steps_.size()))
-            vk.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries,
-                                   static_cast<std::uint32_t>(i + 1));
+        if (is_first) device_->begin_label(commands, plan_.graph.nodes()[number].name);
+        bound.record(vk, commands, at.group, end);
+        const RunPlace next = end == bound.group_count() ? RunPlace{at.dispatch + 1, 0} : RunPlace{at.dispatch, end};
+        if (ends_node || next >= last) device_->end_label(commands);
+        if (queries.queries && (queries.of_each || next >= last)) queries.queries->record(commands, query++);
+        if (nodes && ends_node && (options_.timestamps == Timestamps::nodes || number + 1 == steps_.size()))
+            nodes->record(commands, static_cast<std::uint32_t>(number + 1));
     }
-    if (last == steps_.size())
+    if (last.dispatch == dispatch_count())
         for (const StridedCopy& scatter : scatters_) scatter.record(commands);
     memory_barrier(
         vk, commands, kCompute, VK_ACCESS_SHADER_WRITE_BIT,
@@ -442,55 +462,45 @@ Result<void> VulkanProgram::read(Value tensor, std::span<float> values) { return
 Result<void> VulkanProgram::read(Value tensor, std::span<double> values) { return read_as(tensor, values); }
 Result<void> VulkanProgram::read(Value tensor, std::span<std::int32_t> values) { return read_as(tensor, values); }
 
-Result<void> VulkanProgram::submit(std::uint32_t times) {
-    const std::vector<VkCommandBuffer> commands(times, commands_);
-    VKFORMER_TRY(submitted_, device_->submit(commands));
-    return {};
-}
+Result<void> VulkanProgram::submit(std::uint32_t times) { return submit(times, {}); }
 
 Result<std::uint64_t> VulkanProgram::submit(const SemaphorePoints& points) {
-    VKFORMER_TRY(submitted_, device_->submit({&commands_, 1}, points));
+    VKFORMER_CHECK(submit(1, points));
     return submitted_;
+}
+
+Result<void> VulkanProgram::submit(std::uint32_t times, const SemaphorePoints& points) {
+    if (!runs_)
+        return Error{ErrorCode::MissingFeature,
+                     "the adopted device came without a queue, so vkformer can only record; pass a queue to submit"};
+    return runs_->submit(times, points, submitted_);
 }
 
 Result<void> VulkanProgram::wait() {
     if (submitted_ == 0) return {};
     VKFORMER_CHECK(device_->wait(submitted_));
     submitted_ = 0;
+    VKFORMER_CHECK(runs_->note_done());
     if (options_.check_memory) VKFORMER_CHECK(memory_.check_guards(*device_, pieced_));
     return {};
 }
 
 /// Between each timestamp and the one before it.
 Result<std::vector<double>> VulkanProgram::intervals_ns() {
-    if (!queries_.get())
+    if (!queries_)
         return Error{ErrorCode::MissingFeature, options_.timestamps != Timestamps::none
                                                     ? "the device's queue has no timestamps"
                                                     : "the program was not made for profiling"};
     VKFORMER_CHECK(wait());
     const auto last = static_cast<std::uint32_t>(steps_.size());
-    const std::uint32_t stride = options_.timestamps == Timestamps::nodes ? 1 : std::max(last, 1u);
-    const std::uint32_t bits = device_->capabilities().timestamp_valid_bits;
-    const std::uint64_t mask = bits >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
-    std::vector<double> intervals;
-    std::uint64_t before = 0;
-    for (std::uint32_t query = 0; query <= last; query += stride) {
-        std::uint64_t ticks = 0;
-        if (const VkResult r =
-                device_->vk().vkGetQueryPoolResults(device_->handle(), queries_.get(), query, 1, sizeof ticks, &ticks,
-                                                    sizeof ticks, VK_QUERY_RESULT_64_BIT);
-            r != VK_SUCCESS)
-            return vulkan_error(r, "vkGetQueryPoolResults", "reading timestamps");
-        if (query > 0)
-            intervals.push_back(static_cast<double>((ticks - before) & mask) *
-                                static_cast<double>(device_->capabilities().timestamp_period_ns));
-        before = ticks;
-    }
-    return intervals;
+    const bool of_nodes = options_.timestamps == Timestamps::nodes;
+    VKFORMER_TRY(auto intervals, queries_.intervals_ns(0, of_nodes ? last : std::min(last, 1u), of_nodes ? 1 : last));
+    if (!intervals) return vulkan_error(VK_NOT_READY, "vkGetQueryPoolResults", "reading timestamps");
+    return *std::move(intervals);
 }
 
 Result<std::vector<NodeTime>> VulkanProgram::node_times() {
-    if (queries_.get() && options_.timestamps != Timestamps::nodes)
+    if (queries_ && options_.timestamps != Timestamps::nodes)
         return Error{ErrorCode::MissingFeature, "the program has no timestamps between its nodes"};
     VKFORMER_TRY(const auto intervals, intervals_ns());
     std::vector<NodeTime> times;

@@ -15,6 +15,8 @@
 #include "vulkan/pieces.hpp"
 #include "vulkan/pipelines.hpp"
 #include "vulkan/program_memory.hpp"
+#include "vulkan/program_runs.hpp"
+#include "vulkan/run_parts.hpp"
 #include "vulkan/store.hpp"
 #include "vulkan/strided_copy.hpp"
 #include "vulkan/variants.hpp"
@@ -55,7 +57,8 @@ struct NodeTime {
 class VulkanProgram : public graph::Program {
 public:
     static Result<std::unique_ptr<VulkanProgram>> create(std::shared_ptr<Device> device,
-                                                         std::shared_ptr<Pipelines> pipelines, graph::Plan plan,
+                                                         std::shared_ptr<Pipelines> pipelines,
+                                                         std::shared_ptr<RunClock> clock, graph::Plan plan,
                                                          std::shared_ptr<VulkanStore> weights,
                                                          std::shared_ptr<VulkanStore> states,
                                                          const ProgramOptions& options);
@@ -66,6 +69,7 @@ public:
     Result<void> read(graph::Value tensor, std::span<float> values) override;
     Result<void> read(graph::Value tensor, std::span<double> values) override;
     Result<void> read(graph::Value tensor, std::span<std::int32_t> values) override;
+    /// A long run goes to the device in several submissions, and the first one of a program is waited for (ProgramRuns).
     Result<void> submit(std::uint32_t times = 1) override;
     /// One run that waits for and signals semaphores of the caller besides. Gives the timeline value for Device::wait.
     Result<std::uint64_t> submit(const SemaphorePoints& points);
@@ -81,19 +85,18 @@ public:
     /// that makes its results visible to compute, transfer and the host. Clobbers: compute pipeline, compute descriptor
     /// set 0, compute push constants. Allocates nothing, waits for nothing.
     void record(VkCommandBuffer commands) const;
-    /// The same for a part of a run, steps `first` up to but not including `last`. Parts follow each other in order, each with
-    /// the barriers of a whole run; whatever the caller puts between them must not touch the program's tensors.
-    void record(VkCommandBuffer commands, std::size_t first, std::size_t last) const;
-    std::size_t step_count() const noexcept { return steps_.size(); }
-    /// Steps that are equal in this do the same work on tensors of the same shapes.
-    struct StepKind {
-        VkPipeline pipeline = VK_NULL_HANDLE;
-        std::array<std::uint32_t, 3> groups{};
-        friend auto operator<=>(const StepKind&, const StepKind&) = default;
-    };
-    StepKind step_kind(std::size_t step) const {
-        return {steps_[step].parts.front().pipeline, steps_[step].parts.front().groups};
-    }
+    /// The same for a part of a run. Parts follow each other in order, each with the barriers of a whole run; whatever the caller puts
+    /// between them must not touch the program's tensors. A place within a dispatch: only of those that are cuttable.
+    void record(VkCommandBuffer commands, RunPlace first, RunPlace last) const;
+    std::uint32_t dispatch_count() const noexcept { return static_cast<std::uint32_t>(dispatches_.size()); }
+    const BoundDispatch& dispatch(std::uint32_t index) const { return bound_[index]; }
+    /// As graph::work_of: of the dispatch's node.
+    double work(std::uint32_t dispatch) const;
+    /// Where its grid may be cut: behind multiples of so many workgroups; 0: nowhere, as of ops that update a tensor. What may be cut may
+    /// also be begun again. Errors: CorruptFile.
+    Result<std::uint64_t> grain(std::uint32_t dispatch) const;
+    /// Compiles what a cut of its grid needs, if it was not yet. Requires a grain. Errors: as of create.
+    Result<void> make_cuttable(std::uint32_t dispatch);
 
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
     Result<Slice> slice(graph::Value tensor) const;
@@ -107,9 +110,11 @@ public:
     VkDeviceSize memory_bytes() const noexcept { return memory_.total_bytes(); }
 
 private:
+    friend class ProgramRuns;
     struct Step {
-        std::vector<BoundDispatch> parts{};  // a kernel may plan several; of tensors in pieces there are more
-        bool shares_memory = false;          // with other nodes
+        std::uint32_t first = 0,
+                      last = 0;      // its dispatches: a kernel may plan several; of tensors in pieces there are more
+        bool shares_memory = false;  // with other nodes
         const KernelTraits* kernel = nullptr;
         std::string shader{};
     };
@@ -117,19 +122,30 @@ private:
                   const ProgramOptions& options)
         : device_(std::move(device)), pipelines_(std::move(pipelines)), plan_(std::move(plan)), options_(options) {}
 
+    Result<void> submit(std::uint32_t times, const SemaphorePoints& points);
     bool touches_callers_memory(const graph::Op& op) const;
     Result<void> plan_dispatches();
     Result<void> allocate();
     Result<void> prepare_steps();
     Result<BoundDispatch> bind(const Dispatch& dispatch);
-    Result<void> prepare_commands();
+    Result<void> prepare_queries();
     Slice locate(graph::Value tensor) const;
     Slice locate(const Operand& operand) const;
     Result<void> bind_callers_memory();
     Result<void> prepare_images();
     Result<void> prepare_strided();
     Result<void> check_binding(const std::string& name, const Slice& slice, std::uint64_t bytes) const;
-    void record_steps(VkCommandBuffer commands, VkQueryPool queries, std::size_t first, std::size_t last) const;
+    /// Where timestamps go: one before all, one behind each dispatch or behind the last.
+    struct PartQueries {
+        const TimestampQueries* queries = nullptr;
+        std::uint32_t first = 0;
+        bool of_each = false;
+    };
+    /// `with_nodes`: with the timestamps of nodes, where there are any.
+    void record_part(VkCommandBuffer commands, RunPlace first, RunPlace last, bool with_nodes,
+                     const PartQueries& queries) const;
+    /// The same with what an own run has besides: memory that is poisoned, and timestamps of nodes.
+    void record_own_part(VkCommandBuffer commands, RunPlace first, RunPlace last, const PartQueries& queries) const;
     Result<std::vector<double>> intervals_ns();
     void record_poison(VkCommandBuffer commands) const;
     Result<void> check_host_access(graph::Value tensor, std::size_t count, bool integers, bool reading) const;
@@ -148,13 +164,13 @@ private:
     DescriptorSets sets_;
     std::vector<ImageReader> images_;
     std::vector<StridedCopy> gathers_, scatters_;
-    std::vector<Dispatch> dispatches_;  // until there are steps
-    std::vector<std::size_t> step_of_;  // by dispatch
-    std::vector<Step> steps_;           // one per node
-    UniqueCommandPool pool_;
-    UniqueQueryPool queries_;
-    VkCommandBuffer commands_ = VK_NULL_HANDLE;
-    std::uint64_t submitted_ = 0;  // timeline value of the last submission; 0: nothing pending
+    std::vector<Dispatch> dispatches_;    // in the order of execution
+    std::vector<BoundDispatch> bound_;    // the same
+    std::vector<std::uint32_t> step_of_;  // by dispatch
+    std::vector<Step> steps_;             // one per node
+    TimestampQueries queries_;            // as options_.timestamps says
+    std::unique_ptr<ProgramRuns> runs_;   // where the device can submit
+    std::uint64_t submitted_ = 0;         // timeline value of the last submission; 0: nothing pending
 };
 
 }  // namespace vkformer::vulkan

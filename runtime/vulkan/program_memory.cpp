@@ -95,7 +95,7 @@ Slice part_of(Slice slice, VkDeviceSize offset, VkDeviceSize bytes) {
 }  // namespace
 
 Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
-                                 const VulkanStore& weights, const VulkanStore& states) {
+                                        const VulkanStore& weights, const VulkanStore& states) {
     graph::MemoryNeeds needs;
     std::set<std::string> known;  // of plans before
     for (const graph::Plan* plan : plans) {

@@ -21,7 +21,7 @@ namespace vkformer::vulkan {
 /// What compiling the plans, in this order, with these stores would allocate. Errors: MissingFeature (a tensor is larger than the
 /// device allows).
 Result<graph::MemoryNeeds> memory_needs(const Device& device, std::span<const graph::Plan* const> plans,
-                                 const VulkanStore& weights, const VulkanStore& states);
+                                        const VulkanStore& weights, const VulkanStore& states);
 
 /// Inputs, and outputs that a node writes: they do not lie in the arena. For those that are cut, and activations that are, the pieces.
 std::vector<std::uint32_t> owners_outside_arena(const PiecedPlan& pieced);

@@ -74,4 +74,7 @@ struct Module {
 /// The words of its module. Errors: CorruptFile, where they are not what the build put there.
 Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader);
 
+/// Whether the module reads the size of its grid (gl_NumWorkGroups), which a part of the grid would tell it wrong.
+bool reads_grid_size(std::span<const std::uint32_t> words) noexcept;
+
 }  // namespace vkformer::vulkan

@@ -99,7 +99,11 @@ Result<StridedCopy> StridedCopy::create(std::shared_ptr<Device> device, Pipeline
     const DescriptorSets::Buffer buffers[] = {{shaders::kStridedCopyX, scatters ? dense : strided},
                                               {shaders::kStridedCopyY, scatters ? strided : dense}};
     VKFORMER_TRY(const VkDescriptorSet set, copy.sets_.make(pipeline.set_layout, buffers));
-    copy.dispatch_ = {pipeline.handle, pipeline.layout, set, dispatch.push, dispatch.groups};
+    copy.dispatch_ = {.pipeline = pipeline.handle,
+                      .layout = pipeline.layout,
+                      .set = set,
+                      .push = dispatch.push,
+                      .groups = dispatch.groups};
     return copy;
 }
 

@@ -61,6 +61,7 @@ namespace vkformer::vulkan {
     X(vkUpdateDescriptorSets)        \
     X(vkCreateCommandPool)           \
     X(vkDestroyCommandPool)          \
+    X(vkResetCommandPool)            \
     X(vkAllocateCommandBuffers)      \
     X(vkBeginCommandBuffer)          \
     X(vkEndCommandBuffer)            \
@@ -69,6 +70,7 @@ namespace vkformer::vulkan {
     X(vkCmdBindDescriptorSets)       \
     X(vkCmdPushConstants)            \
     X(vkCmdDispatch)                 \
+    X(vkCmdDispatchBase)             \
     X(vkCmdCopyBuffer)               \
     X(vkCmdFillBuffer)               \
     X(vkCmdUpdateBuffer)             \

@@ -10,9 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "models/decoder_case.hpp"
+#include "models/tiny_llama.hpp"
 #include "support/backends.hpp"
+#include "support/interposer.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/vkf_frames.hpp"
+#include "vulkan/run_clock.hpp"
+#include "vulkan/table.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -78,6 +82,59 @@ TEST_CASE("slices of any size give the same tokens, and a prompt may span many f
     CHECK(status_of(*session).state == VKF_SESSION_IDLE);
     CHECK(host.locks_taken > 0);
     CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("a dispatch that is longer than a frame's share is cut", "[api][c][guest][session][runs]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    constexpr double kUsPerWorkgroup = 300;
+    constexpr std::uint32_t kBudgetUs = 2000;
+    const TemporaryFolder folder;
+    write_tiny_llama(folder.path(), {.hidden = 256, .inner = 512, .layers = 1, .vocab = 999});
+    const std::vector<std::int32_t> prompt{3, 1, 4, 1, 5, 9, 2, 6};
+    std::vector<std::int32_t> expected;
+    {
+        const VkfDevice device = own_device(index);
+        const VkfModel model = load_model(*device, folder.path().string());
+        const VkfSession session = make_session(*model);
+        begin(*session, prompt);
+        expected = run_stepped(*session, 0);
+        REQUIRE(expected.size() == kSessionTokens);
+    }
+    Interposer interposer(must(vulkan::open_loader()));
+    interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
+    interposer.slow_down(kUsPerWorkgroup);
+    HostApplication host({.device_index = index_of(index)});
+    vkf_adopt_info info = host.lend(true);
+    info.get_instance_proc_addr = interposer.get();
+    const VkfDevice device = adopt(info);
+    CAPTURE(vkf_device_name(device.get()));
+    const VkfModel model = load_model(*device, folder.path().string());
+    const VkfSession session = make_session(*model);
+    CHECK(interposer.longest_submission_us() <= vulkan::RunLimits().most_us);  // the warm-up
+    begin(*session, prompt);
+    const VkCommandBuffer commands = host.make_commands();
+    std::size_t cut = 0;
+    while (is_running(*session)) {
+        const auto before = interposer.recorded().size();
+        const vkf_slice slice = frame(host, commands, *session, kBudgetUs);
+        const auto recorded = interposer.recorded();
+        cut += static_cast<std::size_t>(
+            std::count(recorded.begin() + static_cast<std::ptrdiff_t>(before), recorded.end(), "vkCmdDispatchBase"));
+        const double us = status_of(*session).last_gpu_us;
+        CHECK((us <= kBudgetUs + 1 || slice.exceeds));
+        CHECK(us == Approx(slice.expected_us));
+    }
+    CHECK(cut > 100);
+    CHECK(tokens_of(*session) == expected);
+    CHECK(host.messages() == std::vector<std::string>{});
+
+    // Given up within a dispatch, it begins anew.
+    begin(*session, prompt);
+    for (int i = 0; i < 9; ++i) frame(host, commands, *session, kBudgetUs);
+    succeed(vkf_session_cancel(session.get()));
+    begin(*session, prompt);
+    CHECK(run_recorded(host, *session, kBudgetUs) == expected);
 }
 
 TEST_CASE("many slices may be in flight", "[api][c][guest][session]") {

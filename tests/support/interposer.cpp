@@ -89,6 +89,12 @@ struct State {
     std::optional<VkPhysicalDeviceType> claimed_type;
     std::uint64_t largest_binding = 0, largest_allocation = 0;
     PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
+    double us_per_workgroup = 0;  // 0: the device's own clock
+    std::map<VkCommandBuffer, std::uint64_t> workgroups;
+    std::map<std::pair<VkQueryPool, std::uint32_t>, std::uint64_t> timestamps;  // in workgroups of their command buffer
+    std::uint64_t longest_submission = 0;                                       // in workgroups
+    PFN_vkCmdDispatchBase dispatch_base = nullptr;
+    PFN_vkCmdWriteTimestamp write_timestamp = nullptr;
 };
 State* state = nullptr;
 
@@ -133,6 +139,11 @@ struct Fallible<VkResult(VKAPI_PTR*)(Args...)> {
         return result;
     }
 };
+
+/// Functions that can fail and do something of ours, too: what the driver has for them.
+PFN_vkGetQueryPoolResults driver_vkGetQueryPoolResults = nullptr;
+PFN_vkBeginCommandBuffer driver_vkBeginCommandBuffer = nullptr;
+PFN_vkQueueSubmit driver_vkQueueSubmit = nullptr;
 
 #define VKFORMER_REAL(name, ...)      \
     PFN_##name real_##name = nullptr; \
@@ -217,10 +228,68 @@ void note(const char* name) {
     state->recorded.emplace_back(name);
 }
 
+void count_workgroups(VkCommandBuffer commands, std::uint64_t x, std::uint64_t y, std::uint64_t z) {
+    const std::lock_guard lock(state->mutex);
+    state->workgroups[commands] += x * y * z;
+}
+
 VKAPI_ATTR void VKAPI_CALL record_dispatch(VkCommandBuffer commands, std::uint32_t x, std::uint32_t y,
                                            std::uint32_t z) {
     note("vkCmdDispatch");
+    count_workgroups(commands, x, y, z);
     if (!state->loses_stores) state->dispatch(commands, x, y, z);
+}
+
+VKAPI_ATTR void VKAPI_CALL record_dispatch_base(VkCommandBuffer commands, std::uint32_t base_x, std::uint32_t base_y,
+                                                std::uint32_t base_z, std::uint32_t x, std::uint32_t y,
+                                                std::uint32_t z) {
+    note("vkCmdDispatchBase");
+    count_workgroups(commands, x, y, z);
+    state->dispatch_base(commands, base_x, base_y, base_z, x, y, z);
+}
+
+/// What commands tell of themselves in place of the device, with slow_down().
+VKAPI_ATTR void VKAPI_CALL record_timestamp(VkCommandBuffer commands, VkPipelineStageFlagBits stage, VkQueryPool pool,
+                                            std::uint32_t query) {
+    {
+        const std::lock_guard lock(state->mutex);
+        state->timestamps[{pool, query}] = state->workgroups[commands];
+    }
+    state->write_timestamp(commands, stage, pool, query);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL get_timestamps(VkDevice device, VkQueryPool pool, std::uint32_t first,
+                                              std::uint32_t count, std::size_t size, void* data, VkDeviceSize stride,
+                                              VkQueryResultFlags flags) {
+    const VkResult result = driver_vkGetQueryPoolResults(device, pool, first, count, size, data, stride, flags);
+    const std::lock_guard lock(state->mutex);
+    if (state->us_per_workgroup <= 0 || result != VK_SUCCESS) return result;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        const auto ns = static_cast<std::uint64_t>(static_cast<double>(state->timestamps[{pool, first + i}]) *
+                                                   state->us_per_workgroup * 1000);
+        std::memcpy(static_cast<std::byte*>(data) + i * stride, &ns, sizeof(ns));
+    }
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const VkCommandBufferBeginInfo* info) {
+    {
+        const std::lock_guard lock(state->mutex);
+        state->workgroups[commands] = 0;
+    }
+    return driver_vkBeginCommandBuffer(commands, info);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
+    {
+        const std::lock_guard lock(state->mutex);
+        std::uint64_t workgroups = 0;
+        for (std::uint32_t i = 0; i < count; ++i)
+            for (std::uint32_t j = 0; j < infos[i].commandBufferCount; ++j)
+                workgroups += state->workgroups[infos[i].pCommandBuffers[j]];
+        state->longest_submission = std::max(state->longest_submission, workgroups);
+    }
+    return driver_vkQueueSubmit(queue, count, infos, fence);
 }
 
 VKAPI_ATTR void VKAPI_CALL record_barrier(VkCommandBuffer commands, VkPipelineStageFlags source,
@@ -248,7 +317,7 @@ VKAPI_ATTR void VKAPI_CALL update_descriptor_sets(VkDevice device, std::uint32_t
 }
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char* name) {
-    const PFN_vkVoidFunction real = state->next_device(device, name);
+    PFN_vkVoidFunction real = state->next_device(device, name);
     if (!real || state->hidden == name) return nullptr;
     if (std::strcmp(name, "vkDestroyDevice") == 0) {
         state->destroy_device = reinterpret_cast<PFN_vkDestroyDevice>(real);
@@ -257,6 +326,14 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
     if (std::strcmp(name, "vkCmdDispatch") == 0) {
         state->dispatch = reinterpret_cast<PFN_vkCmdDispatch>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&record_dispatch);
+    }
+    if (std::strcmp(name, "vkCmdDispatchBase") == 0) {
+        state->dispatch_base = reinterpret_cast<PFN_vkCmdDispatchBase>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&record_dispatch_base);
+    }
+    if (std::strcmp(name, "vkCmdWriteTimestamp") == 0) {
+        state->write_timestamp = reinterpret_cast<PFN_vkCmdWriteTimestamp>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&record_timestamp);
     }
     if (std::strcmp(name, "vkCmdPipelineBarrier") == 0) {
         state->pipeline_barrier = reinterpret_cast<PFN_vkCmdPipelineBarrier>(real);
@@ -284,6 +361,15 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         return reinterpret_cast<PFN_vkVoidFunction>(                                        \
             &Destroying<PFN_##function>::template call<real_##function, maker_##function>); \
     }
+#define VKFORMER_INSERT(function, ours)                               \
+    if (std::strcmp(name, #function) == 0) {                          \
+        driver_##function = reinterpret_cast<PFN_##function>(driver); \
+        real = reinterpret_cast<PFN_vkVoidFunction>(&ours);           \
+    }
+    const PFN_vkVoidFunction driver = real;
+    VKFORMER_INSERT(vkGetQueryPoolResults, get_timestamps)
+    VKFORMER_INSERT(vkBeginCommandBuffer, begin_commands)
+    VKFORMER_INSERT(vkQueueSubmit, submit)
     VKFORMER_FALLIBLE(VKFORMER_WRAP_FALLIBLE)
     VKFORMER_DESTROYING(VKFORMER_WRAP_DESTROYING)
     if (std::strcmp(name, "vkUpdateDescriptorSets") == 0) {
@@ -331,6 +417,8 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDev
     const std::lock_guard lock(state->mutex);
     if (state->claimed_binding) properties->properties.limits.maxStorageBufferRange = state->claimed_binding;
     if (state->claimed_type) properties->properties.deviceType = *state->claimed_type;
+    if (state->us_per_workgroup > 0)
+        properties->properties.limits.timestampPeriod = 1;  // what get_timestamps() counts in
     for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext)
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES && state->claimed_allocation)
             reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(next)->maxMemoryAllocationSize =
@@ -386,6 +474,10 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->claimed_allocation = 0;
     state->claimed_type.reset();
     state->largest_binding = state->largest_allocation = 0;
+    state->us_per_workgroup = 0;
+    state->workgroups.clear();
+    state->timestamps.clear();
+    state->longest_submission = 0;
 }
 
 Interposer::~Interposer() = default;
@@ -483,6 +575,17 @@ void Interposer::claim_limits(std::uint32_t binding, std::uint64_t allocation) {
 void Interposer::claim_type(VkPhysicalDeviceType type) {
     const std::lock_guard lock(state->mutex);
     state->claimed_type = type;
+}
+
+void Interposer::slow_down(double us_per_workgroup) {
+    const std::lock_guard lock(state->mutex);
+    state->us_per_workgroup = us_per_workgroup;
+    state->longest_submission = 0;
+}
+
+double Interposer::longest_submission_us() const {
+    const std::lock_guard lock(state->mutex);
+    return static_cast<double>(state->longest_submission) * state->us_per_workgroup;
 }
 
 std::uint64_t Interposer::largest_binding() const {

@@ -63,6 +63,10 @@ public:
     void claim_limits(std::uint32_t binding, std::uint64_t allocation);
     /// From now on every device claims to be of this type.
     void claim_type(VkPhysicalDeviceType type);
+    /// From now on a workgroup takes so long on every device, by its timestamps: they tell how many were recorded between them.
+    void slow_down(double us_per_workgroup);
+    /// The longest submission since then, by that clock.
+    double longest_submission_us() const;
     /// The largest binding of storage buffers since the making, in bytes.
     std::uint64_t largest_binding() const;
     /// Likewise of allocations.

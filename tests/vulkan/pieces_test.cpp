@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tensors that are larger than what a device binds or allocates: the same bits as on a device that takes them in one piece.
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <numeric>
 
@@ -15,6 +14,7 @@
 #include "support/goldens.hpp"
 #include "support/host_application.hpp"
 #include "support/interposer.hpp"
+#include "support/op_bits.hpp"
 #include "support/op_case.hpp"
 #include "support/quantized.hpp"
 #include "support/temporary_folder.hpp"
@@ -35,19 +35,6 @@ std::unique_ptr<VulkanBackend> device_with(const std::string& index, std::uint64
     return must(VulkanBackend::create(
         index,
         {.validation = validation_available(), .check_memory = true, .most_bytes = most_bytes, .cache_folder = {}}));
-}
-
-std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
-    std::vector<std::uint32_t> bits(values.size());
-    std::ranges::transform(values, bits.begin(), [](float v) { return std::bit_cast<std::uint32_t>(v); });
-    return bits;
-}
-
-/// What each variant makes of `result`.
-std::vector<std::vector<std::uint32_t>> runs_of(const OpCase& c, graph::Backend& backend, Value result) {
-    std::vector<std::vector<std::uint32_t>> runs;
-    c.each_variant(backend, result, [&](const std::vector<float>& values) { runs.push_back(bits_of(values)); });
-    return runs;
 }
 
 /// The case on both, and that the second one cut something.
@@ -530,6 +517,7 @@ TEST_CASE("a model that just fits a device records what it does on a device with
         const auto recorded_with = [&](std::uint64_t binding, std::uint64_t allocation, auto&& look) {
             Interposer interposer(must(vulkan::open_loader()));
             interposer.claim_limits(static_cast<std::uint32_t>(binding), allocation);
+            interposer.slow_down(0.001);  // what is cut for its time is the same in each
             generate_behind(interposer, index, folder.path());
             look(interposer);
             return interposer.recorded();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "vulkan/step_clock.hpp"
+#include "vulkan/dispatch_clock.hpp"
 
 #include <algorithm>
 
@@ -17,27 +17,32 @@ constexpr double kQuantile = 0.95, kMarginStep = 0.2, kMostMargin = 4;
 
 }  // namespace
 
-StepClock::Kind StepClock::number(const VulkanProgram::StepKind& kind) {
+DispatchClock::Kind DispatchClock::number(const DispatchKind& kind) {
     const auto [found, is_new] = numbers_.try_emplace(kind, static_cast<Kind>(us_.size()));
     if (is_new) us_.push_back(kUnknown);
     return found->second;
 }
 
-void StepClock::learn(std::span<const Kind> slice, double measured_us) {
+void DispatchClock::learn(std::span<const Share> slice, double measured_us) {
     if (slice.empty()) return;
-    // Alone, the time is the step's own: new, or quicker than was thought, it is taken at its word. A first run may hold seconds of a
+    // Alone, the time is the dispatch's own: new, or quicker than was thought, it is taken at its word. A first run may hold seconds of a
     // driver's compiling (lavapipe's), from which a damped step down would take a hundred slices to recover.
-    if (slice.size() == 1 && (us_[slice[0]] < 0 || measured_us < us_[slice[0]])) {
-        us_[slice[0]] = std::max(measured_us, kLeastUs);
-        return;
+    if (slice.size() == 1) {
+        const auto [kind, of_grid] = slice[0];
+        const double whole_us = measured_us / of_grid;
+        if (us_[kind] < 0 || whole_us < us_[kind]) {
+            us_[kind] = std::max(whole_us, kLeastUs);
+            return;
+        }
     }
     double expected = 0;
-    for (const Kind kind : slice) expected += std::max(us_[kind], kLeastUs);
+    for (const auto& [kind, of_grid] : slice) expected += of_grid * std::max(us_[kind], kLeastUs);
     margin_ += kMarginStep * (measured_us > likely_us(expected) ? kQuantile : kQuantile - 1);
     margin_ = std::clamp(margin_, 1.0, kMostMargin);
     const double ratio = std::clamp(measured_us / expected, kMostQuicker, kMostSlower);
     const double factor = 1 + (ratio > 1 ? kTrustSlower : kTrustQuicker) * (ratio - 1);
-    std::vector<Kind> kinds(slice.begin(), slice.end());
+    std::vector<Kind> kinds;
+    for (const Share& share : slice) kinds.push_back(share.kind);
     std::ranges::sort(kinds);
     kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     for (const Kind kind : kinds) us_[kind] = std::max(us_[kind], kLeastUs) * factor;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "vulkan/step_clock.hpp"
+#include "vulkan/dispatch_clock.hpp"
 
 #include <random>
 
@@ -8,7 +8,7 @@
 namespace vkformer::tests {
 namespace {
 
-using vulkan::StepClock;
+using vulkan::DispatchClock;
 
 constexpr double kBudgetUs = 2000;
 
@@ -20,9 +20,10 @@ public:
 
     /// What a slice of at most kBudgetUs takes.
     double run_slice() {
-        std::vector<StepClock::Kind> slice{kind_};
+        std::vector<DispatchClock::Share> slice{{kind_}};
         if (const double known = clock_.expected_us(kind_); known >= 0)
-            while (clock_.likely_us(known * static_cast<double>(slice.size() + 1)) <= kBudgetUs) slice.push_back(kind_);
+            while (clock_.likely_us(known * static_cast<double>(slice.size() + 1)) <= kBudgetUs)
+                slice.push_back({kind_});
         double us = step_us_ * static_cast<double>(slice.size());
         if (std::uniform_real_distribution<>(0, 1)(random_) < disturbed_) us *= factor_;
         clock_.learn(slice, us);
@@ -30,9 +31,9 @@ public:
     }
 
 private:
-    StepClock clock_;
+    DispatchClock clock_;
     double step_us_, disturbed_, factor_;
-    StepClock::Kind kind_;
+    DispatchClock::Kind kind_;
     std::mt19937 random_{7};
 };
 

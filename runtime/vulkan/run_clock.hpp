@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+/// What the programs of a device know of how long their dispatches take, and how long they may.
+#pragma once
+
+#include <map>
+#include <mutex>
+
+#include "vulkan/bound_dispatch.hpp"
+
+namespace vkformer::vulkan {
+
+struct RunLimits {
+    double aim_us = 50'000;  ///< of device time in one submission
+    double most_us =
+        500'000;  ///< what is expected to take longer, though it was never measured, is begun with a piece of it
+    bool cut_all = false;  ///< for tests: every grid that can be cut is, into parts of a grain or of a ninth of it
+};
+
+/// Thread-safe.
+class RunClock {
+public:
+    explicit RunClock(const RunLimits& limits) : limits_(limits) {}
+    const RunLimits& limits() const noexcept { return limits_; }
+
+    struct Time {
+        double us = 0;
+        bool is_measured = false;  ///< else an estimate, rather too long than too short
+    };
+
+    /// `work` as graph::work_of gives it for the whole grid. Never measured: at the speed at which the same pipeline did other work, or,
+    /// where it did none, at that of the slowest GPU that one could call one.
+    Time expect(const DispatchKind& kind, double work);
+    /// A share of the grid, above 0, took so long alone. It is taken at its word: a program whose runs turn out otherwise asks again.
+    void note(const DispatchKind& kind, double work, double of_grid, double us);
+
+private:
+    struct Speed {
+        double work = 0;  // the most that was measured
+        double us_per_work = 0;
+    };
+    const RunLimits limits_;
+    std::mutex mutex_;
+    std::map<DispatchKind, double> us_;
+    std::map<VkPipeline, Speed> speeds_;
+};
+
+}  // namespace vkformer::vulkan
