@@ -190,6 +190,19 @@ Result<double> one_run(graph::Program& program, const Target& target) {
     return std::max(seconds, 1e-7);
 }
 
+/// One that was disturbed would have the copies be few, which what a submission costs weighs on then.
+Result<double> least_of_runs(graph::Program& program, const Target& target) {
+    constexpr int kRuns = 5;
+    constexpr double kEnoughSeconds = 0.05;
+    double least = 1e9, sum = 0;
+    for (int run = 0; run < kRuns && sum < kEnoughSeconds; ++run) {
+        VKFORMER_TRY(const double seconds, one_run(program, target));
+        least = std::min(least, seconds);
+        sum += seconds;
+    }
+    return least;
+}
+
 /// "row" of one node, "plain + combine" of two.
 std::string joined(const std::vector<vulkan::NodeTime>& times, std::string vulkan::NodeTime::*member) {
     std::string names;
@@ -230,7 +243,7 @@ Result<Measurement> measure(const cases::Case& c, const Target& target, const Me
     }
     if (!result.check.right()) return result;
 
-    VKFORMER_TRY(const double run_seconds, one_run(*program, target));
+    VKFORMER_TRY(const double run_seconds, least_of_runs(*program, target));
     const Rotation rotation = plan_rotation(c, single.graph, options, run_seconds, timestamps_for(run_seconds, target));
     result.copies = rotation.copies;
     VKFORMER_TRY(const cases::CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
