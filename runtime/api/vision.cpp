@@ -7,6 +7,7 @@
 #include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
 #include "api/image_runner.hpp"
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "models/open_model.hpp"
 
@@ -38,7 +39,7 @@ std::vector<ImageLabel> ranked(std::span<const float> logits, models::ProblemTyp
     std::vector<ImageLabel> labels;
     for (std::size_t i = 0; i < logits.size(); ++i)
         labels.push_back({.label = i, .logit = logits[i], .probability = static_cast<float>(probabilities[i])});
-    std::ranges::stable_sort(labels, std::greater<>(), &ImageLabel::logit);
+    sort_stably(labels, [](const ImageLabel& a, const ImageLabel& b) { return a.logit > b.logit; });
     return labels;
 }
 

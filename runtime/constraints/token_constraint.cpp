@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::constraints {
@@ -71,7 +72,7 @@ private:
 
 /// The positions that most tokens lead to.
 std::vector<Automaton::Position> most_frequent(std::vector<std::pair<Automaton::Position, std::uint32_t>> counts) {
-    std::ranges::stable_sort(counts, std::greater{}, [](const auto& count) { return count.second; });
+    sort_stably(counts, [](const auto& a, const auto& b) { return a.second > b.second; });
     counts.resize(std::min(counts.size(), kAhead));
     std::vector<Automaton::Position> positions;
     for (const auto& count : counts) positions.push_back(count.first);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/stable_order.hpp"
 #include "text/unicode.hpp"
 
 namespace vkformer::constraints {
@@ -70,7 +71,7 @@ Vocabulary::Vocabulary(text::TokenTexts texts, std::vector<std::int32_t> ends, s
         const std::size_t length = bytes(token).size();
         if (length > 0 && length <= kLongestToken && !is_end(token)) tokens_.push_back(token);
     }
-    std::ranges::stable_sort(tokens_, {}, [&](std::int32_t token) { return bytes(token); });
+    sort_stably(tokens_, [&](std::int32_t a, std::int32_t b) { return bytes(a) < bytes(b); });
     std::vector<std::size_t> path;  // the nodes of the token before
     std::string_view before;
     const auto leave = [&](std::size_t depth) {

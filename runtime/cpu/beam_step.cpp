@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/stable_order.hpp"
 #include "cpu/arg_max.hpp"
 #include "cpu/twins.hpp"
 
@@ -52,7 +53,7 @@ struct BeamSlot {
 /// In order of falling score, NaN above everything; what is level keeps its order.
 template <class Scored>
 void sort_by_score(std::vector<Scored>& scored) {
-    std::ranges::stable_sort(scored, [](const Scored& a, const Scored& b) { return ranks_above(a.score, b.score); });
+    sort_stably(scored, [](const Scored& a, const Scored& b) { return ranks_above(a.score, b.score); });
 }
 
 /// The best continuations of the rows first … first + beams − 1, beams for each token that ends and once more, best first; on ties the lower row, then the lower token.
@@ -72,7 +73,7 @@ std::vector<BeamCandidate> best_candidates(const BeamTensors<T>& s, const BeamRu
                  .row = static_cast<std::int32_t>(row),
                  .token = s.candidate_tokens[c],
                  .hits = is_last_step || ends(s.candidate_tokens[c])});
-    std::ranges::stable_sort(candidates, [](const BeamCandidate& a, const BeamCandidate& b) {
+    sort_stably(candidates, [](const BeamCandidate& a, const BeamCandidate& b) {
         return a.row != b.row ? a.row < b.row : a.token < b.token;
     });
     sort_by_score(candidates);

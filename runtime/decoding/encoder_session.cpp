@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 #include <string>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::decoding {
@@ -122,9 +122,8 @@ Result<void> EncoderSession::run_batch(Prepared& prepared, std::span<const Encod
 Result<std::vector<std::vector<float>>> EncoderSession::run(std::span<const EncoderText> texts,
                                                             const Progress& progress) {
     VKFORMER_CHECK(check(texts));
-    std::vector<std::size_t> order(texts.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return texts[i].tokens.size(); });
+    const auto order = stable_order(
+        texts.size(), [&](std::size_t a, std::size_t b) { return texts[a].tokens.size() > texts[b].tokens.size(); });
 
     std::vector<std::vector<float>> results(texts.size());
     for (std::size_t first = 0; first < order.size();) {

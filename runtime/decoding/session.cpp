@@ -2,10 +2,10 @@
 #include "decoding/session.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <ranges>
 #include <string>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::decoding {
@@ -73,9 +73,9 @@ EncoderDecoderScript& Session::script(std::uint32_t source_len, bool masked) {
 
 Result<std::vector<Hypothesis>> Session::generate(std::span<const Source> sources, const Progress& progress) {
     VKFORMER_CHECK(check(sources));
-    std::vector<std::size_t> order(sources.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sources[i].tokens.size(); });
+    const auto order = stable_order(sources.size(), [&](std::size_t a, std::size_t b) {
+        return sources[a].tokens.size() < sources[b].tokens.size();
+    });
 
     std::vector<Hypothesis> results(sources.size());
     for (std::size_t first = 0; first < order.size(); first += options_.batch) {

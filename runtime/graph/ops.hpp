@@ -4,6 +4,8 @@
 /// The builders that make them (and say shapes and formulas) are in graph/builders.hpp.
 #pragma once
 
+#include <array>
+#include <cassert>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -714,26 +716,34 @@ inline std::string_view op_name(const Op& op) noexcept {
     return std::visit([](const auto& o) { return o.kName; }, op);
 }
 
-/// Calls visit(name, value, access) for every operand that is present.
-void for_each_operand(const Op& op, auto&& visit) {
-    std::visit(
-        [&](const auto& o) {
-            o.operands(o, [&](std::string_view name, Value value, Access access) {
-                if (value) visit(name, value, access);
-            });
-        },
-        op);
-}
+/// What an op lists by `operands`, absent ones too, for code that is the same for all ops: the visit of the variant is compiled once.
+template <class V>
+class OperandList {
+public:
+    struct Operand {
+        std::string_view name;
+        V* value;  ///< in the op
+        Access access;
+    };
+    const Operand* begin() const noexcept { return operands_.data(); }
+    const Operand* end() const noexcept { return operands_.data() + count_; }
+    void add(std::string_view name, V& value, Access access) noexcept {
+        assert(count_ < operands_.size());
+        operands_[count_++] = {name, &value, access};
+    }
 
-/// As above with Value&, so that a pass can replace operands.
-void for_each_operand(Op& op, auto&& visit) {
-    std::visit(
-        [&](auto& o) {
-            o.operands(o, [&](std::string_view name, Value& value, Access access) {
-                if (value) visit(name, value, access);
-            });
-        },
-        op);
+private:
+    std::array<Operand, 16> operands_{};
+    std::size_t count_ = 0;
+};
+OperandList<const Value> operands_of(const Op& op) noexcept;
+OperandList<Value> operands_of(Op& op) noexcept;
+
+/// Calls visit(name, value, access) for every operand that is present; of an op that is not const with Value&, so that a pass can replace
+/// operands.
+void for_each_operand(auto& op, auto&& visit) {
+    for (const auto& [name, value, access] : operands_of(op))
+        if (*value) visit(name, *value, access);
 }
 
 }  // namespace vkformer::graph

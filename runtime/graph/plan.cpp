@@ -2,8 +2,8 @@
 #include "graph/plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 
+#include "core/stable_order.hpp"
 #include "graph/placement.hpp"
 
 namespace vkformer::graph {
@@ -234,7 +234,7 @@ void place_activations(Plan& plan, const Placement& placement) {
         if (!uses.readers[id].empty()) block.last = std::max(block.last, segment[uses.readers[id].back()]);
         blocks.push_back(block);
     }
-    std::ranges::stable_sort(blocks, std::greater<>{}, &Block::bytes);
+    sort_stably(blocks, [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
 
     /// The first place from `offset` on where the bytes do not cross the end of a block.
     const auto in_one_block = [&](std::uint64_t offset, std::uint64_t bytes) {
@@ -302,12 +302,10 @@ void order_by_level(Graph& graph) {
         for (const std::size_t node : before[i]) latest[node] = std::min(latest[node], level[i]);
     }
 
-    std::vector<std::size_t> order(count);
-    std::iota(order.begin(), order.end(), 0u);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return level[i]; });
     std::vector<Node> nodes;
     nodes.reserve(count);
-    for (const std::size_t i : order) nodes.push_back(graph.nodes()[i]);
+    for (const std::size_t i : stable_order(count, [&](std::size_t a, std::size_t b) { return level[a] < level[b]; }))
+        nodes.push_back(graph.nodes()[i]);
     graph.set_nodes(std::move(nodes));
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "formats/json.hpp"
@@ -331,7 +332,8 @@ Result<void> add_tensors(const formats::Weights& weights, const SourceModel& mod
     }
     if (leaves_vision_out)
         contents.notes.push_back("the vision tower is left out: the file is the language model alone");
-    std::ranges::stable_sort(contents.tensors, {}, [](const OutputTensor& tensor) { return layer_order(tensor.name); });
+    sort_stably(contents.tensors,
+                [](const OutputTensor& a, const OutputTensor& b) { return layer_order(a.name) < layer_order(b.name); });
     return {};
 }
 

@@ -7,8 +7,10 @@
 #include <functional>
 #include <limits>
 
+#include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
+#include "graph/work.hpp"
 #include "tuning/trial_case.hpp"
 #include "validation/bounds.hpp"
 #include "vulkan/backend.hpp"
@@ -202,21 +204,6 @@ private:
     std::uint64_t kept_bytes_ = 0;
 };
 
-/// Roughly: multiplications of a product, elements touched by anything else.
-double work_of(const Graph& graph, const Node& node) {
-    if (const auto* const linear = std::get_if<graph::Linear>(&node.op))
-        return static_cast<double>(graph.shape(linear->y).element_count()) *
-               static_cast<double>(graph.shape(linear->x).back());
-    if (const auto* const experts = std::get_if<graph::ExpertLinear>(&node.op))
-        return static_cast<double>(graph.shape(experts->y).element_count()) *
-               static_cast<double>(graph.shape(experts->x).back());
-    double elements = 0;
-    graph::for_each_operand(node.op, [&](std::string_view, Value value, graph::Access) {
-        elements += static_cast<double>(graph.shape(value).element_count());
-    });
-    return elements;
-}
-
 /// Devices that are CPUs make loops of barriers and compile them for long: nobody waits for the reference there where a kernel that is
 /// written for them is right.
 bool is_last_resort(const vulkan::KernelTraits& kernel, const vulkan::KernelList& kernels) {
@@ -323,10 +310,11 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
                                                : known(verdicts, plan.graph, node, kernels) == nullptr;
         if (!options_.thorough) kernels = worth_trying(kernels, device);
         if (is_open && kernels.size() >= 2)
-            open.try_emplace(key, OpenCase{&node, std::move(kernels)}).first->second.work += work_of(plan.graph, node);
+            open.try_emplace(key, OpenCase{&node, std::move(kernels)}).first->second.work +=
+                graph::work_of(node.op, plan.graph);
     }
     std::vector<std::pair<std::string, OpenCase>> sorted(open.begin(), open.end());
-    std::ranges::stable_sort(sorted, std::greater(), [](const auto& entry) { return entry.second.work; });
+    sort_stably(sorted, [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
     return sorted;
 }
 
@@ -407,7 +395,7 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
         const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
         const Verdict* const verdict = kernels.size() < 2 ? nullptr : known(verdicts, plan.graph, node, kernels);
         chosen.push_back(verdict ? verdict->variant : std::string());
-        if (verdict) found.push_back({graph::op_name(node.op), verdict->variant, work_of(plan.graph, node)});
+        if (verdict) found.push_back({graph::op_name(node.op), verdict->variant, graph::work_of(node.op, plan.graph)});
     }
     std::ranges::sort(found, std::ranges::greater(), &Found::work);
     for (std::size_t i = 0; i < chosen.size(); ++i) {

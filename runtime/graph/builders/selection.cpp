@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/stable_order.hpp"
 #include "graph/builders.hpp"
 #include "graph/builders/check.hpp"
 #include "graph/builders/constant.hpp"
@@ -273,9 +274,10 @@ Result<Value> bias_sequences(Graph& graph, Value x, Value starts, std::span<cons
     if (looks_back) VKFORMER_CHECK(check_sequences(check, graph, sequences, shape[0]));
 
     std::vector<SequenceBias> sorted(phrases.begin(), phrases.end());
-    std::ranges::stable_sort(sorted, {}, [](const SequenceBias& phrase) {
+    const auto rank = [](const SequenceBias& phrase) {
         return std::pair(phrase.tokens.back(), phrase.tokens.size() > 1);
-    });
+    };
+    sort_stably(sorted, [&](const SequenceBias& a, const SequenceBias& b) { return rank(a) < rank(b); });
     std::vector<std::int32_t> words(sorted.size() * kPhraseWords), tokens;
     std::vector<float> biases;
     for (std::size_t k = 0; k < sorted.size(); ++k) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <system_error>
 
+#include "core/stable_order.hpp"
 #include "text/jinja/builtins.hpp"
 #include "text/jinja/text_functions.hpp"
 #include "text/unicode.hpp"
@@ -291,7 +292,7 @@ Value sort(const Value& value, const Arguments& arguments, Budget& budget) {
     std::vector<std::pair<Value, Value>> keyed;
     for (const Value& item : elements(value, budget))
         keyed.emplace_back(sort_key(item, bound[2], case_sensitive, budget), item);
-    std::ranges::stable_sort(keyed, [&](const auto& a, const auto& b) {
+    sort_stably(keyed, [&](const auto& a, const auto& b) {
         const int sign = compare(a.first, b.first, budget);
         return backwards ? sign > 0 : sign < 0;
     });

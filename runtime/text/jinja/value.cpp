@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/stable_order.hpp"
 #include "text/unicode.hpp"
 
 namespace vkformer::text::jinja {
@@ -179,9 +180,7 @@ private:
     void mapping(const Dict& dict) {
         auto items = dict.items;
         if (style_.sort_keys)
-            std::ranges::stable_sort(
-                items, [&](const Value& a, const Value& b) { return compare(a, b, budget_) < 0; },
-                &std::pair<Value, Value>::first);
+            sort_stably(items, [&](const auto& a, const auto& b) { return compare(a.first, b.first, budget_) < 0; });
         sequence(items, '{', '}', [&](const auto& item) {
             if (item.first.text()) {
                 write(item.first);
