@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -27,6 +28,7 @@ class CpuStore final : public graph::TensorStore {
 public:
     explicit CpuStore(QuantizedProducts quantized) : products(quantized) {}
     QuantizedProducts products;
+    std::mutex mutex;  // of weights: programs of several threads share them
     std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
 };
 
@@ -159,11 +161,16 @@ Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const U
         return shared_tensor(states, tensor, [&]() -> Made { return make_tensor<T>(tensor, 0, 0); });
     if (tensor.kind != TensorKind::input && !use.any) return std::shared_ptr<CpuTensor<T>>();
     if (tensor.kind == TensorKind::weight) {
+        const std::lock_guard lock(weights.mutex);
         VKFORMER_TRY(auto weight, shared_tensor(weights, tensor, [&]() -> Made {
                          return load_weight<T>(tensor, weights.products, !use.as_numbers);
                      }));
-        // Another program of the store had no need of them.
-        if (use.as_numbers && weight->packed && weight->floats.empty()) VKFORMER_CHECK(load_numbers(tensor, *weight));
+        // Another program of the store had no need of them. It may run now, and keeps what it has.
+        if (use.as_numbers && weight->packed && weight->floats.empty()) {
+            weight = std::make_shared<CpuTensor<T>>(*weight);
+            VKFORMER_CHECK(load_numbers(tensor, *weight));
+            weights.tensors.insert_or_assign(tensor.name, weight);
+        }
         return weight;
     }
     return make_tensor<T>(tensor, std::numeric_limits<T>::quiet_NaN(), std::numeric_limits<std::int32_t>::min());

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <latch>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -406,15 +407,17 @@ TEST_CASE("memory may come from the application's allocator", "[api][c][guest][s
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
-TEST_CASE("two sessions of one device run on two threads", "[api][c][guest][session][threads]") {
-    if (vulkan_device_indices().empty()) return;
-    HostApplication host({.device_index = index_of(vulkan_device_indices().back())});
-    const VkfDevice device = adopt(host.lend(true));
-    const VkfModel model = load_model(*device, decoder_folder("smollm3"));
+namespace {
+
+/// Two sessions of one model, each on a thread of its own.
+void check_two_threads(vkf_device& device) {
+    const VkfModel model = load_model(device, decoder_folder("smollm3"));
     const Greedy golden = greedy_golden("smollm3");
     std::vector<std::vector<std::int32_t>> results(2);
     std::atomic<int> failures = 0;
+    std::latch begin(2);
     const auto work = [&](std::size_t i) {
+        begin.arrive_and_wait();
         const vkf_session_info info = VKF_SESSION_INFO_INIT;
         vkf_session* session = nullptr;
         if (vkf_session_create(model.get(), &info, nullptr, nullptr, &session) != VKF_SUCCESS) {
@@ -441,7 +444,20 @@ TEST_CASE("two sessions of one device run on two threads", "[api][c][guest][sess
     CHECK(failures == 0);
     CHECK(results[0] == first_of(golden));
     CHECK(results[1] == results[0]);
+}
+
+}  // namespace
+
+TEST_CASE("two sessions of one device run on two threads", "[api][c][guest][session][threads]") {
+    if (vulkan_device_indices().empty()) return;
+    HostApplication host({.device_index = index_of(vulkan_device_indices().back())});
+    const VkfDevice device = adopt(host.lend(true));
+    check_two_threads(*device);
     CHECK(host.messages() == std::vector<std::string>{});
+}
+
+TEST_CASE("two sessions of the CPU run on two threads", "[api][c][cpu_device][session][threads]") {
+    check_two_threads(*own_device(VKF_DEVICE_CPU));
 }
 
 TEST_CASE("an encoder-decoder translates inside the application's frames", "[api][c][guest][session]") {
