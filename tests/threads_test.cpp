@@ -5,13 +5,18 @@
 #include <array>
 #include <atomic>
 #include <latch>
+#include <memory>
 #include <new>
 #include <numeric>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/output_file.hpp"
 #include "core/tasks.hpp"
+#include "cpu/backend.hpp"
+#include "graph/builders.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
 #include "support/files.hpp"
@@ -23,7 +28,11 @@
 #include "vkformer/devices.hpp"
 #include "vulkan/allocator.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/kernels/kernels.hpp"
 #include "vulkan/memory.hpp"
+#include "vulkan/pieces.hpp"
+#include "vulkan/pipelines.hpp"
+#include "vulkan/store.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -40,6 +49,19 @@ void at_once(const Work& work) {
             begin.arrive_and_wait();
             work(i);
         });
+}
+
+/// Calls look() when another thread has done work(): nothing but the locks of what both use puts them in an order, so that
+/// ThreadSanitizer finds one that is missing however the threads run.
+template <class Work, class Look>
+void in_turn(const Work& work, const Look& look) {
+    std::atomic<bool> is_done = false;
+    const std::jthread other([&] {
+        work();
+        is_done.store(true, std::memory_order_relaxed);
+    });
+    while (!is_done.load(std::memory_order_relaxed)) std::this_thread::yield();
+    look();
 }
 
 }  // namespace
@@ -122,6 +144,24 @@ TEST_CASE("memory that threads take and give back is counted", "[vulkan][memory]
     CHECK(allocator.used() == 0);
 }
 
+TEST_CASE("a thread sees what another one allocates", "[vulkan][memory][threads]") {
+    if (vulkan_backends().empty()) return;
+    const vulkan::Device& device = *vulkan_backends().front()->device();
+    vulkan::Allocator allocator(device, 0,
+                                {.allocate =
+                                     [](const vulkan::MemoryRequest&, vulkan::MemoryRange& range) {
+                                         range.memory = reinterpret_cast<VkDeviceMemory>(std::uintptr_t{1});
+                                         return VK_SUCCESS;
+                                     },
+                                 .free = [](const vulkan::MemoryRange&) {}},
+                                {});
+    const auto allocate = [&] {
+        (void)allocator.allocate({.requirements = {.size = 3, .alignment = 1, .memoryTypeBits = 1}, .label = "a test"});
+    };
+    in_turn(allocate, [&] { CHECK(allocator.used() == 3); });
+    in_turn(allocate, [&] { CHECK(allocator.peak() == 6); });
+}
+
 TEST_CASE("threads that copy through one staging buffer get what is theirs", "[vulkan][memory][threads]") {
     constexpr std::size_t kBytes = 256 << 10;
     constexpr int kRounds = 30;
@@ -149,6 +189,59 @@ TEST_CASE("threads that copy through one staging buffer get what is theirs", "[v
     }
 }
 
+TEST_CASE("programs that threads make with one store have their weights", "[vulkan][cpu][threads]") {
+    constexpr std::size_t kPrograms = 200;
+    // Without guard bands: those of a weight are written by every program that has it.
+    std::vector<std::unique_ptr<graph::Backend>> backends;
+    backends.push_back(cpu::make_cpu_backend<float>());
+    for (const std::string& index : vulkan_device_indices())
+        backends.push_back(must(vulkan::VulkanBackend::create(index, {.cache_folder = {}})));
+    for (const auto& backend : backends) {
+        CAPTURE(backend->name());
+        const auto weights = backend->make_store();
+        std::atomic<int> failures = 0;
+        at_once([&](std::size_t i) {
+            for (std::size_t n = 0; n < kPrograms; ++n) {
+                // One weight for both threads, and one of the thread's own.
+                graph::Graph graph;
+                const auto weight = [&](const std::string& name, std::size_t number) {
+                    auto values = std::make_shared<const std::vector<float>>(4, static_cast<float>(number));
+                    return *graph.weight(name, {DType::f32, {4}, std::as_bytes(std::span(*values)), values},
+                                         DType::f32);
+                };
+                const std::string number = std::to_string(n);
+                const auto y = *add(graph, weight("shared " + number, n),
+                                    weight("thread " + std::to_string(i) + ": " + number, 100 * (i + 1)));
+                graph.mark_output(y);
+                auto program =
+                    backend->compile(graph::make_plan_for(*backend, std::move(graph)), weights, backend->make_store());
+                std::vector<float> found(4);
+                const bool is_done = program && (*program)->submit() && (*program)->wait() &&
+                                     (*program)->read(y, std::span<float>(found));
+                failures += !is_done || found != std::vector<float>(4, static_cast<float>(n + 100 * (i + 1)));
+            }
+        });
+        CHECK(failures == 0);
+    }
+}
+
+TEST_CASE("a store is asked while another thread adds to it", "[vulkan][threads]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::VulkanBackend& backend = *vulkan_backends().front();
+    vulkan::VulkanStore store(backend.device());
+    const auto add_weight = [&](const std::string& name) {
+        graph::Graph graph;
+        auto values = std::make_shared<const std::vector<float>>(4);
+        graph.mark_output(
+            must(graph.weight(name, {DType::f32, {4}, std::as_bytes(std::span(*values)), values}, DType::f32)));
+        must(store.add_missing(must(vulkan::cut_into_pieces(graph::make_plan(graph), backend.capabilities())),
+                               graph::TensorKind::weight, false));
+    };
+    add_weight("b");
+    in_turn([&] { add_weight("a"); }, [&] { CHECK(store.entry("b").shape == Shape{4}); });  // which "a" leads to
+    in_turn([&] { add_weight("c"); }, [&] { CHECK(store.has("c")); });
+}
+
 TEST_CASE("submissions of several threads have numbers of their own, in the order of the queue", "[vulkan][threads]") {
     constexpr int kSubmissions = 200;
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
@@ -173,6 +266,36 @@ TEST_CASE("submissions of several threads have numbers of their own, in the orde
         std::ranges::sort(all);
         std::iota(expected.begin(), expected.end(), before + 1);
         CHECK(all == expected);
+    }
+}
+
+TEST_CASE("a thread sees what another one submits", "[vulkan][threads]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::Device& device = *vulkan_backends().front()->device();
+    const std::uint64_t before = device.last_submission();
+    in_turn([&] { (void)device.submit({}); }, [&] { CHECK(device.last_submission() == before + 1); });
+    must(device.wait(before + 1));
+}
+
+TEST_CASE("a thread finds the pipeline that another one has made", "[vulkan][threads]") {
+    if (vulkan_device_indices().empty()) return;
+    const auto backend = must(vulkan::VulkanBackend::create(vulkan_device_indices().front(), {.cache_folder = {}}));
+    graph::Graph graph;
+    const auto x = must(graph.input("x", DType::f32, {8}));
+    graph.mark_output(must(activate(graph, x, graph::Activation::relu)));
+    const vulkan::KernelContext context{.graph = graph, .device = backend->capabilities()};
+    const vulkan::Dispatch dispatch = must(vulkan::plan_dispatches(graph.nodes()[0].op, context)).dispatches.front();
+    for (const bool prepares : {false, true}) {
+        CAPTURE(prepares);
+        const auto pipelines = must(vulkan::Pipelines::create(backend->device(), {}));
+        std::array<VkPipeline, 2> made{};
+        const auto make = [&](std::size_t i) {
+            if (prepares && i == 1) pipelines->prepare({&dispatch, 1});
+            if (const auto pipeline = pipelines->get(dispatch)) made[i] = pipeline->handle;
+        };
+        in_turn([&] { make(0); }, [&] { make(1); });
+        CHECK(made[0] != VK_NULL_HANDLE);
+        CHECK(made[1] == made[0]);
     }
 }
 

@@ -2,8 +2,11 @@
 #include "vkformer/generation_engine.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <limits>
+#include <new>
+#include <optional>
 #include <regex>
 #include <thread>
 
@@ -251,6 +254,93 @@ TEST_CASE("what callbacks ask of their engine does not lock it", "[api][engine]"
     CHECK(must(next.future.get()).tokens.size() == 3);
 }
 
+TEST_CASE("an engine may be asked while it generates", "[api][engine]") {
+    GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}});
+    Answer answer;
+    const auto id =
+        must(engine.submit({.prompt = must(engine.tokenize("the")), .options = {.max_tokens = 100, .ignore_end = true}},
+                           {}, answer.on_end()));
+    std::uint64_t tokens = 0;
+    std::size_t failures = 0;
+    while (answer.future.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        engine.cancel(id + 1);  // which is none
+        const EngineStats stats = engine.stats();
+        failures += stats.tokens < tokens || stats.requests != 1;
+        tokens = stats.tokens;
+    }
+    CHECK(failures == 0);
+    CHECK(must(answer.future.get()).tokens.size() == 100);
+}
+
+TEST_CASE("an engine may be asked while it takes what was asked before", "[api][engine]") {
+    GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}});
+    GenerationRequest request = {.prompt = must(engine.tokenize("the")),
+                                 .options = {.max_tokens = 100, .ignore_end = true}};
+    Answer whole, cut;
+    must(engine.submit(request, {}, whole.on_end()));
+    // It is held back as long as it may become this, and told when the engine takes that the request was cancelled.
+    request.options.stop = {must(whole.future.get()).text + "~"};
+    std::promise<void> has_begun;
+    bool is_first = true;
+    std::atomic<bool> may_go_on = false, is_taking = false,
+                      was_asked = false;  // relaxed: the lock alone makes an order
+    const auto wait_for = [](const std::atomic<bool>& flag) {
+        while (!flag.load(std::memory_order_relaxed)) std::this_thread::yield();
+    };
+    const auto on_text = [&](std::string_view, std::int32_t token) {
+        if (std::exchange(is_first, false)) {
+            has_begun.set_value();
+            wait_for(may_go_on);
+        }
+        if (token < 0) {
+            is_taking.store(true, std::memory_order_relaxed);
+            wait_for(was_asked);
+        }
+        return true;
+    };
+    const auto id = must(engine.submit(request, on_text, cut.on_end()));
+    has_begun.get_future().wait();
+    engine.cancel(id);
+    may_go_on.store(true, std::memory_order_relaxed);
+    wait_for(is_taking);
+    engine.cancel(id + 1);  // which is none
+    was_asked.store(true, std::memory_order_relaxed);
+    const Generation told = must(cut.future.get());
+    CHECK(told.finish == Finish::caller);
+    CHECK((!told.text.empty() && request.options.stop[0].starts_with(told.text)));
+}
+
+TEST_CASE("an engine that fails tells all callers, those of other threads too", "[api][engine][errors]") {
+    std::atomic<int> submitted = 0, told = 0;
+    {
+        GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}});
+        const GenerationRequest request = {.prompt = must(engine.tokenize("the")),
+                                           .options = {.max_tokens = 2, .ignore_end = true}};
+        const auto on_end = [&](const Result<Generation>&) { ++told; };
+        std::promise<void> may_fail;
+        must(engine.submit(
+            request,
+            [&](std::string_view, std::int32_t) -> bool {
+                may_fail.get_future().wait();
+                throw std::bad_alloc();
+            },
+            on_end));
+        ++submitted;
+        std::optional<Error> refused;
+        for (int i = 0; !refused || refused->code == ErrorCode::Cancelled; ++i) {  // Cancelled: the queue is full
+            if (const auto id = engine.submit(request, {}, on_end); !id)
+                refused = id.error();
+            else
+                ++submitted;
+            if (i == 0) may_fail.set_value();
+        }
+        CHECK(refused->code == ErrorCode::OutOfHostMemory);
+        const EngineStats stats = engine.stats();
+        CHECK((stats.finished == stats.requests && stats.running == 0 && stats.waiting == 0));
+    }
+    CHECK(told == submitted);
+}
+
 namespace {
 
 constexpr const char* kPersonSchema =
@@ -289,9 +379,14 @@ TEST_CASE("constrained and free sequences share a batch", "[api][engine][constra
     {
         GenerationEngine engine = load_engine(device, {.generator = {.batch = 6}});
         std::vector<Answer> answers(asked.size());
-        for (std::size_t i = 0; i < asked.size(); ++i)
-            must(engine.submit({.prompt = must(engine.tokenize(prompt)), .options = asked[i]}, answers[i].on_text(),
-                               answers[i].on_end()));
+        const auto submit = [&](std::size_t first) {  // of each constraint one
+            for (std::size_t i = first; i < asked.size(); i += 2)
+                must(engine.submit({.prompt = must(engine.tokenize(prompt)), .options = asked[i]}, answers[i].on_text(),
+                                   answers[i].on_end()));
+        };
+        std::thread other(submit, 1);
+        submit(0);
+        other.join();
         for (Answer& answer : answers) {
             found.push_back(must(answer.future.get()));
             CHECK(answer.streamed == found.back().text);

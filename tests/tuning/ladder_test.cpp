@@ -2,11 +2,15 @@
 #include "tuning/ladder.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
 #include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "core/block_format.hpp"
 #include "graph/builders.hpp"
@@ -273,6 +277,53 @@ TEST_CASE("threads that share a ladder try each case once, and what is known wai
     CHECK(chosen.size() == expected);
     CHECK(must(second.get()) == chosen);
     CHECK(trials == alone.trials);
+}
+
+TEST_CASE("threads may be the first to ask a ladder", "[tuning][vulkan][threads]") {
+    if (vulkan_backends().empty()) return;
+    constexpr std::size_t kThreads = 2;
+    const graph::Plan plan = some_plan();
+    Ladder ladder({});
+    std::array<std::vector<vulkan::ChosenVariants>, kThreads> chosen;
+    {
+        std::latch begin(kThreads);
+        std::vector<std::jthread> threads;
+        for (auto& of_thread : chosen)
+            threads.emplace_back([&] {
+                begin.arrive_and_wait();
+                for (vulkan::VulkanBackend* const backend : vulkan_backends())
+                    if (const auto found = ladder.choose(*backend, plan)) of_thread.push_back(*found);
+            });
+    }
+    CHECK(chosen[0].size() == vulkan_backends().size());
+    CHECK(chosen[1] == chosen[0]);
+}
+
+TEST_CASE("a ladder is asked for what it knows while another thread finds out more", "[tuning][vulkan][threads]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::VulkanBackend& backend = *vulkan_backends().back();
+    const auto plan_of = [](std::initializer_list<std::uint64_t> widths) {
+        Graph graph;
+        const auto x = must(graph.input("x", DType::f32, {2, 8}));
+        for (const std::uint64_t width : widths)
+            graph.mark_output(
+                must(linear(graph, x, must(graph.input("w" + std::to_string(width), DType::f32, {width, 8})))));
+        return graph::make_plan(std::move(graph), {.fuse = false});
+    };
+    const graph::Plan known = plan_of({32}), further = plan_of({4, 8, 16, 64, 128, 256, 512, 1024});
+    Ladder ladder({});
+    const auto expected = must(ladder.choose(backend, known));
+    std::atomic<bool> is_done = false;
+    std::jthread other([&] {
+        (void)ladder.choose(backend, further);
+        is_done = true;
+    });
+    std::size_t failures = 0;
+    while (!is_done) {
+        const auto chosen = ladder.choose(backend, known);
+        failures += !chosen || *chosen != expected;
+    }
+    CHECK(failures == 0);
 }
 
 TEST_CASE("a reference is the last resort of a device that is a CPU", "[tuning][vulkan]") {
