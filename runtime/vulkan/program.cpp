@@ -264,16 +264,15 @@ Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {
                   (access == Access::write && is_kept);
     });
     if (updates) return 0;
-    // A counter is zero again when all workgroups have been told that nothing is left: the shader takes their number from the grid.
+    // Workgroups that share out their work by a counter would do all of it in every part.
     const auto is_counter = [](const auto& use) { return use.operand.kind == Operand::Kind::counter; };
     const Dispatch& dispatch = dispatches_[index];
     if (std::ranges::any_of(dispatch.bindings, is_counter) || std::ranges::any_of(dispatch.addresses, is_counter))
         return 0;
-    const bool is_row = bound.groups[1] == 1 && bound.groups[2] == 1;  // the grid's width means nothing to its one row
-    if (is_row) return 1;
+    if (bound.groups[1] == 1) return 1;  // lib/grid.glsl: y · width + x, in which the width then means nothing
     VKFORMER_TRY(const auto words, spirv_of(*dispatch.module.binary()));
     if (!reads_grid_size(words)) return 1;
-    return bound.groups[0];  // lib/grid.glsl reads the width, which whole rows keep
+    return bound.groups[0];  // whole rows keep the width
 }
 
 Result<void> VulkanProgram::make_cuttable(std::uint32_t dispatch) {

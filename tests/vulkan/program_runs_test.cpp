@@ -62,6 +62,13 @@ std::vector<std::pair<std::string, std::function<Value(OpCase&)>>> long_ops() {
         return must(
             rms_norm(c.graph, c.floats("x", DType::f32, {60, 300}), c.floats("gain", DType::f32, {300}), 1e-5f));
     });
+    // More than 65,535 workgroups: the grid is folded, and its shader reads the width.
+    ops.emplace_back("activate", [](OpCase& c) {
+        std::vector<float> values(std::size_t{70'000} * 256);
+        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1999) / 1000 - 1;
+        const Value x = c.floats("x", DType::f32, {70'000, 256}, std::move(values));
+        return must(activate(c.graph, x, graph::Activation::relu));
+    });
     ops.emplace_back("gated_activation", [](OpCase& c) {
         return must(gated_activation(c.graph, c.floats("x", DType::f32, {60, 1024}), {}, graph::Activation::silu));
     });
@@ -90,6 +97,25 @@ TEST_CASE("a grid in parts gives the bits of the whole one", "[vulkan][runs]") {
         }
         CHECK(whole->validation_messages().empty());
         CHECK(parts->validation_messages().empty());
+    }
+}
+
+TEST_CASE("what updates a tensor is not cut", "[vulkan][runs]") {
+    for (const std::string& index : vulkan_device_indices()) {
+        const auto backend = must(VulkanBackend::create(index, {.cache_folder = {}}));
+        const auto grain = [&](Graph&& g) {
+            const auto program = must(backend->compile_program(graph::make_plan(std::move(g), {.fuse = false}),
+                                                               backend->make_store(), backend->make_store()));
+            REQUIRE(program->dispatch(0).group_count() > 1);
+            return must(program->grain(0));
+        };
+        Graph append, norm;
+        const Value cache = must(append.state("cache", DType::f32, {2, 300, 8, 64}));
+        must(cache_append(append, must(append.input("x", DType::f32, {2, 200, 8, 64})), {}, cache));
+        CHECK(grain(std::move(append)) == 0);
+        const Value x = must(norm.input("x", DType::f32, {300, 512}));
+        norm.mark_output(must(rms_norm(norm, x, must(norm.input("gain", DType::f32, {512})), 1e-5f)));
+        CHECK(grain(std::move(norm)) == 1);
     }
 }
 
@@ -272,6 +298,10 @@ TEST_CASE("a first run that waits for its caller does not keep the caller", "[vu
                                                                       .signals = {{semaphore, 2 * run + 2}}}));
             });
             CHECK_FALSE(must(device.backend->device()->wait_for(ticket, 0)));
+            // The last submission signals the caller's semaphore beside the device's own, and no other does.
+            std::vector<std::uint32_t> signals(submissions, 1);
+            signals.back() = 2;
+            CHECK(device.interposer.signals() == signals);
             const VkSemaphoreSignalInfo signal{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
                                                .pNext = nullptr,
                                                .semaphore = semaphore,
