@@ -607,9 +607,10 @@ typedef struct vkf_submit_info {
 
 /**
  * Submits one run to the device's queue, under the application's lock, and returns. A GPU gets a long run in several
- * submissions of some 50 ms; the first run of a program that may be long, unless it waits for semaphores, returns when
- * it is done, for its parts are measured. `info` may be null. *ticket, which may be null, is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue),
- * VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
+ * submissions of some 50 ms. On a device of vkformer's own the first run of a program that may be long, unless it waits
+ * for semaphores, returns when it is done, for its parts are measured. `info` may be null. *ticket, which may be null,
+ * is for vkf_device_wait. Errors: VKF_ERROR_MISSING_FEATURE (a device without a queue), VKF_ERROR_DEVICE_LOST,
+ * VKF_ERROR_VULKAN, out of memory (recording anew, or compiling what a cut needs).
  */
 VKFORMER_API vkf_result vkf_program_submit(vkf_program* program, const vkf_submit_info* info, uint64_t* ticket);
 /**
@@ -817,8 +818,8 @@ typedef void (*vkf_progress_function)(void* user, uint32_t done, uint32_t total)
  * Makes everything that a session will need: weights on the device, pipelines, caches. Afterwards nothing of it
  * compiles, allocates device memory or waits for the device, but where a function says so. On a device with a queue
  * everything is run twice, so that drivers that compile at the first dispatch have done so and slices are known from
- * the start, and once more where dispatches take over a millisecond and are to be cut. May run on any thread, while others render. A session that does not fit the budget is refused before
- * anything is allocated. `progress` may be null. Errors: VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT,
+ * the start, and once more where dispatches take over a millisecond and are to be cut. May run on any thread, while
+ * others render. A session that does not fit the budget is refused before anything is allocated. `progress` may be null. Errors: VKF_ERROR_OUT_OF_DEVICE_MEMORY, VKF_ERROR_INVALID_ARGUMENT,
  * VKF_ERROR_MISSING_FEATURE, VKF_ERROR_UNSUPPORTED_CONFIG, VKF_ERROR_DEVICE_LOST, VKF_ERROR_VULKAN.
  */
 VKFORMER_API vkf_result vkf_session_create(vkf_model* model, const vkf_session_info* info,
@@ -862,8 +863,8 @@ typedef struct vkf_slice {
  * Records the next slice of the sequence into the application's command buffer: as many dispatches, the last of which
  * may be cut between its workgroups, as are expected to take at most max_gpu_us microseconds of device time, by what
  * slices before took (timestamps, where the queue has them; else eight dispatches); 0: as many as make the next token
- * complete, or the next step of a beam search. Each recording is submitted once, all of them in the order of recording. State of the command buffer and barriers: as
- * vkf_program_record. No allocation of device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired;
+ * complete, or the next step of a beam search. Each recording is submitted once, all of them in the order of recording.
+ * State of the command buffer and barriers: as vkf_program_record. No allocation of device memory, no wait. At most VKF_MAX_SLICES may be recorded and not retired;
  * then VKF_NOT_READY. Errors: VKF_ERROR_INVALID_ARGUMENT (null, evicted).
  */
 VKFORMER_API vkf_result vkf_session_record(vkf_session* session, VkCommandBuffer commands, uint32_t max_gpu_us,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "vulkan/run_clock.hpp"
 
 namespace vkformer::guest {
 namespace {
@@ -43,6 +44,11 @@ std::uint64_t words_of(const decoding::SequenceScript& script) {
     std::uint64_t words = 0;
     for (const decoding::Read& read : script.reads(0)) words += read.count;
     return words;
+}
+
+/// Of a dispatch that was never run.
+double thought_us(const vulkan::VulkanProgram& program, std::uint32_t dispatch) {
+    return program.kind(dispatch).work * vulkan::RunClock::kUnknownUsPerWork;
 }
 
 }  // namespace
@@ -119,7 +125,7 @@ Result<void> SlicedSession::compile(std::span<decoding::Part* const> parts,
         Compiled& compiled = programs_[part];
         compiled.program = program.get();
         for (std::uint32_t i = 0; i < program->dispatch_count(); ++i)
-            compiled.kinds.push_back(clock_.number(program->dispatch(i).kind()));
+            compiled.kinds.push_back(clock_.number(program->kind(i)));
         compiled.grains.resize(compiled.kinds.size());
         part->program = std::move(program);
         tell(nodes);
@@ -146,22 +152,21 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
         return vulkan::vulkan_error(r, "vkAllocateCommandBuffers", "warming a session up");
     const std::vector<std::int32_t> tokens(script().longest_warm_up(), 0);
-    std::size_t dispatches = 0;
-    for (const auto& [part, compiled] : programs_) dispatches += compiled.kinds.size();
+    double dispatches = 0;
+    for (const auto& [part, compiled] : programs_) dispatches += static_cast<double>(compiled.kinds.size());
+    VKFORMER_CHECK(cut_what_may_be_long());
     for (std::uint32_t round = 0; round < kWarmUps; ++round) {
         if (round + 1 == kWarmUps) {
-            VKFORMER_TRY(const bool is_cut, cut_long_dispatches());
+            VKFORMER_TRY(const bool is_cut, cut_what_is_long());
             if (!is_cut) break;
         }
         script().forget();  // nothing of the round before serves again
         VKFORMER_CHECK(begin({.prompt = tokens, .max_tokens = 1}));
-        for (std::size_t done = 0; has_work();) {
-            const RunPlace before = place_;
-            VKFORMER_CHECK(run_alone(commands));
+        for (double done = 0; has_work();) {
+            VKFORMER_TRY(const double ran, run_alone(commands));
+            done += ran;
             // Other models may take a program more than once: the whole is told at the end only.
-            done += place_ > before ? place_.dispatch - before.dispatch : place_.dispatch;
-            const double share = static_cast<double>(done) / static_cast<double>(dispatches);
-            tell(round, has_work() ? std::min(share, 0.99) : 1);
+            tell(round, has_work() ? std::min(done / dispatches, 0.99) : 1);
         }
     }
     tell(kWarmUps - 1, 1);
@@ -169,23 +174,40 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     return {};
 }
 
-/// Makes dispatches that are long for a frame's share cuttable; gives whether there are any.
-Result<bool> SlicedSession::cut_long_dispatches() {
+/// Whether it is now.
+Result<bool> SlicedSession::make_cuttable(Compiled& compiled, std::uint32_t dispatch) {
+    VKFORMER_TRY(const std::uint64_t grain, compiled.program->grain(dispatch));
+    if (grain == 0) return false;
+    VKFORMER_CHECK(compiled.program->make_cuttable(dispatch));
+    compiled.grains[dispatch] = grain;
+    return true;
+}
+
+/// What nothing is known of, and might hang a slow device when it is run alone.
+Result<void> SlicedSession::cut_what_may_be_long() {
+    if (backend_->device()->capabilities().is_cpu()) return {};
+    for (auto& [part, compiled] : programs_)
+        for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i)
+            if (thought_us(*compiled.program, i) > vulkan::RunLimits().most_us)
+                VKFORMER_CHECK(make_cuttable(compiled, i));
+    return {};
+}
+
+/// What is long for a frame's share; whether there is any.
+Result<bool> SlicedSession::cut_what_is_long() {
     bool found = false;
     for (auto& [part, compiled] : programs_)
         for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i) {
             if (clock_.expected_us(compiled.kinds[i]) <= kCutAboveUs) continue;
-            VKFORMER_TRY(const std::uint64_t grain, compiled.program->grain(i));
-            if (grain == 0) continue;
-            VKFORMER_CHECK(compiled.program->make_cuttable(i));
-            compiled.grains[i] = grain;
-            found = true;
+            VKFORMER_TRY(const bool is_cut, make_cuttable(compiled, i));
+            found = found || is_cut;
         }
     return found;
 }
 
 /// Slices of one dispatch each, or of a part of one where it is cuttable: as many as may be outstanding, or as fit into one submission.
-Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
+/// Gives how many dispatches they were.
+Result<double> SlicedSession::run_alone(VkCommandBuffer commands) {
     constexpr double kLeastBudgetUs = 1e-3;
     vulkan::Device& device = *backend_->device();
     const DeviceTable& vk = device.vk();
@@ -212,7 +234,11 @@ Result<void> SlicedSession::run_alone(VkCommandBuffer commands) {
         device.drain(value);
         return done.error();
     }
-    return retire(last_ticket());
+    double ran = 0;
+    for (const Recorded& slice : slices_)
+        for (const DispatchClock::Share& share : slice.dispatches) ran += share.of_grid;
+    VKFORMER_CHECK(retire(last_ticket()));
+    return ran;
 }
 
 /// Whether there is a job to record; all parts have been made, so that nothing can fail in handing it out.
@@ -234,7 +260,9 @@ RunPart SlicedSession::next_part(const Recorded& recorded, double budget_us) con
         return {.first = place_, .last = {last, 0}, .is_full = last - place_.dispatch == room};
     }
     const auto cost = [&](std::uint32_t dispatch) -> vulkan::DispatchCost {
-        return {.us = clock_.expected_us(compiled.kinds[dispatch]),
+        const double known_us = clock_.expected_us(compiled.kinds[dispatch]);
+        const bool is_thought = known_us < 0 && compiled.grains[dispatch] > 0;  // begun with a piece of it
+        return {.us = is_thought ? thought_us(*compiled.program, dispatch) : known_us,
                 .groups = compiled.program->dispatch(dispatch).group_count(),
                 .grain = compiled.grains[dispatch]};
     };

@@ -24,8 +24,9 @@ class SlicedSession final : public Session {
 public:
     static constexpr std::uint32_t kMostSlices = 64;  ///< recorded and not retired
 
-    /// Compiles everything, and on a device that can submit runs everything twice, each dispatch alone: drivers that compile at the
-    /// first dispatch have done so, and the times are known. Nothing compiles afterwards. `weights` may be shared with other sessions;
+    /// Compiles everything, and on a device that can submit runs everything twice, each dispatch alone: drivers that compile at the first
+    /// dispatch have done so, and the times are known. Where dispatches are long, a third round runs them in parts. Nothing compiles
+    /// afterwards. `weights` may be shared with other sessions;
     /// slices are numbered from `first_ticket` on. Errors: those of Script::parts, OutOfDeviceMemory (before anything is allocated,
     /// where a budget is known), and those of the device.
     static Result<std::unique_ptr<SlicedSession>> create(vulkan::VulkanBackend& backend,
@@ -65,9 +66,11 @@ private:
                          const std::function<void(std::uint32_t nodes)>& tell);
     const vulkan::VulkanProgram& program() const { return *compiled().program; }
     const Compiled& compiled() const { return programs_.at(job_->part); }
-    Result<bool> cut_long_dispatches();
+    Result<void> cut_what_may_be_long();
+    Result<bool> cut_what_is_long();
+    Result<bool> make_cuttable(Compiled& compiled, std::uint32_t dispatch);
     Result<void> warm_up(const std::function<void(std::uint32_t round, double share)>& tell);
-    Result<void> run_alone(VkCommandBuffer commands);
+    Result<double> run_alone(VkCommandBuffer commands);
     bool has_work();
     vulkan::RunPart next_part(const Recorded& recorded, double budget_us) const;
     void open_slice(VkCommandBuffer commands) const;

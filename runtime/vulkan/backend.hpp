@@ -56,6 +56,10 @@ public:
     static Result<std::unique_ptr<VulkanBackend>> adopt(const AdoptedDevice& device,
                                                         const BackendOptions& options = {});
 
+    /// On a device that was made elsewhere. Errors: Vulkan.
+    static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device,
+                                                     const BackendOptions& options = {});
+
     std::string name() const override { return device_->capabilities().name; }
     std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<VulkanStore>(device_); }
     const graph::FusionRules& fusions() const noexcept override { return fusions_; }
@@ -92,7 +96,6 @@ private:
           clock_(std::make_shared<RunClock>(options.run_limits)),
           options_(options),
           fusions_(device_->capabilities()) {}
-    static Result<std::unique_ptr<VulkanBackend>> on(std::shared_ptr<Device> device, const BackendOptions& options);
 
     std::shared_ptr<Device> device_;
     std::shared_ptr<Pipelines> pipelines_;

@@ -13,10 +13,12 @@
 
 namespace vkformer::vulkan {
 
-/// Dispatches that are equal in this do the same work on tensors of the same shapes.
+/// Dispatches that are equal in this take the same time.
 struct DispatchKind {
     VkPipeline pipeline = VK_NULL_HANDLE;
     std::array<std::uint32_t, 3> groups{};
+    double work =
+        0;  ///< graph::work_of its node: depths and numbers of keys, which are push constants, are not seen in the grid
     friend auto operator<=>(const DispatchKind&, const DispatchKind&) = default;
 };
 
@@ -29,7 +31,6 @@ struct BoundDispatch {
     PushConstants push{};
     std::array<std::uint32_t, 3> groups{};
 
-    DispatchKind kind() const noexcept { return {pipeline, groups}; }
     std::uint64_t group_count() const noexcept { return std::uint64_t{groups[0]} * groups[1] * groups[2]; }
     void record(const DeviceTable& vk, VkCommandBuffer commands) const { record(vk, commands, 0, group_count()); }
     /// The workgroups `first` up to but not including `last`, counted along x, then y, then z. A part needs the cut_pipeline, unless it

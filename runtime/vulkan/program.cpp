@@ -2,6 +2,7 @@
 #include "vulkan/program.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <future>
 #include <numeric>
@@ -224,6 +225,7 @@ Result<void> VulkanProgram::plan_dispatches() {
             }
         }
         step.last = dispatch_count();
+        assert(step.first < step.last);
     }
     return {};
 }
@@ -249,8 +251,14 @@ Result<void> VulkanProgram::prepare_queries() {
     return {};
 }
 
-double VulkanProgram::work(std::uint32_t dispatch) const {
-    return graph::work_of(plan_.graph.nodes()[step_of_[dispatch]].op, plan_.graph);
+DispatchKind VulkanProgram::kind(std::uint32_t dispatch) const {
+    return {bound_[dispatch].pipeline, bound_[dispatch].groups,
+            graph::work_of(plan_.graph.nodes()[step_of_[dispatch]].op, plan_.graph)};
+}
+
+bool VulkanProgram::is_whole_node(std::uint32_t dispatch) const {
+    const Step& step = steps_[step_of_[dispatch]];
+    return step.last - step.first == 1;
 }
 
 Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {

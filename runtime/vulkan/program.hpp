@@ -90,8 +90,9 @@ public:
     void record(VkCommandBuffer commands, RunPlace first, RunPlace last) const;
     std::uint32_t dispatch_count() const noexcept { return static_cast<std::uint32_t>(dispatches_.size()); }
     const BoundDispatch& dispatch(std::uint32_t index) const { return bound_[index]; }
-    /// As graph::work_of: of the dispatch's node.
-    double work(std::uint32_t dispatch) const;
+    DispatchKind kind(std::uint32_t dispatch) const;
+    /// Whether it does all the work of its node.
+    bool is_whole_node(std::uint32_t dispatch) const;
     /// Where its grid may be cut: behind multiples of so many workgroups; 0: nowhere, as of ops that update a tensor. What may be cut may
     /// also be begun again. Errors: CorruptFile.
     Result<std::uint64_t> grain(std::uint32_t dispatch) const;

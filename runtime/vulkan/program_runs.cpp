@@ -27,15 +27,13 @@ Result<std::unique_ptr<ProgramRuns>> ProgramRuns::create(VulkanProgram& program,
         return vulkan_error(r, "vkCreateCommandPool", "recording a program");
     runs->pool_ = UniqueCommandPool(device.vk(), device.handle(), pool);
     runs->grains_.resize(program.dispatch_count());
-    if (runs->is_known_to_be_short()) VKFORMER_CHECK(runs->plan(true));
+    if (runs->needs_no_measuring()) VKFORMER_CHECK(runs->plan(true));
     return runs;
 }
 
 bool ProgramRuns::is_watched() const { return !program_.device_->capabilities().is_cpu(); }
 
-RunClock::Time ProgramRuns::time(std::uint32_t dispatch) const {
-    return clock_->expect(program_.dispatch(dispatch).kind(), program_.work(dispatch));
-}
+RunClock::Time ProgramRuns::time(std::uint32_t dispatch) const { return clock_->expect(program_.kind(dispatch)); }
 
 DispatchCost ProgramRuns::cost(std::uint32_t dispatch) const {
     const std::uint64_t groups = std::max<std::uint64_t>(program_.dispatch(dispatch).group_count(), 1);
@@ -46,8 +44,8 @@ DispatchCost ProgramRuns::cost(std::uint32_t dispatch) const {
     return {.us = is_watched() ? time(dispatch).us : 0, .groups = groups, .grain = grains_[dispatch]};
 }
 
-/// Whether nothing has to be found out before a run.
-bool ProgramRuns::is_known_to_be_short() const {
+/// Every dispatch was measured, or all together are short even if they are slow.
+bool ProgramRuns::needs_no_measuring() const {
     if (!is_watched() || limits_.cut_all) return true;
     double sum_us = 0;
     bool is_measured = true;
@@ -70,7 +68,6 @@ Result<void> ProgramRuns::cut_if_long(std::uint32_t dispatch) {
 
 /// Cuts a run into its submissions, by what is known or, where it is not measured, thought; and records them.
 Result<void> ProgramRuns::plan(bool is_measured) {
-    const Device& device = *program_.device_;
     const std::uint32_t count = program_.dispatch_count();
     if (is_watched() || limits_.cut_all) {
         for (std::uint32_t i = 0; i < count; ++i)
@@ -84,36 +81,57 @@ Result<void> ProgramRuns::plan(bool is_measured) {
         first_queries.push_back(queries);
         queries += timestamps_of(part, !is_measured);
     }
-    queries_ = {};
-    if (is_watched() && count > 0) {
-        VKFORMER_TRY(queries_, TimestampQueries::create(device, queries));
-    }
-    if (const VkResult r = device.vk().vkResetCommandPool(device.handle(), pool_.get(), 0); r != VK_SUCCESS)
-        return vulkan_error(r, "vkResetCommandPool", "recording a program");
-    std::vector<VkCommandBuffer> commands;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        VKFORMER_TRY(commands.emplace_back(),
-                     record(parts[i], first_queries[i], !is_measured, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
-        device.set_name(VK_OBJECT_TYPE_COMMAND_BUFFER, commands.back(), "vkformer program");
-    }
+    VKFORMER_CHECK(begin_anew(is_watched() && count > 0 ? queries : 0));
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        VKFORMER_CHECK(record(parts[i], first_queries[i], !is_measured, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
     parts_ = std::move(parts);
-    commands_ = std::move(commands);
     first_queries_ = std::move(first_queries);
     is_measured_ = is_measured;
     return {};
+}
+
+/// Forgets what was recorded, of which nothing may be executing, and makes room for so many timestamps.
+Result<void> ProgramRuns::begin_anew(std::uint32_t queries) {
+    const Device& device = *program_.device_;
+    parts_.clear();
+    has_run_ = false;
+    is_stale_ = false;
+    queries_ = {};
+    if (queries > 0) {
+        VKFORMER_TRY(queries_, TimestampQueries::create(device, queries));
+    }
+    return reuse_buffers();
+}
+
+Result<void> ProgramRuns::reuse_buffers() {
+    const Device& device = *program_.device_;
+    used_buffers_ = 0;
+    if (const VkResult r = device.vk().vkResetCommandPool(device.handle(), pool_.get(), 0); r != VK_SUCCESS)
+        return vulkan_error(r, "vkResetCommandPool", "recording a program");
+    return {};
+}
+
+Result<VkCommandBuffer> ProgramRuns::next_buffer() {
+    const Device& device = *program_.device_;
+    if (used_buffers_ == buffers_.size()) {
+        const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                               .commandPool = pool_.get(),
+                                               .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                               .commandBufferCount = 1};
+        VkCommandBuffer buffer = VK_NULL_HANDLE;
+        if (const VkResult r = device.vk().vkAllocateCommandBuffers(device.handle(), &info, &buffer); r != VK_SUCCESS)
+            return vulkan_error(r, "vkAllocateCommandBuffers", "recording a program");
+        device.set_name(VK_OBJECT_TYPE_COMMAND_BUFFER, buffer, "vkformer program");
+        buffers_.push_back(buffer);
+    }
+    return buffers_[used_buffers_++];
 }
 
 Result<VkCommandBuffer> ProgramRuns::record(const RunPart& part, std::uint32_t first_query, bool of_each,
                                             VkCommandBufferUsageFlags usage) {
     const Device& device = *program_.device_;
     const DeviceTable& vk = device.vk();
-    const VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-                                           .commandPool = pool_.get(),
-                                           .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                           .commandBufferCount = 1};
-    VkCommandBuffer commands = VK_NULL_HANDLE;
-    if (const VkResult r = vk.vkAllocateCommandBuffers(device.handle(), &info, &commands); r != VK_SUCCESS)
-        return vulkan_error(r, "vkAllocateCommandBuffers", "recording a program");
+    VKFORMER_TRY(const VkCommandBuffer commands, next_buffer());
     const VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, .flags = usage};
     if (const VkResult r = vk.vkBeginCommandBuffer(commands, &begin); r != VK_SUCCESS)
         return vulkan_error(r, "vkBeginCommandBuffer", "recording a program");
@@ -128,15 +146,24 @@ Result<VkCommandBuffer> ProgramRuns::record(const RunPart& part, std::uint32_t f
 Result<void> ProgramRuns::submit(std::uint32_t times, const SemaphorePoints& points, std::uint64_t& submitted) {
     if (times == 0) return {};
     Device& device = *program_.device_;
+    if (submitted != 0 && is_watched()) {  // who waits for a ticket of the device's does not tell the program
+        VKFORMER_TRY(const bool is_done, device.wait_for(submitted, 0));
+        if (is_done) {
+            submitted = 0;
+            VKFORMER_CHECK(note_done());
+        }
+    }
     if (parts_.empty()) {
-        if (!points.waits.empty()) {
+        if (!is_stale_ && needs_no_measuring()) {
+            VKFORMER_CHECK(plan(true));
+        } else if (!points.waits.empty() || !device.is_own()) {
             VKFORMER_CHECK(plan(false));
         } else {
             const bool is_last = times == 1;
             VKFORMER_CHECK(
                 run_measured(is_last ? std::span(points.signals) : std::span<const SemaphorePoint>(), submitted));
+            if (is_last) return {};  // planned when it is submitted again
             VKFORMER_CHECK(plan(true));
-            if (is_last) return {};
             --times;
         }
     }
@@ -154,30 +181,33 @@ Result<void> ProgramRuns::submit(std::uint32_t times, const SemaphorePoints& poi
         const auto most = static_cast<std::uint32_t>(fitting);
         for (std::uint32_t done = 0; done < times;) {
             const std::uint32_t now = std::min(most, times - done);
-            const std::vector<VkCommandBuffer> commands(now, commands_[0]);
+            const std::vector<VkCommandBuffer> commands(now, buffers_[0]);
             VKFORMER_CHECK(submit_some(commands, done == 0, done + now == times));
             done += now;
         }
+        has_run_ = true;
         return {};
     }
     for (std::uint32_t run = 0; run < times; ++run)
-        for (std::size_t i = 0; i < commands_.size(); ++i)
+        for (std::size_t i = 0; i < parts_.size(); ++i)
             VKFORMER_CHECK(
-                submit_some({&commands_[i], 1}, run == 0 && i == 0, run + 1 == times && i + 1 == commands_.size()));
+                submit_some({&buffers_[i], 1}, run == 0 && i == 0, run + 1 == times && i + 1 == parts_.size()));
+    has_run_ = true;
     return {};
 }
 
 /// One run, each part of which is waited for, so that what comes next is cut by what was learned.
 Result<void> ProgramRuns::run_measured(std::span<const SemaphorePoint> signals, std::uint64_t& submitted) {
     const std::uint32_t count = program_.dispatch_count();
-    VKFORMER_TRY(queries_, TimestampQueries::create(*program_.device_, count + 1));
-    // Without timestamps a dispatch's time is told by waiting for it alone.
-    const double budget_us = queries_ ? limits_.aim_us : 0;
+    const bool has_timestamps = program_.device_->capabilities().timestamp_valid_bits > 0;
+    VKFORMER_CHECK(begin_anew(has_timestamps ? count + 1 : 0));
     for (RunPlace at{}; at.dispatch < count;) {
         if (at.group == 0 && !time(at.dispatch).is_measured && time(at.dispatch).us > limits_.most_us)
             VKFORMER_CHECK(probe(at.dispatch, submitted));
         VKFORMER_CHECK(cut_if_long(at.dispatch));
-        RunPart part = next_part([this](std::uint32_t dispatch) { return cost(dispatch); }, count, at, budget_us);
+        RunPart part = next_part([this](std::uint32_t dispatch) { return cost(dispatch); }, count, at, limits_.aim_us);
+        // Without timestamps a dispatch's time is told by waiting for it alone.
+        if (const RunPlace next{at.dispatch + 1, 0}; !queries_ && part.last > next) part.last = next;
         const bool is_last = part.last.dispatch == count;
         VKFORMER_CHECK(run_alone(part, is_last ? signals : std::span<const SemaphorePoint>(), submitted));
         at = part.last;
@@ -188,12 +218,14 @@ Result<void> ProgramRuns::run_measured(std::span<const SemaphorePoint> signals, 
 Result<void> ProgramRuns::run_alone(const RunPart& part, std::span<const SemaphorePoint> signals,
                                     std::uint64_t& submitted) {
     Device& device = *program_.device_;
-    if (const VkResult r = device.vk().vkResetCommandPool(device.handle(), pool_.get(), 0); r != VK_SUCCESS)
-        return vulkan_error(r, "vkResetCommandPool", "recording a program");
+    VKFORMER_CHECK(reuse_buffers());
     VKFORMER_TRY(const VkCommandBuffer commands, record(part, 0, true, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT));
     const auto start = std::chrono::steady_clock::now();
     VKFORMER_TRY(submitted, device.submit({&commands, 1}, {.waits = {}, .signals = {signals.begin(), signals.end()}}));
-    VKFORMER_CHECK(device.wait(submitted));
+    if (auto done = device.wait(submitted); !done) {
+        device.drain(submitted);  // before its buffer is used again
+        return done;
+    }
     const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - start;
     if (queries_) return learn(part, 0);
     // One dispatch, or a part of one.
@@ -223,9 +255,8 @@ Result<void> ProgramRuns::probe(std::uint32_t dispatch, std::uint64_t& submitted
 }
 
 void ProgramRuns::note(std::uint32_t dispatch, std::uint64_t groups, double us) {
-    const BoundDispatch& bound = program_.dispatch(dispatch);
-    clock_->note(bound.kind(), program_.work(dispatch),
-                 static_cast<double>(groups) / static_cast<double>(bound.group_count()), us);
+    const double of_grid = static_cast<double>(groups) / static_cast<double>(program_.dispatch(dispatch).group_count());
+    clock_->note(program_.kind(dispatch), of_grid, us, program_.is_whole_node(dispatch));
 }
 
 /// What the timestamps say that were recorded behind each dispatch.
@@ -243,10 +274,11 @@ Result<void> ProgramRuns::learn(const RunPart& part, std::uint32_t first_query) 
 }
 
 Result<void> ProgramRuns::note_done() {
-    if (!queries_ || parts_.empty()) return {};
+    if (!queries_ || parts_.empty() || !has_run_) return {};
     if (!is_measured_) {
         for (std::size_t i = 0; i < parts_.size(); ++i) VKFORMER_CHECK(learn(parts_[i], first_queries_[i]));
-        return plan(true);
+        parts_.clear();  // the next run is planned by what was learned
+        return {};
     }
     double sum_us = 0, expected_us = 0;
     bool is_late = false;
@@ -258,8 +290,12 @@ Result<void> ProgramRuns::note_done() {
         expected_us += parts_[i].expected_us;
         is_late = is_late || us > 2 * std::max(parts_[i].expected_us, limits_.aim_us);
     }
+    if (parts_.size() == 1) parts_[0].expected_us = sum_us;  // for several runs at once
     // Quicker than thought matters where it could be one submission, as after a first run that met a cold device.
-    if (is_late || (parts_.size() > 1 && sum_us < expected_us / 2)) parts_.clear();  // the next run is measured
+    if (is_late || (parts_.size() > 1 && sum_us < expected_us / 2)) {
+        is_stale_ = true;  // the next run is measured
+        parts_.clear();
+    }
     return {};
 }
 

@@ -19,6 +19,10 @@ struct RunLimits {
 /// Thread-safe.
 class RunClock {
 public:
+    /// Of work that nothing is known of: two nanoseconds for a multiply–add, 32 times what a Raspberry Pi 4's GPU needs by its makers
+    /// (32 GFLOP/s).
+    static constexpr double kUnknownUsPerWork = 1 / 500.0;
+
     explicit RunClock(const RunLimits& limits) : limits_(limits) {}
     const RunLimits& limits() const noexcept { return limits_; }
 
@@ -27,11 +31,12 @@ public:
         bool is_measured = false;  ///< else an estimate, rather too long than too short
     };
 
-    /// `work` as graph::work_of gives it for the whole grid. Never measured: at the speed at which the same pipeline did other work, or,
-    /// where it did none, at that of the slowest GPU that one could call one.
-    Time expect(const DispatchKind& kind, double work);
+    /// Never measured: at the speed at which the same pipeline did other work, or, where it did none, at that of the slowest GPU that one
+    /// could call one.
+    Time expect(const DispatchKind& kind);
     /// A share of the grid, above 0, took so long alone. It is taken at its word: a program whose runs turn out otherwise asks again.
-    void note(const DispatchKind& kind, double work, double of_grid, double us);
+    /// `tells_speed`: it did all the work of its kind.
+    void note(const DispatchKind& kind, double of_grid, double us, bool tells_speed);
 
 private:
     struct Speed {

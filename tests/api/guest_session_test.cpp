@@ -16,7 +16,6 @@
 #include "support/interposer.hpp"
 #include "support/temporary_folder.hpp"
 #include "support/vkf_frames.hpp"
-#include "vulkan/run_clock.hpp"
 #include "vulkan/table.hpp"
 
 namespace vkformer::tests {
@@ -112,7 +111,8 @@ TEST_CASE("a dispatch that is longer than a frame's share is cut", "[api][c][gue
     CAPTURE(vkf_device_name(device.get()));
     const VkfModel model = load_model(*device, folder.path().string());
     const VkfSession session = make_session(*model);
-    CHECK(interposer.longest_submission_us() <= vulkan::RunLimits().most_us);  // the warm-up
+    // In the warm-up, what is unknown has a submission of its own: the largest dispatch has 512 workgroups.
+    CHECK(interposer.longest_submission_us() <= 512 * kUsPerWorkgroup);
     begin(*session, prompt);
     const VkCommandBuffer commands = host.make_commands();
     std::size_t cut = 0;

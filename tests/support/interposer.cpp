@@ -89,8 +89,8 @@ struct State {
     std::optional<VkPhysicalDeviceType> claimed_type;
     std::uint64_t largest_binding = 0, largest_allocation = 0;
     PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
-    double us_per_workgroup = 0;         // 0: the device's own clock
-    std::vector<std::uint32_t> signals;  // of each submission
+    double us_per_workgroup = 0;                     // 0: the device's own clock
+    std::vector<Interposer::Semaphores> semaphores;  // of each submission
     std::map<VkCommandBuffer, std::uint64_t> workgroups;
     std::map<std::pair<VkQueryPool, std::uint32_t>, std::uint64_t> timestamps;  // in workgroups of their command buffer
     std::uint64_t longest_submission = 0;                                       // in workgroups
@@ -285,7 +285,8 @@ VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const 
     {
         const std::lock_guard lock(state->mutex);
         std::uint64_t workgroups = 0;
-        for (std::uint32_t i = 0; i < count; ++i) state->signals.push_back(infos[i].signalSemaphoreCount);
+        for (std::uint32_t i = 0; i < count; ++i)
+            state->semaphores.push_back({infos[i].waitSemaphoreCount, infos[i].signalSemaphoreCount});
         for (std::uint32_t i = 0; i < count; ++i)
             for (std::uint32_t j = 0; j < infos[i].commandBufferCount; ++j)
                 workgroups += state->workgroups[infos[i].pCommandBuffers[j]];
@@ -477,7 +478,7 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->claimed_type.reset();
     state->largest_binding = state->largest_allocation = 0;
     state->us_per_workgroup = 0;
-    state->signals.clear();
+    state->semaphores.clear();
     state->workgroups.clear();
     state->timestamps.clear();
     state->longest_submission = 0;
@@ -520,7 +521,7 @@ std::map<std::string, std::size_t> Interposer::calls() const {
 void Interposer::reset_calls() {
     const std::lock_guard lock(state->mutex);
     state->calls.clear();
-    state->signals.clear();
+    state->semaphores.clear();
 }
 
 std::map<std::string, std::int64_t> Interposer::live() const {
@@ -587,9 +588,9 @@ void Interposer::slow_down(double us_per_workgroup) {
     state->longest_submission = 0;
 }
 
-std::vector<std::uint32_t> Interposer::signals() const {
+std::vector<Interposer::Semaphores> Interposer::semaphores() const {
     const std::lock_guard lock(state->mutex);
-    return state->signals;
+    return state->semaphores;
 }
 
 double Interposer::longest_submission_us() const {

@@ -65,8 +65,12 @@ public:
     void claim_type(VkPhysicalDeviceType type);
     /// From now on a workgroup takes so long on every device, by its timestamps: they tell how many were recorded between them.
     void slow_down(double us_per_workgroup);
-    /// How many semaphores each submission signalled since the last reset of the calls.
-    std::vector<std::uint32_t> signals() const;
+    /// How many semaphores each submission waited for and signalled since the last reset of the calls.
+    struct Semaphores {
+        std::uint32_t waits = 0, signals = 0;
+        friend bool operator==(const Semaphores&, const Semaphores&) = default;
+    };
+    std::vector<Semaphores> semaphores() const;
     /// The longest submission since then, by that clock.
     double longest_submission_us() const;
     /// The largest binding of storage buffers since the making, in bytes.

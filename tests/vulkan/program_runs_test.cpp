@@ -159,11 +159,17 @@ struct SlowDevice {
     HostApplication host;
     std::unique_ptr<VulkanBackend> backend;
 
-    SlowDevice(const std::string& index, double us_per_workgroup)
+    SlowDevice(const std::string& index, double us_per_workgroup, bool is_own = true)
         : host({.device_index = static_cast<std::uint32_t>(std::stoul(index))}) {
         interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
         interposer.slow_down(us_per_workgroup);
-        backend = must(VulkanBackend::adopt(lent(host, interposer), {.cache_folder = {}}));
+        if (!is_own) {
+            backend = must(VulkanBackend::adopt(lent(host, interposer), {.cache_folder = {}}));
+            return;
+        }
+        const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));
+        backend = must(VulkanBackend::on(must(vulkan::Device::create(instance, instance->describe(host.physical))),
+                                         {.cache_folder = {}}));
     }
     std::size_t submissions_of(const std::function<void()>& work) {
         interposer.reset_calls();
@@ -273,6 +279,50 @@ TEST_CASE("a run that takes longer than it did is measured again", "[vulkan][run
     CHECK(chain.result(*program) == expected);
 }
 
+/// Products of one grid and of depths that differ.
+Graph product_of_depth(std::uint64_t depth) {
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {64, depth})),
+                weight = must(graph.input("weight", DType::f32, {640, depth}));
+    graph.mark_output(must(linear(graph, x, weight)));
+    return graph;
+}
+
+TEST_CASE("what is known of a product says nothing of deeper ones", "[vulkan][runs]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    SlowDevice device(index, 400);
+    const auto compile = [&](std::uint64_t depth) {
+        return must(device.backend->compile_program(graph::make_plan(product_of_depth(depth)),
+                                                    device.backend->make_store(), device.backend->make_store()));
+    };
+    const auto shallow = compile(640), other = compile(640), deep = compile(6400);
+    must(shallow->submit());
+    must(shallow->wait());
+    CHECK(other->kind(0) == shallow->kind(0));
+    CHECK(deep->kind(0) != shallow->kind(0));
+}
+
+TEST_CASE("programs of an adopted device never wait in a submission, and are measured all the same", "[vulkan][runs]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const Chain chain;
+    SlowDevice device(index, 20, false);
+    const auto program = chain.compile(*device.backend);
+    chain.write(*program);
+    for (int run = 0; run < 2; ++run) {
+        const std::size_t submissions = device.submissions_of([&] {
+            must(program->submit());
+            if (run == 0) CHECK_FALSE(device.interposer.calls().contains("vkWaitSemaphores"));
+        });
+        CHECK((submissions == 1) == (run == 1));
+        // An application waits for its ticket; the program hears of it when it is submitted again.
+        must(device.backend->device()->wait(device.backend->device()->last_submission()));
+    }
+    CHECK(device.interposer.longest_submission_us() <= kAimUs);
+    CHECK_FALSE(chain.result(*program).empty());
+}
+
 TEST_CASE("a first run that waits for its caller does not keep the caller", "[vulkan][runs]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
@@ -298,10 +348,11 @@ TEST_CASE("a first run that waits for its caller does not keep the caller", "[vu
                                                                       .signals = {{semaphore, 2 * run + 2}}}));
             });
             CHECK_FALSE(must(device.backend->device()->wait_for(ticket, 0)));
-            // The last submission signals the caller's semaphore beside the device's own, and no other does.
-            std::vector<std::uint32_t> signals(submissions, 1);
-            signals.back() = 2;
-            CHECK(device.interposer.signals() == signals);
+            // The first submission waits for the caller's semaphore, the last signals it beside the device's own, and no other does.
+            std::vector<Interposer::Semaphores> semaphores(submissions, {.waits = 0, .signals = 1});
+            semaphores.front().waits = 1;
+            semaphores.back().signals = 2;
+            CHECK(device.interposer.semaphores() == semaphores);
             const VkSemaphoreSignalInfo signal{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO,
                                                .pNext = nullptr,
                                                .semaphore = semaphore,
