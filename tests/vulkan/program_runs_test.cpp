@@ -63,11 +63,9 @@ std::vector<std::pair<std::string, std::function<Value(OpCase&)>>> long_ops() {
             rms_norm(c.graph, c.floats("x", DType::f32, {60, 300}), c.floats("gain", DType::f32, {300}), 1e-5f));
     });
     // More than 65,535 workgroups: the grid is folded, and its shader reads the width.
-    ops.emplace_back("activate", [](OpCase& c) {
-        std::vector<float> values(std::size_t{70'000} * 256);
-        for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1999) / 1000 - 1;
-        const Value x = c.floats("x", DType::f32, {70'000, 256}, std::move(values));
-        return must(activate(c.graph, x, graph::Activation::relu));
+    ops.emplace_back("rms_norm of many rows", [](OpCase& c) {
+        const Value x = c.floats("x", DType::f32, {70'000, 8});
+        return must(rms_norm(c.graph, x, c.floats("gain", DType::f32, {8}), 1e-5f));
     });
     ops.emplace_back("gated_activation", [](OpCase& c) {
         return must(gated_activation(c.graph, c.floats("x", DType::f32, {60, 1024}), {}, graph::Activation::silu));
@@ -245,6 +243,13 @@ TEST_CASE("several runs at once are as many submissions as their time needs", "[
     const auto fitting = static_cast<std::size_t>(kAimUs / run_us);
     const auto times = static_cast<std::uint32_t>(2 * fitting + 1);
     CHECK(device.submissions_of([&] { must(program->submit(times)); }) == 3);
+    must(program->wait());
+    CHECK(device.interposer.longest_submission_us() <= kAimUs);
+    // One that takes three times as long is no reason to measure anew, and is counted all the same.
+    device.interposer.slow_down(60);
+    must(program->submit());
+    must(program->wait());
+    CHECK(device.submissions_of([&] { must(program->submit(times)); }) >= 6);
     must(program->wait());
     CHECK(device.interposer.longest_submission_us() <= kAimUs);
 }
