@@ -85,6 +85,8 @@ Result<void> ProgramRuns::plan(bool is_measured) {
     for (std::size_t i = 0; i < parts.size(); ++i)
         VKFORMER_CHECK(record(parts[i], first_queries[i], !is_measured, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
     parts_ = std::move(parts);
+    run_us_ = 0;
+    for (const RunPart& part : parts_) run_us_ += part.expected_us;
     first_queries_ = std::move(first_queries);
     is_measured_ = is_measured;
     return {};
@@ -175,9 +177,8 @@ Result<void> ProgramRuns::submit(std::uint32_t times, const SemaphorePoints& poi
         return {};
     };
     if (parts_.size() == 1) {  // as many runs at once as fit
-        const double run_us = parts_[0].expected_us;
         const double fitting =
-            run_us > 0 ? std::clamp(limits_.aim_us / run_us, 1.0, static_cast<double>(times)) : times;
+            run_us_ > 0 ? std::clamp(limits_.aim_us / run_us_, 1.0, static_cast<double>(times)) : times;
         const auto most = static_cast<std::uint32_t>(fitting);
         for (std::uint32_t done = 0; done < times;) {
             const std::uint32_t now = std::min(most, times - done);
@@ -290,7 +291,7 @@ Result<void> ProgramRuns::note_done() {
         expected_us += parts_[i].expected_us;
         is_late = is_late || us > 2 * std::max(parts_[i].expected_us, limits_.aim_us);
     }
-    if (parts_.size() == 1) parts_[0].expected_us = sum_us;  // for several runs at once
+    run_us_ = sum_us;
     // Quicker than thought matters where it could be one submission, as after a first run that met a cold device.
     if (is_late || (parts_.size() > 1 && sum_us < expected_us / 2)) {
         is_stale_ = true;  // the next run is measured

@@ -69,6 +69,7 @@ private:
     TimestampQueries queries_;              // of the parts; empty where the queue has none, or nobody watches
     std::vector<std::uint64_t> grains_;     // by dispatch, of those that are cuttable
     std::vector<RunPart> parts_;
+    double run_us_ = 0;                         // of all of them: expected, and then what the last run took
     std::vector<std::uint32_t> first_queries_;  // of the parts
     bool has_run_ = false;                      // the parts, since they were recorded
     bool is_stale_ = false;                     // the times that are known turned out wrong

@@ -284,6 +284,24 @@ TEST_CASE("a run that takes longer than it did is measured again", "[vulkan][run
     CHECK(chain.result(*program) == expected);
 }
 
+TEST_CASE("a run that takes a little longer each time is cut in the end", "[vulkan][runs]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    const Chain chain;
+    SlowDevice device(index, 20);
+    const auto program = chain.compile(*device.backend);
+    chain.write(*program);
+    for (double us = 20; us < 2000; us *= 1.3) {
+        device.interposer.slow_down(us);
+        must(program->submit());
+        must(program->wait());
+        // Twice the aim is late; the run that tells it is longer by the factor, and so is the next one, which is measured.
+        CHECK(device.interposer.longest_submission_us() <= 2 * kAimUs * 1.3 * 1.3 + 1);
+    }
+    CHECK(device.submissions_of([&] { must(program->submit()); }) > 1);
+    must(program->wait());
+}
+
 /// Products of one grid and of depths that differ.
 Graph product_of_depth(std::uint64_t depth) {
     Graph graph;
