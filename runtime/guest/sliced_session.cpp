@@ -22,8 +22,6 @@ constexpr std::uint32_t kDispatchesWithoutClock = 8;
 constexpr std::uint32_t kWarmUps = 3;
 /// A dispatch above this is made cuttable: a frame at 60 Hz has 16.7 ms, of which a guest is given a few.
 constexpr double kCutAboveUs = 1000;
-/// What one submission of a warm-up may take, as ProgramRuns has it.
-constexpr double kWarmUpUs = 50'000;
 constexpr std::uint64_t kLargestUpdate = 65536;  // bytes, of vkCmdUpdateBuffer
 
 void barrier(const DeviceTable& vk, VkCommandBuffer commands, VkPipelineStageFlags source_stage, VkAccessFlags source,
@@ -44,11 +42,6 @@ std::uint64_t words_of(const decoding::SequenceScript& script) {
     std::uint64_t words = 0;
     for (const decoding::Read& read : script.reads(0)) words += read.count;
     return words;
-}
-
-/// Of a dispatch that was never run.
-double thought_us(const vulkan::VulkanProgram& program, std::uint32_t dispatch) {
-    return program.kind(dispatch).work * vulkan::RunClock::kUnknownUsPerWork;
 }
 
 }  // namespace
@@ -188,7 +181,7 @@ Result<void> SlicedSession::cut_what_may_be_long() {
     if (backend_->device()->capabilities().is_cpu()) return {};
     for (auto& [part, compiled] : programs_)
         for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i)
-            if (thought_us(*compiled.program, i) > vulkan::RunLimits().most_us)
+            if (vulkan::RunClock::thought_us(compiled.program->kind(i)) > vulkan::RunLimits().most_us)
                 VKFORMER_CHECK(make_cuttable(compiled, i));
     return {};
 }
@@ -222,7 +215,7 @@ Result<double> SlicedSession::run_alone(VkCommandBuffer commands) {
         const double us = clock_.expected_us(compiled().kinds[dispatch]);
         const bool is_cut = compiled().grains[dispatch] > 0;
         // What was never measured may be anything: it has its own submission.
-        if (is_watched && !slices_.empty() && (us < 0 || expected_us + us > kWarmUpUs)) break;
+        if (is_watched && !slices_.empty() && (us < 0 || expected_us + us > vulkan::RunLimits().aim_us)) break;
         (void)record(commands, is_cut ? kCutAboveUs : kLeastBudgetUs);
         expected_us += slices_.back().expected_us;
         if (is_watched && us < 0) break;
@@ -262,7 +255,7 @@ RunPart SlicedSession::next_part(const Recorded& recorded, double budget_us) con
     const auto cost = [&](std::uint32_t dispatch) -> vulkan::DispatchCost {
         const double known_us = clock_.expected_us(compiled.kinds[dispatch]);
         const bool is_thought = known_us < 0 && compiled.grains[dispatch] > 0;  // begun with a piece of it
-        return {.us = is_thought ? thought_us(*compiled.program, dispatch) : known_us,
+        return {.us = is_thought ? vulkan::RunClock::thought_us(compiled.program->kind(dispatch)) : known_us,
                 .groups = compiled.program->dispatch(dispatch).group_count(),
                 .grain = compiled.grains[dispatch]};
     };

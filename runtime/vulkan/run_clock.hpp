@@ -11,17 +11,17 @@ namespace vkformer::vulkan {
 
 struct RunLimits {
     double aim_us = 50'000;  ///< of device time in one submission
-    double most_us =
-        500'000;  ///< what is expected to take longer, though it was never measured, is begun with a piece of it
+    /// What is expected to take longer, though it was never measured, is begun with a piece of it.
+    double most_us = 500'000;
     bool cut_all = false;  ///< for tests: every grid that can be cut is, into parts of a grain or of a ninth of it
 };
 
 /// Thread-safe.
 class RunClock {
 public:
-    /// Of work that nothing is known of: two nanoseconds for a multiply–add, 32 times what a Raspberry Pi 4's GPU needs by its makers
+    /// Of what nothing is known of: two nanoseconds for a multiply–add, 32 times what a Raspberry Pi 4's GPU needs by its makers
     /// (32 GFLOP/s).
-    static constexpr double kUnknownUsPerWork = 1 / 500.0;
+    static constexpr double thought_us(const DispatchKind& kind) noexcept { return kind.work / 500; }
 
     explicit RunClock(const RunLimits& limits) : limits_(limits) {}
     const RunLimits& limits() const noexcept { return limits_; }
@@ -31,8 +31,7 @@ public:
         bool is_measured = false;  ///< else an estimate, rather too long than too short
     };
 
-    /// Never measured: at the speed at which the same pipeline did other work, or, where it did none, at that of the slowest GPU that one
-    /// could call one.
+    /// Never measured: at the speed at which the same pipeline did other work, or, where it did none, as thought_us.
     Time expect(const DispatchKind& kind);
     /// A share of the grid, above 0, took so long alone. It is taken at its word: a program whose runs turn out otherwise asks again.
     /// `tells_speed`: it did all the work of its kind.
