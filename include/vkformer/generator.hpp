@@ -100,6 +100,11 @@ struct GenerateOptions {
     /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
     /// of that. A GenerationEngine's alone.
     std::optional<std::uint32_t> log_probs;
+    /// > 0: so many tokens at most, 64 at most, are guessed from what prompt and answer have said before and checked in one pass of the
+    /// model: the text is the same (but for rounding where two tokens tie), and comes sooner where it repeats what it has read, as
+    /// summaries, code and answers about a document do. What a check takes is measured; guessing ends where it costs more than 2 %. For one
+    /// text at a time; not with beams, a constraint, min_tokens, or penalties and bans that look at what was chosen before.
+    std::uint32_t prompt_lookup = 0;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.
     std::optional<Constraint> constraint;
@@ -129,7 +134,8 @@ struct Generation {
 struct GenerationTimings {
     double prompt_seconds = 0, decode_seconds = 0;
     std::uint64_t prompt_tokens = 0;  ///< computed, those reused not counted
-    std::uint64_t decode_steps = 0;   ///< each gives a token of every sequence in the batch
+    std::uint64_t decode_steps = 0;   ///< each gives a token of every sequence in the batch, and the right guesses
+    std::uint64_t guessed_tokens = 0, accepted_tokens = 0;  ///< of prompt_lookup: in all, and the right ones
 };
 
 struct Message {

@@ -142,7 +142,8 @@ void bind_generator(nb::module_& module) {
         .def("context", [](HeldGenerator& self) { return self.model().context(); })
         .def("timings", [](HeldGenerator& self) {
             const GenerationTimings& t = self.model().timings();
-            return nb::make_tuple(t.prompt_seconds, t.decode_seconds, t.prompt_tokens, t.decode_steps);
+            return nb::make_tuple(t.prompt_seconds, t.decode_seconds, t.prompt_tokens, t.decode_steps, t.guessed_tokens,
+                                  t.accepted_tokens);
         });
 }
 

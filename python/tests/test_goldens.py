@@ -142,6 +142,18 @@ def test_sampling_and_ends(generator: vkformer.Generator) -> None:
     assert len(generator.generate(entries[1]["prompt"], max_tokens=48, ignore_end=True).tokens) == 48
 
 
+def test_prompt_lookup(generator: vkformer.Generator) -> None:
+    prompt = read_json("decoder_text", "expected.json")["prompts"][0]["prompt"]
+    plain = generator.generate(prompt * 3, max_tokens=32)
+    assert generator.generate(prompt * 3, max_tokens=32, prompt_lookup=6).tokens == plain.tokens
+    timings = generator.timings
+    assert timings.guessed_tokens >= timings.accepted_tokens
+    assert timings.guessed_tokens > 0
+    assert timings.decode_steps + timings.accepted_tokens == 32
+    with pytest.raises(vkformer.InvalidArgumentError, match="presence"):
+        generator.generate(prompt, max_tokens=4, prompt_lookup=6, presence_penalty=1)
+
+
 def test_what_a_text_has_to_be(generator: vkformer.Generator) -> None:
     schema = {"type": "object", "properties": {"kind": {"enum": ["frog", "dog"]}, "legs": {"enum": [2, 4]}}, "required": ["kind", "legs"]}
     for given in (schema, json.dumps(schema)):

@@ -31,6 +31,9 @@ class GenerateArguments(TypedDict, total=False):
     seed: of the draws.
     stop: texts that end the generation and are no part of it.
     ignore_end: the model's end token ends nothing.
+    prompt_lookup: so many tokens at a time are guessed from what prompt and answer have said before and checked in one pass
+        of the model, 64 at most; the text is the same, and comes sooner where it repeats what it has read. Not with
+        batches, beams, constraints, min_tokens and penalties.
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
         accepts; any JSON object (True); what a regular expression matches as a whole; one of some texts. Not with
         ignore_end, min_tokens or beams.
@@ -53,6 +56,7 @@ class GenerateArguments(TypedDict, total=False):
     seed: SupportsIndex
     stop: str | Iterable[str]
     ignore_end: bool
+    prompt_lookup: SupportsIndex
     json_schema: Mapping[str, Any] | str
     json_object: bool
     regex: str
@@ -100,6 +104,8 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
             options.max_tokens = _inputs.uint(value, name)
         elif name == "min_tokens":
             options.min_tokens = None if value is None else _inputs.uint(value, name)
+        elif name == "prompt_lookup":
+            options.prompt_lookup = _inputs.uint(value, name)
         elif name == "seed":
             options.seed = _inputs.seed(value)
         elif name == "stop":

@@ -167,7 +167,10 @@ class GenerationTimings:
     prompt_tokens: int
     """Computed; those reused are not counted."""
     decode_steps: int
-    """Each gives a token of every sequence in the batch."""
+    """Each gives a token of every sequence in the batch, and the right guesses."""
+    guessed_tokens: int
+    accepted_tokens: int
+    """Of prompt_lookup: in all, and the right ones."""
 
 
 @dataclass(frozen=True, slots=True)

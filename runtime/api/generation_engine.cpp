@@ -279,6 +279,8 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
         VKFORMER_CHECK(
             made.sequence.constraint->allowed());  // here, where the caller can be told, and no other waits for it
     }
+    if (asked.prompt_lookup > 0)
+        return invalid("prompt look-up is for one text at a time, which a Generator makes: leave it out");
     if (!asked.sampling) {
         VKFORMER_TRY(made.sample, defaults.sample);
         made.repetition = defaults.repetition_penalty;

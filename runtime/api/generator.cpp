@@ -66,9 +66,10 @@ struct Generator::Impl {
         return std::visit([](const auto& s) -> const decoding::DecoderSessionOptions& { return s.options(); }, session);
     }
 
-    Result<void> set_rules(const graph::SampleOptions& sample, const decoding::Penalties& penalties) {
+    Result<void> set_rules(const graph::SampleOptions& sample, const decoding::Penalties& penalties,
+                           std::uint32_t lookup) {
         if (auto* const one = std::get_if<decoding::DecoderSession>(&session))
-            return one->set_sampling(sample, penalties);
+            return one->set_sampling(sample, penalties, lookup);
         return std::get<decoding::BeamSession>(session).set_penalties(penalties);
     }
 
@@ -84,6 +85,10 @@ struct Generator::Impl {
             return invalid(
                 "a beam search looks at whole sequences and cannot be constrained: leave out the constraint, or the "
                 "beams");
+        if (asked.prompt_lookup > 0)
+            return invalid(
+                "prompt look-up guesses what one sequence goes on with, and a beam search has several: leave out one "
+                "of the two");
         if (!asked.stop.empty())
             return invalid(
                 "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
@@ -111,11 +116,13 @@ struct Generator::Impl {
             if (!has_beams()) {
                 VKFORMER_TRY(sample, language.text.defaults.sample);
             }
-            return set_rules(sample, {.repetition = language.text.defaults.repetition_penalty,
-                                      .no_repeat_ngram = language.text.defaults.no_repeat_ngram,
-                                      .min_tokens = min_tokens,
-                                      .ends = std::move(ends),
-                                      .rules = std::move(rules)});
+            return set_rules(sample,
+                             {.repetition = language.text.defaults.repetition_penalty,
+                              .no_repeat_ngram = language.text.defaults.no_repeat_ngram,
+                              .min_tokens = min_tokens,
+                              .ends = std::move(ends),
+                              .rules = std::move(rules)},
+                             asked.prompt_lookup);
         }
         for (const auto& [token, bias] : wanted->logit_bias) rules.drop_bias(token);
         return set_rules({.temperature = wanted->temperature,
@@ -129,7 +136,8 @@ struct Generator::Impl {
                           .bias = wanted->logit_bias,
                           .min_tokens = min_tokens,
                           .ends = std::move(ends),
-                          .rules = std::move(rules)});
+                          .rules = std::move(rules)},
+                         asked.prompt_lookup);
     }
 
     struct Continued {
@@ -162,7 +170,9 @@ struct Generator::Impl {
         timings = {.prompt_seconds = run.prompt_seconds,
                    .decode_seconds = run.decode_seconds,
                    .prompt_tokens = run.prompt_tokens,
-                   .decode_steps = run.decode_steps};
+                   .decode_steps = run.decode_steps,
+                   .guessed_tokens = run.guessed_tokens,
+                   .accepted_tokens = run.accepted_tokens};
     }
 };
 
@@ -239,6 +249,11 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
                      "log-probabilities are told by a GenerationEngine: leave out log_probs"};
     if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
     VKFORMER_TRY(const auto constraint, impl_->language.constraint(options, *impl_->constraints));
+    if (constraint && options.prompt_lookup > 0)
+        return Error{
+            ErrorCode::InvalidArgument,
+            "prompt look-up checks tokens before it is known what the constraint lets follow: leave out one of "
+            "the two"};
     VKFORMER_CHECK(impl_->set_sampling(options));
     std::vector<decoding::Request> requests;
     std::vector<api::GenerationText> outputs;

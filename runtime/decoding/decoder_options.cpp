@@ -28,6 +28,27 @@ Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
     return check_rules(penalties.rules, vocab);
 }
 
+Result<void> check_lookup(const DecoderSessionOptions& options) {
+    if (options.lookup == 0) return {};
+    const Penalties& penalties = options.penalties;
+    const auto refused = [](const char* what) {
+        return invalid(
+            std::string("prompt look-up checks tokens before it is known what was chosen before them, which ") + what +
+            " would have to know: leave out one of the two (a model's generation_config.json may be what "
+            "asks for the other)");
+    };
+    if (options.lookup > DecoderSessionOptions::kMostLookup)
+        return invalid("a look-up of " + std::to_string(options.lookup) + " tokens was asked for, at most " +
+                       std::to_string(DecoderSessionOptions::kMostLookup) + " are checked at a time");
+    if (options.rows > 1) return invalid("prompt look-up is for one sequence at a time, not for a batch of them");
+    if (penalties.counts()) return refused("a penalty of repetition, presence or frequency");
+    if (penalties.no_repeat_ngram > 0) return refused("a ban of repeated n-grams");
+    if (penalties.asks_sequences()) return refused("a ban or a bias of words of several tokens");
+    if (penalties.asks_begins()) return refused("a least number of tokens, or a rule for the first one,");
+    if (penalties.rules.forced_last >= 0) return refused("a forced last token");
+    return {};
+}
+
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options) {
     DecoderSessionOptions chosen = options;
     const std::uint32_t usual = model.config().max_positions, most = model.config().most_positions();
@@ -42,6 +63,7 @@ Result<DecoderSessionOptions> checked_options(const models::Decoder& model, cons
                        std::to_string(chosen.rows) + " together");
     VKFORMER_CHECK(model.check_cache(chosen.cache));
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
+    VKFORMER_CHECK(check_lookup(chosen));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return chosen;
 }

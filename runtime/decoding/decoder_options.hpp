@@ -46,6 +46,9 @@ struct DecoderSessionOptions {
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
     bool masks = false;  ///< each step has what the sequences' constraints let follow
+    /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row.
+    std::uint32_t lookup = 0;
+    static constexpr std::uint32_t kMostLookup = 64;
     static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
 };
 
@@ -54,13 +57,16 @@ struct DecoderTimings {
     double prompt_seconds = 0, decode_seconds = 0;
     std::uint64_t prompt_tokens = 0;  ///< computed in chunks, those reused not counted
     std::uint64_t prompt_chunks = 0;
-    std::uint64_t decode_steps = 0;
+    std::uint64_t decode_steps = 0;  ///< checks of guesses among them
+    std::uint64_t guessed_tokens = 0, accepted_tokens = 0;
 };
 
 /// Errors: InvalidArgument (a bias or an end of a token that the model does not know).
 Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
+/// Errors: InvalidArgument (guesses where there are several rows, constraints, or rules that look at what was chosen before; says which).
+Result<void> check_lookup(const DecoderSessionOptions& options);
 /// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
-/// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties.
+/// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties and check_lookup.
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options);
 
 }  // namespace vkformer::decoding

@@ -3,10 +3,21 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/try.hpp"
 
 namespace vkformer::decoding {
+
+namespace {
+
+/// What graph::sample draws a row's token by.
+void add_random(const Sequence& sequence, std::size_t draws, std::vector<std::int32_t>& random) {
+    random.insert(random.end(), {static_cast<std::int32_t>(sequence.seed & 0xFFFFFFFFu),
+                                 static_cast<std::int32_t>(sequence.seed >> 32), static_cast<std::int32_t>(draws)});
+}
+
+}  // namespace
 
 std::string_view to_string(FinishReason reason) noexcept {
     switch (reason) {
@@ -20,19 +31,25 @@ std::string_view to_string(FinishReason reason) noexcept {
     return "unknown";
 }
 
-Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties) {
+Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
+                                         std::uint32_t lookup) {
     const graph::SampleOptions& now = options_.sample;
     if (sample.temperature == now.temperature && sample.top_k == now.top_k && sample.top_p == now.top_p &&
-        sample.min_p == now.min_p && penalties == options_.penalties)
+        sample.min_p == now.min_p && penalties == options_.penalties && lookup == options_.lookup)
         return {};
     VKFORMER_CHECK(check_penalties(penalties, model_->config().vocab_size));
+    DecoderSessionOptions wanted = options_;
+    wanted.sample = sample;
+    wanted.penalties = penalties;
+    wanted.lookup = lookup;
+    VKFORMER_CHECK(check_lookup(wanted));
     if (penalties.asks_sequences() != options_.penalties.asks_sequences()) {
         chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
         forget();
     }
-    options_.sample = sample;
-    options_.penalties = penalties;
+    options_ = std::move(wanted);
     steps_.clear();
+    check_.reset();
     return {};
 }
 
@@ -46,6 +63,7 @@ void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token) {
     masks_ = std::ranges::any_of(sequences_, [](const Sequence& s) { return static_cast<bool>(s.constraint); });
     on_token_ = std::move(on_token);
     next_sequence_ = 0;
+    guesses_.begin();
     fill_rows();
 }
 
@@ -58,6 +76,7 @@ void DecoderScript::begin(Sequence sequence) {
 void DecoderScript::stop() {
     next_sequence_ = sequences_.size();
     handed_steps_ = done_steps_ = 0;
+    guess_.clear();
     for (Row& row : rows_) row.sequence = kFree;
 }
 
@@ -196,6 +215,11 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
         VKFORMER_TRY(Job job, next_chunk());
         return std::optional(std::move(job));
     }
+    if (handed_steps_ == done_steps_) {
+        VKFORMER_TRY(std::optional<Job> check, next_check());
+        if (check) return check;
+        if (options_.lookup > 0 && guesses_.allows()) most = std::min(most, guesses_.steps_between());
+    }
     const std::size_t useful = useful_steps();
     const bool waits = masks_ && handed_steps_ != done_steps_;  // what may follow depends on what was chosen
     if (useful == 0 || waits) return std::optional<Job>();
@@ -213,6 +237,46 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
     job.runs = static_cast<std::uint32_t>(std::min<std::size_t>(useful, masks_ ? 1 : most));
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
+    return std::optional(std::move(job));
+}
+
+/// What is guessed to follow, for the model to check. Nothing where the text has not been there before, or where a wrong guess would
+/// cost too much.
+Result<std::optional<Job>> DecoderScript::next_check() {
+    Row& row = rows_[0];
+    if (options_.lookup == 0 || !guesses_.allows() || row.sequence == kFree || extended_ || masks_)
+        return std::optional<Job>();
+    const std::uint32_t len = 1 + options_.lookup;
+    const std::size_t start = row.context.size(), useful = useful_steps();
+    if (useful < 2 || start + len > std::min(options_.context, model_->config().max_positions))
+        return std::optional<Job>();
+    row.context.push_back(row.pending);
+    // The token behind the last guess is one more.
+    guess_ = look_up(row.context, std::min<std::size_t>(options_.lookup, useful - 1));
+    row.context.pop_back();
+    if (guess_.empty()) return std::optional<Job>();
+
+    if (!check_) {
+        check_ = std::make_unique<Check>();
+        VKFORMER_TRY(check_->graph, check_graph(*model_, options_, len));
+        check_->plan = plan(std::move(check_->graph.graph));
+        if (check_->graph.rules.bias)
+            check_->constants.push_back(
+                biases_of(options_.penalties, check_->graph.rules, model_->config().vocab_size));
+    }
+    const Sequence& sequence = sequences_[row.sequence];
+    std::vector<std::int32_t> tokens = {row.pending}, positions, random;
+    tokens.insert(tokens.end(), guess_.begin(), guess_.end());
+    tokens.resize(len, row.pending);
+    for (std::size_t i = 0; i < len; ++i) {
+        positions.push_back(static_cast<std::int32_t>(start + i));
+        add_random(sequence, draws(sequence, start + i), random);
+    }
+    Job job = {.kind = Job::Kind::check, .part = check_.get()};
+    job.writes.push_back({check_->graph.tokens, std::move(tokens)});
+    job.writes.push_back({check_->graph.starts, {static_cast<std::int32_t>(start)}});
+    job.writes.push_back({check_->graph.positions, std::move(positions)});
+    if (check_->graph.random) job.writes.push_back({check_->graph.random, std::move(random)});
     return std::optional(std::move(job));
 }
 
@@ -234,14 +298,11 @@ void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) c
         const Row& row = rows_[r];
         const bool is_free = row.sequence == kFree;
         const Sequence& sequence = is_free ? kNone : sequences_[row.sequence];
-        const std::size_t begin = sequence.prompt.size() - sequence.answered;
-        const std::size_t draws = is_free ? 0 : first_positions_[r] + 1 - begin;
         tokens.push_back(row.pending);
         starts.push_back(static_cast<std::int32_t>(first_positions_[r]));
-        begins.push_back(static_cast<std::int32_t>(begin));
+        begins.push_back(static_cast<std::int32_t>(sequence.prompt.size() - sequence.answered));
         countdown.push_back(is_free ? 1 : to_last(sequence, row));
-        random.insert(random.end(), {static_cast<std::int32_t>(sequence.seed & 0xFFFFFFFFu),
-                                     static_cast<std::int32_t>(sequence.seed >> 32), static_cast<std::int32_t>(draws)});
+        add_random(sequence, is_free ? 0 : draws(sequence, first_positions_[r]), random);
     }
     const DecoderStepGraph& graph = step.graph;
     writes.push_back({graph.states.tokens, std::move(tokens)});
@@ -250,6 +311,11 @@ void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) c
     if (graph.rules.begins) writes.push_back({graph.rules.begins, std::move(begins)});
     if (graph.rules.countdown) writes.push_back({graph.rules.countdown, std::move(countdown)});
     if (graph.random) writes.push_back({graph.random, std::move(random)});
+}
+
+/// Tokens of the answer before the one that is chosen behind that position.
+std::size_t DecoderScript::draws(const Sequence& sequence, std::size_t position) const noexcept {
+    return position + 1 - (sequence.prompt.size() - sequence.answered);
 }
 
 /// Minus the steps before the row's last one.
@@ -284,6 +350,7 @@ std::vector<std::int32_t> DecoderScript::allowed_tokens() const {
 // ---- what came of them ----------------------------------------------------------------------------------------------
 
 std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
+    if (!guess_.empty()) return {{check_->graph.chosen, 0, 1 + options_.lookup}};
     const DecoderStepGraph& graph = steps_.at({extended_, masks_})->graph;
     std::vector<Read> reads;
     for (std::size_t r = 0; r < rows_.size(); ++r)
@@ -295,66 +362,97 @@ void DecoderScript::took(const Job& job, double seconds, double run_seconds) {
     if (job.kind == Job::Kind::prompt) {
         timings_.prompt_seconds += seconds;
         chunks_.took(job, run_seconds);
-    } else {
-        timings_.decode_seconds += run_seconds;
-        timings_.decode_steps += job.runs;
+        return;
     }
+    timings_.decode_seconds += run_seconds;
+    timings_.decode_steps += job.runs;
+    if (job.kind == Job::Kind::check)
+        check_seconds_ = run_seconds;
+    else
+        guesses_.took_steps(job.runs, run_seconds);
 }
 
 Result<void> DecoderScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
-        ++timings_.prompt_chunks;
-        for (Row& row : rows_) {
-            if (row.sequence == kFree || row.cached.size() >= row.context.size()) continue;
-            const std::size_t count = std::min<std::size_t>(job.len, row.context.size() - row.cached.size());
-            const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
-            row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));
-            timings_.prompt_tokens += count;
-        }
+        take_chunk(job);
         return {};
     }
+    if (job.kind == Job::Kind::check) return take_check(records);
     done_steps_ += job.runs;
     for (std::size_t r = 0; r < rows_.size(); ++r) VKFORMER_CHECK(take_row(r, job, records));
     return {};
 }
 
-/// Hands out a row's tokens, and frees it where it ends.
+void DecoderScript::take_chunk(const Job& job) {
+    ++timings_.prompt_chunks;
+    for (Row& row : rows_) {
+        if (row.sequence == kFree || row.cached.size() >= row.context.size()) continue;
+        const std::size_t count = std::min<std::size_t>(job.len, row.context.size() - row.cached.size());
+        const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
+        row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));
+        timings_.prompt_tokens += count;
+    }
+}
+
+/// What was chosen behind the last right guess is a token like any other; behind a wrong one nothing counts.
+Result<void> DecoderScript::take_check(Records& records) {
+    Row& row = rows_[0];
+    VKFORMER_TRY(const auto chosen, records.get(0, 0));
+    const std::vector<std::int32_t> guess = std::exchange(guess_, {});
+    timings_.guessed_tokens += guess.size();
+    std::size_t right = 0;
+    while (row.sequence != kFree) {
+        take_token(row, chosen[right]);
+        if (right == guess.size() || chosen[right] != guess[right]) break;
+        ++right;
+    }
+    timings_.accepted_tokens += right;
+    guesses_.took_check(right + 1, check_seconds_);
+    has_new_rows_ = true;  // the states of the step know nothing of this
+    return {};
+}
+
+/// Hands out a row's tokens.
 Result<void> DecoderScript::take_row(std::size_t r, const Job& job, Records& records) {
     Row& row = rows_[r];
-    if (row.sequence == kFree) return {};
+    for (std::uint32_t i = 0; i < job.runs && row.sequence != kFree; ++i) {
+        VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
+        take_token(row, chosen[0]);
+    }
+    return {};
+}
+
+/// Hands out a token that was chosen behind the pending one, and frees the row where its sequence ends.
+void DecoderScript::take_token(Row& row, std::int32_t token) {
     const Sequence& sequence = sequences_[row.sequence];
     SequenceResult& result = results_[row.sequence];
-    for (std::uint32_t i = 0; i < job.runs && result.finish == FinishReason::none; ++i) {
-        VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
-        const std::int32_t token = chosen[0];
-        const bool is_end = std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end();
-        const bool fits = row.constraint.add(token, is_end);
-        result.failure = row.constraint.failure();
-        if (!fits) {
-            result.finish = FinishReason::failed;
-            break;
-        }
-        row.cached.push_back(row.pending);
-        row.context.push_back(row.pending);
-        row.handed_out = row.context.size();
-        row.pending = token;
-        result.tokens.push_back(token);
-        const bool goes_on = !on_token_ || on_token_(row.sequence, token);
-        if (is_end)
-            result.finish = FinishReason::stop;
-        else if (!goes_on)
-            result.finish = FinishReason::caller;
-        else if (result.failure)
-            result.finish = FinishReason::failed;
-        else if (row.constraint.is_whole())
-            result.finish = FinishReason::stop;
-        else if (sequence.max_tokens > 0 && result.tokens.size() == sequence.max_tokens)
-            result.finish = FinishReason::length;
-        else if (row.cached.size() == options_.context)
-            result.finish = FinishReason::context;
+    const bool is_end = std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end();
+    const bool fits = row.constraint.add(token, is_end);
+    result.failure = row.constraint.failure();
+    if (!fits) {
+        result.finish = FinishReason::failed;
+        row.sequence = kFree;
+        return;
     }
+    row.cached.push_back(row.pending);
+    row.context.push_back(row.pending);
+    row.handed_out = row.context.size();
+    row.pending = token;
+    result.tokens.push_back(token);
+    const bool goes_on = !on_token_ || on_token_(row.sequence, token);
+    if (is_end)
+        result.finish = FinishReason::stop;
+    else if (!goes_on)
+        result.finish = FinishReason::caller;
+    else if (result.failure)
+        result.finish = FinishReason::failed;
+    else if (row.constraint.is_whole())
+        result.finish = FinishReason::stop;
+    else if (sequence.max_tokens > 0 && result.tokens.size() == sequence.max_tokens)
+        result.finish = FinishReason::length;
+    else if (row.cached.size() == options_.context)
+        result.finish = FinishReason::context;
     if (result.finish != FinishReason::none) row.sequence = kFree;
-    return {};
 }
 
 }  // namespace vkformer::decoding

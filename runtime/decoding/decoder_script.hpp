@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "decoding/prompt_chunks.hpp"
+#include "decoding/prompt_lookup.hpp"
 #include "decoding/script.hpp"
 #include "decoding/sequence_constraint.hpp"
 
@@ -55,8 +56,9 @@ public:
     const std::vector<SequenceResult>& results() const noexcept { return results_; }
     const DecoderTimings& timings() const noexcept { return timings_; }
     const DecoderSessionOptions& options() const noexcept { return options_; }
-    /// Errors: InvalidArgument (a bias of an unknown token).
-    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties);
+    /// `lookup` as of DecoderSessionOptions: nothing is guessed unless took() tells what steps take. Errors: InvalidArgument (a bias of an
+    /// unknown token), those of check_lookup.
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties, std::uint32_t lookup = 0);
 
     Result<std::optional<Job>> next(std::uint32_t most) override;
     Result<Part*> meanwhile(const Job& job) override;
@@ -82,6 +84,9 @@ private:
     struct Step : Part {
         DecoderStepGraph graph;
     };
+    struct Check : Part {
+        CheckGraph graph;
+    };
     struct Row {
         std::vector<std::int32_t> cached;   // tokens whose keys and values are in the caches, from position 0
         std::vector<std::int32_t> context;  // what the caches must have before the next step; begins with `cached`
@@ -99,17 +104,26 @@ private:
     std::size_t useful_steps() const noexcept;
     Result<Step*> step();
     Result<Job> next_chunk();
+    Result<std::optional<Job>> next_check();
     void write_states(const Step& step, std::vector<Write>& writes) const;
+    std::size_t draws(const Sequence& sequence, std::size_t position) const noexcept;
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
     std::vector<std::int32_t> counts() const;
     std::vector<std::int32_t> allowed_tokens() const;
+    void take_chunk(const Job& job);
+    Result<void> take_check(Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
+    void take_token(Row& row, std::int32_t token);
 
     const models::Decoder* model_;
     DecoderSessionOptions options_;
     PromptChunks chunks_;
     std::map<std::pair<bool, bool>, std::unique_ptr<Step>> steps_;  // extended or not, with constraints or not
-    bool extended_ = false;  // the caches have the positions of sequences beyond max_positions
+    std::unique_ptr<Check> check_;
+    std::vector<std::int32_t> guess_;  // what the check that was handed out checks; empty: there is none
+    GuessLedger guesses_;
+    double check_seconds_ = 0;  // what the last check took
+    bool extended_ = false;     // the caches have the positions of sequences beyond max_positions
     std::vector<Row> rows_;
 
     std::vector<Sequence> sequences_;

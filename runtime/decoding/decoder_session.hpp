@@ -44,9 +44,10 @@ public:
     const DecoderTimings& timings() const noexcept { return script_->timings(); }
     /// Other rules for the next run. Another set of rules is another program: it is recorded anew, weights and caches stay;
     /// but the first with no_repeat_ngram, and the first without, begin with empty caches.
-    /// Errors: InvalidArgument (a bias of an unknown token).
-    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties) {
-        return script_->set_sampling(sample, penalties);
+    /// `lookup` as of DecoderSessionOptions. Errors: InvalidArgument (a bias of an unknown token), those of check_lookup.
+    Result<void> set_sampling(const graph::SampleOptions& sample, const Penalties& penalties,
+                              std::uint32_t lookup = 0) {
+        return script_->set_sampling(sample, penalties, lookup);
     }
     /// Forgets what the caches hold.
     void clear() noexcept { script_->forget(); }

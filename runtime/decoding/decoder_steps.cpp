@@ -58,6 +58,14 @@ Result<Value> keep_sequences(graph::Graph& graph, const DecoderSessionOptions& o
     return sequences;
 }
 
+/// A token of each row of logits, drawn where the options draw: from a state of that name, `random`.
+Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, const char* name,
+                     Value& random) {
+    if (options.sample.temperature == 0) return graph::arg_max(graph, logits);
+    VKFORMER_TRY(random, graph.state(name, DType::i32, {graph.shape(logits)[0], 3}));
+    return graph::sample(graph, logits, random, options.sample);
+}
+
 constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
 
 }  // namespace
@@ -121,6 +129,22 @@ void count_prompt(const Sequence& sequence, std::span<std::int32_t> row) {
     }
 }
 
+Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len) {
+    CheckGraph check;
+    graph::Graph& graph = check.graph;
+    VKFORMER_TRY(check.tokens, graph.input("guess_tokens", DType::i32, {1, len}));
+    VKFORMER_TRY(check.starts, graph.input("guess_starts", DType::i32, {1}));
+    VKFORMER_TRY(check.positions, graph.input("guess_positions", DType::i32, {len}));
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, len, false), check.tokens, check.starts,
+                                                 models::Logits::all));
+    graph.set_scope("choice");
+    VKFORMER_TRY(const Value logits,
+                 add_rules(graph, options, pass.logits, check.tokens, check.positions, check.rules));
+    VKFORMER_TRY(check.chosen, choose(graph, options, logits, "guess_random", check.random));
+    graph.mark_output(check.chosen);
+    return check;
+}
+
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options, bool extended) {
     DecoderStepGraph step;
     graph::Graph& graph = step.graph;
@@ -134,13 +158,7 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, step.states.tokens, step.states.starts, step.rules));
-    Value next;
-    if (options.sample.temperature == 0) {
-        VKFORMER_TRY(next, graph::arg_max(graph, logits));
-    } else {
-        VKFORMER_TRY(step.random, graph.state("random", DType::i32, {options.rows, 3}));
-        VKFORMER_TRY(next, graph::sample(graph, logits, step.random, options.sample));
-    }
+    VKFORMER_TRY(const Value next, choose(graph, options, logits, "random", step.random));
     if (step.rules.counts)
         VKFORMER_CHECK(graph::count_tokens(graph, next, step.rules.counts, graph::TokenOrigin::generated));
     VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, kNoToken, kNoToken));

@@ -42,6 +42,20 @@ struct DecoderStepGraph {
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
     RuleTensors rules;
 };
+/// Guessed tokens behind one that was chosen, and what the model chooses behind each of them.
+struct CheckGraph {
+    graph::Graph graph;
+    graph::Value tokens;     ///< input i32 [1, len]: the chosen one, then the guesses
+    graph::Value starts;     ///< input i32 [1]: position of the first
+    graph::Value positions;  ///< input i32 [len]: of each
+    graph::Value random;     ///< state i32 [len, 3], the draw of each; absent where nothing is drawn
+    graph::Value chosen;  ///< output i32 [len]: what a step would have chosen behind each, were those before it right
+    RuleTensors rules;
+};
+/// Appends the keys and values of all to the caches: those of wrong guesses lie where the tokens that come in their place are written.
+/// Requires check_lookup(options).
+Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len);
+
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,
                                     bool extended = false);
 

@@ -42,6 +42,7 @@ struct Job {
         prompt,  ///< reads some of a prompt or source
         spread,  ///< gives what was read to all beams
         step,    ///< chooses tokens
+        check,   ///< chooses the token behind each of some guessed ones
     };
     Kind kind = Kind::step;
     Part* part = nullptr;

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "cpu/backend.hpp"
+#include "support/backends.hpp"
 #include "support/catch.h"
 #include "validation/bounds.hpp"
 #include "vulkan/backend.hpp"

@@ -89,6 +89,12 @@ void GeneratorCommand::add(CLI::App& command) {
         ->check([](const std::string& text) { return text.empty() ? "an empty text ends nothing" : ""; })
         ->take_all()
         ->allow_extra_args(false);
+    command
+        .add_option("--prompt-lookup", prompt_lookup,
+                    "Guess so many tokens at a time from what prompt and answer have said before, and let the model "
+                    "check them in one pass: the same text, sooner where it repeats what it has read; 0: none")
+        ->check(CLI::Range(0u, 64u))
+        ->capture_default_str();
     command.add_flag("--ignore-end", ignore_end, "Go on behind the model's end token");
     const std::string constraint_group = "What the text has to be (one of them)";
     auto* const schema =
@@ -157,8 +163,12 @@ Result<std::optional<Constraint>> GeneratorCommand::constraint() const {
 }
 
 Result<GenerateOptions> GeneratorCommand::generate_options() const {
-    GenerateOptions options{
-        .max_tokens = max_tokens, .min_tokens = min_tokens, .seed = seed, .stop = stop, .ignore_end = ignore_end};
+    GenerateOptions options{.max_tokens = max_tokens,
+                            .min_tokens = min_tokens,
+                            .seed = seed,
+                            .stop = stop,
+                            .ignore_end = ignore_end,
+                            .prompt_lookup = prompt_lookup};
     VKFORMER_TRY(options.constraint, constraint());
     const auto is_given = [&](auto... names) { return ((parsed_->count(names) > 0) || ...); };
     const bool has_rules = is_given("--top-k", "--top-p", "--min-p");
@@ -215,9 +225,12 @@ void show_timings(const Generator& generator, std::span<const Generation> genera
         return text + rate;
     };
     const std::string known = reused > 0 ? " (" + std::to_string(reused) + " of them known before)" : "";
-    std::fprintf(stderr, "vkformer: prompt: %s%s; generated: %s\n",
+    const std::string guesses = t.guessed_tokens > 0 ? "; guesses: " + std::to_string(t.accepted_tokens) + " of " +
+                                                           std::to_string(t.guessed_tokens) + " right"
+                                                     : "";
+    std::fprintf(stderr, "vkformer: prompt: %s%s; generated: %s%s\n",
                  phrase(prompt, t.prompt_tokens, t.prompt_seconds).c_str(), known.c_str(),
-                 phrase(generated, generated, t.decode_seconds).c_str());
+                 phrase(generated, generated, t.decode_seconds).c_str(), guesses.c_str());
 }
 
 }  // namespace vkformer::cli
