@@ -12,6 +12,7 @@
 
 #include "vkformer/generator.hpp"
 
+#include "vkformer/device_memory.hpp"
 namespace vkformer {
 
 struct EngineOptions {
@@ -100,3 +101,4 @@ private:
 };
 
 }  // namespace vkformer
+    DeviceMemory memory() const;

@@ -396,3 +396,4 @@ std::uint32_t GenerationEngine::context() const noexcept { return impl_->batch.c
 const std::string& GenerationEngine::device() const noexcept { return impl_->device.description; }
 
 }  // namespace vkformer
+DeviceMemory GenerationEngine::memory() const { return impl_->device.backend->memory(); }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <limits>
 #include <new>
@@ -145,6 +146,26 @@ TEST_CASE("an engine tells how likely a token was before its text", "[api][engin
     CHECK((same.tokens == found.tokens && same.log_probs.empty()));
     plain.options.log_probs = 21;
     CHECK(engine.submit(plain, {}, {}).error().code == ErrorCode::InvalidArgument);
+}
+
+TEST_CASE("an engine says what memory it has", "[api][engine][memory]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    GenerationEngine engine = load_engine(device, {.cache_tokens = 640});
+    const DeviceMemory before = engine.memory();
+    CHECK((before.weights == 0 && before.caches == 0));
+    Answer answer;
+    must(
+        engine.submit({.prompt = must(engine.tokenize("the cat")), .options = {.max_tokens = 2}}, {}, answer.on_end()));
+    must(answer.future.get());
+    const DeviceMemory after = engine.memory();
+    // Two layers of 2 heads of 8 numbers, keys and values, float32, of 11 pages; the states of a step are small beside them.
+    const std::uint64_t caches = 11 * 64 * 2 * 2 * 8 * 2 * 4;
+    CHECK((after.caches >= caches && after.caches < caches + (64 << 10)));
+    const auto file = std::filesystem::file_size(goldens_dir() / "decoder_text" / "model.safetensors");
+    CHECK((after.weights > file / 2 && after.weights < 3 * file));
+    CHECK((device == "cpu" || after.other > 0));
+    if (after.budget) CHECK(*after.budget > after.weights + after.caches + after.other);
 }
 
 TEST_CASE("a conversation is put into words with what else its template knows", "[api][engine][chat]") {

@@ -23,6 +23,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return engine_->device(); }
+    DeviceMemory memory() const { return engine_->memory(); }
     const GenerationEngine& engine() const noexcept { return *engine_; }
 
     /// As the engine's, with the times between its tokens measured.
