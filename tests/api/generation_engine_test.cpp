@@ -148,6 +148,40 @@ TEST_CASE("an engine tells how likely a token was before its text", "[api][engin
     CHECK(engine.submit(plain, {}, {}).error().code == ErrorCode::InvalidArgument);
 }
 
+TEST_CASE("an engine tells how likely a prompt is, before its answer or alone", "[api][engine][log_probs]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    GenerationEngine engine = load_engine(device);
+    GenerationRequest request = {.prompt = must(engine.tokenize("the cat and the dog and the cat")),
+                                 .options = {.max_tokens = 3, .ignore_end = true},
+                                 .prompt_log_probs = 2};
+    const auto ask = [&](std::vector<StepLogProbs>& told) {
+        Answer answer;
+        bool has_begun = false;
+        must(engine.submit(
+            request, [&](std::string_view, std::int32_t) { return has_begun = true; }, answer.on_end(), {},
+            [&](std::span<const StepLogProbs> prompt) {
+                CHECK((!has_begun && told.empty()));
+                told.assign(prompt.begin(), prompt.end());
+            }));
+        return must(answer.future.get());
+    };
+    std::vector<StepLogProbs> before, alone;
+    CHECK(ask(before).tokens.size() == 3);
+    request.is_prompt_alone = true;
+    const Generation nothing = ask(alone);
+    CHECK((nothing.tokens.empty() && nothing.text.empty() && nothing.finish == Finish::length));
+    REQUIRE((before.size() + 1 == request.prompt.size() && alone.size() == before.size()));
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        CHECK(before[i].chosen.token == request.prompt[i + 1]);
+        CHECK(before[i].chosen.log_prob == Approx(alone[i].chosen.log_prob));
+        CHECK(before[i].likeliest.size() == 2);
+    }
+    request.prompt_log_probs = {};
+    Answer unused;
+    check_refused(engine.submit(request, {}, unused.on_end()), ErrorCode::InvalidArgument, "set prompt_log_probs");
+}
+
 TEST_CASE("an engine says what memory it has", "[api][engine][memory]") {
     const std::string device = GENERATE(from_range(device_names()));
     CAPTURE(device);

@@ -28,7 +28,7 @@ public:
 
     /// As the engine's, with the times between its tokens measured.
     Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end,
-                      GenerationEngine::OnLogProbs on_log_probs);
+                      GenerationEngine::OnLogProbs on_log_probs, GenerationEngine::OnPrompt on_prompt);
     void cancel(Id id) { engine_->cancel(id); }
     void show(Metrics& metrics) const;
 
