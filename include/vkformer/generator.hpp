@@ -98,7 +98,7 @@ struct GenerateOptions {
     bool ignore_end = false;     ///< the model's end token ends nothing
     bool shows_special = false;  ///< the text has special tokens, too, but for the end token
     /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
-    /// of that. A GenerationEngine's alone.
+    /// of that. Not with beams.
     std::optional<std::uint32_t> log_probs;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.

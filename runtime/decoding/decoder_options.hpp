@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "graph/builders.hpp"
@@ -46,6 +47,8 @@ struct DecoderSessionOptions {
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
     bool masks = false;  ///< each step has what the sequences' constraints let follow
+    /// Each step has the log-probabilities of what it chooses and of so many of the likeliest tokens, one of likeliest_for's numbers.
+    std::optional<std::uint32_t> log_probs{};
     static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
 };
 
