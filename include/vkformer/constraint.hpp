@@ -31,10 +31,11 @@ public:
     static Result<Constraint> choice(std::span<const std::string> texts);
 
     struct Impl;
+    /// For the library itself, which alone knows what Impl is.
+    explicit Constraint(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     const Impl& impl() const noexcept { return *impl_; }
 
 private:
-    explicit Constraint(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     std::shared_ptr<const Impl> impl_;
 };
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
@@ -78,6 +79,7 @@ public:
     /// "mean, normalised"
     const std::string& pooling() const noexcept;
     const std::string& device() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;
@@ -117,6 +119,7 @@ public:
     std::size_t labels() const noexcept;
     std::size_t max_length() const noexcept;
     const std::string& device() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;

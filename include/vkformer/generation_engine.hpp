@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "vkformer/device_memory.hpp"
 #include "vkformer/generator.hpp"
 
 namespace vkformer {
@@ -31,6 +34,10 @@ struct GenerationRequest {
     std::vector<std::int32_t> prompt;
     /// no_repeat_ngram and min_tokens are those of the model's generation_config.json.
     GenerateOptions options;
+    /// How likely the model finds each token of the prompt but the first, behind those before it, and so many of the likeliest ones in its
+    /// place, 0 to 20; none: nothing of that. All of the prompt is then computed, whatever of it is in the cache.
+    std::optional<std::uint32_t> prompt_log_probs{};
+    bool is_prompt_alone = false;  ///< with prompt_log_probs: nothing is generated
 };
 
 /// What there is of an engine. Counts are since it was made.
@@ -66,13 +73,16 @@ public:
     using OnText = std::function<bool(std::string_view text, std::int32_t token)>;
     /// Told of each token before OnText is, on the same thread, where GenerateOptions::log_probs asked.
     using OnLogProbs = std::function<void(const StepLogProbs& log_probs)>;
+    /// Told once, before any of the generation's tokens, on the same thread, where GenerationRequest::prompt_log_probs asked.
+    using OnPrompt = std::function<void(std::span<const StepLogProbs> log_probs)>;
     /// Told once, on the engine's thread: the generation, or what went wrong (Cancelled, and errors of the device).
     using OnEnd = std::function<void(Result<Generation>)>;
 
     /// Puts the request behind those that wait. Its answer is that of the same request alone, whatever runs beside it, but for the rounding of
     /// other variants. Errors: as of Generator::generate_tokens; InvalidArgument (a field that is not one request's, see
     /// GenerationRequest; more tokens than the cache holds), Cancelled (the queue is full: it says so; or the device failed before).
-    Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end, OnLogProbs on_log_probs = {});
+    Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end, OnLogProbs on_log_probs = {},
+                      OnPrompt on_prompt = {});
     /// The request's end comes before the next step. One that is not known, or has ended, is passed over.
     void cancel(Id id);
 
@@ -92,6 +102,7 @@ public:
     std::string_view chat_template() const noexcept;
     std::uint32_t context() const noexcept;
     const std::string& device() const noexcept;
+    DeviceMemory memory() const;
 
 private:
     struct Impl;

@@ -98,12 +98,12 @@ struct GenerateOptions {
     bool ignore_end = false;     ///< the model's end token ends nothing
     bool shows_special = false;  ///< the text has special tokens, too, but for the end token
     /// How likely the model found each token that was generated, and so many of the likeliest ones in its place, 0 to 20; none: nothing
-    /// of that. A GenerationEngine's alone.
+    /// of that. Not with beams.
     std::optional<std::uint32_t> log_probs;
     /// > 0: so many tokens at most, 64 at most, are guessed from what prompt and answer have said before and checked in one pass of the
     /// model: the text is the same (but for rounding where two tokens tie), and comes sooner where it repeats what it has read, as
     /// summaries, code and answers about a document do. What a check takes is measured; guessing ends where it costs more than 2 %. For one
-    /// text at a time; not with beams, a constraint, min_tokens, or penalties and bans that look at what was chosen before.
+    /// text at a time; not with beams, log_probs, a constraint, min_tokens, or penalties and bans that look at what was chosen before.
     std::uint32_t prompt_lookup = 0;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
@@ -104,6 +105,7 @@ public:
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
     const std::string& device() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "vkformer/attention_weights.hpp"
+#include "vkformer/device_memory.hpp"
 #include "vkformer/export.h"
 #include "vkformer/precision.hpp"
 #include "vkformer/result.hpp"
@@ -95,6 +96,7 @@ public:
 
     /// The device in use: "llvmpipe (LLVM 15.0.6, 256 bits) (cpu, llvmpipe Mesa 22.3.6)".
     const std::string& device() const noexcept;
+    DeviceMemory memory() const;  ///< may be called from any thread
 
 private:
     struct Impl;

@@ -13,8 +13,17 @@ namespace {
 using HeldGenerator = Held<Generator>;
 using Tokens = std::vector<std::int32_t>;
 
+nb::tuple step_of(const StepLogProbs& step) {
+    nb::list likeliest;
+    for (const auto& [token, log_prob] : step.likeliest) likeliest.append(nb::make_tuple(token, log_prob));
+    return nb::make_tuple(step.chosen.token, step.chosen.log_prob, likeliest);
+}
+
 nb::tuple result_of(const Generation& g) {
-    return nb::make_tuple(text(g.text), g.tokens, text(to_string(g.finish)), g.prompt_tokens, g.reused_tokens, g.score);
+    nb::list steps;
+    for (const StepLogProbs& step : g.log_probs) steps.append(step_of(step));
+    return nb::make_tuple(text(g.text), g.tokens, text(to_string(g.finish)), g.prompt_tokens, g.reused_tokens, g.score,
+                          steps);
 }
 
 nb::list results_of(const std::vector<Generation>& generations) {
@@ -79,6 +88,7 @@ void bind_options(nb::module_& module) {
             "stop", [](const GenerateOptions& o) { return texts(o.stop); },
             [](GenerateOptions& o, const nb::list& stop) { o.stop = texts_of(stop); })
         .def_rw("ignore_end", &GenerateOptions::ignore_end)
+        .def_rw("log_probs", &GenerateOptions::log_probs)
         .def_rw("constraint", &GenerateOptions::constraint);
 }
 

@@ -154,6 +154,22 @@ def test_prompt_lookup(generator: vkformer.Generator) -> None:
         generator.generate(prompt, max_tokens=4, prompt_lookup=6, presence_penalty=1)
 
 
+def test_log_probabilities(generator: vkformer.Generator) -> None:
+    plain = generator.generate("Hello", max_tokens=12)
+    assert plain.log_probs == []
+    found = generator.generate("Hello", max_tokens=12, log_probs=3)
+    assert (found.tokens, [step.token for step in found.log_probs]) == (plain.tokens, plain.tokens)
+    for step in found.log_probs:
+        assert len(step.likeliest) == 3 and step.likeliest[0] == (step.token, step.log_prob) and step.log_prob < 0
+        values = [value for _, value in step.likeliest]
+        assert values == sorted(values, reverse=True)
+    drawn = generator.generate("Hello", max_tokens=12, temperature=2, seed=5, log_probs=0)
+    assert [step.token for step in drawn.log_probs] == drawn.tokens and all(step.likeliest == [] for step in drawn.log_probs)
+    assert sum(step.log_prob for step in drawn.log_probs) < sum(step.log_prob for step in found.log_probs)
+    with pytest.raises(vkformer.InvalidArgumentError, match="0 to 20"):
+        generator.generate("Hello", log_probs=21)
+
+
 def test_what_a_text_has_to_be(generator: vkformer.Generator) -> None:
     schema = {"type": "object", "properties": {"kind": {"enum": ["frog", "dog"]}, "legs": {"enum": [2, 4]}}, "required": ["kind", "legs"]}
     for given in (schema, json.dumps(schema)):

@@ -44,6 +44,7 @@ from ._results import (
     ImageLabel,
     Ranked,
     Segment,
+    StepLogProbs,
     Transcription,
     Translation,
 )
@@ -99,6 +100,7 @@ __all__ = [
     "Reranker",
     "Segment",
     "ShapeMismatchError",
+    "StepLogProbs",
     "Tensor",
     "TextStream",
     "Transcriber",

@@ -7,7 +7,7 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex, TypedDict, Unpack
 from . import _core, _inputs
 from ._inputs import Dtype, Path
 from ._model import CommonArguments, Model
-from ._results import Generation, GenerationTimings
+from ._results import Generation, GenerationTimings, StepLogProbs
 from ._streams import AsyncTextStream, OnText, TextStream, Work
 
 #: A turn of a conversation: {"role": "user", "content": "…"} or ("user", "…").
@@ -34,6 +34,8 @@ class GenerateArguments(TypedDict, total=False):
     prompt_lookup: so many tokens at a time are guessed from what prompt and answer have said before and checked in one pass
         of the model, 64 at most; the text is the same, and comes sooner where it repeats what it has read. Not with
         batches, beams, constraints, min_tokens and penalties.
+    log_probs: how likely the model found each token, and so many of the likeliest in its place, 0 to 20; None: nothing of
+        that. Not with beams.
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)
         accepts; any JSON object (True); what a regular expression matches as a whole; one of some texts. Not with
         ignore_end, min_tokens or beams.
@@ -57,6 +59,7 @@ class GenerateArguments(TypedDict, total=False):
     stop: str | Iterable[str]
     ignore_end: bool
     prompt_lookup: SupportsIndex
+    log_probs: SupportsIndex | None
     json_schema: Mapping[str, Any] | str
     json_object: bool
     regex: str
@@ -102,10 +105,10 @@ def _options(arguments: Mapping[str, Any]) -> _core.GenerateOptions:
                 }
         elif name == "max_tokens":
             options.max_tokens = _inputs.uint(value, name)
-        elif name == "min_tokens":
-            options.min_tokens = None if value is None else _inputs.uint(value, name)
         elif name == "prompt_lookup":
             options.prompt_lookup = _inputs.uint(value, name)
+        elif name in ("min_tokens", "log_probs"):
+            setattr(options, name, None if value is None else _inputs.uint(value, name))
         elif name == "seed":
             options.seed = _inputs.seed(value)
         elif name == "stop":
@@ -434,4 +437,4 @@ def _token_prompts(prompts: Iterable[Iterable[SupportsIndex]]) -> list[list[int]
 
 
 def _generations(found: list[Any]) -> list[Generation]:
-    return [Generation(*fields) for fields in found]
+    return [Generation(*fields, [StepLogProbs(*step) for step in steps]) for *fields, steps in found]

@@ -142,6 +142,17 @@ class AttentionMaps:
 
 
 @dataclass(frozen=True, slots=True)
+class StepLogProbs:
+    """Natural logarithms of the model's probabilities, before temperature, biases, penalties and all other rules."""
+
+    token: int
+    """The one that was generated, likely or not."""
+    log_prob: float
+    likeliest: list[tuple[int, float]]
+    """Tokens and their log-probabilities, in falling order."""
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     text: str
     """What follows the prompt."""
@@ -153,6 +164,8 @@ class Generation:
     """Tokens of the prompt that were in the caches from the generation before."""
     score: float | None
     """The score of a beam search."""
+    log_probs: list[StepLogProbs]
+    """Of each of ``tokens``, where ``log_probs`` was asked for; else empty."""
 
     def __str__(self) -> str:
         return self.text

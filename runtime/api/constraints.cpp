@@ -66,8 +66,10 @@ Result<std::shared_ptr<constraints::TokenConstraint>> ConstraintCache::get(const
     const Constraint::Impl& impl = constraint.impl();
     const std::scoped_lock lock(mutex_);
     if (!vocabulary_) {
-        VKFORMER_TRY(text::TokenTexts texts, tokenizer.token_texts());
-        vocabulary_ = std::make_shared<const constraints::Vocabulary>(std::move(texts), ends, vocab);
+        auto texts = tokenizer.token_texts();
+        if (!texts)
+            return Error{texts.error().code, "the model's texts cannot be constrained: " + texts.error().message};
+        vocabulary_ = std::make_shared<const constraints::Vocabulary>(*std::move(texts), ends, vocab);
     }
     const auto found =
         std::ranges::find(kept_, impl.key, [](const auto& one) -> const std::string& { return one.first; });

@@ -85,6 +85,7 @@ std::size_t Embedder::dimension() const noexcept { return impl_->dimension; }
 std::size_t Embedder::max_length() const noexcept { return impl_->runner.max_length(); }
 const std::string& Embedder::pooling() const noexcept { return impl_->pooling; }
 const std::string& Embedder::device() const noexcept { return impl_->runner.device(); }
+DeviceMemory Embedder::memory() const { return impl_->runner.memory(); }
 
 Result<Embedder> Embedder::load(const std::filesystem::path& folder, const EmbedderOptions& options) {
     VKFORMER_TRY(auto sentence, sentence_model(folder, options));
@@ -143,6 +144,7 @@ CrossEncoder::~CrossEncoder() = default;
 std::size_t CrossEncoder::labels() const noexcept { return impl_->runner.encoder().config().labels; }
 std::size_t CrossEncoder::max_length() const noexcept { return impl_->runner.max_length(); }
 const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device(); }
+DeviceMemory CrossEncoder::memory() const { return impl_->runner.memory(); }
 
 Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, const EncoderOptions& options) {
     VKFORMER_TRY(auto encoder, models::load_encoder(folder));

@@ -51,6 +51,7 @@ public:
     const models::Encoder& encoder() const noexcept { return *encoder_; }
     std::size_t max_length() const noexcept { return max_length_; }
     const std::string& device() const noexcept { return device_->description; }
+    DeviceMemory memory() const { return device_->backend->memory(); }
 
 private:
     EncoderRunner() = default;

@@ -39,6 +39,7 @@ struct Request {
     GenerationEngine::OnText on_text;
     GenerationEngine::OnEnd on_end;
     GenerationEngine::OnLogProbs on_log_probs;
+    GenerationEngine::OnPrompt on_prompt;
     std::vector<StepLogProbs> log_probs{};
 };
 
@@ -87,7 +88,10 @@ struct GenerationEngine::Impl {
           script(
               *language.model, batch,
               [this](Id id, std::int32_t token, StepLogProbs* log_probs) { return told(id, token, log_probs); },
-              [this](Id id, decoding::SequenceResult result) { ended(id, std::move(result)); }) {
+              [this](Id id, decoding::SequenceResult result) { ended(id, std::move(result)); },
+              [this](Id id, const std::vector<StepLogProbs>& prompt) {
+                  if (const auto& tell = requests.at(id).on_prompt) tell(prompt);
+              }) {
         script.plan_for(device.backend->fusions());
         stats.pages = script.pages().size();
         thread = std::thread([this] {
@@ -263,10 +267,16 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
     const GenerateOptions& asked = request.options;
     const models::DecoderDefaults& defaults = language.text.defaults;
     BatchSequence made;
-    VKFORMER_TRY(made.sequence.max_tokens, language.max_tokens(asked, request.prompt.size(), "the prompt"));
+    if (!request.is_prompt_alone) {
+        VKFORMER_TRY(made.sequence.max_tokens, language.max_tokens(asked, request.prompt.size(), "the prompt"));
+    }
     made.sequence.prompt = std::move(request.prompt);
     made.sequence.seed = asked.seed;
     made.log_probs = asked.log_probs;
+    made.prompt_log_probs = request.prompt_log_probs;
+    made.is_prompt_alone = request.is_prompt_alone;
+    if (made.is_prompt_alone && !made.prompt_log_probs)
+        return invalid("a request for its prompt alone is one for its log-probabilities: set prompt_log_probs");
     if (asked.ignore_end) {
         if (defaults.rules.forced_last >= 0)
             return invalid("the model's generation_config.json forces its end token, which a request cannot ignore");
@@ -307,7 +317,7 @@ Result<BatchSequence> GenerationEngine::Impl::sequence(
 }
 
 Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request, OnText on_text, OnEnd on_end,
-                                                      OnLogProbs on_log_probs) {
+                                                      OnLogProbs on_log_probs, OnPrompt on_prompt) {
     const api::LanguageModel& language = impl_->language;
     const auto& stops = language.stops(request.options);
     if (!stops.empty() && !language.tokenizer()) return language.text.tokenizer.error();
@@ -318,7 +328,8 @@ Result<GenerationEngine::Id> GenerationEngine::submit(GenerationRequest request,
         .prompt_tokens = static_cast<std::uint32_t>(request.prompt.size()),
         .on_text = std::move(on_text),
         .on_end = std::move(on_end),
-        .on_log_probs = std::move(on_log_probs)};
+        .on_log_probs = std::move(on_log_probs),
+        .on_prompt = std::move(on_prompt)};
     VKFORMER_TRY(BatchSequence sequence, impl_->sequence(std::move(request), constraint));
     Id id = 0;
     {
@@ -396,5 +407,6 @@ std::string_view GenerationEngine::chat_template() const noexcept {
 }
 std::uint32_t GenerationEngine::context() const noexcept { return impl_->batch.context; }
 const std::string& GenerationEngine::device() const noexcept { return impl_->device.description; }
+DeviceMemory GenerationEngine::memory() const { return impl_->device.backend->memory(); }
 
 }  // namespace vkformer

@@ -89,6 +89,8 @@ struct Generator::Impl {
             return invalid(
                 "prompt look-up guesses what one sequence goes on with, and a beam search has several: leave out one "
                 "of the two");
+        if (asked.log_probs)
+            return invalid("a beam search tells the score of a whole sequence: leave out log_probs, or the beams");
         if (!asked.stop.empty())
             return invalid(
                 "a beam search looks at whole sequences and cannot end at a text: leave out the stop texts, or the "
@@ -146,10 +148,11 @@ struct Generator::Impl {
     };
     /// With beams `on_token` is told the tokens of what was found.
     Result<std::vector<Continued>> run(std::span<const decoding::Request> requests,
-                                       const decoding::DecoderSession::OnToken& on_token) {
+                                       const decoding::DecoderSession::OnToken& on_token,
+                                       std::optional<std::uint32_t> log_probs) {
         std::vector<Continued> continued;
         if (auto* const one = std::get_if<decoding::DecoderSession>(&session)) {
-            VKFORMER_TRY(auto results, one->run(requests, on_token));
+            VKFORMER_TRY(auto results, one->run(requests, on_token, log_probs));
             for (auto& result : results) continued.push_back({std::move(result), {}});
             keep(one->timings());
             return continued;
@@ -244,11 +247,10 @@ Result<std::vector<Generation>> Generator::generate(std::span<const std::string>
 Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::vector<std::int32_t>> prompts,
                                                            const GenerateOptions& options, const OnText& on_text) {
     VKFORMER_CHECK(impl_->check_beams(options));
-    if (options.log_probs)
-        return Error{ErrorCode::InvalidArgument,
-                     "log-probabilities are told by a GenerationEngine: leave out log_probs"};
     if (!has_tokenizer() && !impl_->language.stops(options).empty()) return impl_->language.text.tokenizer.error();
     VKFORMER_TRY(const auto constraint, impl_->language.constraint(options, *impl_->constraints));
+    if (options.log_probs && options.prompt_lookup > 0)
+        return Error{ErrorCode::InvalidArgument, "prompt look-up tells no log-probabilities: leave out one of the two"};
     if (constraint && options.prompt_lookup > 0)
         return Error{
             ErrorCode::InvalidArgument,
@@ -273,7 +275,7 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
         const bool goes_on = !on_text || impl_->has_beams() || on_text(index, part, token);
         return goes_on && !output.is_stopped;
     };
-    VKFORMER_TRY(auto results, impl_->run(requests, on_token));
+    VKFORMER_TRY(auto results, impl_->run(requests, on_token, options.log_probs));
 
     std::vector<Generation> generations;
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -288,7 +290,8 @@ Result<std::vector<Generation>> Generator::generate_tokens(std::span<const std::
                                .finish = api::finish_of(results[i].sequence.finish, output.is_stopped),
                                .prompt_tokens = static_cast<std::uint32_t>(prompts[i].size()),
                                .reused_tokens = results[i].sequence.reused,
-                               .score = results[i].score});
+                               .score = results[i].score,
+                               .log_probs = std::move(results[i].sequence.log_probs)});
     }
     return generations;
 }

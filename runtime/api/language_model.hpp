@@ -50,10 +50,10 @@ OpenOptions open_options(const GeneratorOptions& options);
 
 /// What one generation prints: tokens become text, and a stop string ends it.
 struct GenerationText {
-    /// A constrained text has its constraint's spelling, in which nothing is special.
+    /// A constrained text has its constraint's spelling.
     GenerationText(const text::Tokenizer* tokenizer, const constraints::TokenConstraint* constraint,
                    const std::vector<std::string>& stop, bool shows_special)
-        : stream(constraint  ? constraints::stream(constraint->vocabulary())
+        : stream(constraint  ? constraints::stream(constraint->vocabulary(), shows_special)
                  : tokenizer ? tokenizer->stream(!shows_special)
                              : nullptr),
           stops(stop) {}

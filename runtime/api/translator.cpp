@@ -117,6 +117,7 @@ Translator& Translator::operator=(Translator&&) noexcept = default;
 Translator::~Translator() = default;
 
 const std::string& Translator::device() const noexcept { return impl_->device.description; }
+DeviceMemory Translator::memory() const { return impl_->device.backend->memory(); }
 
 Result<Translator> Translator::load(const std::filesystem::path& folder, const TranslatorOptions& options) {
     api::OpeningBackend opening(open_options(options));

@@ -2,6 +2,7 @@
 #include "constraints/grammar.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 namespace vkformer::constraints {
@@ -174,6 +175,31 @@ StateId GrammarBuilder::one_of(StateId from, std::vector<std::string> texts) {
         before = text;
     }
     return end;
+}
+
+RuleId GrammarBuilder::add(const Grammar& grammar) {
+    const RuleId whole = add_rule();
+    const auto [begin, end] = rule(whole);
+    std::vector<StateId> states(grammar.states());
+    for (StateId& one : states) one = state();
+    if (is_full_) return whole;
+    std::map<StateId, RuleId> called;  // by where they begin; all end where the whole does
+    const auto rule_at = [&](StateId first) {
+        const auto [found, is_new] = called.try_emplace(first, static_cast<RuleId>(rules_.size()));
+        if (is_new) rules_.push_back({states[first], end});
+        return found->second;
+    };
+    empty(begin, states[grammar.begin()]);
+    for (StateId from = 0; from < states.size(); ++from) {
+        for (const auto& [first, last, target] : grammar.bytes(from)) bytes(states[from], first, last, states[target]);
+        for (const StateId target : grammar.empties(from)) empty(states[from], states[target]);
+        for (const auto& [first, target] : grammar.calls(from))
+            add_edge(states[from], {.kind = Edge::Kind::call,
+                                    .target = target == Grammar::kNowhere ? end : states[target],
+                                    .rule = rule_at(first)});
+        if (grammar.ends_rule(from)) empty(states[from], end);
+    }
+    return whole;
 }
 
 // ---- what is known of all of it -------------------------------------------------------------------------------------

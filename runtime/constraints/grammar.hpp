@@ -97,6 +97,9 @@ public:
     /// One of the texts, which may begin alike.
     StateId one_of(StateId from, std::vector<std::string> texts);
 
+    /// The texts of a grammar that is there, as a rule.
+    RuleId add(const Grammar& grammar);
+
     bool is_full() const noexcept { return is_full_; }
     /// The texts of `root`. Errors: InvalidArgument (too large, a rule that begins with itself, no text at all).
     Result<std::shared_ptr<const Grammar>> finish(RuleId root) const;

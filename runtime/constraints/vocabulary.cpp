@@ -34,12 +34,14 @@ std::vector<Behind> behind_each(std::string_view bytes) {
 /// Bytes as they come, in whole characters.
 class ByteStream final : public text::StreamDecoder {
 public:
-    explicit ByteStream(std::shared_ptr<const Vocabulary> vocabulary) : vocabulary_(std::move(vocabulary)) {}
+    ByteStream(std::shared_ptr<const Vocabulary> vocabulary, bool shows_special)
+        : vocabulary_(std::move(vocabulary)), shows_special_(shows_special) {}
 
     std::string push(std::int32_t token) override {
         std::string_view bytes = vocabulary_->bytes(token);
         if (std::exchange(is_first_, false) && vocabulary_->drops_first_space() && bytes.starts_with(' '))
             bytes.remove_prefix(1);
+        if (bytes.starts_with(kSpecialByte)) bytes.remove_prefix(shows_special_ ? 1 : bytes.size());
         held_ += bytes;
         const std::size_t whole = held_.size() - text::incomplete_end(held_);
         std::string text = text::with_replacements(std::string_view(held_).substr(0, whole));
@@ -50,6 +52,7 @@ public:
 
 private:
     std::shared_ptr<const Vocabulary> vocabulary_;
+    bool shows_special_;
     std::string held_;
     bool is_first_ = true;
 };
@@ -67,6 +70,10 @@ CharacterKind kind_of(unsigned char byte) noexcept {
 
 Vocabulary::Vocabulary(text::TokenTexts texts, std::vector<std::int32_t> ends, std::size_t size)
     : texts_(std::move(texts)), ends_(std::move(ends)), size_(size) {
+    constexpr char kOther = '\xFE';  // in no UTF-8 either
+    for (std::string& bytes : texts_.bytes) std::ranges::replace(bytes, kSpecialByte, kOther);
+    for (const std::int32_t token : texts_.special)
+        texts_.bytes[static_cast<std::size_t>(token)].insert(0, 1, kSpecialByte);
     for (std::int32_t token = 0; static_cast<std::size_t>(token) < std::min(size, texts_.bytes.size()); ++token) {
         const std::size_t length = bytes(token).size();
         if (length > 0 && length <= kLongestToken && !is_end(token)) tokens_.push_back(token);
@@ -115,8 +122,8 @@ std::string_view Vocabulary::bytes(std::int32_t token) const noexcept {
 
 bool Vocabulary::is_end(std::int32_t token) const noexcept { return std::ranges::find(ends_, token) != ends_.end(); }
 
-std::unique_ptr<text::StreamDecoder> stream(std::shared_ptr<const Vocabulary> vocabulary) {
-    return std::make_unique<ByteStream>(std::move(vocabulary));
+std::unique_ptr<text::StreamDecoder> stream(std::shared_ptr<const Vocabulary> vocabulary, bool shows_special) {
+    return std::make_unique<ByteStream>(std::move(vocabulary), shows_special);
 }
 
 }  // namespace vkformer::constraints

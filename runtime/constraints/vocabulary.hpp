@@ -29,6 +29,10 @@ enum CharacterKind : std::uint8_t {
 /// Of a byte below 128.
 CharacterKind kind_of(unsigned char byte) noexcept;
 
+/// Stands before the spelling of a special token, so that one follows only where a grammar has this byte. It is in no UTF-8, and plain
+/// tokens have another one in its place.
+inline constexpr char kSpecialByte = '\xFF';
+
 /// Immutable.
 class Vocabulary {
 public:
@@ -57,6 +61,7 @@ public:
     }
     std::size_t deepest() const noexcept { return deepest_; }
 
+    /// Of a special token: kSpecialByte and how it is spelled.
     std::string_view bytes(std::int32_t token) const noexcept;
     bool drops_first_space() const noexcept { return texts_.drops_first_space; }
     std::span<const std::int32_t> ends() const noexcept { return ends_; }
@@ -72,7 +77,8 @@ private:
     std::size_t deepest_ = 0;
 };
 
-/// The text of tokens as the vocabulary has their bytes: what a constraint has been told of.
-std::unique_ptr<text::StreamDecoder> stream(std::shared_ptr<const Vocabulary> vocabulary);
+/// The text of tokens as the vocabulary has their bytes: what a constraint has been told of. `shows_special`: special ones as they are
+/// spelled; else they are no text.
+std::unique_ptr<text::StreamDecoder> stream(std::shared_ptr<const Vocabulary> vocabulary, bool shows_special = false);
 
 }  // namespace vkformer::constraints

@@ -26,9 +26,11 @@ using graph::Value;
 template <std::floating_point T>
 class CpuStore final : public graph::TensorStore {
 public:
-    explicit CpuStore(QuantizedProducts quantized) : products(quantized) {}
+    CpuStore(QuantizedProducts quantized, std::shared_ptr<graph::StoredBytes> stored)
+        : products(quantized), share(std::move(stored)) {}
     QuantizedProducts products;
     std::mutex mutex;  // of weights: programs of several threads share them
+    graph::StoreShare share;
     std::map<std::string, std::shared_ptr<CpuTensor<T>>, std::less<>> tensors;
 };
 
@@ -111,12 +113,22 @@ Result<std::shared_ptr<CpuTensor<T>>> load_weight(const Tensor& tensor, Quantize
     return result;
 }
 
+/// Counts a tensor that a store has got. A packed weight stays where its file is mapped.
+template <std::floating_point T>
+void add_bytes(graph::StoreShare& share, const Tensor& tensor, const CpuTensor<T>& made) {
+    const std::uint64_t own = made.floats.size_bytes() + made.ints.size() * sizeof(std::int32_t);
+    share.add(tensor.kind == TensorKind::weight ? graph::Stored::weights : graph::Stored::states, own);
+    if (!made.packed) return;
+    for (const TensorData& part : made.packed->parts) share.add(graph::Stored::weights_in_place, part.bytes.size());
+}
+
 /// The store's tensor of that name; made by `make` where the store has none.
 template <std::floating_point T>
 Result<std::shared_ptr<CpuTensor<T>>> shared_tensor(CpuStore<T>& store, const Tensor& tensor, auto&& make) {
     const auto found = store.tensors.find(tensor.name);
     if (found == store.tensors.end()) {
         VKFORMER_TRY(auto made, make());
+        add_bytes(store.share, tensor, *made);
         store.tensors.emplace(tensor.name, made);
         return made;
     }
@@ -169,6 +181,7 @@ Result<std::shared_ptr<CpuTensor<T>>> place_tensor(const Tensor& tensor, const U
         if (use.as_numbers && weight->packed && weight->floats.empty()) {
             weight = std::make_shared<CpuTensor<T>>(*weight);
             VKFORMER_CHECK(load_numbers(tensor, *weight));
+            weights.share.add(graph::Stored::weights, weight->floats.size_bytes());
             weights.tensors.insert_or_assign(tensor.name, weight);
         }
         return weight;
@@ -230,7 +243,9 @@ public:
 
     std::string name() const override { return std::same_as<T, float> ? "CPU (float)" : "CPU (double)"; }
 
-    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<CpuStore<T>>(products_); }
+    std::shared_ptr<graph::TensorStore> make_store() override {
+        return std::make_shared<CpuStore<T>>(products_, stored_);
+    }
 
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override {

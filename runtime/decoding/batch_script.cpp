@@ -92,11 +92,13 @@ Result<BatchOptions> checked_batch_options(const models::Decoder& model, const B
     return chosen;
 }
 
-BatchScript::BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end)
+BatchScript::BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end,
+                         OnPrompt on_prompt)
     : model_(&model),
       options_(options),
       on_token_(std::move(on_token)),
       on_end_(std::move(on_end)),
+      on_prompt_(std::move(on_prompt)),
       pool_(options.pages, kPageLen) {}
 
 Result<void> BatchScript::check(const BatchSequence& asked) const {
@@ -108,6 +110,7 @@ Result<void> BatchScript::check(const BatchSequence& asked) const {
                        std::to_string(options_.context));
     VKFORMER_CHECK(check_penalties({.bias = asked.bias}, vocab));
     VKFORMER_CHECK(check_log_probs(asked.log_probs));
+    VKFORMER_CHECK(check_log_probs(asked.prompt_log_probs));
     return check_choice(asked, vocab);
 }
 
@@ -119,6 +122,7 @@ void BatchScript::add(Id id, BatchSequence sequence) {
     made.constraint = SequenceConstraint(made.asked.sequence.constraint);
     if (made.constraint.failure()) made.finish = FinishReason::failed;
     if (made.constraint.is_whole()) made.finish = FinishReason::stop;
+    if (made.tokens.size() == 1 && made.needs_scores()) tell_prompt(made);
     waiting_.push_back(std::move(made));
     if (waiting_.back().finish != FinishReason::none) finish_ended();
 }
@@ -162,8 +166,8 @@ void BatchScript::admit() {
 /// Lends a sequence the pages that hold its beginning, and those that all it has now needs; nothing where those are not there.
 bool BatchScript::find_pages(Running& sequence) {
     const std::span<const std::int32_t> tokens = sequence.tokens;
-    // The last token is read by the step, which needs its own place.
-    while ((sequence.pages.size() + 1) * kPageLen < tokens.size()) {
+    // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were.
+    while (!sequence.needs_scores() && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
         const auto found = pool_.find(sequence.chain, tokens.subspan(sequence.pages.size() * kPageLen, kPageLen));
         if (!found) break;
         sequence.pages.push_back(found->page);
@@ -199,6 +203,7 @@ void BatchScript::release(Running& sequence) {
     sequence.pages.clear();
     sequence.kept_pages = sequence.cached = 0;
     sequence.chain = PagePool::kBeginning;
+    sequence.prompt_log_probs.clear();
 }
 
 void BatchScript::preempt_last() {
@@ -222,6 +227,7 @@ void BatchScript::keep_full_pages(Running& sequence) {
 Result<std::optional<Job>> BatchScript::next(std::uint32_t most) {
     admit();
     placed_.clear();
+    scored_ = nullptr;
     const bool has_unread = std::ranges::any_of(running_, [](const auto& s) { return !s->is_read(); });
     const bool has_read = std::ranges::any_of(running_, [](const auto& s) { return s->is_read(); });
     was_chunk_ = has_unread && !(was_chunk_ && has_read);  // one after the other where there are both
@@ -248,6 +254,8 @@ Result<Job> BatchScript::chunk_job() {
     std::vector<Running*> unread;
     for (const auto& sequence : running_)
         if (!sequence->is_read()) unread.push_back(sequence.get());
+    if (unread.front()->needs_scores()) return score_job(*unread.front());
+    std::erase_if(unread, [](const Running* sequence) { return sequence->needs_scores(); });
     const auto left = [](const Running& sequence) { return sequence.tokens.size() - 1 - sequence.cached; };
     const std::uint32_t len = chunk_len(left(*unread.front()), options_.chunk);
     const std::size_t most_rows = std::min<std::size_t>(options_.chunk / len, unread.size());
@@ -268,6 +276,39 @@ Result<Job> BatchScript::chunk_job() {
     job.writes.push_back({made->graph.tokens, std::move(tokens)});
     job.writes.push_back({made->graph.starts, std::move(starts)});
     job.writes.push_back({made->graph.pages, table(rows)});
+    return job;
+}
+
+Result<BatchScript::Scores*> BatchScript::scores(std::uint32_t len, std::uint32_t likeliest) {
+    std::unique_ptr<Scores>& known = scores_[{len, likeliest}];
+    if (known) return known.get();
+    auto made = std::make_unique<Scores>();
+    made->len = len;
+    VKFORMER_TRY(made->graph, batch_score_graph(*model_, options_, len, likeliest));
+    made->plan = plan(std::move(made->graph.chunk.graph));
+    known = std::move(made);
+    return known.get();
+}
+
+/// A part of a prompt, of which each token is asked how likely it makes the next one.
+Result<Job> BatchScript::score_job(Running& sequence) {
+    const std::uint32_t vocab = model_->config().vocab_size;
+    const std::size_t left = sequence.tokens.size() - 1 - sequence.cached;
+    const std::uint32_t len = chunk_len(left, most_scored(options_, vocab));
+    VKFORMER_TRY(Scores* const made, scores(len, likeliest_for(*sequence.asked.prompt_log_probs, vocab)));
+    const std::size_t count = std::min<std::size_t>(len, left);
+    std::vector<std::int32_t> tokens(len, 0), places(len, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+        tokens[i] = sequence.tokens[sequence.cached + i];
+        places[i] = int_of(i * vocab) + sequence.tokens[sequence.cached + i + 1];
+    }
+    placed_.push_back({&sequence, count});
+    scored_ = made;
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
+    job.writes.push_back({made->graph.chunk.tokens, std::move(tokens)});
+    job.writes.push_back({made->graph.chunk.starts, {int_of(sequence.cached)}});
+    job.writes.push_back({made->graph.chunk.pages, table(1)});
+    job.writes.push_back({made->graph.places, std::move(places)});
     return job;
 }
 
@@ -436,6 +477,11 @@ void BatchScript::write_step(const Step& step, const BatchStepKind& kind, std::v
 // ---- what came of them ----------------------------------------------------------------------------------------------
 
 std::vector<Read> BatchScript::reads(std::uint32_t step) const {
+    if (scored_) {
+        const BatchScoreGraph& graph = scored_->graph;
+        const std::uint64_t others = std::uint64_t{scored_->len} * graph.likeliest;
+        return {{graph.scores, 0, scored_->len}, {graph.tokens, 0, others}, {graph.values, 0, others}};
+    }
     std::vector<Read> reads;
     std::vector<std::size_t> positions;
     for (std::size_t r = 0; r < placed_.size(); ++r) {
@@ -449,16 +495,45 @@ std::vector<Read> BatchScript::reads(std::uint32_t step) const {
 Result<void> BatchScript::take(const Job& job, Records& records) {
     if (job.kind == Job::Kind::prompt) {
         for (const auto& [sequence, tokens] : placed_) {
+            if (scored_) VKFORMER_CHECK(take_scores(*sequence, tokens, records));
             sequence->cached += tokens;
             counts_.prompt_tokens += tokens;
             keep_full_pages(*sequence);
         }
+        finish_ended();
         return {};
     }
     counts_.steps += job.runs;
     for (std::size_t r = 0; r < placed_.size(); ++r) VKFORMER_CHECK(take_row(r, job, records));
     finish_ended();
     return {};
+}
+
+/// What a chunk says of the tokens behind those that it has read; all of it together is told once it is there.
+Result<void> BatchScript::take_scores(Running& sequence, std::size_t count, Records& records) {
+    const std::size_t likeliest = scored_->graph.likeliest;
+    const std::size_t asked = std::min<std::size_t>(*sequence.asked.prompt_log_probs, likeliest);
+    VKFORMER_TRY(const auto scores, records.get(0, 0));
+    std::span<const std::int32_t> tokens, values;
+    if (asked > 0) {
+        VKFORMER_TRY(tokens, records.get(0, 1));
+        VKFORMER_TRY(values, records.get(0, 2));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        StepLogProbs found;
+        found.chosen = {sequence.tokens[sequence.cached + i + 1], std::bit_cast<float>(scores[i])};
+        for (std::size_t k = i * likeliest; k < i * likeliest + asked; ++k)
+            found.likeliest.push_back({tokens[k], std::bit_cast<float>(values[k])});
+        sequence.prompt_log_probs.push_back(std::move(found));
+    }
+    if (sequence.prompt_log_probs.size() + 1 == sequence.asked.sequence.prompt.size()) tell_prompt(sequence);
+    return {};
+}
+
+void BatchScript::tell_prompt(Running& sequence) {
+    on_prompt_(sequence.id, std::exchange(sequence.prompt_log_probs, {}));
+    sequence.has_told_prompt = true;
+    if (sequence.asked.is_prompt_alone) sequence.finish = FinishReason::length;
 }
 
 /// Hands out a sequence's tokens, until it ends.

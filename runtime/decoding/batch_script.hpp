@@ -27,6 +27,9 @@ struct BatchSequence {
     std::map<std::int32_t, float> bias{};               ///< likewise
     std::uint32_t min_tokens = 0;                       ///< generated before one of BatchOptions::ends
     std::optional<std::uint32_t> log_probs{};           ///< told, with so many of the likeliest tokens
+    /// Likewise of the prompt's tokens but the first, whose keys and values are then all computed anew.
+    std::optional<std::uint32_t> prompt_log_probs{};
+    bool is_prompt_alone = false;  ///< the sequence ends once these are told
 };
 
 /// What a script has done since it was made.
@@ -41,11 +44,14 @@ public:
     using Id = std::uint64_t;
     /// Told every token, with its log-probabilities where the sequence asks for them; false ends the sequence there.
     using OnToken = std::function<bool(Id, std::int32_t, StepLogProbs* log_probs)>;
+    /// Told once, before any of its tokens, where the sequence asks for its prompt's log-probabilities.
+    using OnPrompt = std::function<void(Id, std::vector<StepLogProbs>)>;
     /// Told once, when the sequence has ended.
     using OnEnd = std::function<void(Id, SequenceResult)>;
 
     /// `options` as checked_batch_options gives them.
-    BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end);
+    BatchScript(const models::Decoder& model, const BatchOptions& options, OnToken on_token, OnEnd on_end,
+                OnPrompt on_prompt);
 
     /// Behind those that wait. Requires what check() has passed, and an id that no other sequence has.
     void add(Id id, BatchSequence sequence);
@@ -78,12 +84,19 @@ private:
         std::uint32_t reused = 0;
         FinishReason finish = FinishReason::none;
         SequenceConstraint constraint{};
+        std::vector<StepLogProbs> prompt_log_probs{};  // until they are told
+        bool has_told_prompt = false;
 
+        bool needs_scores() const noexcept { return asked.prompt_log_probs && !has_told_prompt; }
         std::size_t generated() const noexcept { return tokens.size() - asked.sequence.prompt.size(); }
         bool is_read() const noexcept { return cached + 1 == tokens.size(); }
     };
     struct Chunk : Part {
         BatchChunkGraph graph;
+    };
+    struct Scores : Part {
+        std::uint32_t len = 0;
+        BatchScoreGraph graph;
     };
     struct Step : Part {
         std::uint32_t rows = 1;
@@ -103,29 +116,36 @@ private:
     void finish_ended();
 
     Result<Job> chunk_job();
+    Result<Job> score_job(Running& sequence);
     Result<std::optional<Job>> step_job(std::uint32_t most);
     std::size_t steps_left(const Running& sequence) const noexcept;
     Result<Chunk*> chunk(std::uint32_t rows, std::uint32_t len);
+    Result<Scores*> scores(std::uint32_t len, std::uint32_t likeliest);
     Result<Step*> step(const BatchStepKind& kind);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
     std::vector<std::int32_t> table(std::uint32_t rows) const;
     std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
+    Result<void> take_scores(Running& sequence, std::size_t count, Records& records);
+    void tell_prompt(Running& sequence);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
 
     const models::Decoder* model_;
     BatchOptions options_;
     OnToken on_token_;
     OnEnd on_end_;
+    OnPrompt on_prompt_;
     PagePool pool_;
     std::deque<Running> waiting_;
-    std::deque<std::unique_ptr<Running>> running_;                                      // in the order of their coming
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Chunk>> chunks_;  // by rows and length
+    std::deque<std::unique_ptr<Running>> running_;                                       // in the order of their coming
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Chunk>> chunks_;   // by rows and length
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::unique_ptr<Scores>> scores_;  // by length and likeliest
     std::map<BatchStepKind, std::unique_ptr<Step>> steps_;
     BatchCounts counts_;
 
     // The job at hand, or the last one:
     std::vector<Placed> placed_;
     bool was_chunk_ = false;
+    const Scores* scored_ = nullptr;  // its part, where it tells of a prompt
     // What the device's states of a step are of; no step where something else has to be written:
     const Step* written_ = nullptr;
     std::vector<Id> written_ids_;

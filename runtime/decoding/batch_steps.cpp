@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "decoding/batch_steps.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <string>
 
 #include "core/try.hpp"
@@ -72,17 +74,50 @@ Result<Value> ruled(BatchStepGraph& step, const BatchOptions& options, const Bat
 
 constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks at every token anyway
 
+/// f32 [rows · len, vocab], absent with Logits::none.
+Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, const BatchOptions& options,
+                        std::uint32_t rows, std::uint32_t len, models::Logits logits) {
+    VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
+    VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
+    VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
+    VKFORMER_TRY(const auto pass, model.add_pass(chunk.graph, layout_of(options, rows, len, chunk.pages), chunk.tokens,
+                                                 chunk.starts, logits));
+    return pass.logits;
+}
+
 }  // namespace
 
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
                                           std::uint32_t len) {
     BatchChunkGraph chunk;
-    VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
-    VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
-    VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
-    VKFORMER_CHECK(model.add_pass(chunk.graph, layout_of(options, rows, len, chunk.pages), chunk.tokens, chunk.starts,
-                                  models::Logits::none));
+    VKFORMER_CHECK(add_chunk(chunk, model, options, rows, len, models::Logits::none));
     return chunk;
+}
+
+Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t len,
+                                          std::uint32_t likeliest) {
+    BatchScoreGraph made = {.likeliest = likeliest};
+    VKFORMER_TRY(const Value logits, add_chunk(made.chunk, model, options, 1, len, models::Logits::all));
+    graph::Graph& graph = made.chunk.graph;
+    VKFORMER_TRY(const Value log_probs, graph::log_softmax(graph, logits));
+    VKFORMER_TRY(made.places, graph.input("places", DType::i32, {len}));
+    // A table of all of them, one a row, of which those are looked up that are asked for.
+    VKFORMER_TRY(const Value table, graph.reshape(log_probs, {graph.shape(logits).element_count(), 1}));
+    VKFORMER_TRY(made.scores, graph::embedding(graph, made.places, table));
+    graph.mark_output(made.scores);
+    if (likeliest == 0) return made;
+    VKFORMER_TRY(const auto best, graph::top_k(graph, log_probs, likeliest));
+    made.tokens = best.indices;
+    made.values = best.values;
+    graph.mark_output(made.tokens);
+    graph.mark_output(made.values);
+    return made;
+}
+
+std::uint32_t most_scored(const BatchOptions& options, std::uint64_t vocab) noexcept {
+    constexpr std::uint64_t kMostNumbers = 1 << 24;  // 64 MiB
+    const auto most = static_cast<std::uint32_t>(std::bit_floor(std::max<std::uint64_t>(kMostNumbers / vocab, 1)));
+    return std::min(std::max(most, DecoderSessionOptions::kSmallestChunk), options.chunk);
 }
 
 Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const BatchOptions& options,

@@ -36,6 +36,21 @@ struct BatchChunkGraph {
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
                                           std::uint32_t len);
 
+/// The same for one row, with how likely each of its tokens makes the one that follows.
+struct BatchScoreGraph {
+    BatchChunkGraph chunk;
+    graph::Value places;  ///< input i32 [len]: i · vocab + the token behind number i
+    graph::Value scores;  ///< output f32 [len, 1], log-probabilities
+    // Absent without any of the likeliest, outputs [len, likeliest]:
+    graph::Value tokens;  ///< i32
+    graph::Value values;  ///< f32, log-probabilities
+    std::uint32_t likeliest = 0;
+};
+Result<BatchScoreGraph> batch_score_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t len,
+                                          std::uint32_t likeliest);
+/// Tokens that such a chunk has at most: each has log-probabilities of the whole vocabulary.
+std::uint32_t most_scored(const BatchOptions& options, std::uint64_t vocab) noexcept;
+
 /// What the step of some sequences does: all that none of them asks for is left out.
 struct BatchStepKind {
     std::uint32_t rows = 1;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "graph/builders.hpp"
@@ -49,6 +50,8 @@ struct DecoderSessionOptions {
     /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row.
     std::uint32_t lookup = 0;
     static constexpr std::uint32_t kMostLookup = 64;
+    /// Each step has the log-probabilities of what it chooses and of so many of the likeliest tokens, one of likeliest_for's numbers.
+    std::optional<std::uint32_t> log_probs{};
     static constexpr std::uint32_t kDefaultContext = 4096, kSmallestChunk = 16;
 };
 

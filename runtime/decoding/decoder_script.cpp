@@ -55,13 +55,14 @@ Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, con
 
 // ---- sequences ------------------------------------------------------------------------------------------------------
 
-void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token) {
+void DecoderScript::begin(std::vector<Sequence> sequences, OnToken on_token, std::optional<std::uint32_t> log_probs) {
     stop();
     timings_ = {};
     sequences_ = std::move(sequences);
     results_.assign(sequences_.size(), {});
     masks_ = std::ranges::any_of(sequences_, [](const Sequence& s) { return static_cast<bool>(s.constraint); });
     on_token_ = std::move(on_token);
+    log_probs_ = log_probs;
     next_sequence_ = 0;
     guesses_.begin();
     fill_rows();
@@ -169,12 +170,19 @@ std::size_t DecoderScript::useful_steps() const noexcept {
 
 // ---- jobs -----------------------------------------------------------------------------------------------------------
 
+DecoderScript::StepKind DecoderScript::step_kind() const noexcept {
+    std::optional<std::uint32_t> likeliest;
+    if (log_probs_) likeliest = likeliest_for(*log_probs_, model_->config().vocab_size);
+    return {extended_, masks_, likeliest};
+}
+
 Result<DecoderScript::Step*> DecoderScript::step() {
-    std::unique_ptr<Step>& known = steps_[{extended_, masks_}];
+    std::unique_ptr<Step>& known = steps_[step_kind()];
     if (known) return known.get();
     auto made = std::make_unique<Step>();
     DecoderSessionOptions options = options_;
     options.masks = masks_;
+    options.log_probs = std::get<2>(step_kind());
     VKFORMER_TRY(made->graph, step_graph(*model_, options, extended_));
     made->plan = plan(std::move(made->graph.graph));
     made->constants.push_back({made->graph.states.finished, std::vector<std::int32_t>(rows_.size(), 0)});
@@ -234,7 +242,9 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
         has_new_rows_ = false;
     }
     if (masks_) job.writes.push_back({made->graph.rules.allowed, allowed_tokens()});
+    made->graph.log_probs.begin_job(job.writes);
     job.runs = static_cast<std::uint32_t>(std::min<std::size_t>(useful, masks_ ? 1 : most));
+    if (made->graph.log_probs.recorded) job.runs = std::min(job.runs, kRecordedSteps);
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
     return std::optional(std::move(job));
@@ -244,7 +254,7 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
 /// cost too much.
 Result<std::optional<Job>> DecoderScript::next_check() {
     Row& row = rows_[0];
-    if (options_.lookup == 0 || !guesses_.allows() || row.sequence == kFree || extended_ || masks_)
+    if (options_.lookup == 0 || !guesses_.allows() || row.sequence == kFree || extended_ || masks_ || log_probs_)
         return std::optional<Job>();
     const std::uint32_t len = 1 + options_.lookup;
     const std::size_t start = row.context.size(), useful = useful_steps();
@@ -351,10 +361,14 @@ std::vector<std::int32_t> DecoderScript::allowed_tokens() const {
 
 std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
     if (!guess_.empty()) return {{check_->graph.chosen, 0, 1 + options_.lookup}};
-    const DecoderStepGraph& graph = steps_.at({extended_, masks_})->graph;
+    const DecoderStepGraph& graph = steps_.at(step_kind())->graph;
     std::vector<Read> reads;
-    for (std::size_t r = 0; r < rows_.size(); ++r)
-        reads.push_back({graph.states.history, (first_positions_[r] + step) * rows_.size() + r, 1});
+    std::vector<std::size_t> positions;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        positions.push_back(first_positions_[r] + step);
+        reads.push_back({graph.states.history, positions[r] * rows_.size() + r, 1});
+    }
+    graph.log_probs.add_reads(positions, reads);
     return reads;
 }
 
@@ -417,7 +431,15 @@ Result<void> DecoderScript::take_row(std::size_t r, const Job& job, Records& rec
     Row& row = rows_[r];
     for (std::uint32_t i = 0; i < job.runs && row.sequence != kFree; ++i) {
         VKFORMER_TRY(const auto chosen, records.get(job.first_step + i, r));
-        take_token(row, chosen[0]);
+        const std::int32_t token = chosen[0];  // what else is read may take the place of `chosen`
+        if (log_probs_) {
+            const std::size_t rows = rows_.size();
+            const LogProbPlace place = {.step = job.first_step + i, .in_job = i, .first = rows, .row = r, .rows = rows};
+            VKFORMER_TRY(StepLogProbs found,
+                         read_log_probs(steps_.at(step_kind())->graph.log_probs, records, place, token, *log_probs_));
+            results_[row.sequence].log_probs.push_back(std::move(found));
+        }
+        take_token(row, token);
     }
     return {};
 }

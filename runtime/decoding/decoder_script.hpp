@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "decoding/prompt_chunks.hpp"
@@ -35,6 +36,7 @@ struct SequenceResult {
     FinishReason finish = FinishReason::none;
     std::uint32_t reused = 0;  ///< tokens of the prompt that the row's caches held already
     std::optional<Error> failure{};
+    std::vector<StepLogProbs> log_probs{};  ///< of each of `tokens`, where they were asked for
 };
 
 /// Several rows at a time, each with a sequence of its own: the next one takes the row of the first that ends. As a SequenceScript it
@@ -52,7 +54,9 @@ public:
 
     /// Called with every token, in order within a sequence; false ends the sequence there.
     using OnToken = std::function<bool(std::size_t sequence, std::int32_t token)>;
-    void begin(std::vector<Sequence> sequences, OnToken on_token);
+    /// `log_probs`: every token's are wanted, with so many of the likeliest tokens, at most kMostLikeliest. Then each job has to be taken before
+    /// the next is asked for, which is run_script's way.
+    void begin(std::vector<Sequence> sequences, OnToken on_token, std::optional<std::uint32_t> log_probs = {});
     const std::vector<SequenceResult>& results() const noexcept { return results_; }
     const DecoderTimings& timings() const noexcept { return timings_; }
     const DecoderSessionOptions& options() const noexcept { return options_; }
@@ -110,6 +114,8 @@ private:
     std::int32_t to_last(const Sequence& sequence, const Row& row) const noexcept;
     std::vector<std::int32_t> counts() const;
     std::vector<std::int32_t> allowed_tokens() const;
+    using StepKind = std::tuple<bool, bool, std::optional<std::uint32_t>>;
+    StepKind step_kind() const noexcept;
     void take_chunk(const Job& job);
     Result<void> take_check(Records& records);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
@@ -118,7 +124,8 @@ private:
     const models::Decoder* model_;
     DecoderSessionOptions options_;
     PromptChunks chunks_;
-    std::map<std::pair<bool, bool>, std::unique_ptr<Step>> steps_;  // extended or not, with constraints or not
+    /// Extended or not, with constraints or not, with log-probabilities of so many tokens.
+    std::map<StepKind, std::unique_ptr<Step>> steps_;
     std::unique_ptr<Check> check_;
     std::vector<std::int32_t> guess_;  // what the check that was handed out checks; empty: there is none
     GuessLedger guesses_;
@@ -127,7 +134,8 @@ private:
     std::vector<Row> rows_;
 
     std::vector<Sequence> sequences_;
-    bool masks_ = false;  // one of them has a constraint
+    bool masks_ = false;                        // one of them has a constraint
+    std::optional<std::uint32_t> log_probs_{};  // that were asked for
     std::vector<SequenceResult> results_;
     OnToken on_token_;
     std::size_t next_sequence_ = 0;

@@ -32,9 +32,11 @@ Result<DecoderSession> DecoderSession::create(graph::Backend& backend, const mod
     return DecoderSession(backend, model, chosen);
 }
 
-Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request> requests, const OnToken& on_token) {
+Result<std::vector<SequenceResult>> DecoderSession::run(std::span<const Request> requests, const OnToken& on_token,
+                                                        std::optional<std::uint32_t> log_probs) {
     VKFORMER_CHECK(check_prompts(requests, options(), *model_));
-    script_->begin({requests.begin(), requests.end()}, on_token);
+    VKFORMER_CHECK(check_log_probs(log_probs));
+    script_->begin({requests.begin(), requests.end()}, on_token, log_probs);
     StepQueue queue(StepQueue::Growth::by_time);
     VKFORMER_CHECK(run_script(*script_, *backend_, stores_, queue));
     return script_->results();

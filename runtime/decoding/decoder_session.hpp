@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -35,9 +36,10 @@ public:
 
     /// Continues the requests, options().rows at a time; the next one takes the row of the first that ends. What a row's
     /// caches hold of a prompt's beginning is not computed again. Results do not depend on which sequences run together, but
-    /// for the rounding of other variants. Errors: InvalidArgument (an empty or too long prompt, an unknown token; nothing has
-    /// run then), and those of the backend.
-    Result<std::vector<SequenceResult>> run(std::span<const Request> requests, const OnToken& on_token = {});
+    /// for the rounding of other variants. `log_probs` as of DecoderScript::begin. Errors: InvalidArgument (an empty or too long
+    /// prompt, an unknown token, more log-probabilities than are told; nothing has run then), and those of the backend.
+    Result<std::vector<SequenceResult>> run(std::span<const Request> requests, const OnToken& on_token = {},
+                                            std::optional<std::uint32_t> log_probs = {});
 
     const DecoderSessionOptions& options() const noexcept { return script_->options(); }
     /// What the last run took.

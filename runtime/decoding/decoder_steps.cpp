@@ -161,7 +161,12 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_TRY(const Value next, choose(graph, options, logits, "random", step.random));
     if (step.rules.counts)
         VKFORMER_CHECK(graph::count_tokens(graph, next, step.rules.counts, graph::TokenOrigin::generated));
-    VKFORMER_CHECK(graph::greedy_step(graph, next, step.states, kNoToken, kNoToken));
+    if (options.log_probs) {
+        VKFORMER_TRY(step.log_probs, add_log_probs(graph, pass.logits, step.states.history, *options.log_probs, ""));
+    }
+    VKFORMER_CHECK(
+        graph::greedy_step(graph, next, step.states, kNoToken, kNoToken,
+                           {.given = {}, .log_probs = step.log_probs.log_probs, .scores = step.log_probs.scores}));
     return step;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "decoding/decoder_options.hpp"
+#include "decoding/log_probs.hpp"
 #include "decoding/script.hpp"
 
 namespace vkformer::decoding {
@@ -41,6 +42,7 @@ struct DecoderStepGraph {
     graph::GreedyStates states;
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
     RuleTensors rules;
+    LogProbTensors log_probs;  ///< none without DecoderSessionOptions::log_probs
 };
 /// Guessed tokens behind one that was chosen, and what the model chooses behind each of them.
 struct CheckGraph {

@@ -24,7 +24,7 @@ struct Write {
     std::vector<std::int32_t> words;
 };
 
-/// Some words of a state.
+/// Some words of a state or an output.
 struct Read {
     graph::Value tensor;
     std::uint64_t first = 0, count = 0;

@@ -2,6 +2,10 @@
 /// What the backends have in common: a plan becomes a Program, which is run again and again.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -10,6 +14,7 @@
 
 #include "graph/plan.hpp"
 #include "graph/rounding.hpp"
+#include "vkformer/device_memory.hpp"
 #include "vkformer/result.hpp"
 
 namespace vkformer::graph {
@@ -19,6 +24,29 @@ namespace vkformer::graph {
 class TensorStore {
 public:
     virtual ~TensorStore() = default;
+};
+
+/// What the stores of a backend hold.
+enum class Stored : std::uint8_t { weights, weights_in_place, states };
+using StoredBytes = std::array<std::atomic<std::uint64_t>, 3>;  // by Stored
+
+/// A store's share of it. Adding is not thread-safe.
+class StoreShare {
+public:
+    explicit StoreShare(std::shared_ptr<StoredBytes> all) : all_(std::move(all)) {}
+    StoreShare(const StoreShare&) = delete;
+    StoreShare& operator=(const StoreShare&) = delete;
+    ~StoreShare() {
+        for (std::size_t i = 0; i < own_.size(); ++i) (*all_)[i] -= own_[i];
+    }
+    void add(Stored kind, std::uint64_t bytes) {
+        own_[static_cast<std::size_t>(kind)] += bytes;
+        (*all_)[static_cast<std::size_t>(kind)] += bytes;
+    }
+
+private:
+    std::shared_ptr<StoredBytes> all_;  // the store may outlive its backend
+    std::array<std::uint64_t, 3> own_{};
 };
 
 /// A plan made ready to run on one device. Not thread-safe.
@@ -58,6 +86,11 @@ public:
     /// "llvmpipe (LLVM 15.0.6, 256 bits)", "CPU (float)"
     virtual std::string name() const = 0;
     virtual std::shared_ptr<TensorStore> make_store() = 0;
+    /// What its programs have of the device now. Thread-safe.
+    virtual DeviceMemory memory() const {
+        return {.weights = stored(Stored::weights) + stored(Stored::weights_in_place),
+                .caches = stored(Stored::states)};
+    }
     /// What it runs in one node, for plans that it is to compile: make_plan_for.
     virtual const FusionRules& fusions() const noexcept { return stepwise_fusions(); }
     /// Weights that the store lacks are copied into it. Both stores must come from this backend; they outlive the program.
@@ -71,6 +104,10 @@ public:
         if (should_stop_ && should_stop_()) return Error{ErrorCode::Cancelled, "the call was stopped by its caller"};
         return {};
     }
+
+protected:
+    std::uint64_t stored(Stored kind) const noexcept { return (*stored_)[static_cast<std::size_t>(kind)]; }
+    std::shared_ptr<StoredBytes> stored_ = std::make_shared<StoredBytes>();  // for its stores
 
 private:
     std::function<bool()> should_stop_;

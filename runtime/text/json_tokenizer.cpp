@@ -277,8 +277,13 @@ public:
         bool has_seen_space = false;
         for (std::size_t id = 0; id < texts.bytes.size(); ++id) {
             const std::string* const piece = pieces_.find(static_cast<std::int32_t>(id));
-            if (!piece || special_.contains(*piece)) continue;
+            if (!piece) continue;
             std::string& bytes = texts.bytes[id];
+            if (special_.contains(*piece)) {
+                bytes = *piece;
+                texts.special.push_back(static_cast<std::int32_t>(id));
+                continue;
+            }
             if (spelling == ByteSpelling::byte_level) {
                 bytes = bytes_of_spelling(*piece).value_or(*piece);
                 continue;

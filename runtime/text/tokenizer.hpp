@@ -35,9 +35,9 @@ struct Encoding {
 
 /// What each token adds to a text.
 struct TokenTexts {
-    std::vector<std::string>
-        bytes;  ///< by id, of a token behind others; empty for special ones and where there is none
-    bool drops_first_space = false;  ///< a space that the first token begins with is no part of the text
+    std::vector<std::string> bytes;       ///< by id, of a token behind others; empty where there is none
+    bool drops_first_space = false;       ///< a space that the first token begins with is no part of the text
+    std::vector<std::int32_t> special{};  ///< whose bytes are how they are spelled, which is part of no text
 };
 
 /// Immutable once loaded; all members may be called from several threads at once.

@@ -118,6 +118,15 @@ Result<std::unique_ptr<VulkanBackend>> VulkanBackend::on(std::shared_ptr<Device>
     return std::unique_ptr<VulkanBackend>(new VulkanBackend(std::move(device), std::move(pipelines), options));
 }
 
+DeviceMemory VulkanBackend::memory() const {
+    DeviceMemory memory = Backend::memory();
+    const Allocator& allocator = device_->allocator();
+    const std::uint64_t placed = stored(graph::Stored::weights) + memory.caches;
+    memory.other = allocator.used() - std::min(allocator.used(), placed);
+    if (const auto budget = allocator.budget()) memory.budget = *budget + stored(graph::Stored::weights_in_place);
+    return memory;
+}
+
 Result<PipelineReport> VulkanBackend::report_pipeline(const Dispatch& dispatch) {
     VKFORMER_TRY(const auto pipeline, pipelines_->get(dispatch));
     PipelineReport report{.compile_ms = pipeline.compile_ms, .executables = {}};

@@ -61,7 +61,10 @@ public:
                                                      const BackendOptions& options = {});
 
     std::string name() const override { return device_->capabilities().name; }
-    std::shared_ptr<graph::TensorStore> make_store() override { return std::make_shared<VulkanStore>(device_); }
+    std::shared_ptr<graph::TensorStore> make_store() override {
+        return std::make_shared<VulkanStore>(device_, stored_);
+    }
+    DeviceMemory memory() const override;
     const graph::FusionRules& fusions() const noexcept override { return fusions_; }
     Result<std::unique_ptr<graph::Program>> compile(graph::Plan plan, std::shared_ptr<graph::TensorStore> weights,
                                                     std::shared_ptr<graph::TensorStore> states) override;

@@ -164,6 +164,7 @@ void VulkanStore::import_in_place(std::vector<const Tensor*>& missing) {
         for (const Tensor* tensor : piece)
             entries_.emplace(tensor->name,
                              Entry{tensor->dtype, tensor->shape, buffer->slice(bytes_in_place(*device_, *tensor))});
+        share_.add(graph::Stored::weights_in_place, bytes.size());
         owners_.push_back(piece.front()->data.front().owner);
         imported_.push_back(*std::move(buffer));
     });
@@ -206,6 +207,7 @@ Result<void> VulkanStore::add_missing(const PiecedPlan& pieced, TensorKind kind,
     for (auto& result : filled) VKFORMER_CHECK(std::move(result));
     for (std::size_t i = 0; i < missing.size(); ++i)
         entries_.emplace(missing[i]->name, Entry{missing[i]->dtype, missing[i]->shape, blocks.slices()[i]});
+    share_.add(kind == TensorKind::weight ? graph::Stored::weights : graph::Stored::states, blocks.total_bytes());
     blocks_.push_back(std::move(blocks));
     return {};
 }

@@ -24,7 +24,10 @@ public:
         Slice slice;
     };
 
-    explicit VulkanStore(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+    /// `stored`: of the backend that it belongs to.
+    explicit VulkanStore(std::shared_ptr<Device> device,
+                         std::shared_ptr<graph::StoredBytes> stored = std::make_shared<graph::StoredBytes>())
+        : device_(std::move(device)), share_(std::move(stored)) {}
 
     /// Makes sure that every tensor of `kind` in the plan, or each of its pieces, has an entry: new weights are read in place or converted and uploaded, new
     /// states are zero. Errors: ShapeMismatch (an entry of that name differs), out of memory, Vulkan.
@@ -38,6 +41,7 @@ private:
     void import_in_place(std::vector<const graph::Tensor*>& missing);
 
     std::shared_ptr<Device> device_;  // outlives the blocks
+    graph::StoreShare share_;
     mutable std::mutex mutex_;
     std::vector<MemoryBlocks> blocks_;
     std::vector<std::shared_ptr<const void>> owners_;  // of the host memory behind imported_

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <future>
 #include <limits>
 #include <new>
@@ -145,6 +147,105 @@ TEST_CASE("an engine tells how likely a token was before its text", "[api][engin
     CHECK((same.tokens == found.tokens && same.log_probs.empty()));
     plain.options.log_probs = 21;
     CHECK(engine.submit(plain, {}, {}).error().code == ErrorCode::InvalidArgument);
+}
+
+TEST_CASE("a generator tells how likely tokens were as an engine does", "[api][engine][log_probs]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    const auto likeliest = GENERATE(0u, 3u, 20u);
+    CAPTURE(device, likeliest);
+    GenerateOptions options = {.max_tokens = 20, .ignore_end = true, .log_probs = likeliest};
+    std::vector<GenerateOptions> asked(3, options);
+    asked[1].sampling = Sampling{.temperature = 1.2f, .frequency_penalty = 0.5f};
+    asked[2].ignore_end = false;
+    asked[2].constraint = must(Constraint::regex("[a-z ]{30}"));
+    Generator generator =
+        must(Generator::load(goldens_dir() / "decoder_text", {.device = device, .batch = 3, .plain_shaders = true}));
+    GenerationEngine engine = load_engine(device);
+    for (std::size_t k = 0; k < asked.size(); ++k) {
+        const auto found = must(generator.generate(texts(), asked[k]));
+        for (std::size_t i = 0; i < texts().size(); ++i) {
+            CAPTURE(k, i);
+            Answer answer;
+            GenerationRequest request = {.prompt = must(engine.tokenize(texts()[i])), .options = asked[k]};
+            request.options.seed += i;
+            must(engine.submit(request, {}, answer.on_end()));
+            const Generation expected = must(answer.future.get());
+            REQUIRE((found[i].tokens == expected.tokens && found[i].log_probs.size() == expected.tokens.size()));
+            for (std::size_t t = 0; t < expected.tokens.size(); ++t) {
+                const StepLogProbs &one = found[i].log_probs[t], &other = expected.log_probs[t];
+                CHECK(one.chosen.token == expected.tokens[t]);
+                CHECK(std::abs(one.chosen.log_prob - other.chosen.log_prob) < 2e-4);
+                REQUIRE((one.likeliest.size() == likeliest && other.likeliest.size() == likeliest));
+                for (std::size_t n = 0; n < likeliest; ++n)
+                    CHECK(std::abs(one.likeliest[n].log_prob - other.likeliest[n].log_prob) < 2e-4);
+            }
+        }
+    }
+    options.log_probs = {};
+    CHECK(must(generator.generate(texts(), options))[0].log_probs.empty());
+    options.log_probs = 21;
+    check_refused(generator.generate(texts(), options), ErrorCode::InvalidArgument, "0 to 20");
+}
+
+TEST_CASE("log-probabilities are not those of beams", "[api][log_probs][errors]") {
+    Generator generator = must(Generator::load(goldens_dir() / "decoder_text",
+                                               {.device = "cpu", .beam_search = {.beams = 2}, .plain_shaders = true}));
+    check_refused(generator.generate(std::vector<std::string>{"a"}, {.max_tokens = 2, .log_probs = 0}),
+                  ErrorCode::InvalidArgument, "or the beams");
+}
+
+TEST_CASE("an engine tells how likely a prompt is, before its answer or alone", "[api][engine][log_probs]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    GenerationEngine engine = load_engine(device);
+    GenerationRequest request = {.prompt = must(engine.tokenize("the cat and the dog and the cat")),
+                                 .options = {.max_tokens = 3, .ignore_end = true},
+                                 .prompt_log_probs = 2};
+    const auto ask = [&](std::vector<StepLogProbs>& told) {
+        Answer answer;
+        bool has_begun = false;
+        must(engine.submit(
+            request, [&](std::string_view, std::int32_t) { return has_begun = true; }, answer.on_end(), {},
+            [&](std::span<const StepLogProbs> prompt) {
+                CHECK((!has_begun && told.empty()));
+                told.assign(prompt.begin(), prompt.end());
+            }));
+        return must(answer.future.get());
+    };
+    std::vector<StepLogProbs> before, alone;
+    CHECK(ask(before).tokens.size() == 3);
+    request.is_prompt_alone = true;
+    const Generation nothing = ask(alone);
+    CHECK((nothing.tokens.empty() && nothing.text.empty() && nothing.finish == Finish::length));
+    REQUIRE((before.size() + 1 == request.prompt.size() && alone.size() == before.size()));
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        CHECK(before[i].chosen.token == request.prompt[i + 1]);
+        CHECK(before[i].chosen.log_prob == Approx(alone[i].chosen.log_prob));
+        CHECK(before[i].likeliest.size() == 2);
+    }
+    request.prompt_log_probs = {};
+    Answer unused;
+    check_refused(engine.submit(request, {}, unused.on_end()), ErrorCode::InvalidArgument, "set prompt_log_probs");
+}
+
+TEST_CASE("an engine says what memory it has", "[api][engine][memory]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    GenerationEngine engine = load_engine(device, {.cache_tokens = 640});
+    const DeviceMemory before = engine.memory();
+    CHECK((before.weights == 0 && before.caches == 0));
+    Answer answer;
+    must(
+        engine.submit({.prompt = must(engine.tokenize("the cat")), .options = {.max_tokens = 2}}, {}, answer.on_end()));
+    must(answer.future.get());
+    const DeviceMemory after = engine.memory();
+    // Two layers of 2 heads of 8 numbers, keys and values, float32, of 11 pages; the states of a step are small beside them.
+    const std::uint64_t caches = 11 * 64 * 2 * 2 * 8 * 2 * 4;
+    CHECK((after.caches >= caches && after.caches < caches + (64 << 10)));
+    const auto file = std::filesystem::file_size(goldens_dir() / "decoder_text" / "model.safetensors");
+    CHECK((after.weights > file / 2 && after.weights < 3 * file));
+    CHECK((device == "cpu" || after.other > 0));
+    if (after.budget) CHECK(*after.budget > after.weights + after.caches + after.other);
 }
 
 TEST_CASE("a conversation is put into words with what else its template knows", "[api][engine][chat]") {

@@ -318,6 +318,17 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(last["finish"] == "length");
     CHECK(last["text"] == text);
     CHECK(streamed == text);
+    CHECK_FALSE(last.contains("log_probs"));
+    const Outcome scored = run("generate -q -n 48 --json --log-probs 2 --prompt-tokens 274,270 " + model);
+    const auto end = nlohmann::json::parse(scored.out.substr(scored.out.rfind('\n', scored.out.size() - 2) + 1));
+    CHECK(end["text"] == text);
+    REQUIRE(end["log_probs"].size() == ids.size());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        const auto& step = end["log_probs"][i];
+        CHECK((step["token"] == ids[i] && step["log_prob"] < 0 && step["likeliest"].size() == 2));
+        CHECK((step["likeliest"][0]["token"] == ids[i] && step["likeliest"][0]["log_prob"] == step["log_prob"]));
+        CHECK(step["likeliest"][1]["log_prob"] <= step["log_prob"]);
+    }
 
     CHECK(run("generate -q -n 48 --stop never --logit-bias 5=0 --variant linear=tile Hello " + model).out ==
           text + "\n");
@@ -326,6 +337,8 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
     CHECK(run("generate -q -n 2 Hello").exit_code == 2);
     CHECK(run("generate -q -n 2 --temperature -1 Hello " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 --context 100000 Hello " + model).exit_code == 2);
+    CHECK(run("generate -q -n 2 --log-probs 2 Hello " + model).exit_code == 2);
+    CHECK(run("generate -q -n 2 --json --log-probs 21 Hello " + model).exit_code == 2);
 }
 
 TEST_CASE("generate: a seed is no negative number, and an empty text ends nothing", "[cli][generate][errors]") {

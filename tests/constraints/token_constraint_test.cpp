@@ -125,6 +125,27 @@ TEST_CASE("streams of bytes give whole characters", "[constraints]") {
     CHECK(stream->finish() == "\uFFFD");
 }
 
+TEST_CASE("a special token follows where a grammar has its mark", "[constraints]") {
+    text::TokenTexts texts = {.bytes = {"a", "<s>", "<t>", "\xFF", "s", "<end>"}, .special = {1, 2}};
+    const auto vocabulary = std::make_shared<const constraints::Vocabulary>(texts, std::vector{5}, texts.bytes.size());
+    const auto allowed_at_first = [&](GrammarPtr grammar) {
+        ConstrainedText text(std::make_shared<TokenConstraint>(std::move(grammar), vocabulary));
+        return tokens_of(*must(text.allowed()), vocabulary->size());
+    };
+    CHECK(allowed_at_first(must(constraints::regex_grammar("[^b]+"))) == std::vector{0, 4});
+    constraints::GrammarBuilder builder;
+    const auto root = builder.add_rule();
+    builder.empty(builder.one_of(builder.rule(root).begin, {"a", constraints::kSpecialByte + std::string("<s>")}),
+                  builder.rule(root).end);
+    CHECK(allowed_at_first(must(builder.finish(root))) == std::vector{0, 1});
+    for (const bool shows : {false, true}) {
+        const auto stream = constraints::stream(vocabulary, shows);
+        std::string made;
+        for (const std::int32_t token : {0, 2, 3}) made += stream->push(token);
+        CHECK(made + stream->finish() == (shows ? "a<t>\uFFFD" : "a\uFFFD"));
+    }
+}
+
 TEST_CASE("places are forgotten while texts are under way", "[constraints]") {
     // More places than are kept: each of the letters has its own.
     const auto constraint = constraint_of("[ab]{30000}c", words_and_bytes({"aaaaaaaaaaaaaaaaaaaa"}));

@@ -33,8 +33,10 @@ struct Batch {
                   if (log_probs) told[id].push_back(*log_probs);
                   return !wanted.contains(id) || streamed[id].size() < wanted[id];
               },
-              [this](BatchScript::Id id, SequenceResult result) {
-                  CHECK(ended.emplace(id, std::move(result)).second);
+              [this](BatchScript::Id id, SequenceResult result) { CHECK(ended.emplace(id, std::move(result)).second); },
+              [this](BatchScript::Id id, std::vector<StepLogProbs> prompt) {
+                  CHECK(!streamed.contains(id));
+                  CHECK(prompts.emplace(id, std::move(prompt)).second);
               }) {
         script.plan_for(on.fusions());
     }
@@ -54,6 +56,7 @@ struct Batch {
     decoding::SessionStores stores;
     std::map<BatchScript::Id, std::vector<std::int32_t>> streamed;
     std::map<BatchScript::Id, std::vector<StepLogProbs>> told;
+    std::map<BatchScript::Id, std::vector<StepLogProbs>> prompts;
     std::map<BatchScript::Id, std::size_t> wanted;  // tokens after which the caller has enough
     std::map<BatchScript::Id, SequenceResult> ended;
     BatchScript script;
@@ -321,6 +324,63 @@ TEST_CASE("log-probabilities are those of the model's logits, whatever chooses",
             }
         }
     }
+}
+
+TEST_CASE("a prompt's tokens are as likely as the model's logits say", "[decoding][batch][log_probs]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    CAPTURE(backend.name());
+    const models::Decoder model = long_model();
+    Batch batch(backend, model, options_of(3, 4));
+    std::vector<BatchSequence> asked = {
+        greedy(prompt_of(70), 4),      // keeps a page that others begin with
+        greedy(prompt_of(70), 3),      // of more than a chunk
+        greedy(prompt_of(1, 5), 2),    // nothing to tell
+        greedy(prompt_of(100, 9), 0),  // nothing but its prompt
+        greedy(prompt_of(1, 7), 0),    // not even that
+        greedy(prompt_of(90, 3), 60),  // for which there are too few pages while others run
+        greedy(prompt_of(33, 2), 80),
+    };
+    const std::vector<std::optional<std::uint32_t>> likeliest = {{}, 3, 0, 20, 2, 0, 5};
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        asked[i].prompt_log_probs = likeliest[i];
+        asked[i].is_prompt_alone = i == 3 || i == 4;
+        must(batch.script.check(asked[i]));
+        batch.script.add(i, asked[i]);
+    }
+    batch.run_all();
+    CHECK(batch.script.counts().preempted > 0);
+    CHECK(batch.script.pages().used() == 0);
+    CHECK_FALSE(batch.prompts.contains(0));
+    for (std::size_t i = 1; i < asked.size(); ++i) {
+        CAPTURE(i);
+        const auto& prompt = asked[i].sequence.prompt;
+        const SequenceResult& result = batch.ended.at(i);
+        if (asked[i].is_prompt_alone) {
+            CHECK((result.tokens.empty() && result.finish == FinishReason::length));
+        } else {
+            check_alike(result, alone(backend, model, asked[i], kContext));
+            CHECK(result.reused == 0);
+        }
+        const auto& told = batch.prompts.at(i);
+        REQUIRE(told.size() + 1 == prompt.size());
+        if (told.empty()) continue;
+        const auto expected = log_probs_of(model, {prompt.begin(), prompt.end() - 1}, told.size());
+        for (std::size_t t = 0; t < told.size(); ++t) {
+            CAPTURE(t);
+            const auto is_near = [&](const TokenLogProb& found) {
+                return std::abs(found.log_prob - expected[t][static_cast<std::size_t>(found.token)]) < 2e-4;
+            };
+            CHECK(told[t].chosen.token == prompt[t + 1]);
+            CHECK(is_near(told[t].chosen));
+            REQUIRE(told[t].likeliest.size() == *likeliest[i]);
+            for (const TokenLogProb& found : told[t].likeliest) CHECK(is_near(found));
+            if (!told[t].likeliest.empty())
+                CHECK(std::abs(told[t].likeliest[0].log_prob - *std::ranges::max_element(expected[t])) < 2e-4);
+        }
+    }
+    BatchSequence wrong = asked[1];
+    wrong.prompt_log_probs = 21;
+    CHECK_FALSE(batch.script.check(wrong));
 }
 
 TEST_CASE("sequences of a batch end where they are told to", "[decoding][batch]") {

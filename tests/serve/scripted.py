@@ -40,8 +40,9 @@ def _pieces(text: str, special: list[str], used: set[str]) -> list[str]:
 class Scripted:
     """A folder with a model that follows "<|name|>" by the text of that name."""
 
-    def __init__(self, folder: Path, texts: dict[str, str], marker: str, special: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, texts: dict[str, str], marker: str, special: tuple[str, ...] = (), decoder: Any = None) -> None:
         self.folder = folder
+        self.decoder = decoder or {"type": "Fuse"}
         starts = ["<|tools|>", "<|again|>", *(f"<|{name}|>" for name in texts if name != "again")]
         used: set[str] = set()
         plans = {name: _pieces(text, list(special), used) for name, text in texts.items()}
@@ -74,7 +75,7 @@ class Scripted:
         plain = {"special": True, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
         added = [{"id": i, "content": token, **plain} for i, token in enumerate(special)]
         model = {"type": "WordLevel", "vocab": self.vocabulary, "unk_token": "<unk>"}
-        self._write("tokenizer.json", {"version": "1.0", "added_tokens": added, "decoder": {"type": "Fuse"}, "model": model})
+        self._write("tokenizer.json", {"version": "1.0", "added_tokens": added, "decoder": self.decoder, "model": model})
         self._write("tokenizer_config.json", {"eos_token": "</s>", "unk_token": "<unk>"})
         self._write("generation_config.json", {"eos_token_id": END})
         (self.folder / "chat_template.jinja").write_text(TEMPLATE.replace("MARKER", marker))

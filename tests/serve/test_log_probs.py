@@ -106,6 +106,90 @@ def test_completions_tell_it_in_lists(gpt: openai.OpenAI, scripted: Scripted) ->
     assert none and none.token_logprobs == whole.token_logprobs and none.top_logprobs == [None] * len(whole.tokens)
 
 
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("limit", [0, 1, 100])
+def test_echoed_prompts_are_scored(gpt: openai.OpenAI, scripted: Scripted, count: int, limit: int) -> None:
+    """As OpenAI's API does it: the prompt's tokens first, of which the first has no log-probability."""
+    spelling = list(scripted.vocabulary)
+    prompt = [scripted.vocabulary[PLAN], *(token for token, _ in steps(scripted, "stop")), scripted.vocabulary[PLAN]]
+    given: dict[str, Any] = {"model": "scores", "prompt": prompt, "echo": True, "max_tokens": limit, "logprobs": count}
+    made = gpt.completions.create(temperature=0, n=2, **given)
+    assert made.usage and made.usage.prompt_tokens == len(prompt)
+    answer = [*(token for token, _ in steps(scripted, "hello")), 1][:limit]  # the end token is told, too
+    assert made.usage.completion_tokens == 2 * len(answer)
+    for choice in made.choices:
+        scores = choice.logprobs
+        assert scores and scores.tokens and scores.token_logprobs and scores.top_logprobs and scores.text_offset is not None
+        assert choice.text == TEXTS["stop"] + "".join(spelling[token] for token in answer if token != 1)
+        assert choice.finish_reason == ("stop" if 1 in answer else "length")
+        assert scores.tokens == [spelling[token] for token in [*prompt, *answer]]
+        assert scores.token_logprobs[0] is None and scores.top_logprobs[0] is None
+        for before, token, found, top in zip([*prompt, *answer], [*prompt, *answer][1:], scores.token_logprobs[1:], scores.top_logprobs[1:], strict=False):
+            likely = log_probs(scripted, before)
+            assert near(found, likely[token])
+            assert (top is None) == (count == 0)
+            assert count == 0 or (near(max(top.values()), max(likely)) and count <= len(top) <= count + 1 and top[spelling[token]] == found)
+        shown = [spelling[token] if token in range(scripted.vocabulary["<|stop|>"] + 1, len(spelling)) else "" for token in [*prompt, *answer]]
+        assert scores.text_offset == [len("".join(shown[:i])) for i in range(len(shown))]
+    parts: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    text = ""
+    for chunk in gpt.completions.create(temperature=0, stream=True, **given):
+        text += chunk.choices[0].text
+        assert not chunk.choices[0].text or chunk.choices[0].logprobs, "they come with their text"
+        if chunk.choices[0].logprobs:
+            for name, values in parts.items():
+                values += getattr(chunk.choices[0].logprobs, name)
+    assert text == made.choices[0].text
+    assert parts == {name: getattr(made.choices[0].logprobs, name) for name in parts}
+
+
+def test_echo_alone_repeats_the_prompt(gpt: openai.OpenAI) -> None:
+    for limit in (0, 100):
+        made = gpt.completions.create(model="scores", prompt=["<|stop|>", PLAN], echo=True, max_tokens=limit, temperature=0)
+        texts = [TEXTS["stop"], TEXTS["hello"]] if limit else ["", ""]
+        assert [choice.text for choice in made.choices] == ["<|stop|>" + texts[0], PLAN + texts[1]]
+        assert all(choice.logprobs is None for choice in made.choices)
+        streamed = {0: "", 1: ""}
+        for chunk in gpt.completions.create(model="scores", prompt=["<|stop|>", PLAN], echo=True, max_tokens=limit, temperature=0, stream=True):
+            streamed[chunk.choices[0].index] += chunk.choices[0].text
+        assert list(streamed.values()) == [choice.text for choice in made.choices]
+
+
+def harness_loglikelihood(server: Server, context: list[int], continuation: list[int]) -> tuple[float, bool]:
+    """What lm-evaluation-harness's local-completions asks, and makes of the answer."""
+    body = {"model": "scores", "prompt": [context + continuation], "max_tokens": 1, "logprobs": 1, "echo": True, "seed": 1234, "temperature": 0}
+    scores = server.post("/v1/completions", body)["choices"][0]["logprobs"]
+    token_logprobs = scores["token_logprobs"][len(context) : -1]
+    top_logprobs = scores["top_logprobs"][len(context) : -1]
+    assert len(token_logprobs) == len(continuation)
+    return sum(token_logprobs), all(found == max(top.values()) for found, top in zip(token_logprobs, top_logprobs, strict=True))
+
+
+def test_harnesses_find_likelihoods(scored: Server, scripted: Scripted) -> None:
+    begin = scripted.vocabulary[PLAN]
+    plan = [token for token, _ in steps(scripted, "hello")]
+    expected = sum(likely[token] for token, likely in steps(scripted, "hello"))
+    total, is_greedy = harness_loglikelihood(scored, [begin], plan)
+    assert is_greedy and abs(total - expected) < 1e-4 * len(plan)
+    total, is_greedy = harness_loglikelihood(scored, [begin], [*plan, 1])
+    assert is_greedy and abs(total - expected - log_probs(scripted, plan[-1])[1]) < 1e-4 * (len(plan) + 1)
+    worse, is_greedy = harness_loglikelihood(scored, [begin, *plan[:-1]], [begin])
+    assert not is_greedy and near(worse, log_probs(scripted, plan[-2])[begin])
+
+
+def test_a_scored_prompt_is_kept_for_others(scored: Server) -> None:
+    """It is longer than a chunk, and than a page of the cache."""
+    body = {"model": "texts", "prompt": "the cat and the dog " * 12, "max_tokens": 1, "temperature": 0}
+    asked = {**body, "echo": True, "logprobs": 0}
+    first = scored.post("/v1/completions", asked)
+    assert first["usage"]["prompt_tokens"] > 64
+    assert scored.post("/v1/completions", body)["usage"]["prompt_tokens_details"]["cached_tokens"] >= 64
+    again = scored.post("/v1/completions", asked)
+    assert again["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    for one, other in zip(first["choices"][0]["logprobs"]["token_logprobs"][1:], again["choices"][0]["logprobs"]["token_logprobs"][1:], strict=True):
+        assert near(one, other)
+
+
 def test_what_ends_a_text_is_not_told(gpt: openai.OpenAI, scripted: Scripted) -> None:
     given: dict[str, Any] = {"model": "scores", "prompt": "<|stop|>", "logprobs": 0, "max_tokens": 100}
     for stop in ("!", "Two", ". T", "?"):
@@ -150,7 +234,11 @@ def test_what_is_wrong_is_named(scored: Server) -> None:
         ("chat/completions", {"logprobs": False, "top_logprobs": 2}, "top_logprobs"),
         ("completions", {"logprobs": True}, "logprobs"),
         ("completions", {"logprobs": 21}, "logprobs"),
-        ("completions", {"logprobs": 1, "echo": True}, "echo"),
+        ("completions", {"logprobs": 1, "echo": 1}, "echo"),
+        ("completions", {"max_tokens": 0}, "max_tokens"),
+        ("completions", {"max_tokens": -1, "echo": True}, "max_tokens"),
+        ("completions", {"prompt": [1, 999999], "echo": True}, "999999"),
+        ("chat/completions", {"echo": True}, "echo"),
     ):
         asked = {"prompt": "a"} if path == "completions" else {"messages": [{"role": "user", "content": "a"}]}
         assert name in scored.refused(f"/v1/{path}", {"model": "scores", **asked, **fields})

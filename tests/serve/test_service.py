@@ -11,6 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 from conftest import KEY, MODELS, Server, program
+from scripted import Scripted
 
 
 def test_models_are_listed(server: Server) -> None:
@@ -36,6 +37,35 @@ def test_health_metrics_and_the_description(server: Server) -> None:
     assert described["openapi"].startswith("3.")
     for path in ("/v1/embeddings", "/v1/rerank", "/translate", "/v1/audio/transcriptions", "/v1/models/{name}", "/health"):
         assert path in described["paths"]
+
+
+def test_memory_of_models_is_told(tmp_path: Path) -> None:
+    model = Scripted(tmp_path, {"hello": "Hi there."}, "no calls")
+    arguments = ("--model", f"talk={model.folder}", "--cache-tokens", "32768")
+    checked = subprocess.run([program(), "serve", "--check", *arguments], capture_output=True, text=True, timeout=60)
+    said = re.search(r"weights of (\d+) MB, a cache of (\d+) MB", checked.stdout)
+    assert said and int(said[2]) == 17
+    running = Server(*arguments, models=("vectors",))
+
+    def memory(name: str, **labels: str) -> float:
+        _, _, content = running.request("GET", "/metrics")
+        assert f"# TYPE {name} gauge" in content.decode() and f"# HELP {name} " in content.decode()
+        wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
+        found = [line.split()[-1] for line in content.decode().splitlines() if line.startswith(name + "{" + wanted)]
+        assert len(found) == 1, (name, labels)
+        return float(found[0])
+
+    kinds = ("weights", "caches", "other")
+    assert all(memory("vkformer_model_memory_bytes", model="talk", kind=kind) == 0 for kind in kinds)
+    running.post("/v1/completions", {"model": "talk", "prompt": "<|hello|>", "max_tokens": 2})
+    weights, caches, other = (memory("vkformer_model_memory_bytes", model="talk", kind=kind) for kind in kinds)
+    assert abs(weights - 1e6 * int(said[1])) < 1e6 and weights > 0 and abs(caches - 1e6 * int(said[2])) < 1e6
+    used = memory("vkformer_device_memory_used_bytes")
+    assert used == weights + caches + other
+    running.post("/v1/embeddings", {"model": "vectors", "input": "a"})
+    assert memory("vkformer_model_memory_bytes", model="vectors", kind="weights") > 0
+    assert memory("vkformer_device_memory_used_bytes") > used
+    assert running.stop() == 0
 
 
 def test_the_page_is_strict(server: Server) -> None:

@@ -35,6 +35,8 @@ QWEN = {
     "again": "Once more: hello.",
 }
 MISTRAL = {"call": f'[TOOL_CALLS] [{{"name": "weather", "arguments": {CITY}}}, {{"name": "add", "arguments": {SUM}}}]', "hello": "Bonjour."}
+#: A decoder whose tokens' texts depend on their neighbours.
+WORDS = {"type": "WordPiece", "prefix": "##", "cleanup": True}
 LLAMA = {"call": f'{{"name": "weather", "parameters": {CITY}}}', "tag": f'<|python_tag|>{{"name": "add", "parameters": {SUM}}}', "hello": "Howdy."}
 
 
@@ -45,6 +47,7 @@ def families(_cache_of_its_own: None, tmp_path_factory: pytest.TempPathFactory) 
         "mistral": Scripted(tmp_path_factory.mktemp("mistral"), MISTRAL, "calls are [TOOL_CALLS]", ("[TOOL_CALLS]",)),
         "llama": Scripted(tmp_path_factory.mktemp("llama"), LLAMA, "calls are <|python_tag|>", ("<|python_tag|>",)),
         "plain": Scripted(tmp_path_factory.mktemp("plain"), {"hello": "Hi."}, "there are no calls"),
+        "words": Scripted(tmp_path_factory.mktemp("words"), {"hello": "Hi."}, "calls are <tool_call>", decoder=WORDS),
     }
     named = [word for name, model in models.items() for word in ("--model", f"{name}={model.folder}")]
     running = Server(*named, models=("texts",))
@@ -202,6 +205,73 @@ def test_calls_that_have_to_be(gpt: openai.OpenAI, claude: anthropic.Anthropic, 
         )
         assert [block.type for block in message.content] == ["tool_use"] and message.stop_reason == "tool_use"
         assert fits(message.content[0].name, message.content[0].input) and message.content[0].name in (wanted.get("name") or "weather add")
+
+
+STRICT_TOOLS: list[Any] = [{"type": "function", "function": {"strict": True, **tool}} for tool in (STRICT, NOTHING)]
+
+
+@pytest.mark.parametrize("model", ["qwen", "mistral", "llama"])
+def test_strict_tools_are_obeyed_where_they_are_called(gpt: openai.OpenAI, claude: anthropic.Anthropic, model: str) -> None:
+    """The models write arguments that do not fit: "Köln" for 2 "days"."""
+    plans = {"qwen": ("call", "two"), "mistral": ("call",), "llama": ("call", "tag")}[model]
+    one = model == "mistral"  # its list would go on until the limit
+    given: dict[str, Any] = {"model": model, "tools": STRICT_TOOLS, "max_tokens": 300, "parallel_tool_calls": not one}
+    for plan in plans:
+        free = gpt.chat.completions.create(temperature=0, messages=asked(plan), **{**given, "tools": FORCED}).choices[0].message
+        assert not all(fits(name, json.loads(arguments)) for name, arguments in calls_of(free)), "they obey without being told"
+        made = gpt.chat.completions.create(temperature=0, messages=asked(plan), **given).choices[0]
+        calls = calls_of(made.message)
+        assert made.finish_reason == "tool_calls" and [name for name, _ in calls][:1] == [calls_of(free)[0][0]]
+        assert all(fits(name, json.loads(arguments)) for name, arguments in calls), calls
+        assert made.message.content == ("Let me see." if (model, plan) == ("qwen", "call") else None)
+        assert streamed(gpt, messages=asked(plan), **given)[:3] == (made.message.content or "", calls, "tool_calls")
+        for seed in range(6):
+            drawn = gpt.chat.completions.create(temperature=1.5, seed=seed, messages=asked(plan), **given).choices[0]
+            whole = calls_of(drawn.message)  # one that is cut is content
+            assert all(fits(name, json.loads(arguments)) for name, arguments in whole), whole
+        flat = [{"type": "function", "strict": True, **tool} for tool in (STRICT, NOTHING)]
+        output = gpt.responses.create(model=model, input=asked(plan), tools=flat, temperature=0, parallel_tool_calls=not one).output
+        assert [(item.name, item.arguments) for item in output if item.type == "function_call"] == calls
+        blocks = [{"name": tool["name"], "input_schema": tool["parameters"], "strict": True} for tool in (STRICT, NOTHING)]
+        auto: Any = {"type": "auto", "disable_parallel_tool_use": one}
+        message = claude.messages.create(model=model, max_tokens=300, messages=asked(plan), tools=blocks, tool_choice=auto, extra_body=GREEDY)
+        used = [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+        assert used == [(name, json.loads(arguments)) for name, arguments in calls] and message.stop_reason == "tool_use"
+    said = gpt.chat.completions.create(temperature=0, messages=asked("hello"), **given).choices[0]
+    assert (said.message.content, said.message.tool_calls, said.finish_reason) == (
+        {"qwen": "Hello there.", "mistral": "Bonjour.", "llama": "Howdy."}[model],
+        None,
+        "stop",
+    )
+
+
+def test_tools_that_are_not_strict_stay_free(gpt: openai.OpenAI) -> None:
+    """Beside one that is: what the model writes of the one is as it was."""
+    mixed = [STRICT_TOOLS[0], FORCED[1]]
+    made = gpt.chat.completions.create(model="llama", temperature=0, messages=asked("tag"), tools=mixed, max_tokens=300).choices[0]
+    assert calls_of(made.message) == [("add", SUM)] and not fits("add", json.loads(SUM))
+    broken = gpt.chat.completions.create(model="qwen", temperature=0, messages=asked("broken"), tools=STRICT_TOOLS, max_tokens=300).choices[0]
+    assert broken.finish_reason == "tool_calls" and all(fits(name, json.loads(arguments)) for name, arguments in calls_of(broken.message))
+
+
+def test_strict_tools_that_cannot_be_obeyed(tooled: Server) -> None:
+    odd = {"name": "odd", "parameters": {"type": "object", "not": {}}}
+    body = {"messages": asked("hello"), "max_tokens": 4}
+    for strict, status in ((False, 200), (True, 400)):
+        tools = [{"type": "function", "function": {**odd, "strict": strict}}]
+        tooled.post("/v1/chat/completions", {"model": "qwen", **body, "tools": tools}, expect=status)
+    for fields, words in (
+        ({"tools": tools}, ("tools", "odd", "not")),
+        ({"tools": [{"type": "function", "function": {**STRICT, "strict": 1}}]}, ("tools[0].function.strict",)),
+        ({"tools": STRICT_TOOLS, "ignore_eos": True}, ("ends where it is whole",)),
+        ({"tools": STRICT_TOOLS, "response_format": {"type": "json_object"}}, ("tools", "another form")),
+        ({"model": "words", "tools": STRICT_TOOLS}, ("cannot be constrained", "depends on its neighbours")),
+    ):
+        message = tooled.refused("/v1/chat/completions", {"model": "qwen", **body, **fields})
+        assert all(word in message for word in words), (fields, message)
+    assert tooled.post("/v1/chat/completions", {"model": "words", **body, "tools": FORCED})
+    blocks = [{"name": "odd", "input_schema": odd["parameters"], "strict": True}]
+    assert "odd" in tooled.post("/v1/messages", {"model": "qwen", **body, "tools": blocks}, expect=400)["error"]["message"]
 
 
 def test_calls_that_cannot_be_forced(tooled: Server) -> None:

@@ -23,6 +23,7 @@ struct GenerateCommand {
     std::vector<std::string> prompts;
     std::vector<std::string> tokens;  ///< prompts as "1,2,3"
     bool echo = false, json = false;
+    std::optional<std::uint32_t> log_probs;
 };
 
 Result<std::vector<std::int32_t>> parse_tokens(const std::string& list) {
@@ -78,6 +79,16 @@ Result<Prompts> prompts_of(const Generator& generator, const GenerateCommand& co
     return prompts;
 }
 
+/// −∞, for what is impossible, is null.
+json as_json(const TokenLogProb& one) { return {{"token", one.token}, {"log_prob", one.log_prob}}; }
+
+json as_json(const StepLogProbs& step) {
+    json told = as_json(step.chosen);
+    told["likeliest"] = json::array();
+    for (const TokenLogProb& other : step.likeliest) told["likeliest"].push_back(as_json(other));
+    return told;
+}
+
 /// What was held back until the end is text without a token; there is no text without a tokenizer.
 json as_json(const Generator& generator, std::size_t index, std::string_view text, std::int32_t token) {
     json event = {{"event", token < 0 ? "text" : "token"}, {"prompt", index}};
@@ -95,6 +106,7 @@ json as_json(const Generator& generator, std::size_t index, const Generation& ge
                 {"reused_tokens", generation.reused_tokens}};
     if (generator.has_tokenizer()) end["text"] = generation.text;
     if (generation.score) end["score"] = *generation.score;
+    for (const StepLogProbs& step : generation.log_probs) end["log_probs"].push_back(as_json(step));
     return end;
 }
 
@@ -115,7 +127,8 @@ Result<int> run(const GenerateCommand& command) {
         if (!printed) broken = printed.error();
         return !broken;
     };
-    VKFORMER_TRY(const auto options, command.generator.generate_options());
+    VKFORMER_TRY(auto options, command.generator.generate_options());
+    options.log_probs = command.log_probs;
     VKFORMER_TRY(const auto generations, generator.generate_tokens(prompts.tokens, options, on_text));
     if (broken) return *broken;
     for (std::size_t i = 0; i < generations.size(); ++i) {
@@ -145,7 +158,13 @@ void add_generate(CLI::App& app, Action& action) {
         ->allow_extra_args(false);
     options->generator.add(command);
     command.add_flag("--echo", options->echo, "Print the prompt, if it is a text, before its continuation");
-    command.add_flag("--json", options->json, "One JSON object per token, then one per prompt");
+    CLI::Option* const json =
+        command.add_flag("--json", options->json, "One JSON object per token, then one per prompt");
+    command
+        .add_option("--log-probs", options->log_probs,
+                    "With --json: how likely the model found each token, and so many of the likeliest in its place")
+        ->check(CLI::Range(0u, 20u))
+        ->needs(json);
     command.footer(
         "One prompt: its text is printed as it comes. Several: one after the other at the end.\n"
         "Examples:\n"

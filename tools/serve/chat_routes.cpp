@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <ctime>
 #include <memory>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "serve/answer_reader.hpp"
 #include "serve/constraint_fields.hpp"
@@ -47,6 +50,8 @@ struct Wanted {
     bool is_chat = true;
     TextModel* model = nullptr;
     std::vector<std::vector<std::int32_t>> prompts;
+    std::vector<std::string> echoed;  // texts of the prompts; empty: they are not part of the answers
+    bool is_prompt_alone = false;     // nothing is generated
     GenerateOptions options;
     Tools tools;
     std::size_t choices = 1;
@@ -56,10 +61,17 @@ struct Wanted {
         std::vector<GenerationRequest> all;
         for (const auto& prompt : prompts)
             for (std::size_t i = 0; i < choices; ++i) {
-                all.push_back({prompt, options});
+                all.push_back({.prompt = prompt, .options = options, .is_prompt_alone = is_prompt_alone});
                 all.back().options.seed += i;
+                if (!echoed.empty()) all.back().prompt_log_probs = prompt_log_probs();
             }
         return all;
+    }
+
+private:
+    /// With max_tokens 0 they are what is computed, whoever asks for them.
+    std::optional<std::uint32_t> prompt_log_probs() const {
+        return is_prompt_alone ? std::optional(options.log_probs.value_or(0)) : options.log_probs;
     }
 };
 
@@ -136,28 +148,35 @@ Wanted read_chat(const ModelSet& models, const Request& request) {
     return wanted;
 }
 
+template <class T>
+T value_of(Result<T> result) {
+    if (!result) throw told(result.error());
+    return *std::move(result);
+}
+
 bool is_tokens(const json& list) {
     return list.is_array() && !list.empty() && std::ranges::all_of(list, [](const json& item) {
                return item.is_number_integer() && item >= 0 && item <= INT32_MAX;
            });
 }
 
-/// A text, tokens, or a list of either.
-void read_prompts(Fields& fields, Wanted& wanted) {
+/// A text, tokens, or a list of either. `echoes`: as texts, too, of which the special tokens of those that are given as tokens are no part.
+void read_prompts(Fields& fields, Wanted& wanted, bool echoes) {
     const json& given = fields.needed("prompt");
     const json list = given.is_string() || is_tokens(given) ? json::array({given}) : given;
     if (!list.is_array() || list.empty() || list.size() > kMostPrompts)
         fields.refuse("prompt", "it is no text, no list of token ids, and no list of 1 to " +
                                     std::to_string(kMostPrompts) + " of these");
     for (const json& prompt : list) {
-        if (is_tokens(prompt)) {
-            wanted.prompts.push_back(prompt.get<std::vector<std::int32_t>>());
-            continue;
-        }
-        if (!prompt.is_string()) fields.refuse("prompt", "it has what is neither a text nor a list of token ids");
-        auto tokens = wanted.model->engine().tokenize(prompt.get_ref<const std::string&>());
-        if (!tokens) throw told(tokens.error());
-        wanted.prompts.push_back(*std::move(tokens));
+        const bool has_tokens = is_tokens(prompt);
+        if (!has_tokens && !prompt.is_string())
+            fields.refuse("prompt", "it has what is neither a text nor a list of token ids");
+        const GenerationEngine& engine = wanted.model->engine();
+        wanted.prompts.push_back(has_tokens ? prompt.get<std::vector<std::int32_t>>()
+                                            : value_of(engine.tokenize(prompt.get_ref<const std::string&>())));
+        if (!echoes) continue;
+        wanted.echoed.push_back(has_tokens ? value_of(engine.detokenize(wanted.prompts.back()))
+                                           : prompt.get<std::string>());
     }
 }
 
@@ -166,15 +185,16 @@ Wanted read_completion(const ModelSet& models, const Request& request) {
     Fields fields(body);
     Wanted wanted{.is_chat = false};
     wanted.model = &models.get<TextModel>(fields.text("model"));
-    read_prompts(fields, wanted);
+    const bool echoes = fields.boolean("echo").value_or(false);
+    read_prompts(fields, wanted, echoes);
     read_common(fields, wanted);
     if (const auto likeliest = fields.integer("logprobs", 0, kMostLogProbs))
         wanted.options.log_probs = static_cast<std::uint32_t>(*likeliest);
-    fields.only("echo", false, "the prompt is not repeated");
     fields.only("suffix", "", "nothing is put before a suffix");
     fields.only("best_of", wanted.choices, "there are as many as are given back, n");
-    wanted.options.max_tokens =
-        static_cast<std::uint32_t>(fields.integer("max_tokens", 1, kMostTokens).value_or(kCompletionTokens));
+    wanted.options.max_tokens = static_cast<std::uint32_t>(
+        fields.integer("max_tokens", echoes ? 0 : 1, kMostTokens).value_or(kCompletionTokens));
+    wanted.is_prompt_alone = wanted.options.max_tokens == 0;
     fields.finish();
     if (wanted.prompts.size() * wanted.choices > kMostPrompts)
         fields.refuse("n", "with the prompts these are more than " + std::to_string(kMostPrompts) + " texts");
@@ -194,16 +214,22 @@ public:
           is_chat_(wanted.is_chat),
           has_usage_(wanted.has_usage),
           choices_per_prompt_(wanted.choices),
+          echoed_(wanted.echoed),
           head_({{"id", new_id(wanted.is_chat ? "chatcmpl-" : "cmpl-")},
                  {"created", std::time(nullptr)},
                  {"model", wanted.model->name()}}) {
         for (std::size_t i = 0; i < wanted.prompts.size() * wanted.choices; ++i) {
             choices_.push_back({.reader = AnswerReader(wanted.tools, wanted.streams, "call_"), .scores = {}});
+            choices_.back().first_token = wanted.prompts[i / wanted.choices].front();
             if (wanted.options.log_probs) choices_.back().scores.emplace(*wanted.model, wanted.is_chat);
         }
     }
 
     // All on the engine's thread.
+    void score_prompt(std::size_t index, std::span<const StepLogProbs> log_probs) {
+        Choice& choice = choices_[index];
+        if (choice.scores) choice.scores->echo(choice.first_token, log_probs, prompt_of(index));
+    }
     void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].scores->push(log_probs); }
     /// Of an answer that is not streamed; false: it is complete.
     bool read(std::size_t index, std::string_view text) {
@@ -221,6 +247,7 @@ public:
 
     bool piece(std::size_t index, std::string_view text) {
         begin();
+        echo(index);
         Choice& choice = choices_[index];
         if (choice.scores) choice.scores->said(text);
         if (is_chat_) return write(index, choice.reader.push(text)) && !choice.reader.is_enough();
@@ -228,6 +255,7 @@ public:
     }
     void end(std::size_t index, Finish finish) {
         begin();
+        echo(index);
         Choice& choice = choices_[index];
         if (is_chat_) write(index, choice.reader.finish());
         if (choice.scores) choice.scores->end(finish);
@@ -249,10 +277,22 @@ private:
     struct Choice {
         AnswerReader reader;
         std::optional<TokenScores> scores;
+        std::int32_t first_token = 0;  // of the prompt
+        bool is_echoed = false;        // the prompt has been streamed
     };
 
+    /// What the answer begins with: the prompt, or nothing.
+    std::string_view prompt_of(std::size_t index) const {
+        return echoed_.empty() ? std::string_view() : echoed_[index / choices_per_prompt_];
+    }
+    void echo(std::size_t index) {
+        if (!echoed_.empty() && !std::exchange(choices_[index].is_echoed, true))
+            stream_.write(chunk(index, {}, prompt_of(index), nullptr));
+    }
+
     json whole(std::size_t index, const Generation& generation) {
-        auto& [reader, scores] = choices_[index];
+        AnswerReader& reader = choices_[index].reader;
+        auto& scores = choices_[index].scores;
         reader.finish();
         if (scores) {
             scores->said(generation.text);
@@ -262,7 +302,7 @@ private:
                        {"finish_reason", finish_reason(generation.finish, !reader.calls().empty())},
                        {"logprobs", take_scores(index)}};
         if (!is_chat_) {
-            choice["text"] = generation.text;
+            choice["text"] = std::string(prompt_of(index)) + generation.text;
             return choice;
         }
         json message = {{"role", "assistant"}, {"content", reader.content()}, {"refusal", nullptr}};
@@ -324,6 +364,7 @@ private:
     EventStream stream_;
     bool is_chat_, has_usage_;
     std::size_t choices_per_prompt_;
+    std::vector<std::string> echoed_;  // as of Wanted
     json head_;
     std::vector<Choice> choices_;
     bool has_begun_ = false;
@@ -333,6 +374,9 @@ void run(const Call& call, const Wanted& wanted) {
     const auto writer = std::make_shared<Writer>(call, wanted);
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
     std::vector<GenerationRequest> requests = wanted.requests();
+    steps.on_prompt = [writer](std::size_t index, std::span<const StepLogProbs> prompt) {
+        writer->score_prompt(index, prompt);
+    };
     if (wanted.options.log_probs)
         steps.on_log_probs = [writer](std::size_t index, const StepLogProbs& step) { writer->score(index, step); };
     if (wanted.streams) {

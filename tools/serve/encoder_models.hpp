@@ -21,6 +21,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    DeviceMemory memory() const { return model_->memory(); }
     std::size_t dimension() const noexcept { return model_->dimension(); }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {
@@ -43,6 +44,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    DeviceMemory memory() const { return model_->memory(); }
     /// Sets what the model's gauges show now.
     void show(Metrics& metrics) const {
         metrics.set("vkformer_queue_requests", {{"model", name_}}, static_cast<double>(calls_->waiting()));

@@ -67,6 +67,9 @@ void generate(TextModel& model, const Call& call, std::vector<GenerationRequest>
             [running, i](Result<Generation> result) { running->end(i, std::move(result)); },
             [running, i](const StepLogProbs& log_probs) {
                 if (running->steps.on_log_probs) running->steps.on_log_probs(i, log_probs);
+            },
+            [running, i](std::span<const StepLogProbs> log_probs) {
+                if (running->steps.on_prompt) running->steps.on_prompt(i, log_probs);
             });
         if (!id) return running->fail(told(id.error()));
         running->keep(*id);

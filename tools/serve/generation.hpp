@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace vkformer::serve {
 /// What becomes of them; told on the engine's thread, by the number of the
 /// generation.
 struct GenerationSteps {
+    /// Before the first token, where GenerationRequest::prompt_log_probs asked.
+    std::function<void(std::size_t index, std::span<const StepLogProbs> log_probs)> on_prompt;
     /// Before the token's piece of text, where GenerateOptions::log_probs asked.
     std::function<void(std::size_t index, const StepLogProbs& log_probs)> on_log_probs;
     /// A piece of text; may be empty at first. False: nobody reads it.

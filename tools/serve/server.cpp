@@ -45,6 +45,10 @@ std::vector<Metrics::Family> families() {
         {"vkformer_first_token_seconds", "From a request to its first token, the waiting included", histogram, seconds},
         {"vkformer_next_token_seconds", "From a token to the next one of its sequence", histogram, seconds},
         {"vkformer_resident_bytes", "Memory of this process on the host", gauge},
+        {"vkformer_model_memory_bytes",
+         "Memory that a model has on its device: weights, caches of keys and values, and other things", gauge},
+        {"vkformer_device_memory_used_bytes", "Memory that all models have on a device", gauge},
+        {"vkformer_device_memory_budget_bytes", "What that may come to, by what the driver says is left", gauge},
     };
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "serve/service_routes.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "core/platform/process.hpp"
 #include "core/platform/system.hpp"
@@ -48,12 +52,47 @@ void show_model(const ModelSet& models, std::time_t created, std::string_view pa
                   "model_not_found");
 }
 
+std::uint64_t sum_of(const DeviceMemory& memory) { return memory.weights + memory.caches + memory.other; }
+
+/// What each model has of its device, and of each device what all of them have and may have.
+void show_memory(const ModelSet& models, Metrics& metrics) {
+    struct Device {
+        std::uint64_t used = 0;
+        std::optional<std::uint64_t> left;
+    };
+    std::map<std::string, Device> devices;
+    for (const auto& entry : models.entries()) {
+        if (!entry->is_ready) continue;
+        const auto [name, memory] =
+            std::visit([](const auto& model) { return std::pair(model->device(), model->memory()); }, *entry->model);
+        const auto show = [&](const char* kind, std::uint64_t bytes) {
+            metrics.set("vkformer_model_memory_bytes", {{"model", entry->spec.name}, {"kind", kind}},
+                        static_cast<double>(bytes));
+        };
+        show("weights", memory.weights);
+        show("caches", memory.caches);
+        show("other", memory.other);
+        Device& device = devices[name];
+        device.used += sum_of(memory);
+        if (!memory.budget) continue;
+        const std::uint64_t left = *memory.budget - std::min(*memory.budget, sum_of(memory));
+        device.left = std::min(device.left.value_or(left), left);
+    }
+    for (const auto& [name, device] : devices) {
+        const Labels labels = {{"device", name}};
+        metrics.set("vkformer_device_memory_used_bytes", labels, static_cast<double>(device.used));
+        if (device.left)
+            metrics.set("vkformer_device_memory_budget_bytes", labels, static_cast<double>(device.used + *device.left));
+    }
+}
+
 void show_metrics(const ModelSet& models, Metrics& metrics, const Call& call) {
     metrics.set("vkformer_resident_bytes", {}, static_cast<double>(platform::resident_bytes()));
     for (const auto& entry : models.entries()) {
         if (!entry->is_ready) continue;
         std::visit([&](const auto& model) { model->show(metrics); }, *entry->model);
     }
+    show_memory(models, metrics);
     call.exchange().reply({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics.text()});
 }
 

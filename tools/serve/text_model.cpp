@@ -30,7 +30,8 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
 }
 
 Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEngine::OnText on_text,
-                                        GenerationEngine::OnEnd on_end, GenerationEngine::OnLogProbs on_log_probs) {
+                                        GenerationEngine::OnEnd on_end, GenerationEngine::OnLogProbs on_log_probs,
+                                        GenerationEngine::OnPrompt on_prompt) {
     using Clock = std::chrono::steady_clock;
     const Labels labels = {{"model", name_}};
     // Of the engine's thread alone; `began` is the time of the token before.
@@ -53,7 +54,8 @@ Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEng
         }
         on_end(std::move(result));
     };
-    return engine_->submit(std::move(request), std::move(measured), std::move(counted), std::move(on_log_probs));
+    return engine_->submit(std::move(request), std::move(measured), std::move(counted), std::move(on_log_probs),
+                           std::move(on_prompt));
 }
 
 void TextModel::show(Metrics& metrics) const {

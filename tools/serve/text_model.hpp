@@ -23,11 +23,12 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return engine_->device(); }
+    DeviceMemory memory() const { return engine_->memory(); }
     const GenerationEngine& engine() const noexcept { return *engine_; }
 
     /// As the engine's, with the times between its tokens measured.
     Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end,
-                      GenerationEngine::OnLogProbs on_log_probs);
+                      GenerationEngine::OnLogProbs on_log_probs, GenerationEngine::OnPrompt on_prompt);
     void cancel(Id id) { engine_->cancel(id); }
     void show(Metrics& metrics) const;
 

@@ -52,9 +52,17 @@ std::string TokenScores::text_of(std::int32_t token) const {
     return bytes;
 }
 
-void TokenScores::add(const StepLogProbs& step) {
+void TokenScores::echo(std::int32_t first, std::span<const StepLogProbs> rest, std::string_view text) {
+    add({.chosen = {.token = first}, .likeliest = {}}, false);
+    for (const StepLogProbs& step : rest) add(step);
+    covered_characters_ = characters(text);
+    covered_bytes_ = 0;
+    is_first_ = tells_end_ = true;  // what is generated is a text of its own
+}
+
+void TokenScores::add(const StepLogProbs& step, bool is_known) {
     const std::string text = text_of(step.chosen.token);
-    const double log_prob = finite(step.chosen.log_prob);
+    const json log_prob = is_known ? json(finite(step.chosen.log_prob)) : json();
     if (is_chat_) {
         json likeliest = json::array();
         for (const auto& [token, other] : step.likeliest) {
@@ -69,7 +77,7 @@ void TokenScores::add(const StepLogProbs& step) {
     } else {
         json likeliest = json::object();
         for (const auto& [token, other] : step.likeliest) likeliest.emplace(spell_token(text_of(token)), finite(other));
-        if (!step.likeliest.empty()) likeliest.emplace(spell_token(text), log_prob);
+        if (!step.likeliest.empty()) likeliest.emplace(spell_token(text), json(log_prob));
         made_["tokens"].push_back(spell_token(text));
         made_["token_logprobs"].push_back(log_prob);
         made_["top_logprobs"].push_back(step.likeliest.empty() ? json() : std::move(likeliest));
@@ -89,7 +97,7 @@ void TokenScores::said(std::string_view piece) {
 
 void TokenScores::end(Finish finish) {
     if (finish == Finish::stop_string) return waiting_.clear();  // what spells the text that ended it
-    if (finish == Finish::end_token && !waiting_.empty()) waiting_.pop_back();
+    if (finish == Finish::end_token && !tells_end_ && !waiting_.empty()) waiting_.pop_back();
     for (; !waiting_.empty(); waiting_.pop_front()) add(waiting_.front());
 }
 

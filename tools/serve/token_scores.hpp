@@ -2,7 +2,9 @@
 /// Log-probabilities in the shapes of OpenAI's two routes.
 #pragma once
 
+#include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,6 +19,9 @@ class TokenScores {
 public:
     TokenScores(const TextModel& model, bool is_chat) : model_(&model), is_chat_(is_chat) {}
 
+    /// The prompt before all else, which the text begins with: its first token, of which nothing is known, and those behind it. The token
+    /// that ends the text is then told, too: who measures prompts counts on one of each that was generated.
+    void echo(std::int32_t first, std::span<const StepLogProbs> rest, std::string_view text);
     void push(const StepLogProbs& step) { waiting_.push_back(step); }
     /// Of the steps whose text lies in all pieces so far, this one included. A chat's "content", or the lists of a completion.
     void said(std::string_view piece);
@@ -26,7 +31,7 @@ public:
     nlohmann::ordered_json take();
 
 private:
-    void add(const StepLogProbs& step);
+    void add(const StepLogProbs& step, bool is_known = true);
     /// What a token adds to the text at this place.
     std::string text_of(std::int32_t token) const;
     bool is_shown(std::int32_t token) const;
@@ -36,6 +41,7 @@ private:
     std::deque<StepLogProbs> waiting_;
     std::size_t said_bytes_ = 0, covered_bytes_ = 0, covered_characters_ = 0;
     bool is_first_ = true;
+    bool tells_end_ = false;
     nlohmann::ordered_json made_;
 };
 

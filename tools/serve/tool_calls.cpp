@@ -54,16 +54,16 @@ CallFormat call_format(std::string_view chat_template) {
     return CallFormat::none;
 }
 
-CallReader::CallReader(CallFormat format, std::set<std::string> names, bool streams)
-    : format_(format), names_(std::move(names)), streams_(streams) {}
-
-std::string_view CallReader::marker() const noexcept {
-    switch (format_) {
+std::string_view call_mark(CallFormat format) noexcept {
+    switch (format) {
     case CallFormat::tagged: return kTag;
     case CallFormat::listed: return kList;
     default: return kPython;
     }
 }
+
+CallReader::CallReader(CallFormat format, std::set<std::string> names, bool streams)
+    : format_(format), names_(std::move(names)), streams_(streams) {}
 
 std::vector<AnswerPart> CallReader::push(std::string_view text) {
     if (format_ == CallFormat::none) {

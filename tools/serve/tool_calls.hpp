@@ -21,6 +21,8 @@ enum class CallFormat : std::uint8_t {
 };
 /// By what the model's chat template writes before the calls of a conversation.
 CallFormat call_format(std::string_view chat_template);
+/// What a call begins with. Requires a format.
+std::string_view call_mark(CallFormat format) noexcept;
 
 /// A piece of an answer.
 struct AnswerPart {
@@ -65,7 +67,7 @@ private:
     void break_off();
     void return_to_text();
     std::size_t blank_end(std::size_t from) const;
-    std::string_view marker() const noexcept;
+    std::string_view marker() const noexcept { return call_mark(format_); }
 
     CallFormat format_;
     std::set<std::string> names_;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "formats/json.hpp"
-#include "serve/forced_calls.hpp"
+#include "serve/call_constraints.hpp"
 #include "serve/generation_fields.hpp"
 #include "serve/refusal.hpp"
 
@@ -257,15 +257,17 @@ void read_function(Fields& function, std::string_view schema, Tools& tools) {
     function.text("description");
     const json* const parameters = function.take(schema);
     if (parameters && !parameters->is_object()) function.refuse(schema, "it is no JSON object");
-    function.pass_over({"strict"});  // where the model decides, it writes what it will; docs/serving.md says so
+    const bool is_strict = function.boolean("strict").value_or(false);
     function.finish();
     tools.add(function, name, function.take("description"), parameters);
+    if (is_strict) tools.strict.insert(name);
 }
 
 /// No tool may be called: then the model is told of none.
 void forbid(Tools& tools) {
     tools.list.clear();
     tools.names.clear();
+    tools.strict.clear();
 }
 
 /// One tool has to be called, and that one where it is named.
@@ -373,6 +375,8 @@ std::vector<std::int32_t> make_prompt(const Fields& fields, const TextModel& mod
         ForcedCalls forced = force_calls(fields, tools);
         generation.constraint = std::move(forced.constraint);
         chat.answer_prefix = tools.answer_prefix = std::move(forced.prefix);
+    } else if (!tools.strict.empty()) {
+        generation.constraint = strict_calls(fields, tools);
     }
     json variables = options.variables;
     variables["tools"] = tools.list;

@@ -47,7 +47,8 @@ private:
 struct Tools {
     /// A list in the shape of OpenAI's chat; empty: there are none, or none may be called.
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    std::set<std::string> names;  ///< that may be called
+    std::set<std::string> names;   ///< that may be called
+    std::set<std::string> strict;  ///< of them, whose arguments have to fit their schemas
     CallFormat format = CallFormat::none;
     bool one_call = false;      ///< at most
     bool must_call = false;     ///< the answer is nothing but calls

@@ -24,6 +24,7 @@ public:
 
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
+    DeviceMemory memory() const { return model_->memory(); }
     /// Those that it translates from, and into: one each, or the same ones.
     const std::vector<std::string>& sources() const noexcept { return sources_; }
     const std::vector<std::string>& targets() const noexcept { return targets_; }

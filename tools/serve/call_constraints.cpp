@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "serve/forced_calls.hpp"
+#include "serve/call_constraints.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
+
+#include "api/constraints.hpp"
+#include "serve/calls_grammar.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -43,10 +49,38 @@ json call_of(const std::string& name, const char* arguments, json parameters) {
             {"additionalProperties", false}};
 }
 
+struct CallSchemas {
+    json calls;                         ///< of a call, or of a list of them
+    std::map<std::string, json> tools;  ///< of their arguments, by name
+};
+
+/// `any_object`: of these tools, whose schemas do not count.
+CallSchemas schemas_of(const Fields& fields, const Tools& tools, const std::set<std::string>& any_object) {
+    const bool is_list = tools.format == CallFormat::listed;
+    const char* const arguments = tools.format == CallFormat::bare ? "parameters" : "arguments";
+    CallSchemas schemas;
+    json calls = json::array();
+    for (const json& tool : tools.list) {
+        const json& function = tool.at("function");
+        const auto name = function.at("name").get<std::string>();
+        if (!tools.names.contains(name)) continue;
+        json parameters = any_object.contains(name) ? json{{"type", "object"}} : parameters_of(fields, function);
+        schemas.tools[name] = parameters;
+        move_references(parameters, (is_list ? "/items/anyOf/" : "/anyOf/") + std::to_string(calls.size()) +
+                                        "/properties/" + arguments);
+        calls.push_back(call_of(name, arguments, std::move(parameters)));
+    }
+    schemas.calls = {{"anyOf", std::move(calls)}};
+    if (is_list) {
+        schemas.calls = {{"type", "array"}, {"minItems", 1}, {"items", std::move(schemas.calls)}};
+        if (tools.one_call) schemas.calls["maxItems"] = 1;
+    }
+    return schemas;
+}
+
 /// Says in which tool's schema the error is, and where.
-[[noreturn]] void refuse_schemas(const Fields& fields, const std::map<std::string, json>& schemas,
-                                 const Error& together) {
-    for (const auto& [name, schema] : schemas)
+[[noreturn]] void refuse_schemas(const Fields& fields, const CallSchemas& schemas, const Error& together) {
+    for (const auto& [name, schema] : schemas.tools)
         if (const auto made = Constraint::json_schema(schema.dump()); !made)
             fields.refuse("tools", name + ": " + made.error().message);
     fields.refuse("tools", "together: " + together.message);
@@ -55,31 +89,26 @@ json call_of(const std::string& name, const char* arguments, json parameters) {
 }  // namespace
 
 ForcedCalls force_calls(const Fields& fields, const Tools& tools) {
-    const bool is_list = tools.format == CallFormat::listed;
-    const char* const arguments = tools.format == CallFormat::bare ? "parameters" : "arguments";
-    std::map<std::string, json> schemas;  // of the tools' own
-    json calls = json::array();
-    for (const json& tool : tools.list) {
-        const json& function = tool.at("function");
-        const auto name = function.at("name").get<std::string>();
-        if (!tools.names.contains(name)) continue;
-        json parameters = parameters_of(fields, function);
-        schemas[name] = parameters;
-        move_references(parameters, (is_list ? "/items/anyOf/" : "/anyOf/") + std::to_string(calls.size()) +
-                                        "/properties/" + arguments);
-        calls.push_back(call_of(name, arguments, std::move(parameters)));
-    }
-    json schema = {{"anyOf", std::move(calls)}};
-    if (is_list) {
-        schema = {{"type", "array"}, {"minItems", 1}, {"items", std::move(schema)}};
-        if (tools.one_call) schema["maxItems"] = 1;
-    }
-    auto constraint = Constraint::json_schema(schema.dump());
+    const CallSchemas schemas = schemas_of(fields, tools, {});
+    auto constraint = Constraint::json_schema(schemas.calls.dump());
     if (!constraint) refuse_schemas(fields, schemas, constraint.error());
     std::string prefix;
     if (tools.format == CallFormat::tagged) prefix = "<tool_call>\n";
-    if (is_list) prefix = "[TOOL_CALLS]";
+    if (tools.format == CallFormat::listed) prefix = "[TOOL_CALLS]";
     return {std::move(prefix), *std::move(constraint)};
+}
+
+Constraint strict_calls(const Fields& fields, const Tools& tools) {
+    std::set<std::string> others;
+    std::ranges::set_difference(tools.names, tools.strict, std::inserter(others, others.end()));
+    const CallSchemas schemas = schemas_of(fields, tools, others);
+    std::map<std::string, std::string> arguments;
+    for (const auto& [name, schema] : schemas.tools) arguments[name] = schema.dump();
+    const std::string calls = schemas.calls.dump();
+    auto grammar = calls_grammar(tools.format, calls, arguments);
+    if (!grammar) refuse_schemas(fields, schemas, grammar.error());
+    const std::string format(call_mark(tools.format));
+    return Constraint(std::make_shared<Constraint::Impl>("calls " + format + " " + calls, *std::move(grammar)));
 }
 
 }  // namespace vkformer::serve
