@@ -258,8 +258,8 @@ TEST_CASE("every plan runs where its kernel fits, binds and sets what its module
     };
     for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
         CAPTURE(shader.name);
-        const bool runs_nodes = shader.source != source_of(vulkan::modules::image_to_tensor) &&
-                                shader.source != source_of(vulkan::modules::strided_copy);
+        if (shader.source == source_of(vulkan::modules::strided_copy)) continue;  // for nodes with packed_words() only
+        const bool runs_nodes = shader.source != source_of(vulkan::modules::image_to_tensor);
         CHECK(reached.contains(std::string(shader.name)) == runs_nodes);
     }
 }
