@@ -229,6 +229,8 @@ private:
             made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
         else if (name == "pages")
             made_.contents.emplace_back(value, table_for(op_, graph_, count));
+        else if (const auto* const search = std::get_if<graph::BeamStep>(&op_); search && name == "state")
+            made_.contents.emplace_back(value, fresh_search(*search, count));
         else if (const auto* const product = std::get_if<graph::ExpertLinear>(&op_))
             made_.contents.emplace_back(value, experts_in_turns(*product, count));
         else
@@ -247,6 +249,15 @@ private:
         std::vector<std::int32_t> turns(count);
         for (std::uint64_t i = 0; i < count; ++i) turns[i] = static_cast<std::int32_t>(i % experts);
         return turns;
+    }
+
+    /// Every sequence is searched, and no token was found yet: a search that is over would show nothing.
+    std::vector<std::int32_t> fresh_search(const graph::BeamStep& op, std::uint64_t count) const {
+        const std::uint64_t batch = shape_of(op.candidate_scores)[0] / op.beams;
+        std::vector<std::int32_t> state(count, 0);  // done, the step, and the limit stand behind the sequences
+        std::fill_n(state.begin(), batch, 1);
+        state[batch + 2] = static_cast<std::int32_t>(op.max_steps);
+        return state;
     }
 
     Result<Value> random_weight(const std::string& name, DType dtype, const Shape& shape) {

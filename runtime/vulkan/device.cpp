@@ -2,6 +2,7 @@
 #include "vulkan/device.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 
@@ -55,6 +56,22 @@ CooperativeMatrix2 parts_of(const FeatureSet& features) {
 
 bool has_any(const CooperativeMatrix2& parts) {
     return parts.reductions || parts.conversions || parts.per_element_operations;
+}
+
+/// Vulkan's subgroups have a power of two of invocations, at most 128.
+bool is_subgroup_size(std::uint32_t size) { return std::has_single_bit(size) && size <= 128; }
+
+/// Nothing that counts on subgroups runs where a driver gives their size as what it cannot be.
+void distrust_subgroups(Capabilities& c, FeatureSet& features) {
+    c.subgroup_arithmetic = c.subgroup_shuffle = false;
+    features.set(Feature::subgroup_size_control, false);
+    features.set(Feature::cooperative_matrix, false);
+}
+
+Error with_advice(Error error, const char* advice, Hint hint) {
+    error.message += advice;
+    error.hint = hint;
+    return error;
 }
 
 /// What the capabilities say of features, where these are the ones that are there. Needs the fields that features do not decide.
@@ -116,6 +133,10 @@ bool has_layer(PFN_vkGetInstanceProcAddr get, const char* name) {
 
 Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
     VKFORMER_TRY(const auto get, open_loader());
+    return create(get, validation);
+}
+
+Result<std::shared_ptr<Instance>> Instance::create(PFN_vkGetInstanceProcAddr get, bool validation) {
     if (validation && !has_layer(get, kValidationLayer))
         return Error{ErrorCode::MissingFeature,
                      "the Vulkan validation layer is not installed (Debian: "
@@ -165,7 +186,8 @@ Result<std::shared_ptr<Instance>> Instance::create(bool validation) {
                      .vk = r,
                      .hint = Hint::cpu_backend};
     else if (r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateInstance", "opening Vulkan");
+        return with_advice(vulkan_error(r, "vkCreateInstance", "opening Vulkan"),
+                           "; update the Vulkan driver or choose the CPU backend", Hint::cpu_backend);
     VKFORMER_TRY(const InstanceTable table, load_instance_table(get, handle));
     auto instance = std::shared_ptr<Instance>(new Instance(table, handle, true));
     instance->debug_utils_ = debug_utils && table.vkSetDebugUtilsObjectNameEXT;
@@ -267,6 +289,7 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
         c.host_memory_alignment = host.minImportedHostPointerAlignment;
     }
     if (!device.features.has(Feature::timeline_semaphore)) device.unusable = "it lacks timelineSemaphore";
+    if (!is_subgroup_size(c.subgroup_size)) distrust_subgroups(c, device.features);
     if (device.features.has(Feature::subgroup_size_control)) {
         VkPhysicalDeviceSubgroupSizeControlProperties sizes{
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
@@ -315,11 +338,12 @@ Result<std::uint32_t> Instance::timestamp_bits(VkPhysicalDevice device, std::uin
 
 Result<std::vector<Instance::PhysicalDevice>> Instance::physical_devices() const {
     std::uint32_t count = 0;
-    if (const VkResult r = vk_.vkEnumeratePhysicalDevices(handle_, &count, nullptr); r != VK_SUCCESS)
-        return vulkan_error(r, "vkEnumeratePhysicalDevices", "listing the devices");
+    VkResult r = vk_.vkEnumeratePhysicalDevices(handle_, &count, nullptr);
     std::vector<VkPhysicalDevice> handles(count);
-    if (const VkResult r = vk_.vkEnumeratePhysicalDevices(handle_, &count, handles.data()); r < 0)
-        return vulkan_error(r, "vkEnumeratePhysicalDevices", "listing the devices");
+    if (r == VK_SUCCESS) r = vk_.vkEnumeratePhysicalDevices(handle_, &count, handles.data());
+    if (r < 0)
+        return with_advice(vulkan_error(r, "vkEnumeratePhysicalDevices", "listing the devices"),
+                           "; update the Vulkan driver or choose the CPU backend", Hint::cpu_backend);
     handles.resize(count);
     std::vector<PhysicalDevice> devices;
     for (const VkPhysicalDevice handle : handles) devices.push_back(describe(handle));
@@ -362,7 +386,8 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
     patch.apply(info);
     VkDevice handle = VK_NULL_HANDLE;
     if (const VkResult r = instance->vk().vkCreateDevice(physical.handle, &info, nullptr, &handle); r != VK_SUCCESS)
-        return vulkan_error(r, "vkCreateDevice", "opening device \"" + c.name + "\"");
+        return with_advice(vulkan_error(r, "vkCreateDevice", "opening device \"" + c.name + "\""),
+                           "; update its driver or choose another device", Hint::other_device);
     const InstanceTable instance_table = instance->vk();
     auto device = std::shared_ptr<Device>(new Device(std::move(instance), handle, true, physical.queue_family));
     // First of all what the destructor calls, so that a device whose table is not complete goes, too.
@@ -418,12 +443,15 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     queue_ = queue;
     physical_ = physical;
     capabilities_ = physical.capabilities;
-    if (options.memory.allocate) capabilities_.buffer_addresses = false;  // its memory is not known to have any
+    if (options.memory.allocate || !vk_.vkGetBufferDeviceAddress)
+        capabilities_.buffer_addresses = false;  // an application's memory is not known to have any
     if (options.memory.allocate || options.exported.handle_types) capabilities_.host_memory_alignment = 0;
     instance_->vk().vkGetPhysicalDeviceMemoryProperties(physical.handle, &memory_);
     allocator_ = std::make_unique<Allocator>(*this, options.memory_limit, options.memory, options.exported);
     transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};
+    if (!vk_.vkWaitSemaphores)
+        return Error{ErrorCode::Vulkan, "the Vulkan device lacks vkWaitSemaphores; version 1.2 is needed"};
     const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                          .pNext = nullptr,
                                          .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
@@ -461,6 +489,7 @@ Result<std::uint64_t> Device::submit(std::span<const VkCommandBuffer> commands, 
     signals.push_back(timeline_.get());
 
     const std::lock_guard lock(queue_mutex_);
+    VKFORMER_CHECK(check_not_lost());
     const std::uint64_t value = last_value_ + 1;
     signal_values.push_back(value);
     const VkTimelineSemaphoreSubmitInfo timeline{
@@ -482,13 +511,14 @@ Result<std::uint64_t> Device::submit(std::span<const VkCommandBuffer> commands, 
     if (lock_queue_) lock_queue_();
     const VkResult r = vk_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
     if (unlock_queue_) unlock_queue_();
-    if (r != VK_SUCCESS) return vulkan_error(r, "vkQueueSubmit", "starting work on \"" + capabilities_.name + "\"");
+    if (r != VK_SUCCESS) return error_of(r, "vkQueueSubmit", "starting work on \"" + capabilities_.name + "\"");
     last_value_ = value;
     return value;
 }
 
 Result<bool> Device::wait_for(std::uint64_t value, std::uint64_t timeout_ns) {
     if (value == 0) return true;
+    VKFORMER_CHECK(check_not_lost());
     const VkSemaphore semaphore = timeline_.get();
     const VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
                                    .pNext = nullptr,
@@ -498,7 +528,7 @@ Result<bool> Device::wait_for(std::uint64_t value, std::uint64_t timeout_ns) {
                                    .pValues = &value};
     const VkResult r = vk_.vkWaitSemaphores(handle_, &info, timeout_ns);
     if (r == VK_TIMEOUT) return false;
-    if (r != VK_SUCCESS) return vulkan_error(r, "vkWaitSemaphores", "waiting for \"" + capabilities_.name + "\"");
+    if (r != VK_SUCCESS) return error_of(r, "vkWaitSemaphores", "waiting for \"" + capabilities_.name + "\"");
     return true;
 }
 
@@ -512,6 +542,19 @@ void Device::drain(std::uint64_t value) noexcept {
     constexpr int kAttempts = 3;
     for (int i = 0; i < kAttempts; ++i)
         if (wait(value)) return;
+}
+
+Error Device::error_of(VkResult result, std::string_view call, std::string_view doing) const {
+    if (result == VK_ERROR_DEVICE_LOST) is_lost_ = true;
+    return vulkan_error(result, call, doing);
+}
+
+Result<void> Device::check_not_lost() const {
+    if (!is_lost_) return {};
+    return Error{
+        ErrorCode::DeviceLost,
+        "device \"" + capabilities_.name + "\" was lost before and does nothing more" + std::string(kAfterLoss),
+        VK_ERROR_DEVICE_LOST};
 }
 
 std::uint64_t Device::last_submission() const {

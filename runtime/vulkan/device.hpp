@@ -2,6 +2,7 @@
 /// Instance and device, own or adopted; submission and waiting.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -31,8 +32,11 @@ public:
     };
 
     /// With `validation`, the Khronos validation layer with synchronisation validation is on; what it says is kept in
-    /// validation_messages(). Errors: NoVulkanLoader, MissingFeature (validation layer not installed), Vulkan.
+    /// validation_messages(). Errors: NoVulkanLoader, NoDevice (no driver), MissingFeature (validation layer not installed, a loader older
+    /// than Vulkan 1.2), Vulkan.
     static Result<std::shared_ptr<Instance>> create(bool validation);
+    /// The same with a loader that is open; `get` is its vkGetInstanceProcAddr.
+    static Result<std::shared_ptr<Instance>> create(PFN_vkGetInstanceProcAddr get, bool validation);
     static Result<std::shared_ptr<Instance>> adopt(PFN_vkGetInstanceProcAddr get, VkInstance handle, bool debug_utils);
     ~Instance();
     Instance(const Instance&) = delete;
@@ -132,6 +136,10 @@ public:
     void drain(std::uint64_t value) noexcept;
     /// The same with a limit: false where the time is over.
     Result<bool> wait_for(std::uint64_t value, std::uint64_t timeout_ns);
+    /// The Error for a failing call that may have lost the device, which is then remembered. Thread-safe.
+    Error error_of(VkResult result, std::string_view call, std::string_view doing) const;
+    /// Errors: DeviceLost, once a call met it. Its driver is asked nothing more then, for it need not answer. Thread-safe.
+    Result<void> check_not_lost() const;
     /// The timeline value of the last submission; 0: there was none. Thread-safe.
     std::uint64_t last_submission() const;
 
@@ -165,6 +173,7 @@ private:
     mutable std::mutex queue_mutex_;
     UniqueSemaphore timeline_;
     std::uint64_t last_value_ = 0;
+    mutable std::atomic<bool> is_lost_ = false;
     std::unique_ptr<Transfer> transfer_;
 };
 

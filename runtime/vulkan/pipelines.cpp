@@ -132,12 +132,6 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::vector<std::uint32_t
 }
 
 Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch, Grid grid) {
-    const Device& d = *device_;
-    if (dispatch.bindings.size() > d.capabilities().max_storage_buffers)
-        return Error{ErrorCode::MissingFeature,
-                     "the shader " + dispatch.module.name() + " binds " + std::to_string(dispatch.bindings.size()) +
-                         " storage buffers; device \"" + d.capabilities().name + "\" allows " +
-                         std::to_string(d.capabilities().max_storage_buffers)};
     Pipeline result;
     const Key key(dispatch, grid);
     std::vector<std::uint32_t> ids;

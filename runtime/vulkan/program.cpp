@@ -47,6 +47,7 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
         new VulkanProgram(std::move(device), std::move(pipelines), std::move(plan), options));
     program->weights_ = std::move(weights);
     program->states_ = std::move(states);
+    VKFORMER_CHECK(program->device_->check_not_lost());
     VKFORMER_TRY(program->pieced_, cut_into_pieces(program->plan_, program->device_->capabilities()));
     VKFORMER_CHECK(program->plan_dispatches());
     // The driver compiles while the weights are read.
@@ -484,6 +485,7 @@ Result<void> VulkanProgram::submit(std::uint32_t times, const SemaphorePoints& p
 }
 
 Result<void> VulkanProgram::wait() {
+    VKFORMER_CHECK(device_->check_not_lost());  // or else what a lost run left would be read
     if (submitted_ == 0) return {};
     VKFORMER_CHECK(device_->wait(submitted_));
     submitted_ = 0;

@@ -26,7 +26,7 @@ WordPlaces dense_places(const std::array<std::uint64_t, 4>& sizes) noexcept;
 
 /// y[in_y] = x[in_x], a block of 32-bit words.
 struct WordCopy {
-    graph::Value x, y;
+    Operand x = graph::Value(), y = graph::Value();
     std::array<std::uint64_t, 4> sizes{1, 1, 1, 1};
     WordPlaces in_x, in_y;
 };

@@ -5,6 +5,7 @@
 
 #include <vulkan/vulkan.h>
 
+#include <string_view>
 #include <utility>
 
 #include "vkformer/result.hpp"
@@ -42,7 +43,6 @@ namespace vkformer::vulkan {
     X(vkCreateBuffer)                \
     X(vkDestroyBuffer)               \
     X(vkGetBufferMemoryRequirements) \
-    X(vkGetBufferDeviceAddress)      \
     X(vkBindBufferMemory)            \
     X(vkCreateShaderModule)          \
     X(vkDestroyShaderModule)         \
@@ -82,11 +82,13 @@ namespace vkformer::vulkan {
     X(vkCreateSampler)               \
     X(vkDestroySampler)              \
     X(vkCreateSemaphore)             \
-    X(vkDestroySemaphore)            \
-    X(vkWaitSemaphores)
+    X(vkDestroySemaphore)
 
-/// VK_EXT_external_memory_host and VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
+/// Timeline semaphores and addresses of buffers, which drivers may have only where their features are enabled; VK_EXT_external_memory_host
+/// and VK_KHR_pipeline_executable_properties: null where the extension is not enabled.
 #define VKFORMER_OPTIONAL_DEVICE_FUNCTIONS(X) \
+    X(vkWaitSemaphores)                       \
+    X(vkGetBufferDeviceAddress)               \
     X(vkGetMemoryHostPointerPropertiesEXT)    \
     X(vkGetPipelineExecutablePropertiesKHR)   \
     X(vkGetPipelineExecutableStatisticsKHR)   \
@@ -114,10 +116,14 @@ Result<PFN_vkGetInstanceProcAddr> open_loader();
 Result<InstanceTable> load_instance_table(PFN_vkGetInstanceProcAddr get, VkInstance instance);
 Result<DeviceTable> load_device_table(const InstanceTable& instance_table, VkDevice device);
 
+/// What the message of a DeviceLost ends with: what to do.
+inline constexpr std::string_view kAfterLoss = "; destroy all that was made with it and make it anew";
+
 /// "VK_ERROR_DEVICE_LOST"
 const char* to_string(VkResult result) noexcept;
 
-/// The Error for a failing call: "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY (while …)".
+/// The Error for a failing call: "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY (while …)". Of functions that may lose the device:
+/// Device::error_of().
 Error vulkan_error(VkResult result, std::string_view call, std::string_view doing);
 
 /// Owns one Vulkan object. The function table is the device's own, so that an adopted VkDevice works like one we created.

@@ -37,7 +37,7 @@ Result<std::optional<std::vector<double>>> TimestampQueries::intervals_ns(std::u
             device_->vk().vkGetQueryPoolResults(device_->handle(), pool_.get(), first + i * stride, 1, sizeof ticks,
                                                 &ticks, sizeof ticks, VK_QUERY_RESULT_64_BIT);
         if (r == VK_NOT_READY) return std::optional<std::vector<double>>();
-        if (r != VK_SUCCESS) return vulkan_error(r, "vkGetQueryPoolResults", "reading timestamps");
+        if (r != VK_SUCCESS) return device_->error_of(r, "vkGetQueryPoolResults", "reading timestamps");
         if (i > 0)
             intervals.push_back(static_cast<double>((ticks - before) & mask) *
                                 static_cast<double>(c.timestamp_period_ns));

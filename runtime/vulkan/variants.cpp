@@ -2,6 +2,7 @@
 #include "vulkan/variants.hpp"
 
 #include <algorithm>
+#include <ranges>
 #include <tuple>
 #include <utility>
 
@@ -26,6 +27,7 @@ bool fits(const Kernel<Op>& kernel, const Op& op, const KernelContext& context) 
     const bool is_cpu = context.device.is_cpu();
     if (traits.device == DeviceClass::cpu && !is_cpu) return false;
     if ((traits.needs & ~provided_by(context.device)) != 0) return false;
+    if (traits.storage_buffers > std::max(context.device.max_storage_buffers, kFewStorageBuffers)) return false;
     if (is_cpu && traits.cpu_limit > 0 && cpu_devices::unrolled_elements(op, context) > traits.cpu_limit) return false;
     return !kernel.fits || kernel.fits(op, context);
 }
@@ -42,6 +44,18 @@ std::vector<OpKernels> all_kernels(std::index_sequence<kIndices...>) {
     std::vector<OpKernels> all{kernels_of_op<std::variant_alternative_t<kIndices, graph::Op>>()...};
     std::ranges::sort(all, {}, &OpKernels::op);
     return all;
+}
+
+/// That the device allows its shaders as many storage buffers as they bind.
+Result<void> check_buffers(std::string_view op, const DispatchPlan& plan, const Capabilities& device) {
+    const auto count = [](const Dispatch& dispatch) { return dispatch.bindings.size(); };
+    const std::size_t most = std::ranges::max(plan.dispatches | std::views::transform(count));
+    if (most <= device.max_storage_buffers) return {};
+    return Error{.code = ErrorCode::MissingFeature,
+                 .message = std::string(op) + " binds " + std::to_string(most) +
+                            " storage buffers in one shader; device \"" + device.name + "\" allows " +
+                            std::to_string(device.max_storage_buffers) + "; choose another one",
+                 .hint = Hint::other_device};
 }
 
 /// The plan of the kernel that has these traits.
@@ -93,7 +107,9 @@ Error no_such_kernel(const graph::Op& op, std::string_view name, const KernelLis
 }
 
 Result<DispatchPlan> plan_dispatches(const graph::Op& op, const KernelContext& context, const KernelTraits& kernel) {
-    return std::visit([&](const auto& o) { return plan_of(o, context, &kernel); }, op);
+    VKFORMER_TRY(DispatchPlan plan, std::visit([&](const auto& o) { return plan_of(o, context, &kernel); }, op));
+    VKFORMER_CHECK(check_buffers(graph::op_name(op), plan, context.device));
+    return plan;
 }
 
 Result<DispatchPlan> plan_dispatches(const graph::Op& op, const KernelContext& context, std::string_view name) {

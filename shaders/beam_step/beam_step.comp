@@ -7,6 +7,8 @@
 // One workgroup for all; an invocation owns the sequences that are ≡ its index modulo the workgroup's size and works through
 // one alone: the lists are short (2 · beams) and each choice depends on the one before. They lie in shared memory, a part of it
 // for each invocation: (28 + 16 · KEPT) · BEAMS bytes. As private arrays they filled Apple's and Adreno's registers and spilled.
+// A device that allows a shader fewer than 13 storage buffers does a step in two dispatches with 8 each: RUNNING_ONLY finds the
+// continuations, lets the best run on and leaves all of them to FINISHED_ONLY, which does the rest.
 #extension GL_GOOGLE_include_directive : require
 #include "beam_step/contract.h"
 
@@ -15,18 +17,22 @@ layout(constant_id = kBeamStepSequences) const uint SEQUENCES = 1;
 layout(constant_id = kBeamStepBeams) const uint BEAMS = 1;
 layout(constant_id = kBeamStepKept) const uint KEPT = 2;  // continuations looked at per beam: 1 + tokens that end
 layout(push_constant) uniform Push { BeamStepPush p; };
+#ifndef FINISHED_ONLY
 layout(std430, binding = kBeamStepCandidateScores) readonly buffer CandidateScores { float candidate_scores[]; };
 layout(std430, binding = kBeamStepCandidateTokens) readonly buffer CandidateTokens { int candidate_tokens[]; };
 layout(std430, binding = kBeamStepTokens) writeonly buffer Tokens { int tokens[]; };
 layout(std430, binding = kBeamStepStarts) buffer Starts { uint starts[]; };
 layout(std430, binding = kBeamStepParents) writeonly buffer Parents { uint parents[]; };
 layout(std430, binding = kBeamStepRunningScores) buffer RunningScores { float running_scores[]; };
+#endif
+#ifndef RUNNING_ONLY
 layout(std430, binding = kBeamStepTokenHistory) writeonly buffer TokenHistory { int token_history[]; };
 layout(std430, binding = kBeamStepParentHistory) writeonly buffer ParentHistory { uint parent_history[]; };
 layout(std430, binding = kBeamStepFinalScores) buffer FinalScores { float final_scores[]; };
 layout(std430, binding = kBeamStepFinalSteps) buffer FinalSteps { int final_steps[]; };
 layout(std430, binding = kBeamStepFinalRows) buffer FinalRows { uint final_rows[]; };
 layout(std430, binding = kBeamStepFinalTokens) buffer FinalTokens { int final_tokens[]; };
+#endif
 layout(std430, binding = kBeamStepState) buffer State { int state[]; };
 #include "lib/order.glsl"
 
@@ -42,7 +48,12 @@ struct Hypothesis {
 
 shared Hypothesis continuations[SEQUENCES * KEPT * BEAMS];  // of the sequence at hand, best first
 shared Hypothesis slots[SEQUENCES * BEAMS];              // its finished hypotheses as they were before this step
+#ifndef RUNNING_ONLY
 shared uint any_improvable, any_slot_free;
+#endif
+#if defined(RUNNING_ONLY) || defined(FINISHED_ONLY)
+layout(std430, binding = kBeamStepContinuations) buffer Continuations { Hypothesis kept[]; };  // [rows, KEPT]
+#endif
 
 // Where this invocation's share of a list begins whose elements each beam has one of.
 uint mine() { return gl_LocalInvocationIndex * BEAMS; }
@@ -66,6 +77,12 @@ float length_norm(uint length) {
     return p.length_penalty < 0.0 ? 1.0 / norm : norm;
 }
 
+#ifdef FINISHED_ONLY
+// What the dispatch before found.
+void find_continuations(uint first_row) {
+    for (uint c = 0; c < KEPT * p.beams; ++c) continuations[KEPT * mine() + c] = kept[KEPT * first_row + c];
+}
+#else
 // The candidate at `position` of a row, with what decides its place.
 struct Ranked {
     uint key;
@@ -110,13 +127,18 @@ void find_continuations(uint first_row) {
         const uint row = first_row + best.index;
         continuations[first + c] = Hypothesis(continued_score(row, chosen.position), chosen.token, row, 0);
         nexts[next + best.index] = next_of_row(row, chosen);
+#ifdef RUNNING_ONLY
+        kept[KEPT * first_row + c] = continuations[first + c];
+#endif
     }
 }
+#endif
 
-// The `beams` best continuations run on; one that ends does so only for want of others.
-void choose_running(uint first_row, uint step) {
+// The `beams` best continuations run on; one that ends does so only for want of others. Returns the best one's score.
+float choose_running(uint first_row, uint step) {
     const uint first = KEPT * mine();
     Candidate chosen = kBeforeAll;
+    float best_running = 0.0;
     for (uint beam = 0; beam < p.beams; ++beam) {
         Candidate best = kAfterAll;
         float best_score = 0.0;
@@ -129,16 +151,23 @@ void choose_running(uint first_row, uint step) {
             best_score = score;
         }
         chosen = best;
+        if (beam == 0) best_running = best_score;
         const Hypothesis next = continuations[first + best.index];
         const uint row = first_row + beam;
+#ifndef FINISHED_ONLY
         running_scores[row] = best_score;
         tokens[row] = next.token;
         parents[row] = next.row;
+#endif
+#ifndef RUNNING_ONLY
         token_history[step * p.batch * p.beams + row] = next.token;
         parent_history[step * p.batch * p.beams + row] = next.row;
+#endif
     }
+    return best_running;
 }
 
+#ifndef RUNNING_ONLY
 // Merges the continuations that end into the finished hypotheses. Changes the scores of the continuations.
 void choose_finished(uint first_row, uint step) {
     const uint old = mine(), first = KEPT * mine();
@@ -178,35 +207,44 @@ void choose_finished(uint first_row, uint step) {
 }
 
 // Whether a running hypothesis could still displace a finished one. The slots are in falling order, the last is the worst.
-bool can_improve(uint first_row, uint step) {
+bool can_improve(uint first_row, uint step, float best_running) {
     const bool assumes_longest = p.early_stopping == kBeamStepNever && p.length_penalty > 0.0;
-    const float best_running = running_scores[first_row] / length_norm(assumes_longest ? limit() : step + 1);
+    const float best = best_running / length_norm(assumes_longest ? limit() : step + 1);
     const float worst = final_scores[first_row + p.beams - 1];
     for (uint slot = 0; slot < p.beams; ++slot)
-        if (best_running > (final_steps[first_row + slot] > 0 ? worst : -kPenalty)) return true;
+        if (best > (final_steps[first_row + slot] > 0 ? worst : -kPenalty)) return true;
     return false;
 }
+#endif
 
 void main() {
     const uint step = uint(state[p.batch + 1]);
     if (state[p.batch] != 0 || step >= limit()) return;  // the whole workgroup leaves
+#ifndef RUNNING_ONLY
     if (gl_LocalInvocationIndex == 0) any_improvable = any_slot_free = 0;
     barrier();
+#endif
     for (uint sequence = gl_LocalInvocationIndex; sequence < p.batch; sequence += gl_WorkGroupSize.x) {
         if (state[sequence] == 0) continue;
         const uint first_row = sequence * p.beams;
         find_continuations(first_row);
-        choose_running(first_row, step);
+        const float best_running = choose_running(first_row, step);
+#ifndef RUNNING_ONLY
         choose_finished(first_row, step);
-        const bool improvable = can_improve(first_row, step);
+        const bool improvable = can_improve(first_row, step, best_running);
         state[sequence] = improvable ? 1 : 0;
         if (improvable) atomicOr(any_improvable, 1);
+#endif
     }
+#ifndef FINISHED_ONLY
     for (uint row = gl_LocalInvocationIndex; row < p.batch * p.beams; row += gl_WorkGroupSize.x) starts[row] += 1;
+#endif
+#ifndef RUNNING_ONLY
     barrier();
     if (gl_LocalInvocationIndex == 0) {
         const bool all_full = p.early_stopping == kBeamStepAlways && any_slot_free == 0;
         if (is_last_step(step) || any_improvable == 0 || all_full) state[p.batch] = 1;
         state[p.batch + 1] = int(step + 1);
     }
+#endif
 }

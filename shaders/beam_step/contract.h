@@ -6,7 +6,8 @@ SHARED_BEGIN
 const uint kBeamStepCandidateScores = 0, kBeamStepCandidateTokens = 1, kBeamStepTokens = 2, kBeamStepStarts = 3,
            kBeamStepParents = 4, kBeamStepRunningScores = 5, kBeamStepTokenHistory = 6, kBeamStepParentHistory = 7,
            kBeamStepFinalScores = 8, kBeamStepFinalSteps = 9, kBeamStepFinalRows = 10, kBeamStepFinalTokens = 11,
-           kBeamStepState = 12;
+           kBeamStepState = 12,
+           kBeamStepContinuations = 13;  // of a step in two dispatches: [rows, continuations per beam]
 const uint kBeamStepMaxBeams = 32;
 // Specialization constants: the workgroup's size once more, the beams, and the continuations that are looked at per beam, 1 + tokens
 // that end: they size the lists in shared memory, of which an invocation has per beam kBeamStepBeamBytes and for each

@@ -5,7 +5,7 @@
 #include "lib/pages.h"
 SHARED_BEGIN
 const uint kDecodeAttentionQuery = 0, kDecodeAttentionKey = 1, kDecodeAttentionValue = 2,
-           kDecodeAttentionKeyLengths = 3, kDecodeAttentionStarts = 4, kDecodeAttentionAdditive = 5,
+           kDecodeAttentionWords = 3, kDecodeAttentionAdditive = 5,  // Words: decode_attention/words.glsl
            kDecodeAttentionPartial = 6, kDecodeAttentionY = 7, kDecodeAttentionPages = 8;
 const uint kDecodeAttentionMaxWorkgroup = 128;  // a tile has as many keys as the workgroup has invocations
 const uint kDecodeAttentionMaxHeadDim = 256;

@@ -25,10 +25,9 @@ layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_ELEMENT key[]; };
 layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEMENT value[]; };
-layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
-layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
+#include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/reduce.glsl"

@@ -40,10 +40,9 @@ layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { PAIR query[]; };
 layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_PAIR key[]; };
 layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_PAIR value[]; };
-layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
-layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
+#include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/numbers.glsl"
@@ -74,6 +73,10 @@ void main() {
     if (split.index == split.count) return;  // the whole workgroup leaves
     const uint begin = split.begin;
     const uint end = split.end;
+
+    // NaN where subgroups are smaller than the driver said when this was specialized: their sums have no room, and pairs are left out.
+    const bool are_as_said = gl_NumSubgroups * p.value_dim <= SUMS;
+    const uint subgroups = are_as_said ? gl_NumSubgroups : 0;
 
     const uint first_row = batch * p.heads + kv_head * group + first;
     const uint lane = gl_SubgroupInvocationID;
@@ -147,7 +150,7 @@ void main() {
         }
     }
 
-    if (subgroupElect())
+    if (subgroupElect() && are_as_said)
         [[unroll]] for (uint h = 0; h < HEADS; ++h) {
             part_maximum[gl_SubgroupID * HEADS + h] = maximum[h];
             part_total[gl_SubgroupID * HEADS + h] = total[h];
@@ -155,12 +158,12 @@ void main() {
     [[unroll]] for (uint h = 0; h < HEADS; ++h) {
         barrier();  // maxima and totals are there; the sums may still be read
         float largest = MINUS_INFINITY;
-        for (uint g = 0; g < gl_NumSubgroups; ++g) largest = max_keeping_nan(largest, part_maximum[g * HEADS + h]);
+        for (uint g = 0; g < subgroups; ++g) largest = max_keeping_nan(largest, part_maximum[g * HEADS + h]);
         const float shift = largest == MINUS_INFINITY ? 0.0 : largest;
         const float correction = exp(maximum[h] - shift);
         [[unroll]] for (uint s = 0; s < VALUE_STEPS; ++s) {
             const uint pair = lane + s * gl_SubgroupSize;
-            if (pair >= value_pairs) continue;
+            if (pair >= value_pairs || !are_as_said) continue;
             part_sums[gl_SubgroupID * p.value_dim + pair * 2] = sums[h * VALUE_STEPS + s].x * correction;
             part_sums[gl_SubgroupID * p.value_dim + pair * 2 + 1] = sums[h * VALUE_STEPS + s].y * correction;
         }
@@ -168,13 +171,13 @@ void main() {
         if (first + h >= group) continue;
         const uint base = partial_base(first_row + h, split.index);
         for (uint v = gl_LocalInvocationIndex; v < p.value_dim; v += gl_WorkGroupSize.x) {
-            float sum = 0.0;
-            for (uint g = 0; g < gl_NumSubgroups; ++g) sum += part_sums[g * p.value_dim + v];
+            float sum = are_as_said ? 0.0 : NOT_A_NUMBER;
+            for (uint g = 0; g < subgroups; ++g) sum += part_sums[g * p.value_dim + v];
             partial[base + v] = sum;
         }
         if (gl_LocalInvocationIndex == 0) {
-            float sum = 0.0;
-            for (uint g = 0; g < gl_NumSubgroups; ++g)
+            float sum = are_as_said ? 0.0 : NOT_A_NUMBER;
+            for (uint g = 0; g < subgroups; ++g)
                 sum += part_total[g * HEADS + h] * exp(part_maximum[g * HEADS + h] - shift);
             partial[base + p.value_dim + kPartialMaximum] = largest;
             partial[base + p.value_dim + kPartialSum] = sum;

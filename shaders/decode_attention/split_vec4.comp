@@ -22,10 +22,9 @@ layout(constant_id = kDecodeAttentionHeads) const uint HEADS = 1;  // 1 to 4
 layout(constant_id = kDecodeAttentionHeadPieces) const uint HEAD_PIECES = 1;
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
-layout(std430, binding = kDecodeAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
-layout(std430, binding = kDecodeAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
+#include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"
 #include "lib/soft_cap.glsl"

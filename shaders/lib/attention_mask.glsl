@@ -3,19 +3,23 @@
 // it is, they leave one range of keys; both of its ends rise with the query, so that the queries i … k see nothing
 // outside of visible_keys(i).x … visible_keys(k).y, and whole tiles of keys need not be read.
 // The shader declares before: MASK (the bits of lib/attention_mask.h), the push constants `p` with `p.mask`, and
-// the buffers key_lengths and starts (int32 [batch]) and additive (float32).
+// the buffers key_lengths and starts (int32 [batch]) and additive (float32); or, in place of the first two, KEY_LENGTH and START.
 #ifndef VKFORMER_ATTENTION_MASK_GLSL
 #define VKFORMER_ATTENTION_MASK_GLSL
+#ifndef START
+#define KEY_LENGTH(batch) key_lengths[batch]
+#define START(batch) starts[batch]
+#endif
 
 // Keys x … y − 1 are visible to `query`; x ≤ y ≤ key_len whatever lengths and starts contain.
 uvec2 visible_keys(uint batch, uint query) {
     uint first = 0;
     uint end = p.mask.key_len;
-    if ((MASK & kMaskKeyLengths) != 0) end = uint(clamp(key_lengths[batch], 0, int(end)));
+    if ((MASK & kMaskKeyLengths) != 0) end = uint(clamp(KEY_LENGTH(batch), 0, int(end)));
     if ((MASK & (kMaskCausal | kMaskWindow)) != 0) {
         // The query's position is start + query. It is kept in two parts, one of which is 0, so that no sum wraps around:
         // how far it lies before key 0, and how far behind.
-        const int start = (MASK & kMaskStarts) != 0 ? starts[batch] : 0;
+        const int start = (MASK & kMaskStarts) != 0 ? START(batch) : 0;
         const uint start_before = start < 0 ? 0u - uint(start) : 0u;
         const uint before = start_before > query ? start_before - query : 0u;
         const uint position = start < 0 ? query - min(query, start_before) : query + uint(start);

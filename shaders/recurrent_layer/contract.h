@@ -4,8 +4,8 @@
 #include "lib/recurrent_unit.h"
 SHARED_BEGIN
 const uint kRecurrentLayerGates = 0, kRecurrentLayerWeight = 1, kRecurrentLayerBias = 2,
-           kRecurrentLayerInitialHidden = 3, kRecurrentLayerInitialCell = 4, kRecurrentLayerLengths = 5,
-           kRecurrentLayerY = 6, kRecurrentLayerHidden = 7, kRecurrentLayerCell = 8;
+           kRecurrentLayerInitialHidden = 3, kRecurrentLayerWords = 4, kRecurrentLayerY = 5,
+           kRecurrentLayerHidden = 6, kRecurrentLayerCell = 7;
 // Specialization constants: the unit (recurrent_unit.h), hidden_dim, sequences per workgroup, and which of the optional
 // operands are there (the sum of kRecurrentLayerHas…).
 const uint kRecurrentLayerUnit = 1, kRecurrentLayerHiddenDim = 2, kRecurrentLayerRows = 3, kRecurrentLayerOperands = 4;

@@ -5,7 +5,8 @@
 // gates: [batch, len, directions, GATES, HIDDEN_DIM], what the input gives; weight: [directions, HIDDEN_DIM (of h), GATES,
 // HIDDEN_DIM (of the result)], that is W transposed; bias: [directions, GATES, HIDDEN_DIM]; initial_hidden, hidden: [batch,
 // directions, HIDDEN_DIM]; y: [batch, len, directions, HIDDEN_DIM], storage as lib/storage.glsl says; initial_cell, cell: as hidden,
-// float32; lengths: i32 [batch]. The states stay float32 from step to step.
+// float32; lengths: i32 [batch]. The states stay float32 from step to step. Not every device allows a shader more than 8 storage
+// buffers: lengths and initial_cell, whichever are there, lie behind one another in `words`.
 // A workgroup owns one direction of ROWS sequences and does all of their steps: nobody else needs their states, so a step
 // costs one barrier and no dispatch. An invocation owns the hidden units k ≡ its index modulo the workgroup's size;
 // neighbours read neighbouring elements of a row of the weight, and each of them serves all ROWS sequences.
@@ -24,8 +25,7 @@ layout(std430, binding = kRecurrentLayerGates) readonly buffer Gates { ELEMENT g
 layout(std430, binding = kRecurrentLayerWeight) readonly buffer Weight { ELEMENT weight[]; };
 layout(std430, binding = kRecurrentLayerBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kRecurrentLayerInitialHidden) readonly buffer InitialHidden { ELEMENT initial_hidden[]; };
-layout(std430, binding = kRecurrentLayerInitialCell) readonly buffer InitialCell { float initial_cell[]; };
-layout(std430, binding = kRecurrentLayerLengths) readonly buffer Lengths { int lengths[]; };
+layout(std430, binding = kRecurrentLayerWords) readonly buffer Words { int words[]; };
 layout(std430, binding = kRecurrentLayerY) STORED buffer Y { ELEMENT y[]; };
 layout(std430, binding = kRecurrentLayerHidden) STORED buffer Hidden { ELEMENT hidden[]; };
 layout(std430, binding = kRecurrentLayerCell) writeonly buffer Cell { float cell[]; };
@@ -42,7 +42,11 @@ shared float cell_state[ROWS * HIDDEN_DIM];
 // Of a row beyond the batch: 0.
 int length_of(uint row) {
     if (row >= p.batch) return 0;
-    return (OPERANDS & kRecurrentLayerHasLengths) != 0 ? clamp(lengths[row], 0, int(p.len)) : int(p.len);
+    return (OPERANDS & kRecurrentLayerHasLengths) != 0 ? clamp(words[row], 0, int(p.len)) : int(p.len);
+}
+
+float initial_cell(uint at) {
+    return intBitsToFloat(words[at + ((OPERANDS & kRecurrentLayerHasLengths) != 0 ? p.batch : 0)]);
 }
 
 void main() {
@@ -67,7 +71,7 @@ void main() {
             const uint at = ((first_row + r) * p.directions + direction) * HIDDEN_DIM + k;
             float h = 0.0, c = 0.0;
             if ((OPERANDS & kRecurrentLayerHasHidden) != 0 && exists) h = LOAD(initial_hidden, at);
-            if ((OPERANDS & kRecurrentLayerHasCell) != 0 && exists) c = initial_cell[at];
+            if ((OPERANDS & kRecurrentLayerHasCell) != 0 && exists) c = initial_cell(at);
             hidden_state[r * HIDDEN_DIM + k] = h;
             cell_state[r * HIDDEN_DIM + k] = c;
         }

@@ -6,6 +6,7 @@ SHARED_BEGIN
 const uint kSplitQkvQkv = 0, kSplitQkvTable = 1, kSplitQkvStarts = 2;
 const uint kSplitQkvQuery = 3, kSplitQkvKeyCache = 4, kSplitQkvValueCache = 5;
 const uint kSplitQkvQueryGain = 6, kSplitQkvKeyGain = 7, kSplitQkvPages = 8;
+const uint kSplitQkvWords = 9;         // in place of Starts and Pages
 const uint kSplitQkvHasStarts = 1;    // specialization constant; 0: every sequence starts at position 0
 const uint kSplitQkvHasTable = 2;     // specialization constant; 0: nothing is turned, rotary_dim and positions mean nothing
 const uint kSplitQkvInterleaved = 3;  // specialization constant; 1: pair k is (2k, 2k + 1), 0: (k, k + rotary_dim / 2)

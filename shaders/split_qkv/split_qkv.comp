@@ -23,13 +23,21 @@ layout(constant_id = kSplitQkvHasPages) const uint HAS_PAGES = 0;
 layout(push_constant) uniform Push { SplitQkvPush p; };
 layout(std430, binding = kSplitQkvQkv) readonly buffer Qkv { ELEMENT qkv[]; };
 layout(std430, binding = kSplitQkvTable) readonly buffer Table { float table[]; };
-layout(std430, binding = kSplitQkvStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kSplitQkvQuery) STORED buffer Query { ELEMENT query[]; };
 layout(std430, binding = kSplitQkvKeyCache) STORED buffer KeyCache { ELEMENT key_cache[]; };
 layout(std430, binding = kSplitQkvValueCache) STORED buffer ValueCache { ELEMENT value_cache[]; };
 layout(std430, binding = kSplitQkvQueryGain) readonly buffer QueryGain { ELEMENT query_gain[]; };
 layout(std430, binding = kSplitQkvKeyGain) readonly buffer KeyGain { ELEMENT key_gain[]; };
+#ifdef PACKED
+// pages and starts, whichever are there, behind one another: with a binding for each there are 9, and not every device allows more than 8.
+layout(std430, binding = kSplitQkvWords) readonly buffer Words { uint words[]; };
+#define pages words
+#define START(sequence) words[(HAS_PAGES == 1 ? p.tokens / p.len * (p.capacity / kPageLen) : 0) + sequence]
+#else
+layout(std430, binding = kSplitQkvStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kSplitQkvPages) readonly buffer Pages { uint pages[]; };
+#define START(sequence) uint(starts[sequence])
+#endif
 const bool IN_PAGES = HAS_PAGES == 1;
 #include "lib/grid.glsl"
 #include "lib/pages.glsl"
@@ -77,7 +85,7 @@ void main() {
 
     // Modulo 2^32 a negative position is larger than any table or cache, and start + i cannot wrap past that: i < 2^31.
     uint position = token % p.len;
-    if (HAS_STARTS == 1) position += uint(starts[token / p.len]);
+    if (HAS_STARTS == 1) position += START(token / p.len);
     const uint cache_row = row_to_write(token / p.len, p.capacity, position, p.rows);
     const bool known = HAS_TABLE == 0 || position < p.positions;
     const uint half_dim = HAS_TABLE == 1 ? p.rotary_dim / 2 : 0;

@@ -141,6 +141,42 @@ TEST_CASE("whatever Vulkan call fails, the answer is an error code and nothing i
     host.dvk.vkDestroyPipelineCache(host.device, cache, nullptr);
 }
 
+TEST_CASE("a session whose device is lost answers with errors, waits for nothing and gives its tokens",
+          "[api][c][guest][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    Interposer interposer(must(vulkan::open_loader()));
+    HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index)), .get = interposer.get()});
+    const VkfDevice device = adopt(host.lend(true));
+    const VkfModel model = load_model(*device, model_folder());
+    const VkfSession session = make_session(*model);
+    const auto tokens = prompt();
+    const auto step = [&] {
+        vkf_slice slice = VKF_SLICE_INIT;
+        return vkf_session_step(session.get(), 0, nullptr, &slice);
+    };
+    succeed(vkf_session_begin(session.get(), tokens.data(), tokens.size(), 8));
+    while (tokens_of(*session).empty()) {
+        succeed(step());
+        succeed(vkf_session_wait(session.get(), UINT64_MAX));
+    }
+    const auto found = tokens_of(*session);
+    interposer.lose_device(0);
+    CHECK(step() == VKF_ERROR_DEVICE_LOST);
+    CHECK(std::string(vkf_error_message()).find("make it anew") != std::string::npos);
+    interposer.reset_calls();
+    CHECK(step() == VKF_ERROR_DEVICE_LOST);
+    CHECK(vkf_session_wait(session.get(), UINT64_MAX) == VKF_ERROR_DEVICE_LOST);
+    CHECK(std::string(vkf_error_message()).find("was lost before") != std::string::npos);
+    CHECK(vkf_device_wait(device.get(), 1, UINT64_MAX) == VKF_ERROR_DEVICE_LOST);
+    const vkf_session_info info = VKF_SESSION_INFO_INIT;
+    vkf_session* another = nullptr;
+    CHECK(vkf_session_create(model.get(), &info, nullptr, nullptr, &another) == VKF_ERROR_DEVICE_LOST);
+    CHECK(tokens_of(*session) == found);
+    CHECK(interposer.calls()["vkQueueSubmit"] == 0);
+    CHECK(interposer.calls()["vkWaitSemaphores"] == 0);
+}
+
 TEST_CASE("a warm session neither compiles nor allocates nor waits", "[api][c][guest][faults]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));

@@ -54,6 +54,25 @@ TEST_CASE("every decoder generates the same tokens in a foreign command buffer",
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
+TEST_CASE("a guest that only records needs no timeline semaphores", "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = GENERATE(from_range(vulkan_device_indices()));
+    Interposer interposer(must(vulkan::open_loader()));
+    interposer.hide(
+        "vkWaitSemaphores");  // as of a driver that has such functions only where their features are enabled
+    interposer.hide("vkGetBufferDeviceAddress");
+    HostApplication host({.device_index = index_of(index), .patched = false, .get = interposer.get()});
+    const VkfDevice device = adopt(host.lend(false));
+    const std::string name = decoder_cases().front();
+    CAPTURE(vkf_device_name(device.get()), name);
+    const Greedy golden = greedy_golden(name);
+    const VkfModel model = load_model(*device, decoder_folder(name));
+    const VkfSession session = make_session(*model);
+    begin(*session, golden.prompt);
+    CHECK(run_recorded(host, *session, 0) == first_of(golden));
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
 TEST_CASE("slices of any size give the same tokens, and a prompt may span many frames", "[api][c][guest][session]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "cpu/backend.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
+#include "support/must.hpp"
+#include "support/op_bits.hpp"
 #include "support/op_case.hpp"
+#include "vulkan/backend.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -144,6 +148,67 @@ TEST_CASE("beam_step after each number of steps", "[op][beam_step]") {
               {.beams = 3, .max_steps = 6, .eos = 7, .length_penalty = 0.6f, .early_stopping = early_stopping}, steps,
               2);
     c.check(backend);
+}
+
+/// Log-probabilities of all sizes, some of them NaN or infinite.
+Value hostile_scores(OpCase& c, const std::string& name, std::uint64_t rows, std::uint64_t vocab) {
+    std::vector<float> scores = c.random_floats(rows * vocab, 10);
+    const auto kinds = c.random_ints(scores.size(), 0, 60);
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+        if (kinds[i] == 0) scores[i] = -std::numeric_limits<float>::infinity();
+        if (kinds[i] == 1) scores[i] = -3e38f;
+        if (kinds[i] == 2 && i % 7 == 0) scores[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+    return c.floats(name, DType::f32, {rows, vocab}, std::move(scores));
+}
+
+/// The bits of all states behind the case's steps, which that kernel does.
+std::vector<std::uint32_t> bits_by(const std::string& kernel, vulkan::VulkanBackend& device, const OpCase& c,
+                                   const BeamStates& s) {
+    const auto backend = must(vulkan::VulkanBackend::on(
+        device.device(), {.check_memory = true,
+                          .cache_folder = {},
+                          .chooser = must(vulkan::NamedVariants::create({{"beam_step", kernel}}, nullptr))}));
+    std::vector<std::uint32_t> bits;
+    for (const Value value : {s.running_scores, s.final_scores})
+        for (const std::uint32_t word : bits_of(c.run(*backend, value))) bits.push_back(word);
+    for (const Value value : {s.tokens, s.starts, s.parents, s.token_history, s.parent_history, s.final_steps,
+                              s.final_rows, s.final_tokens, s.state})
+        for (const std::int32_t word : c.run_ints(*backend, value)) bits.push_back(static_cast<std::uint32_t>(word));
+    return bits;
+}
+
+TEST_CASE("beam_step in two dispatches gives the bits of the one", "[op][beam_step]") {
+    if (vulkan_backends().empty()) return;
+    vulkan::VulkanBackend& device = *GENERATE(from_range(vulkan_backends()));
+    const auto [batch, beams, vocab, early_stopping, length_penalty] =
+        GENERATE(table<std::uint64_t, std::uint32_t, std::uint64_t, EarlyStopping, float>(
+            {{1, 1, 5, EarlyStopping::always, 1.0f},
+             {33, 3, 17, EarlyStopping::heuristic, 0.7f},
+             {2, 32, 70, EarlyStopping::never, 2.0f}}));
+    CAPTURE(device.name(), batch, beams, vocab, static_cast<int>(early_stopping));
+    REQUIRE(device.capabilities().max_storage_buffers >= 13);
+    const BeamOptions options{
+        .beams = beams, .max_steps = 5, .eos = 1, .length_penalty = length_penalty, .early_stopping = early_stopping};
+    for (const std::uint32_t steps : {1u, 6u}) {
+        CAPTURE(steps);
+        OpCase c(steps);
+        BeamStates states = make_states(c, batch, options, {3});
+        if (batch > 1) {  // a sequence that is not searched
+            std::vector<std::int32_t> flags(batch + 4, 1);
+            flags[1] = flags[batch] = flags[batch + 1] = 0;
+            flags[batch + 2] = 4;  // the limit, below max_steps
+            flags[batch + 3] = 3;
+            states.state = c.state("flags", {batch + 4}, flags);
+        }
+        for (std::uint32_t step = 0; step < steps; ++step) {
+            const auto best =
+                must(top_k(c.graph, hostile_scores(c, "scores " + std::to_string(step), batch * beams, vocab),
+                           static_cast<std::uint32_t>(std::min<std::uint64_t>(3 * beams, vocab))));
+            must(beam_step(c.graph, best.values, best.indices, states, options));
+        }
+        CHECK(bits_by("passes", device, c, states) == bits_by("sequences", device, c, states));
+    }
 }
 
 TEST_CASE("beam_step leaves unused sequences and whatever is done alone", "[op][beam_step]") {

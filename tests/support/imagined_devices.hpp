@@ -8,7 +8,8 @@
 
 namespace vkformer::tests {
 
-/// GPUs and devices that are CPUs: those that reach all kernels, and those that lack one feature each.
+/// GPUs and devices that are CPUs: those that reach all kernels, and those that lack one feature each or allow
+/// shaders few storage buffers.
 inline std::vector<vulkan::Capabilities> imagined_devices() {
     vulkan::Capabilities device;
     device.storage16 = device.float16 = device.integer_dot = device.int64 = true;
@@ -20,6 +21,7 @@ inline std::vector<vulkan::Capabilities> imagined_devices() {
     device.max_workgroup_invocations = 1024;
     device.max_shared_memory_bytes = 65536;
     device.max_workgroup_count = {65535, 65535, 65535};
+    device.max_storage_buffers = 16;
     std::vector<vulkan::Capabilities> devices;
     for (const char* type : {"discrete", "cpu"})
         for (const bool has_halves : {true, false})
@@ -38,6 +40,9 @@ inline std::vector<vulkan::Capabilities> imagined_devices() {
             devices.back().type = type;
             devices.back().*feature = false;
         }
+    devices.push_back(device);
+    devices.back().type = "integrated";
+    devices.back().max_storage_buffers = 8;
     return devices;
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <type_traits>
 
 namespace vkformer::tests {
@@ -69,7 +70,7 @@ struct State {
     std::map<std::string, std::size_t> calls;
     std::map<std::string, std::int64_t> live;
     std::optional<std::uint64_t> free_memory;
-    std::string hidden;
+    std::set<std::string> hidden;  // device functions
     std::optional<std::vector<std::byte>> cache_data;
     std::vector<std::byte> initial_cache_data;
     bool loses_stores = false;
@@ -87,6 +88,13 @@ struct State {
     std::uint32_t claimed_binding = 0;  // bytes; 0: the driver's
     std::uint64_t claimed_allocation = 0;
     std::optional<VkPhysicalDeviceType> claimed_type;
+    std::uint32_t claimed_buffers = 0;
+    std::optional<std::uint32_t> claimed_subgroup, claimed_loader;
+    std::map<std::string, VkResult> failures;  // of instance functions
+    std::optional<std::size_t> losing_submission;
+    std::size_t submissions = 0;
+    bool is_lost = false;
+    std::uint32_t most_bindings = 0;
     std::uint64_t largest_binding = 0, largest_allocation = 0;
     PFN_vkGetPhysicalDeviceProperties2 properties = nullptr;
     double us_per_workgroup = 0;                     // 0: the device's own clock
@@ -120,6 +128,10 @@ void note_size(const VkMemoryAllocateInfo* info) {
     const std::lock_guard lock(state->mutex);
     state->largest_allocation = std::max<std::uint64_t>(state->largest_allocation, info->allocationSize);
 }
+void note_size(const VkDescriptorSetLayoutCreateInfo* info) {
+    const std::lock_guard lock(state->mutex);
+    state->most_bindings = std::max(state->most_bindings, info->bindingCount);
+}
 void note_size(const auto&) {}
 
 bool makes_objects(const char* name) {
@@ -145,6 +157,7 @@ struct Fallible<VkResult(VKAPI_PTR*)(Args...)> {
 PFN_vkGetQueryPoolResults driver_vkGetQueryPoolResults = nullptr;
 PFN_vkBeginCommandBuffer driver_vkBeginCommandBuffer = nullptr;
 PFN_vkQueueSubmit driver_vkQueueSubmit = nullptr;
+PFN_vkWaitSemaphores driver_vkWaitSemaphores = nullptr;
 
 #define VKFORMER_REAL(name, ...)      \
     PFN_##name real_##name = nullptr; \
@@ -284,6 +297,8 @@ VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const Vk
 VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
     {
         const std::lock_guard lock(state->mutex);
+        state->is_lost = state->is_lost || state->losing_submission == state->submissions++;
+        if (state->is_lost) return VK_ERROR_DEVICE_LOST;
         std::uint64_t workgroups = 0;
         for (std::uint32_t i = 0; i < count; ++i)
             state->semaphores.push_back({infos[i].waitSemaphoreCount, infos[i].signalSemaphoreCount});
@@ -293,6 +308,15 @@ VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const 
         state->longest_submission = std::max(state->longest_submission, workgroups);
     }
     return driver_vkQueueSubmit(queue, count, infos, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait_semaphores(VkDevice device, const VkSemaphoreWaitInfo* info,
+                                               std::uint64_t timeout) {
+    {
+        const std::lock_guard lock(state->mutex);
+        if (state->is_lost) return VK_ERROR_DEVICE_LOST;
+    }
+    return driver_vkWaitSemaphores(device, info, timeout);
 }
 
 VKAPI_ATTR void VKAPI_CALL record_barrier(VkCommandBuffer commands, VkPipelineStageFlags source,
@@ -321,7 +345,7 @@ VKAPI_ATTR void VKAPI_CALL update_descriptor_sets(VkDevice device, std::uint32_t
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char* name) {
     PFN_vkVoidFunction real = state->next_device(device, name);
-    if (!real || state->hidden == name) return nullptr;
+    if (!real || state->hidden.contains(name)) return nullptr;
     if (std::strcmp(name, "vkDestroyDevice") == 0) {
         state->destroy_device = reinterpret_cast<PFN_vkDestroyDevice>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&destroy_device);
@@ -373,6 +397,7 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
     VKFORMER_INSERT(vkGetQueryPoolResults, get_timestamps)
     VKFORMER_INSERT(vkBeginCommandBuffer, begin_commands)
     VKFORMER_INSERT(vkQueueSubmit, submit)
+    VKFORMER_INSERT(vkWaitSemaphores, wait_semaphores)
     VKFORMER_FALLIBLE(VKFORMER_WRAP_FALLIBLE)
     VKFORMER_DESTROYING(VKFORMER_WRAP_DESTROYING)
     if (std::strcmp(name, "vkUpdateDescriptorSets") == 0) {
@@ -420,15 +445,62 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDev
     const std::lock_guard lock(state->mutex);
     if (state->claimed_binding) properties->properties.limits.maxStorageBufferRange = state->claimed_binding;
     if (state->claimed_type) properties->properties.deviceType = *state->claimed_type;
+    if (state->claimed_buffers)
+        properties->properties.limits.maxPerStageDescriptorStorageBuffers = state->claimed_buffers;
     if (state->us_per_workgroup > 0)
         properties->properties.limits.timestampPeriod = 1;  // what get_timestamps() counts in
-    for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext)
-        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES && state->claimed_allocation)
-            reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(next)->maxMemoryAllocationSize =
-                state->claimed_allocation;
+    for (auto* next = static_cast<VkBaseOutStructure*>(properties->pNext); next; next = next->pNext) {
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES) {
+            auto& core = *reinterpret_cast<VkPhysicalDeviceVulkan11Properties*>(next);
+            if (state->claimed_allocation) core.maxMemoryAllocationSize = state->claimed_allocation;
+            if (state->claimed_subgroup) core.subgroupSize = *state->claimed_subgroup;
+        }
+        if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES &&
+            state->claimed_subgroup) {
+            auto& sizes = *reinterpret_cast<VkPhysicalDeviceSubgroupSizeControlProperties*>(next);
+            sizes.minSubgroupSize = sizes.maxSubgroupSize = *state->claimed_subgroup;
+        }
+    }
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL get_loader_version(std::uint32_t* version) {
+    const std::lock_guard lock(state->mutex);
+    *version = *state->claimed_loader;
+    return VK_SUCCESS;
+}
+
+/// An instance function that fails.
+template <class Function>
+struct Failing;
+template <class... Args>
+struct Failing<VkResult(VKAPI_PTR*)(Args...)> {
+    template <const char* const& Name>
+    static VKAPI_ATTR VkResult VKAPI_CALL call(Args...) {
+        const std::lock_guard lock(state->mutex);
+        return state->failures.at(Name);
+    }
+};
+const char* const name_vkCreateInstance = "vkCreateInstance";
+const char* const name_vkEnumeratePhysicalDevices = "vkEnumeratePhysicalDevices";
+const char* const name_vkCreateDevice = "vkCreateDevice";
+
+/// What stands in for an instance function that is to fail; null: nothing.
+PFN_vkVoidFunction failing(const std::string& name) {
+    const std::lock_guard lock(state->mutex);
+    if (!state->failures.contains(name)) return nullptr;
+#define VKFORMER_FAIL(function) \
+    if (name == #function)      \
+        return reinterpret_cast<PFN_vkVoidFunction>(&Failing<PFN_##function>::template call<name_##function>);
+    VKFORMER_FAIL(vkCreateInstance)
+    VKFORMER_FAIL(vkEnumeratePhysicalDevices)
+    VKFORMER_FAIL(vkCreateDevice)
+    return nullptr;
 }
 
 VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_instance(VkInstance instance, const char* name) {
+    if (const PFN_vkVoidFunction stand_in = failing(name)) return stand_in;
+    if (state->claimed_loader && std::strcmp(name, "vkEnumerateInstanceVersion") == 0)
+        return *state->claimed_loader ? reinterpret_cast<PFN_vkVoidFunction>(&get_loader_version) : nullptr;
     const PFN_vkVoidFunction real = state->next(instance, name);
     if (real && std::strcmp(name, "vkGetDeviceProcAddr") == 0) {
         state->next_device = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
@@ -476,6 +548,13 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->claimed_binding = 0;
     state->claimed_allocation = 0;
     state->claimed_type.reset();
+    state->claimed_buffers = 0;
+    state->claimed_subgroup.reset();
+    state->claimed_loader.reset();
+    state->failures.clear();
+    state->losing_submission.reset();
+    state->is_lost = false;
+    state->most_bindings = 0;
     state->largest_binding = state->largest_allocation = 0;
     state->us_per_workgroup = 0;
     state->semaphores.clear();
@@ -538,7 +617,7 @@ void Interposer::leave_memory(std::uint64_t bytes) {
 
 void Interposer::hide(const std::string& device_function) {
     const std::lock_guard lock(state->mutex);
-    state->hidden = device_function;
+    state->hidden.insert(device_function);
 }
 
 void Interposer::give_cache_data(std::vector<std::byte> data) {
@@ -577,6 +656,33 @@ void Interposer::claim_limits(std::uint32_t binding, std::uint64_t allocation) {
     state->claimed_allocation = allocation;
 }
 
+void Interposer::claim_storage_buffers(std::uint32_t buffers) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_buffers = buffers;
+}
+
+void Interposer::claim_subgroup_size(std::uint32_t invocations) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_subgroup = invocations;
+}
+
+void Interposer::claim_loader(std::uint32_t version) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_loader = version;
+}
+
+void Interposer::fail(const std::string& instance_function, VkResult result) {
+    const std::lock_guard lock(state->mutex);
+    state->failures[instance_function] = result;
+}
+
+void Interposer::lose_device(std::size_t submission) {
+    const std::lock_guard lock(state->mutex);
+    state->losing_submission = submission;
+    state->submissions = 0;
+    state->is_lost = false;
+}
+
 void Interposer::claim_type(VkPhysicalDeviceType type) {
     const std::lock_guard lock(state->mutex);
     state->claimed_type = type;
@@ -596,6 +702,11 @@ std::vector<Interposer::Semaphores> Interposer::semaphores() const {
 double Interposer::longest_submission_us() const {
     const std::lock_guard lock(state->mutex);
     return static_cast<double>(state->longest_submission) * state->us_per_workgroup;
+}
+
+std::uint32_t Interposer::most_bindings() const {
+    const std::lock_guard lock(state->mutex);
+    return state->most_bindings;
 }
 
 std::uint64_t Interposer::largest_binding() const {

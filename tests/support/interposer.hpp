@@ -43,7 +43,7 @@ public:
 
     /// From now on every device has VK_EXT_memory_budget, which says that so many bytes are free in every heap.
     void leave_memory(std::uint64_t bytes);
-    /// From now on devices lack the function.
+    /// From now on devices lack the function, too.
     void hide(const std::string& device_function);
     /// From now on pipeline caches give this data, and the driver sees none of what they are made from.
     void give_cache_data(std::vector<std::byte> data);
@@ -61,6 +61,16 @@ public:
     /// From now on every device claims to bind (maxStorageBufferRange) and to allocate (maxMemoryAllocationSize) no more than so many bytes at
     /// once; 0: what it does.
     void claim_limits(std::uint32_t binding, std::uint64_t allocation);
+    /// From now on every device claims that a shader binds no more storage buffers (maxPerStageDescriptorStorageBuffers); 0: what it does.
+    void claim_storage_buffers(std::uint32_t buffers);
+    /// From now on every device claims that its subgroups are of this size and no other.
+    void claim_subgroup_size(std::uint32_t invocations);
+    /// From now on the loader claims to be of this version; 0: of Vulkan 1.0, which cannot be asked.
+    void claim_loader(std::uint32_t version);
+    /// From now on vkCreateInstance, vkEnumeratePhysicalDevices or vkCreateDevice fails so.
+    void fail(const std::string& instance_function, VkResult result);
+    /// The submission of this number (from 0, counted from now on) loses the device, and nothing is submitted or waited for any more.
+    void lose_device(std::size_t submission);
     /// From now on every device claims to be of this type.
     void claim_type(VkPhysicalDeviceType type);
     /// From now on a workgroup takes so long on every device, by its timestamps: they tell how many were recorded between them.
@@ -73,6 +83,8 @@ public:
     std::vector<Semaphores> semaphores() const;
     /// The longest submission since then, by that clock.
     double longest_submission_us() const;
+    /// The most bindings of a descriptor set since the making.
+    std::uint32_t most_bindings() const;
     /// The largest binding of storage buffers since the making, in bytes.
     std::uint64_t largest_binding() const;
     /// Likewise of allocations.

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/case.hpp"
 #include "core/block_format.hpp"
 #include "graph/builders.hpp"
 #include "support/backends.hpp"
@@ -394,6 +395,7 @@ TEST_CASE("every op has one reference, which needs nothing, and names no two ker
             CHECK(std::ranges::count(all.kernels, kernel->name, &vulkan::KernelTraits::name) == 1);
             if (!kernel->is_reference) continue;
             CHECK(kernel->needs == 0);
+            CHECK(kernel->storage_buffers == vulkan::kFewStorageBuffers);
             CHECK(kernel->device == vulkan::DeviceClass::gpu);
             CHECK(kernel->rounding == graph::Rounding::none);
         }
@@ -442,6 +444,19 @@ TEST_CASE("the trial case of caches in pages reads and writes all that its table
         CHECK(found == 1);
         CHECK(tuning::case_key(graph, node, true).find(" pages=i32[2,2]") != std::string::npos);
     }
+}
+
+TEST_CASE("the trial case of a step of a search is its first one", "[tuning]") {
+    cases::CaseBuilder builder(cases::CaseBuilder::Contents::none);
+    must(must(cases::families_of("beam_step", 2).front()->make({2, 3}, DType::f32)).build(builder));
+    const auto trial = must(tuning::make_trial_case(builder.graph, builder.graph.nodes().back(), 1e8));
+    const auto& op = std::get<graph::BeamStep>(trial.graph.nodes()[0].op);
+    std::vector<std::int32_t> state;
+    for (const auto& [value, contents] : trial.contents)
+        if (value == op.state) state = std::get<std::vector<std::int32_t>>(contents);
+    REQUIRE(state.size() >= 5);
+    state.resize(5);
+    CHECK(state == std::vector<std::int32_t>{1, 1, 0, 0, static_cast<std::int32_t>(op.max_steps)});
 }
 
 /// One product with a weight of zeros in the format.

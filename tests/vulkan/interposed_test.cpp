@@ -1,19 +1,27 @@
 // SPDX-License-Identifier: MIT
-// The Vulkan runtime on devices that there are not: they lack a function, keep other caches, lose what shaders store.
+// The Vulkan runtime on devices that there are not: they lack a function, keep other caches, lose what shaders store, allow few buffers,
+// fail to start, are lost, or lie about their subgroups.
 #include <cstring>
 #include <fstream>
 
+#include "cases/case.hpp"
 #include "core/hash.hpp"
+#include "cpu/backend.hpp"
+#include "decoding/session.hpp"
 #include "graph/builders.hpp"
+#include "models/marian_case.hpp"
 #include "support/backends.hpp"
 #include "support/files.hpp"
 #include "support/host_application.hpp"
 #include "support/interposer.hpp"
 #include "support/lent_device.hpp"
 #include "support/must.hpp"
+#include "support/op_case.hpp"
 #include "support/temporary_folder.hpp"
+#include "text/tokenizer.hpp"
 #include "tuning/ladder.hpp"
 #include "vulkan/backend.hpp"
+#include "vulkan/variants.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -171,6 +179,268 @@ TEST_CASE("a driver that loses what shaders store is found out by the ladder", "
     REQUIRE_FALSE(chosen);
     CHECK(chosen.error().code == ErrorCode::Vulkan);
     CHECK_THAT(chosen.error().message, ContainsSubstring("no variant of linear") && ContainsSubstring("wrong results"));
+}
+
+/// A device of vkformer's own whose driver is behind an interposer.
+struct PlayedDevice {
+    Interposer interposer{must(vulkan::open_loader())};
+    HostApplication host;
+    std::unique_ptr<vulkan::VulkanBackend> backend;
+
+    explicit PlayedDevice(const std::string& index)
+        : host({.device_index = static_cast<std::uint32_t>(std::stoul(index)), .validation = false}) {}
+    void open() {
+        const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));
+        backend = must(vulkan::VulkanBackend::on(
+            must(vulkan::Device::create(instance, instance->describe(host.physical))), {.cache_folder = {}}));
+    }
+};
+
+/// The op at the first edge of its reference kernel.
+OpCase smallest_case(const vulkan::OpKernels& op) {
+    const auto reference = std::ranges::find(op.kernels, true, &vulkan::KernelTraits::is_reference);
+    const vulkan::Edge& edge = (*reference)->edges.front();
+    const cases::Family& family = *cases::families_of(op.op, edge.size()).front();
+    OpCase c;
+    c.take(must(family.make({edge.begin(), edge.end()}, family.types.front())));
+    return c;
+}
+
+TEST_CASE("every op runs where a shader may bind 8 storage buffers", "[vulkan][device][buffers]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    device.interposer.claim_storage_buffers(8);
+    device.open();
+    CHECK(device.backend->capabilities().max_storage_buffers == 8);
+    for (const vulkan::OpKernels& op : vulkan::kernel_catalogue()) {
+        CAPTURE(device.backend->name(), op.op);
+        const OpCase c = smallest_case(op);
+        auto& backend = *device.backend;
+        const auto program =
+            must(backend.compile_program(graph::make_plan(c.graph), backend.make_store(), backend.make_store(), {}));
+        must(program->submit(1));
+        must(program->wait());
+    }
+    CHECK(device.interposer.most_bindings() == 8);
+}
+
+TEST_CASE("an op that binds more storage buffers than a device allows says so before anything runs",
+          "[vulkan][device][buffers][errors]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    device.interposer.claim_storage_buffers(4);
+    device.open();
+    const std::string name = device.backend->name();
+    std::size_t refused = 0;
+    for (const vulkan::OpKernels& op : vulkan::kernel_catalogue()) {
+        CAPTURE(name, op.op);
+        auto& backend = *device.backend;
+        device.interposer.reset_calls();
+        const auto program = backend.compile_program(graph::make_plan(smallest_case(op).graph), backend.make_store(),
+                                                     backend.make_store(), {});
+        if (program) continue;
+        ++refused;
+        CHECK(program.error().code == ErrorCode::MissingFeature);
+        CHECK_THAT(program.error().message,
+                   ContainsSubstring(std::string(op.op) + " binds ") &&
+                       ContainsSubstring(" storage buffers in one shader; device \"" + name + "\" allows 4"));
+        if (op.op == "beam_step" || op.op == "recurrent_layer")
+            CHECK_THAT(program.error().message, ContainsSubstring(std::string(op.op) + " binds 8 "));
+        for (const auto& [function, count] : device.interposer.calls()) {
+            CAPTURE(function, count);
+            CHECK(function == "");  // nothing was made, compiled or submitted
+        }
+    }
+    CHECK(refused > 5);
+    CHECK(device.interposer.most_bindings() <= 4);
+}
+
+TEST_CASE("a beam search on a device with few storage buffers gives the same tokens", "[vulkan][device][buffers]") {
+    if (vulkan_device_indices().empty()) return;
+    const auto folder = std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/date-normalizer";
+    const models::Seq2Seq model = load_marian_folder(folder);
+    const auto generation =
+        must(models::load_generation_config(folder, model.limits().target_len, model.limits().target_vocab));
+    const auto tokenizer = must(text::load_tokenizer(folder));
+    const std::vector<std::vector<std::int32_t>> texts = {must(tokenizer->encode("Donnerstag, den 4. März 2021")),
+                                                          must(tokenizer->encode("3/7/1999"))};
+    REQUIRE(generation.beams == 4);
+    const auto run = [&](graph::Backend& backend) {
+        auto session = must(decoding::Session::create(backend, model, {.generation = generation, .batch = 2}));
+        return must(session.generate(std::vector<decoding::Source>{{.tokens = texts[0]}, {.tokens = texts[1]}}));
+    };
+    const auto expected = run(*cpu::make_cpu_backend<double>());
+    for (const std::string& index : vulkan_device_indices()) {
+        std::vector<std::vector<decoding::Hypothesis>> found;
+        for (const std::uint32_t buffers : {0u, 12u, 8u}) {  // 0: as many as the driver allows
+            PlayedDevice device(index);
+            device.interposer.claim_storage_buffers(buffers);
+            device.open();
+            CAPTURE(device.backend->name(), buffers);
+            found.push_back(run(*device.backend));
+            CHECK(device.interposer.most_bindings() == (buffers == 0 ? 13 : 8));
+            for (std::size_t b = 0; b < expected.size(); ++b) {
+                CHECK(found.back()[b].tokens == expected[b].tokens);
+                CHECK(found.back()[b].score == found.front()[b].score);
+            }
+        }
+    }
+}
+
+TEST_CASE("loaders and drivers that cannot do Vulkan 1.2 are errors that say what to do", "[vulkan][device][faults]") {
+    const auto advice_for = [](auto&& play) {
+        Interposer interposer(must(vulkan::open_loader()));
+        play(interposer);
+        const auto instance = vulkan::Instance::create(interposer.get(), false);
+        const auto devices = instance ? (*instance)->physical_devices()
+                                      : Result<std::vector<vulkan::Instance::PhysicalDevice>>(instance.error());
+        REQUIRE_FALSE(devices);
+        return devices.error();
+    };
+    for (const std::uint32_t version : {0u, VK_API_VERSION_1_0, VK_API_VERSION_1_1}) {
+        CAPTURE(version);
+        const Error old = advice_for([&](Interposer& i) { i.claim_loader(version); });
+        CHECK(old.code == ErrorCode::MissingFeature);
+        CHECK(old.message == "the Vulkan loader is older than Vulkan 1.2; update it");
+    }
+    const Error none = advice_for([](Interposer& i) { i.fail("vkCreateInstance", VK_ERROR_INCOMPATIBLE_DRIVER); });
+    CHECK(none.code == ErrorCode::NoDevice);
+    CHECK(none.vk == VK_ERROR_INCOMPATIBLE_DRIVER);
+    CHECK(none.hint == Hint::cpu_backend);
+    CHECK_THAT(none.message, ContainsSubstring("no Vulkan driver is installed"));
+    for (const char* function : {"vkCreateInstance", "vkEnumeratePhysicalDevices"}) {
+        CAPTURE(function);
+        const Error broken = advice_for([&](Interposer& i) { i.fail(function, VK_ERROR_INITIALIZATION_FAILED); });
+        CHECK(broken.code == ErrorCode::Vulkan);
+        CHECK(broken.hint == Hint::cpu_backend);
+        CHECK_THAT(broken.message, ContainsSubstring(function) && ContainsSubstring("VK_ERROR_INITIALIZATION_FAILED") &&
+                                       ContainsSubstring("update the Vulkan driver or choose the CPU backend"));
+    }
+}
+
+TEST_CASE("a device that its driver cannot open is an error that says what to do", "[vulkan][device][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(vulkan_device_indices().front());
+    const VkResult result = GENERATE(VK_ERROR_INCOMPATIBLE_DRIVER, VK_ERROR_DEVICE_LOST);
+    device.interposer.fail("vkCreateDevice", result);
+    const auto instance = must(vulkan::Instance::adopt(device.interposer.get(), device.host.instance, false));
+    const auto opened = vulkan::Device::create(instance, instance->describe(device.host.physical));
+    REQUIRE_FALSE(opened);
+    CHECK(opened.error().vk == result);
+    CHECK(opened.error().hint == Hint::other_device);
+    CHECK_THAT(opened.error().message, ContainsSubstring("vkCreateDevice failed while opening device") &&
+                                           ContainsSubstring("update its driver or choose another device"));
+}
+
+TEST_CASE("a lost device answers every later call with an error and asks its driver nothing",
+          "[vulkan][device][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    device.open();
+    const auto backend = std::move(device.backend);
+    graph::Graph graph;
+    const auto x = must(graph.input("x", DType::f32, {8}));
+    const auto y = must(activate(graph, x, graph::Activation::relu));
+    graph.mark_output(y);
+    const graph::Plan plan = graph::make_plan(graph);
+    const auto compile = [&] {
+        return backend->compile_program(plan, backend->make_store(), backend->make_store(), {});
+    };
+    const auto program = must(compile()), other = must(compile());
+    const std::vector<float> values(8, 1.0f);
+    std::vector<float> read(8);
+    for (const auto& p : {program.get(), other.get()}) must(p->write(x, std::span(values)));
+    const std::size_t submission = GENERATE(0, 1);
+    CAPTURE(backend->name(), submission);
+    device.interposer.lose_device(submission);
+    if (submission == 1) {
+        must(other->submit(1));
+        must(other->read(y, std::span(read)));
+    }
+
+    const auto is_lost = [&](const auto& result) {
+        REQUIRE_FALSE(result);
+        CHECK(result.error().code == ErrorCode::DeviceLost);
+        CHECK(result.error().vk == VK_ERROR_DEVICE_LOST);
+        CHECK_THAT(result.error().message, ContainsSubstring(backend->name()) &&
+                                               ContainsSubstring("destroy all that was made with it and make it anew"));
+    };
+    is_lost(program->submit(1));
+    device.interposer.reset_calls();
+    for (const auto& p : {program.get(), other.get()}) {
+        is_lost(p->submit(1));
+        is_lost(p->wait());
+        is_lost(p->write(x, std::span(values)));
+        is_lost(p->read(y, std::span(read)));
+    }
+    is_lost(compile());
+    is_lost(backend->device()->wait(1));
+    for (const char* function : {"vkQueueSubmit", "vkWaitSemaphores", "vkCreateComputePipelines", "vkAllocateMemory"})
+        CHECK(device.interposer.calls()[function] == 0);
+}
+
+TEST_CASE("what is in flight when a device is lost is destroyed without waiting", "[vulkan][device][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    device.open();
+    {
+        const auto backend = std::move(device.backend);
+        graph::Graph graph;
+        graph.mark_output(must(activate(graph, must(graph.input("x", DType::f32, {8})), graph::Activation::relu)));
+        const auto program =
+            must(backend->compile_program(graph::make_plan(graph), backend->make_store(), backend->make_store(), {}));
+        device.interposer.lose_device(1);
+        must(program->submit(1));
+        CHECK_FALSE(program->submit(1));
+        device.interposer.reset_calls();
+    }
+    CHECK(device.interposer.calls()["vkWaitSemaphores"] == 0);
+    CHECK(device.interposer.live() == std::map<std::string, std::int64_t>{});
+}
+
+/// One query of 4 heads against 40 keys: its kernels with subgroups are specialized for a size.
+OpCase decoding_step() {
+    OpCase c;
+    c.take(must(cases::families_of("decode_attention", 7).front()->make({1, 40, 4, 2, 64, 64, 32}, DType::f32)));
+    return c;
+}
+
+TEST_CASE("subgroups of a size that there is not are used by no kernel", "[vulkan][device][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    const std::uint32_t size = GENERATE(0u, 3u, 256u);
+    CAPTURE(size);
+    device.interposer.claim_subgroup_size(size);
+    device.open();
+    const vulkan::Capabilities& c = device.backend->capabilities();
+    CHECK_FALSE(c.subgroup_arithmetic);
+    CHECK_FALSE(c.subgroup_shuffle);
+    CHECK_FALSE(c.subgroup_size_control);
+    CHECK_FALSE(c.cooperative_matrix);
+    decoding_step().check(*device.backend);
+}
+
+TEST_CASE("a driver that lies about the size of its subgroups gets kernels that are right",
+          "[tuning][vulkan][faults]") {
+    if (vulkan_device_indices().empty()) return;
+    PlayedDevice device(GENERATE(from_range(vulkan_device_indices())));
+    const std::uint32_t size = GENERATE(2u, 4u, 8u, 16u, 32u, 64u, 128u);
+    device.interposer.claim_subgroup_size(size);
+    device.open();
+    CAPTURE(device.backend->name(), size);
+    const OpCase c = decoding_step();
+    tuning::Ladder ladder{{}};
+    const auto chosen = must(ladder.choose(*device.backend, graph::make_plan(c.graph, {.fuse = false})));
+    CAPTURE(chosen.front());
+    CHECK_FALSE(chosen.front().empty());
+    const auto backend = must(vulkan::VulkanBackend::on(
+        device.backend->device(),
+        {.cache_folder = {},
+         .chooser = must(vulkan::NamedVariants::create({{"decode_attention", chosen.front()}}, nullptr))}));
+    const auto y = std::get<graph::DecodeAttention>(c.graph.nodes().back().op).y;
+    const std::vector<float> found = c.run(*backend, y);
+    const std::vector<float> expected = c.run(*cpu::make_cpu_backend<double>(), y);
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK_THAT(found[i], Catch::Matchers::WithinAbs(expected[i], 1e-5));
 }
 
 }  // namespace

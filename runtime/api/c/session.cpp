@@ -66,6 +66,7 @@ public:
     }
     /// The ticket of the last step that is done; 0: none since the last call.
     Result<std::uint64_t> take_done() {
+        VKFORMER_CHECK(device_->check_not_lost());  // even where the step that met the loss was never submitted
         std::uint64_t ticket = 0;
         while (!submitted_.empty()) {
             VKFORMER_TRY(const bool is_done, device_->wait_for(submitted_.front().value, 0));
@@ -76,6 +77,7 @@ public:
         return ticket;
     }
     Result<bool> wait(std::uint64_t timeout_ns) {
+        VKFORMER_CHECK(device_->check_not_lost());
         if (submitted_.empty()) return true;
         return device_->wait_for(submitted_.back().value, timeout_ns);
     }

@@ -63,6 +63,9 @@ private:
     std::uint32_t count_;
 };
 
+/// Storage buffers that the smallest devices allow a shader: Raspberry Pi's V3D. (Vulkan itself promises 4.)
+constexpr std::uint32_t kFewStorageBuffers = 8;
+
 /// What an op's lists, verdict files and reports know of a kernel.
 struct KernelTraits {
     std::string_view name;  ///< stable: verdict files and --variant use it
@@ -75,6 +78,9 @@ struct KernelTraits {
     DeviceClass device = DeviceClass::gpu;
     Rounding rounding = Rounding::none;
     std::uint32_t needs = 0;  ///< bits of ShaderRequirement, beyond what its operands' dtypes need
+    /// Storage buffers that one of its dispatches binds at most. Devices that allow fewer, but for those that allow fewer than
+    /// kFewStorageBuffers, take other kernels.
+    std::uint32_t storage_buffers = kFewStorageBuffers;
     /// Runs with every shape on every device: what the others are measured against. Every op has exactly one.
     bool is_reference = false;
     /// Elements of a row above which compilers for CPUs take many seconds, since its loops are unrolled: devices that are CPUs take it

@@ -3,6 +3,7 @@
 
 #include "core/try.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/kernels/packed_words.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -28,8 +29,7 @@ Result<DispatchPlan> plan(const graph::RecurrentLayer& op, const KernelContext& 
         .bind(shaders::kRecurrentLayerWeight, op.weight)
         .bind(shaders::kRecurrentLayerBias, or_else(op.bias, op.gates))
         .bind(shaders::kRecurrentLayerInitialHidden, or_else(op.initial_hidden, op.gates))
-        .bind(shaders::kRecurrentLayerInitialCell, or_else(op.initial_cell, op.gates))
-        .bind(shaders::kRecurrentLayerLengths, or_else(op.lengths, op.gates))
+        .bind(shaders::kRecurrentLayerWords, packed_words(op.lengths, op.initial_cell, op.gates))
         .bind(shaders::kRecurrentLayerY, op.y)
         .bind(shaders::kRecurrentLayerHidden, op.hidden)
         .bind(shaders::kRecurrentLayerCell, or_else(op.cell, op.hidden))
@@ -46,7 +46,7 @@ Result<DispatchPlan> plan(const graph::RecurrentLayer& op, const KernelContext& 
                     : op.direction == graph::Direction::backward ? 1u
                                                                  : 2u,
     });
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.lengths, op.initial_cell, std::move(dispatch), context);
 }
 
 /// Sequences x steps x hidden: workgroups of 32, 64 and 128, with all the sequences that one takes, fewer and more.

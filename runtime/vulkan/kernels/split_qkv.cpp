@@ -6,6 +6,7 @@
 #include "core/try.hpp"
 #include "graph/pages.hpp"
 #include "vulkan/kernels/kernels.hpp"
+#include "vulkan/kernels/packed_words.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -18,7 +19,9 @@ std::uint64_t placed_heads_per_workgroup(std::uint64_t tokens, std::uint64_t hea
 
 static_assert(sizeof(shaders::SplitQkvPush) == 48);
 
-Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& context) {
+/// All but the bindings of starts and pages.
+Result<Dispatch> dispatch_split_qkv(const graph::SplitQkv& op, const ShaderFamily& family,
+                                    const KernelContext& context) {
     // As many invocations as a CPU has lanes; elsewhere as many as a head of 64 has pairs.
     const std::uint32_t workgroup = context.device.is_cpu() ? 8 : 32;
     const graph::Graph& graph = context.graph;
@@ -27,17 +30,14 @@ Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& contex
     const std::uint64_t tokens = qkv[0] * qkv[1];
     const std::uint64_t heads = placed_heads_per_workgroup(tokens, qkv[2]);
     VKFORMER_TRY(const auto groups, folded_grid(tokens * ceil_div(qkv[2], heads), context.device));
-    Dispatch dispatch{.module = {&modules::split_qkv, storage_for(graph.dtype(op.qkv), context.device)},
-                      .groups = groups};
+    Dispatch dispatch{.module = {&family, storage_for(graph.dtype(op.qkv), context.device)}, .groups = groups};
     dispatch.bind(shaders::kSplitQkvQkv, op.qkv)
         .bind(shaders::kSplitQkvTable, or_else(op.table, op.qkv))
-        .bind(shaders::kSplitQkvStarts, or_else(op.starts, op.qkv))
         .bind(shaders::kSplitQkvQuery, op.query)
         .bind(shaders::kSplitQkvKeyCache, op.key_cache)
         .bind(shaders::kSplitQkvValueCache, op.value_cache)
         .bind(shaders::kSplitQkvQueryGain, or_else(op.query_gain, op.qkv))
         .bind(shaders::kSplitQkvKeyGain, or_else(op.key_gain, op.qkv))
-        .bind(shaders::kSplitQkvPages, or_else(op.pages, op.qkv))
         .set(shaders::kWorkgroupConstant, workgroup)
         .set(shaders::kSplitQkvHasStarts, !!op.starts)
         .set(shaders::kSplitQkvHasTable, !!op.table)
@@ -58,7 +58,20 @@ Result<DispatchPlan> plan(const graph::SplitQkv& op, const KernelContext& contex
         .eps = op.norm_eps,
         .gain_offset = op.norm_gain_offset,
     });
+    return dispatch;
+}
+
+Result<DispatchPlan> plan_pairs(const graph::SplitQkv& op, const KernelContext& context) {
+    VKFORMER_TRY(Dispatch dispatch, dispatch_split_qkv(op, modules::split_qkv, context));
+    dispatch.bind(shaders::kSplitQkvStarts, or_else(op.starts, op.qkv))
+        .bind(shaders::kSplitQkvPages, or_else(op.pages, op.qkv));
     return DispatchPlan(std::move(dispatch));
+}
+
+Result<DispatchPlan> plan_pairs_packed(const graph::SplitQkv& op, const KernelContext& context) {
+    VKFORMER_TRY(Dispatch dispatch, dispatch_split_qkv(op, modules::split_qkv_packed, context));
+    dispatch.bind(shaders::kSplitQkvWords, packed_words(op.pages, op.starts, op.qkv));
+    return plan_packed(op.pages, op.starts, std::move(dispatch), context);
 }
 
 /// Batch x len x heads x kv heads x dim: with a head per workgroup, and with several.
@@ -72,7 +85,8 @@ constexpr Edge kSplitQkvEdges[] = {{1, 1, 1, 1, 2},
 
 std::span<const Kernel<graph::SplitQkv>> kernels(const graph::SplitQkv&) {
     static constexpr Kernel<graph::SplitQkv> kKernels[] = {
-        {.traits = {.name = "pairs", .edges = kSplitQkvEdges, .is_reference = true}, .plan = plan}};
+        {.traits = {.name = "pairs", .edges = kSplitQkvEdges, .storage_buffers = 9}, .plan = plan_pairs},
+        {.traits = {.name = "pairs_packed", .edges = kSplitQkvEdges, .is_reference = true}, .plan = plan_pairs_packed}};
     return kKernels;
 }
 

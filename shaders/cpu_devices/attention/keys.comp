@@ -49,12 +49,15 @@ layout(constant_id = kCpuAttentionRows) const uint ROWS = 1;
 layout(push_constant) uniform Push { DecodeAttentionPush p; ADDRESSES };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
+#include "decode_attention/words.glsl"
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; ADDRESSES };
 layout(std430, binding = kAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
+layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
+layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
@@ -63,8 +66,6 @@ layout(std430, binding = kAttentionQuery) readonly buffer Query { WORD query[]; 
 layout(std430, binding = kAttentionKey) readonly buffer Key { WORD key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { WORD value[]; };
 #endif
-layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
-layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"

@@ -28,20 +28,21 @@ layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(push_constant) uniform Push { DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
+#include "decode_attention/words.glsl"
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
 layout(push_constant) uniform Push { AttentionPush p; };
 layout(std430, binding = kAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
+layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
+layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 #define QUERY_LEN p.query_len
 const uint SPLITS = 1;
 #endif
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
 layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT4 key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
-layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
-layout(std430, binding = kAttentionStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
 #include "lib/attention_mask.glsl"
 #include "lib/grid.glsl"

@@ -9,6 +9,7 @@
 #include "vulkan/kernels/cpu_devices/kernels.hpp"
 #include "vulkan/kernels/cpu_devices/lanes.hpp"
 #include "vulkan/kernels/decode_attention/decode_attention.hpp"
+#include "vulkan/kernels/packed_words.hpp"
 
 namespace vkformer::vulkan::cpu_devices {
 namespace {
@@ -92,7 +93,7 @@ Result<DispatchPlan> plan_decode_heads(const graph::DecodeAttention& op, const K
     VKFORMER_TRY(Dispatch dispatch, dispatch_decode_attention(op, {&family, storage_of(op, context)}, groups, context));
     dispatch.set(shaders::kWorkgroupConstant, shaders::kCpuAttentionWorkgroup);
     set_dims(dispatch, sizes.head_dim, sizes.value_dim);
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
 template <Loads kLoads>
@@ -107,7 +108,7 @@ Result<DispatchPlan> plan_decode_keys(const graph::DecodeAttention& op, const Ke
     dispatch.set(shaders::kWorkgroupConstant, shaders::kCpuLanes).set(shaders::kCpuAttentionRows, rows);
     set_dims(dispatch, sizes.head_dim, sizes.value_dim);
     if (kLoads == Loads::vectors) point_at_operands(dispatch, op);
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
 /// Whether `fits` takes an op's rows and keys.

@@ -9,6 +9,7 @@
 #include "graph/splits.hpp"
 #include "vulkan/kernels/attention/attention.hpp"
 #include "vulkan/kernels/attention/mask.hpp"
+#include "vulkan/kernels/packed_words.hpp"
 
 namespace vkformer::vulkan {
 
@@ -36,8 +37,7 @@ Result<Dispatch> dispatch_decode_attention(const graph::DecodeAttention& op, Mod
     dispatch.bind(shaders::kDecodeAttentionQuery, op.query)
         .bind(shaders::kDecodeAttentionKey, op.key)
         .bind(shaders::kDecodeAttentionValue, op.value)
-        .bind(shaders::kDecodeAttentionKeyLengths, or_else(op.mask.key_lengths, op.query))
-        .bind(shaders::kDecodeAttentionStarts, or_else(op.mask.starts, op.query))
+        .bind(shaders::kDecodeAttentionWords, packed_words(op.mask.key_lengths, op.mask.starts, op.query))
         .bind(shaders::kDecodeAttentionAdditive, or_else(op.mask.additive, op.query))
         .bind(shaders::kDecodeAttentionPartial, op.partial)
         .bind(shaders::kDecodeAttentionPages, or_else(op.pages, op.query))
@@ -85,7 +85,7 @@ Result<DispatchPlan> plan_split(const graph::DecodeAttention& op, const KernelCo
                                                  modules::decode_attention_split_q8);
     const Module module{&family, storage_for(context.graph.dtype(op.query), context.device)};
     VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim, sizes.heads));
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
 /// Elements that decode_attention/split_vec4.comp loads at a time: 16 bytes, or eight of a block.
@@ -134,7 +134,7 @@ Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const Ker
     VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim / piece, groups));
     dispatch.set(shaders::kDecodeAttentionHeads, heads)
         .set(shaders::kDecodeAttentionHeadPieces, sizes.head_dim / piece);
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
 /// How decode_attention/split_subgroup.comp is cut.
@@ -185,7 +185,7 @@ Result<DispatchPlan> plan_split_subgroup(const graph::DecodeAttention& op, const
         .set(shaders::kDecodeAttentionHeadSteps, tiling.head_steps)
         .set(shaders::kDecodeAttentionValueSteps, tiling.value_steps)
         .set(shaders::kDecodeAttentionSums, tiling.sums);
-    return DispatchPlan(std::move(dispatch));
+    return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
 // Edges: batch x keys x heads x kv_heads x head_dim x value_dim x split_keys. A split has as many keys as it is said here, or 32.
