@@ -51,9 +51,9 @@ struct Embedding {
     std::size_t cut = 0;     ///< that were left out, because the model takes no more
 };
 
-/// A model on a device: a folder of the sentence-transformers library (modules.json, 1_Pooling, …), or any folder with a BERT,
-/// RoBERTa, XLM-RoBERTa or DistilBERT (config.json, model.safetensors, tokenizer.json), of which the mean of the last hidden
-/// states is then taken. Results are those of sentence-transformers' encode(). Not thread-safe; distinct embedders are
+/// A model on a device: a folder of the sentence-transformers library (modules.json, 1_Pooling, …) with an encoder or a decoder, or
+/// any folder with an encoder of texts such as BERT (config.json, model.safetensors, tokenizer.json), of which the mean of the last
+/// hidden states is then taken. Results are those of sentence-transformers' encode(). Not thread-safe; distinct embedders are
 /// independent of each other.
 class VKFORMER_API Embedder {
 public:
@@ -98,7 +98,7 @@ struct PairScore {
 };
 
 /// A "…ForSequenceClassification" model on a device, which reads two texts at once and scores them: a cross-encoder, as rerankers
-/// are. Results are those of sentence-transformers' CrossEncoder.predict(): one score goes through a sigmoid unless the folder
+/// are; or a Qwen3-Reranker, whose score is the probability of "yes". Results are those of sentence-transformers' CrossEncoder.predict(): one score goes through a sigmoid unless the folder
 /// says otherwise, several are given as they are. Not thread-safe.
 class VKFORMER_API CrossEncoder {
 public:

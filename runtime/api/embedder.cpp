@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "vkformer/embedder.hpp"
 
+#include <array>
+
 #include "api/encoder_heads.hpp"
 #include "api/encoder_runner.hpp"
+#include "api/yes_no_reranker.hpp"
 #include "core/try.hpp"
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
@@ -146,7 +149,28 @@ std::size_t CrossEncoder::max_length() const noexcept { return impl_->runner.max
 const std::string& CrossEncoder::device() const noexcept { return impl_->runner.device(); }
 DeviceMemory CrossEncoder::memory() const { return impl_->runner.memory(); }
 
+namespace {
+
+/// A language model's scores.
+Result<api::EncoderRunner> load_yes_no_runner(const models::Opened<models::Decoder>& opened,
+                                              const EncoderOptions& options) {
+    VKFORMER_TRY(api::YesNoReranker model, api::load_yes_no_reranker(opened));
+    VKFORMER_TRY(auto head, api::score_head(opened.path, model.encoder));
+    VKFORMER_TRY(auto runner,
+                 api::EncoderRunner::load(opened.path, std::move(model.encoder), std::move(head), 0, options));
+    VKFORMER_CHECK(runner.set_prompt(model.prompt));
+    return runner;
+}
+
+}  // namespace
+
 Result<CrossEncoder> CrossEncoder::load(const std::filesystem::path& folder, const EncoderOptions& options) {
+    constexpr std::array kKinds = {models::ModelKind::encoder, models::ModelKind::decoder};
+    const auto opened = models::open_model(folder, kKinds);
+    if (opened && models::kind_of(*opened) == models::ModelKind::decoder) {
+        VKFORMER_TRY(auto runner, load_yes_no_runner(std::get<models::Opened<models::Decoder>>(*opened), options));
+        return CrossEncoder(std::make_unique<Impl>(Impl{.runner = std::move(runner)}));
+    }
     VKFORMER_TRY(auto encoder, models::load_encoder(folder));
     if (encoder.config().labels == 0)
         return Error{ErrorCode::UnsupportedConfig,

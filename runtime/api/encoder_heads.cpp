@@ -28,7 +28,7 @@ Result<decoding::EncoderHead> score_head(const std::filesystem::path& path, cons
     VKFORMER_TRY(const auto activation, models::read_score_activation(config, encoder.config().labels));
     return decoding::EncoderHead(
         [encoder, activation](graph::Graph& graph, const models::EncoderTensors& tensors) -> Result<graph::Value> {
-            VKFORMER_TRY(const graph::Value logits, encoder.add_classifier(graph, tensors.hidden));
+            VKFORMER_TRY(const graph::Value logits, encoder.add_classifier(graph, tensors));
             if (activation == graph::Activation::none) return logits;
             return graph::activate(graph, logits, activation);
         });

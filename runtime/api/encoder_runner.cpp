@@ -38,15 +38,6 @@ Result<std::string_view> trimmed(std::string_view text) {
     return text::trim_end(text::trim_start(text, text::is_python_space), text::is_python_space);
 }
 
-Result<text::Encoding> encode(const text::Tokenizer& tokenizer, const EncoderInput& input, std::size_t max_length) {
-    VKFORMER_TRY(const std::string_view first, trimmed(input.first));
-    std::optional<std::string_view> second;
-    if (input.second) {
-        VKFORMER_TRY(second, trimmed(*input.second));
-    }
-    return tokenizer.encode_for_encoder(first, second, max_length);
-}
-
 /// Leaves out what follows the first end token: a text may contain one.
 void cut_behind(text::Encoding& encoding, std::int32_t end_token) {
     const auto end = std::ranges::find(encoding.ids, end_token);
@@ -94,8 +85,50 @@ Result<EncoderRunner> EncoderRunner::load(const std::filesystem::path& folder, m
     return runner;
 }
 
+Result<text::Encoding> EncoderRunner::encode(const EncoderInput& input) const {
+    if (prompt_ && input.second) return encode_prompted(input);
+    // Who scores by a decoder puts the parts of its prompt into both texts, line feeds at their ends too.
+    if (input.second && encoder_->config().is_causal)
+        return tokenizer_->encode_for_encoder(input.first, input.second, max_length_);
+    VKFORMER_TRY(const std::string_view first, trimmed(input.first));
+    std::optional<std::string_view> second;
+    if (input.second) {
+        VKFORMER_TRY(second, trimmed(*input.second));
+    }
+    return tokenizer_->encode_for_encoder(first, second, max_length_);
+}
+
+Result<text::Encoding> EncoderRunner::encode_prompted(const EncoderInput& input) const {
+    const std::string text = prompt_->before + std::string(input.first) + prompt_->between + std::string(*input.second);
+    VKFORMER_TRY(auto body, tokenizer_->encode(text, {.add_special = false, .parse_special = false}));
+    text::Encoding encoding;
+    const std::size_t room = max_length_ - prompt_->prefix.size() - prompt_->suffix.size();
+    if (body.size() > room) {
+        encoding.cut = body.size() - room;
+        body.resize(room);
+    }
+    for (const auto* const part : {&prompt_->prefix, &std::as_const(body), &prompt_->suffix})
+        encoding.ids.insert(encoding.ids.end(), part->begin(), part->end());
+    encoding.types.assign(encoding.ids.size(), 0);
+    return encoding;
+}
+
+Result<void> EncoderRunner::set_prompt(const PairPrompt& prompt) {
+    const auto tokens = [&](const std::string& text) { return tokenizer_->encode(text, {.add_special = false}); };
+    EncodedPrompt encoded = {.prefix = {}, .suffix = {}, .before = prompt.before, .between = prompt.between};
+    VKFORMER_TRY(encoded.prefix, tokens(prompt.prefix));
+    VKFORMER_TRY(encoded.suffix, tokens(prompt.suffix));
+    const std::size_t ends = encoded.prefix.size() + encoded.suffix.size();
+    if (ends >= max_length_)
+        return Error{ErrorCode::InvalidArgument, "the model's prompt has " + std::to_string(ends) +
+                                                     " tokens, and at most " + std::to_string(max_length_) +
+                                                     " are allowed: none is left for the texts"};
+    prompt_ = std::move(encoded);
+    return {};
+}
+
 Result<void> EncoderRunner::check(const EncoderInput& input) const {
-    VKFORMER_CHECK(encode(*tokenizer_, input, max_length_));
+    VKFORMER_CHECK(encode(input));
     return {};
 }
 
@@ -104,7 +137,7 @@ Result<std::vector<EncoderOutput>> EncoderRunner::run(std::span<const EncoderInp
     std::vector<text::Encoding> encodings;
     std::vector<decoding::EncoderText> texts;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        auto encoding = encode(*tokenizer_, inputs[i], max_length_);
+        auto encoding = encode(inputs[i]);
         if (!encoding) return in_input(std::move(encoding).error(), what, i);
         cut_behind(*encoding, encoder_->config().end_token);
         encodings.push_back(*std::move(encoding));

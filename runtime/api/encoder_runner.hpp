@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/open_backend.hpp"
+#include "api/yes_no_reranker.hpp"
 #include "decoding/encoder_session.hpp"
 #include "models/encoder.hpp"
 #include "text/tokenizer.hpp"
@@ -45,6 +46,10 @@ public:
     Result<std::vector<EncoderOutput>> run(std::span<const EncoderInput> inputs, std::string_view what,
                                            const Embedder::Progress& progress);
 
+    /// Pairs become one text by this from now on, where else the tokenizer joins them. Errors: InvalidArgument (no token of a pair is left
+    /// of max_length), and the tokenizer's.
+    Result<void> set_prompt(const PairPrompt& prompt);
+
     /// Whether run() takes this input; nothing is run. Errors: InvalidArgument.
     Result<void> check(const EncoderInput& input) const;
 
@@ -54,12 +59,22 @@ public:
     DeviceMemory memory() const { return device_->backend->memory(); }
 
 private:
+    /// A PairPrompt, its ends as tokens.
+    struct EncodedPrompt {
+        std::vector<std::int32_t> prefix, suffix;
+        std::string before, between;
+    };
+
     EncoderRunner() = default;
+
+    Result<text::Encoding> encode(const EncoderInput& input) const;
+    Result<text::Encoding> encode_prompted(const EncoderInput& input) const;
 
     std::unique_ptr<models::Encoder> encoder_;  // what the session borrows stays where it is
     std::unique_ptr<text::Tokenizer> tokenizer_;
     std::shared_ptr<OpenedBackend> device_;
     std::optional<decoding::EncoderSession> session_;
+    std::optional<EncodedPrompt> prompt_;
     std::size_t max_length_ = 0;
 };
 

@@ -2,7 +2,10 @@
 #include "models/decoder.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "core/try.hpp"
@@ -18,32 +21,70 @@ using graph::Value;
 constexpr std::uint64_t kWeightOnlyMultiple = 32;
 constexpr std::uint32_t kSplitKeys = 128;  // keys of a workgroup in a decode step
 
+/// The first row of a table, `count` times.
+Result<TensorData> repeated_row(const TensorData& table, std::uint64_t count) {
+    const std::uint64_t width = table.shape.back();
+    const auto rows = std::make_shared<std::vector<float>>(count * width);
+    const std::span<float> first = std::span(*rows).first(width);
+    VKFORMER_CHECK(convert(table.dtype, table.bytes, 0, first));
+    for (std::size_t i = width; i < rows->size(); ++i) (*rows)[i] = first[i % width];
+    return TensorData{
+        .dtype = DType::f32, .shape = {count, width}, .bytes = std::as_bytes(std::span(*rows)), .owner = rows};
+}
+
 }  // namespace
 
 /// The pieces of the network for one graph. Scopes, and so the names of nodes and tensors, are "layers.3.attention" and the like.
 class Decoder::Builder {
 public:
-    Builder(const Decoder& model, Graph& graph, const DecoderLayout& layout)
+    /// `lengths`: of texts that are read whole, without caches; absent: the caches hold what came before.
+    Builder(const Decoder& model, Graph& graph, const DecoderLayout& layout, Value lengths = {})
         : config_(model.config_),
           weights_(model.weights_),
           graph_(graph),
           layout_(layout),
+          lengths_(lengths),
           rope_tables_(model.config_.ropes.size()) {}
 
-    Result<Value> embed(Value tokens, Value starts) {
+    Result<Value> embed(Value tokens, Value starts, Value types = {}) {
         graph_.set_scope("embedding");
         VKFORMER_TRY(const Value table,
                      graph_.weight("embedding.table", weights_.embedding, storage_of(weights_.embedding)));
-        VKFORMER_TRY(const Value x, graph::embedding(graph_, tokens, table, config_.embedding_scale, layout_.dtype));
-        if (weights_.positions.bytes.empty()) return x;
-        VKFORMER_TRY(const Value positions, graph_.weight("embedding.positions", weights_.positions, DType::f32));
-        return graph::positional_embedding(graph_, x, positions, starts);
+        VKFORMER_TRY(Value x, graph::embedding(graph_, tokens, table, config_.embedding_scale, layout_.dtype));
+        if (!weights_.types.bytes.empty()) {
+            VKFORMER_TRY(x, add_types(x, types));
+        }
+        if (!weights_.positions.bytes.empty()) {
+            VKFORMER_TRY(const Value positions, graph_.weight("embedding.positions", weights_.positions, DType::f32));
+            VKFORMER_TRY(x, graph::positional_embedding(graph_, x, positions, starts));
+        }
+        name_ = "embedding";
+        return weights_.embedding_norm ? norm("norm", weights_.embedding_norm, x) : Result<Value>(x);
     }
 
     Result<Value> layer(std::size_t index, Value x, Value starts) {
-        const DecoderWeights::Layer& w = weights_.layers[index];
         name_ = "layers." + std::to_string(index);
-        VKFORMER_TRY(const Value normed, norm("attention_norm", w.attention_norm, x));
+        return config_.norm_place == NormPlace::before ? layer_normed_before(index, x, starts)
+                                                       : layer_normed_behind(index, x, starts);
+    }
+
+    /// norm(y + feed_forward(y)) of y = norm(x + attention(x))
+    Result<Value> layer_normed_behind(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        VKFORMER_TRY(const Value seen, attention(index, x, starts));
+        graph_.set_scope(name_ + ".attention");
+        VKFORMER_TRY(const Value sum, graph::add(graph_, x, seen));
+        VKFORMER_TRY(const Value y, norm("attention_norm", w.attention_norm, sum));
+        VKFORMER_TRY(const Value outer, feed_forward(w, y));
+        graph_.set_scope(name_ + ".feed_forward");
+        VKFORMER_TRY(const Value total, graph::add(graph_, y, outer));
+        return norm("feed_forward_norm", w.feed_forward_norm, total);
+    }
+
+    Result<Value> layer_normed_before(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        VKFORMER_TRY(const Value normed,
+                     w.attention_norm ? norm("attention_norm", w.attention_norm, x) : Result<Value>(x));
         VKFORMER_TRY(Value y, attention(index, normed, starts));
         if (w.attention_post_norm) {
             VKFORMER_TRY(y, norm("attention_post_norm", w.attention_post_norm, y));
@@ -60,6 +101,7 @@ public:
     }
 
     Result<Value> final_norm(Value x) {
+        if (!weights_.final_norm) return x;
         name_ = "final";
         return norm("norm", weights_.final_norm, x);
     }
@@ -101,6 +143,19 @@ private:
         const bool stays = layout_.weights == WeightFormat::as_filed && graph::is_unpacked(data.dtype, layout_.dtype) &&
                            data.shape.back() % kWeightOnlyMultiple == 0;
         return stays ? data.dtype : layout_.dtype;
+    }
+
+    /// The rows of type 0 are a table of positions that are all alike: no op adds one row to all.
+    Result<Value> add_types(Value x, Value types) {
+        if (types) {
+            VKFORMER_TRY(const Value table, graph_.weight("embedding.types", weights_.types, layout_.dtype));
+            VKFORMER_TRY(const Value rows, graph::embedding(graph_, types, table));
+            return graph::add(graph_, x, rows);
+        }
+        VKFORMER_TRY(TensorData rows, repeated_row(weights_.types, layout_.capacity));
+        const std::string name = "embedding.type_0.positions_" + std::to_string(layout_.capacity);
+        VKFORMER_TRY(const Value table, graph_.weight(name, std::move(rows), DType::f32));
+        return graph::positional_embedding(graph_, x, table);
     }
 
     /// Absent where there is no data.
@@ -178,7 +233,7 @@ private:
         return graph::rope(graph_, x, table, starts, config_.ropes[*layer.rope].pairing);
     }
 
-    /// The angles of all positions that the caches hold.
+    /// The angles of all positions up to the capacity.
     Result<Value> rope_table(std::size_t index) {
         if (rope_tables_[index]) return rope_tables_[index];
         const Rope& rope = layout_.extended ? config_.extended_ropes[index] : config_.ropes[index];
@@ -230,8 +285,23 @@ private:
         return query;
     }
 
-    Result<Value> attention(std::size_t index, Value x, Value starts) {
+    /// What the tokens of whole texts see of each other, [rows, len, heads, head_dim].
+    Result<Value> see_whole_texts(std::size_t index, Value x) {
         const DecoderWeights::Layer& w = weights_.layers[index];
+        const DecoderConfig::Layer& layer = config_.layers[index];
+        VKFORMER_TRY(Value query, heads("query", w.query, w.query_norm, config_.heads, x));
+        VKFORMER_TRY(Value key, heads("key", w.key, w.key_norm, config_.kv_heads, x));
+        VKFORMER_TRY(const Value value, heads("value", w.value, {}, config_.kv_heads, x));
+        VKFORMER_TRY(query, place("query", layer, query, {}));
+        VKFORMER_TRY(key, place("key", layer, key, {}));
+        graph_.set_scope(name_ + ".attention");
+        const graph::AttentionMask mask = {
+            .causal = config_.is_causal, .window = layer.window, .key_lengths = lengths_};
+        return graph::attention(graph_, query, key, value, mask, config_.attention_scale, config_.attention_soft_cap);
+    }
+
+    /// What new tokens see of the caches, which they are appended to.
+    Result<Value> see_caches(std::size_t index, Value x, Value starts) {
         const DecoderConfig::Layer& layer = config_.layers[index];
         VKFORMER_TRY(const Value keys, cache("key", index));
         VKFORMER_TRY(const Value values, cache("value", index));
@@ -239,15 +309,17 @@ private:
 
         graph_.set_scope(name_ + ".attention");
         const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts};
-        VKFORMER_TRY(const Value seen,
-                     layout_.len == 1
-                         ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                                   kSplitKeys, config_.attention_soft_cap, layout_.page_table)
-                         : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
-                                            config_.attention_soft_cap, layout_.page_table));
+        return layout_.len == 1 ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
+                                                          kSplitKeys, config_.attention_soft_cap, layout_.page_table)
+                                : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
+                                                   config_.attention_soft_cap, layout_.page_table);
+    }
+
+    Result<Value> attention(std::size_t index, Value x, Value starts) {
+        VKFORMER_TRY(const Value seen, lengths_ ? see_whole_texts(index, x) : see_caches(index, x, starts));
         const std::uint64_t width = std::uint64_t{config_.heads} * config_.head_dim;
         VKFORMER_TRY(const Value joined, graph_.reshape(seen, {layout_.rows, layout_.len, width}));
-        return project("output", w.output, joined);
+        return project("output", weights_.layers[index].output, joined);
     }
 
     Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x) {
@@ -373,6 +445,7 @@ private:
     const DecoderWeights& weights_;
     Graph& graph_;
     const DecoderLayout layout_;
+    const Value lengths_;
     std::vector<Value> rope_tables_;  // absent until a layer needs them
     std::vector<Value> caches_;
     std::string name_;  // of the layer at hand
@@ -431,6 +504,25 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
     }
     pass.caches = build.caches();
     return pass;
+}
+
+Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, Value tokens, Value lengths,
+                                    Value types) const {
+    if (wanted.len > config_.max_positions)
+        return Error{ErrorCode::InvalidArgument, "the model takes at most " + std::to_string(config_.max_positions) +
+                                                     " tokens, not " + std::to_string(wanted.len)};
+    // Tables of positions of a few lengths serve texts of all.
+    const DecoderLayout layout = {.rows = wanted.rows,
+                                  .len = wanted.len,
+                                  .capacity = std::min(std::bit_ceil(wanted.len), config_.max_positions),
+                                  .dtype = wanted.dtype,
+                                  .weights = wanted.weights};
+    Builder build(*this, graph, layout, lengths);
+    VKFORMER_TRY(Value x, build.embed(tokens, {}, types));
+    for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
+        VKFORMER_TRY(x, build.layer(layer, x, {}));
+    }
+    return build.final_norm(x);
 }
 
 Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {

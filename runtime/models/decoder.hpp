@@ -25,7 +25,7 @@ struct DecoderConfig {
     enum class Norm : std::uint8_t { rms, layer };
 
     struct Layer {
-        std::uint32_t window = 0;         ///< keys further back than this are not seen; 0: all are
+        std::uint32_t window = 0;         ///< keys so far away, or further, are not seen; 0: all are
         std::optional<std::size_t> rope;  ///< index into ropes; none: the layer's attention knows no positions
         bool has_experts = false;  ///< a mixture of them in place of feed-forward layers that all tokens go through
     };
@@ -46,6 +46,8 @@ struct DecoderConfig {
     std::vector<Rope> ropes, extended_ropes;
     Experts experts;  ///< of the layers that have them
 
+    bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
+    NormPlace norm_place = NormPlace::before;
     Norm norm = Norm::rms;
     float norm_eps = 1e-5f;
     float norm_gain_offset = 0;                        ///< added to the gains of RMS norms
@@ -69,11 +71,11 @@ struct ExpertWeights {
 
 struct DecoderWeights {
     struct Layer {
-        NormWeights attention_norm;            ///< before attention
+        NormWeights attention_norm;            ///< before attention, or behind it (NormPlace); optional
         Projection query, key, value, output;  ///< heads one after the other
         NormWeights query_norm, key_norm;      ///< of every head, [head_dim], or of all of them together; optional
         NormWeights attention_post_norm;       ///< of the attention's result, before the residual; optional
-        NormWeights feed_forward_norm;         ///< before the feed-forward layers
+        NormWeights feed_forward_norm;         ///< before the feed-forward layers, or behind them
         Projection gate;                       ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
         ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens
@@ -81,9 +83,12 @@ struct DecoderWeights {
     };
     TensorData embedding;  ///< [vocab_size, hidden_size]
     TensorData positions;  ///< [max_positions, hidden_size] of learned positions; empty bytes: none
+    TensorData types;      ///< [types, hidden_size], what the type of a token adds to its embedding; empty bytes: none
+    NormWeights embedding_norm;  ///< optional
     std::vector<Layer> layers;
-    NormWeights final_norm;
-    Projection lm_head;  ///< weight: the embedding's own bytes, where both are tied
+    NormWeights final_norm;  ///< optional
+    Projection
+        lm_head;  ///< weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
 };
 
 /// How weights are stored on the device.
@@ -142,6 +147,13 @@ public:
     /// extended for a model that is not; a cache format that its heads do not fit; pages and cache_rows).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
+
+    /// Adds the forward pass over whole texts, without caches: tokens i32 [rows, len], of which those from lengths[r] (i32 [rows]) on are
+    /// padding that no other token sees, with their types (i32 [rows, len]; absent: all 0). Returns [rows, len, hidden_size] behind the
+    /// last norm; rows of padding have no meaning. Of the layout, rows, len, dtype and weights count. Errors: the builders', and
+    /// InvalidArgument (a len above max_positions).
+    Result<graph::Value> add_encoding(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
+                                      graph::Value lengths, graph::Value types = {}) const;
 
     /// The caches alone, in a graph that has no pass.
     Result<std::vector<graph::Value>> add_caches(graph::Graph& graph, const DecoderLayout& layout) const;

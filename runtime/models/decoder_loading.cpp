@@ -122,8 +122,11 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         w.layers.push_back(std::move(l));
     }
     VKFORMER_TRY(w.final_norm, read.norm("norm", d));
-    VKFORMER_TRY(w.lm_head.weight, WeightReader(weights, layout.head_prefix)
-                                       .tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
+    const WeightReader whole(weights, layout.head_prefix);
+    if (layout.tied || whole.has("lm_head.weight")) {
+        VKFORMER_TRY(w.lm_head.weight,
+                     whole.tied_tensor("lm_head.weight", {c.vocab_size, d}, w.embedding, layout.tied));
+    }
     return w;
 }
 

@@ -34,6 +34,10 @@ Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 
+/// What a loading function gave, if a language model can come of it. Errors: UnsupportedConfig (tokens see what follows them),
+/// MissingTensor (there is no lm_head).
+Result<DecoderParts> language_model(const formats::Config& config, const formats::Weights& weights, DecoderParts parts);
+
 /// A GGUF file of this architecture. Errors likewise.
 struct GgufArchitecture;
 Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArchitecture& architecture);
@@ -94,7 +98,7 @@ struct LlamaLayout {
     bool head_norms = false;   ///< q_norm, k_norm
     bool wide_norms = false;   ///< the same, of all heads together
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
-    bool tied = false;         ///< lm_head is the embedding where the file has none
+    bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of "lm_head.weight"
     ExpertNames experts;       ///< of the layers that have them
 };

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/try.hpp"
+#include "models/decoder.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -58,28 +59,39 @@ Result<EncoderTensors> Encoder::add_encoder(Graph& graph, const EncoderLayout& l
         VKFORMER_TRY(t.types, graph.input("token_type_ids", DType::i32, {layout.batch, layout.len}));
     }
     VKFORMER_TRY(t.lengths, graph.input("lengths", DType::i32, {layout.batch}));
-    const EncoderLayers build(config_, graph, layout.dtype);
-    VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
-    VKFORMER_TRY(t.hidden, build.stack("encoder", weights_.layers, x,
-                                       {.causal = config_.is_causal, .key_lengths = t.lengths}, nullptr));
-    if (weights_.final_norm) {
-        VKFORMER_TRY(t.hidden, build.norm("norm", weights_.final_norm, t.hidden));
-    }
+    VKFORMER_TRY(t.hidden, encode(graph, t, layout));
     return t;
 }
 
+Result<Value> Encoder::encode(Graph& graph, const EncoderTensors& t, const EncoderLayout& layout) const {
+    if (decoder_) {
+        const DecoderLayout whole = {
+            .rows = layout.batch, .len = layout.len, .dtype = layout.dtype, .weights = WeightFormat::as_filed};
+        return decoder_->add_encoding(graph, whole, t.tokens, t.lengths, t.types);
+    }
+    const EncoderLayers build(config_, graph, layout.dtype);
+    VKFORMER_TRY(const Value x, embed(build, graph, t, layout.dtype));
+    const graph::AttentionMask mask = {.causal = config_.is_causal, .key_lengths = t.lengths};
+    VKFORMER_TRY(const Value hidden, build.stack("encoder", weights_.layers, x, mask, nullptr));
+    return weights_.final_norm ? build.norm("norm", weights_.final_norm, hidden) : Result<Value>(hidden);
+}
+
 // In float32, as graph::pool gives it: a few rows, whose cost nobody sees.
-Result<Value> Encoder::add_classifier(Graph& graph, Value hidden) const {
+Result<Value> Encoder::add_classifier(Graph& graph, const EncoderTensors& tensors) const {
     if (config_.labels == 0)
         return Error{ErrorCode::UnsupportedConfig,
                      "the model has no classification head: it gives embeddings, not scores"};
     graph.set_scope("head");
     const EncoderLayers build(config_, graph, DType::f32);
-    VKFORMER_TRY(const Value first, graph::pool(graph, hidden, {}, graph::Pooling::first));
-    if (weights_.head_dense.weight.bytes.empty()) return build.linear("head.output", weights_.head_output, first);
-    VKFORMER_TRY(const Value dense, build.linear("head.dense", weights_.head_dense, first));
-    VKFORMER_TRY(const Value active, graph::activate(graph, dense, config_.head_activation));
-    return build.linear("head.output", weights_.head_output, active);
+    VKFORMER_TRY(Value x, graph::pool(graph, tensors.hidden, tensors.lengths, config_.head_pooling));
+    if (weights_.head_dense) {
+        VKFORMER_TRY(const Value dense, build.linear("head.dense", weights_.head_dense, x));
+        VKFORMER_TRY(x, graph::activate(graph, dense, config_.head_activation));
+    }
+    if (weights_.head_norm) {
+        VKFORMER_TRY(x, build.norm("head.norm", weights_.head_norm, x));
+    }
+    return build.linear("head.output", weights_.head_output, x);
 }
 
 }  // namespace vkformer::models

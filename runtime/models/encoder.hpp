@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
-/// Encoders of texts: the Transformer encoder of Vaswani et al. 2017 with learned positions, as BERT (Devlin et al. 2019) has it. The
-/// files beside this one (bert.cpp, roberta.cpp, distilbert.cpp, clip.cpp) turn the config and the tensors of an architecture into an
-/// EncoderConfig and EncoderWeights.
+/// Encoders of texts: the Transformer encoder of Vaswani et al. 2017 with learned positions, as BERT (Devlin et al. 2019) has it, or
+/// the layers of a decoder (decoder.hpp) over whole texts. The files beside this one (bert.cpp, roberta.cpp, distilbert.cpp, clip.cpp)
+/// turn the config and the tensors of an architecture into an EncoderConfig and EncoderWeights, others (modernbert.cpp, qwen.cpp, …)
+/// into a decoder's.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "models/encoder_layers.hpp"
 
 namespace vkformer::models {
+
+class Decoder;
 
 struct EncoderConfig : EncoderLayerConfig {
     std::uint32_t vocab_size = 0;
@@ -19,6 +23,7 @@ struct EncoderConfig : EncoderLayerConfig {
     std::int32_t end_token = -1;      ///< what follows it is not read; −1: none
     std::uint32_t labels = 0;         ///< outputs of the classification head; 0: there is none
     graph::Activation head_activation = graph::Activation::tanh;
+    graph::Pooling head_pooling = graph::Pooling::first;  ///< what the head reads
 };
 
 struct EncoderWeights {
@@ -30,6 +35,7 @@ struct EncoderWeights {
     NormWeights final_norm;  ///< behind the last layer; optional
     /// With labels only: [hidden_size, hidden_size], which may have no bytes, and [labels, hidden_size].
     Projection head_dense, head_output;
+    NormWeights head_norm;  ///< between the two; optional
 };
 
 /// How many sequences of which size a graph is built for.
@@ -53,6 +59,9 @@ class Encoder {
 public:
     /// Requires what the loading functions give: weights of the shapes that the config says.
     Encoder(const EncoderConfig& config, EncoderWeights weights) : config_(config), weights_(std::move(weights)) {}
+    /// The layers of a decoder. Of the weights, the head's count; of the config, what the head and the texts need.
+    Encoder(const EncoderConfig& config, EncoderWeights head, std::shared_ptr<const Decoder> decoder)
+        : config_(config), weights_(std::move(head)), decoder_(std::move(decoder)) {}
 
     const EncoderConfig& config() const noexcept { return config_; }
 
@@ -60,17 +69,22 @@ public:
     /// knows none).
     Result<EncoderTensors> add_encoder(graph::Graph& graph, const EncoderLayout& layout) const;
 
-    /// Adds the classification head over the first token: output(f(dense(hidden[:, 0]))), or output(hidden[:, 0]) where there is
-    /// no dense layer, f32 [batch, labels], before any sigmoid or softmax. Errors: UnsupportedConfig (the model has none).
-    Result<graph::Value> add_classifier(graph::Graph& graph, graph::Value hidden) const;
+    /// Adds the classification head over h, the first token's hidden state or what else the config's pooling says:
+    /// output(norm(f(dense(h)))), or output(h) where there is no dense layer, f32 [batch, labels], before any sigmoid or softmax.
+    /// Errors: UnsupportedConfig (the model has none).
+    Result<graph::Value> add_classifier(graph::Graph& graph, const EncoderTensors& tensors) const;
 
 private:
     /// norm(word + position + type)
     Result<graph::Value> embed(const EncoderLayers& build, graph::Graph& graph, const EncoderTensors& tensors,
                                DType dtype) const;
 
+    /// The last hidden state.
+    Result<graph::Value> encode(graph::Graph& graph, const EncoderTensors& tensors, const EncoderLayout& layout) const;
+
     EncoderConfig config_;
     EncoderWeights weights_;
+    std::shared_ptr<const Decoder> decoder_;  // nullptr: the layers are those in weights_
 };
 
 }  // namespace vkformer::models

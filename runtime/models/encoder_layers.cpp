@@ -87,7 +87,10 @@ Result<Value> EncoderLayers::linear(const std::string& name, const Projection& p
 Result<Value> EncoderLayers::norm(const std::string& name, const NormWeights& norm, Value x) const {
     graph_.set_scope(name);
     VKFORMER_TRY(const Value gain, graph_.weight(name + ".gain", norm.gain, dtype_));
-    VKFORMER_TRY(const Value bias, graph_.weight(name + ".bias", norm.bias, dtype_));
+    Value bias;
+    if (!norm.bias.bytes.empty()) {
+        VKFORMER_TRY(bias, graph_.weight(name + ".bias", norm.bias, dtype_));
+    }
     return graph::layer_norm(graph_, x, gain, bias, config_.norm_eps);
 }
 

@@ -13,12 +13,6 @@
 
 namespace vkformer::models {
 
-/// Where the norms of a layer are.
-enum class NormPlace : std::uint8_t {
-    behind,  ///< norm(x + f(x)): Vaswani et al. 2017, BERT
-    before,  ///< x + f(norm(x)): ViT, CLIP
-};
-
 struct EncoderLayerConfig {
     std::uint32_t hidden_size = 0, intermediate_size = 0;
     std::uint32_t layers = 0, heads = 0;

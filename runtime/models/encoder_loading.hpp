@@ -12,12 +12,31 @@
 
 namespace vkformer::models {
 
+class Decoder;
+struct DecoderConfig;
+struct DecoderParts;
+struct ScoreTokens;
+
 // One loading function per architecture: the fields of config.json that change the arithmetic are honoured or refused by name,
 // every weight is there with the shape that the config gives it, with or without the architecture's prefix. Errors:
 // CorruptFile, UnsupportedConfig, UnsupportedDtype, MissingTensor, ShapeMismatch.
 Result<Encoder> load_bert(const formats::Config& config, const formats::Weights& weights);     // BERT, MiniLM, E5
 Result<Encoder> load_roberta(const formats::Config& config, const formats::Weights& weights);  // RoBERTa, XLM-RoBERTa
 Result<Encoder> load_distilbert(const formats::Config& config, const formats::Weights& weights);
+Result<Encoder> load_modernbert(const formats::Config& config, const formats::Weights& weights);
+Result<Encoder> load_nomic_bert(const formats::Config& config, const formats::Weights& weights);
+
+/// A decoder's layers over whole texts, with the head "score" behind the last token where the architecture is one
+/// "…ForSequenceClassification". Errors likewise.
+Result<Encoder> encoder_of(const formats::Config& config, const formats::Weights& weights, DecoderParts parts);
+
+/// The same with a head that is read already, and what its config gets from the decoder's.
+Encoder encoder_over(DecoderParts parts, const EncoderConfig& config, EncoderWeights head);
+EncoderConfig encoder_config_of(const DecoderConfig& decoder);
+
+/// A language model that scores: one label, the logit of the one token minus that of the other. Errors: UnsupportedConfig (its logits
+/// are capped, or a token is none of its vocabulary).
+Result<Encoder> scorer_of(const Decoder& decoder, const ScoreTokens& tokens);
 
 /// BERT, RoBERTa and XLM-RoBERTa in a GGUF file, whose general.architecture is kGgufBert for all of them. Errors likewise.
 Result<Encoder> load_gguf_encoder(const formats::Gguf& file);

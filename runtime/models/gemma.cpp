@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Gemma 1, 2 and 3 (Gemma Team 2024, 2024, 2025; of Gemma 3 the text part): embeddings scaled by √hidden_size, gains stored minus
 // one, GeGLU; from 2 on norms before and behind attention and feed-forward layers, windows on some layers; 2 has soft caps, 3 norms
-// on the heads of query and key and a rotary base of its own for the layers with windows.
+// on the heads of query and key and a rotary base of its own for the layers with windows. EmbeddingGemma (2025) is a 3 whose tokens see
+// what follows them, too.
 #include <cmath>
 
 #include "core/try.hpp"
@@ -37,9 +38,13 @@ Result<void> read_attention(const Config& config, Generation generation, Decoder
     VKFORMER_TRY(const auto window,
                  config.unsigned_integer("sliding_window", {.fallback = 4096, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const auto slides, sliding_layers(config, c.layers.size(), generation == Generation::second ? 2 : 6));
-    for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = slides[i] ? window : 0;
     VKFORMER_TRY(const bool bidirectional, config.boolean("use_bidirectional_attention", false));
-    if (bidirectional) return config.unsupported("use_bidirectional_attention", "false");
+    if (bidirectional && generation != Generation::third)
+        return config.unsupported("use_bidirectional_attention", "false");
+    c.is_causal = !bidirectional;
+    // The field counts the keys on both sides of a token then.
+    const std::uint32_t reach = bidirectional ? window / 2 + 1 : window;
+    for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = slides[i] ? reach : 0;
     return {};
 }
 

@@ -90,17 +90,18 @@ Result<Encoder> load_gguf_encoder(const Gguf& file) {
 }
 
 Result<SentenceModel> load_gguf_sentence_model(const Gguf& file) {
+    VKFORMER_TRY(const std::string architecture, file.string("general.architecture"));
+    const std::string key = architecture + ".pooling_type";
     // llama.cpp's numbers; 0, no pooling, gets what a folder without a word about it gets.
     constexpr std::array<graph::Pooling, 4> kPoolings = {graph::Pooling::mean, graph::Pooling::mean,
                                                          graph::Pooling::first, graph::Pooling::last};
-    VKFORMER_TRY(const std::uint32_t pooling, file.unsigned_integer(key("pooling_type"), {.fallback = 0}));
+    VKFORMER_TRY(const std::uint32_t pooling, file.unsigned_integer(key, {.fallback = 0}));
     if (pooling == kRank)
-        return Error{.code = ErrorCode::UnsupportedConfig,
-                     .message = file.file_name() + ": " + key("pooling_type") +
-                                " is 4 (rank): the model gives scores of pairs, not vectors",
-                     .hint = Hint::cross_encoder};
-    if (pooling >= kPoolings.size())
-        return file.unsupported(key("pooling_type"), "0 (none), 1 (mean), 2 (cls), 3 (last)");
+        return Error{
+            .code = ErrorCode::UnsupportedConfig,
+            .message = file.file_name() + ": " + key + " is 4 (rank): the model gives scores of pairs, not vectors",
+            .hint = Hint::cross_encoder};
+    if (pooling >= kPoolings.size()) return file.unsupported(key, "0 (none), 1 (mean), 2 (cls), 3 (last)");
     SentenceModel model{.pooling = {kPoolings[pooling]}};
     model.set_normalize(true);  // as llama.cpp's programs do
     return model;

@@ -2,6 +2,8 @@
 /// The weights that layers of all architectures are made of.
 #pragma once
 
+#include <cstdint>
+
 #include "core/tensor_data.hpp"
 
 namespace vkformer::models {
@@ -16,6 +18,12 @@ struct Projection {
 struct NormWeights {
     TensorData gain, bias;
     explicit operator bool() const noexcept { return !gain.bytes.empty(); }
+};
+
+/// Where the norms of a layer are.
+enum class NormPlace : std::uint8_t {
+    behind,  ///< norm(x + f(x)): Vaswani et al. 2017, BERT
+    before,  ///< x + f(norm(x)): ViT, CLIP, decoders
 };
 
 /// The same bytes in memory: two tensors that are tied.

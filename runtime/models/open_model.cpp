@@ -44,13 +44,29 @@ Result<Seq2SeqPointer> seq2seq(const Config& config, const Weights& weights) {
 
 template <auto Load>
 Result<Decoder> decoder(const Config& config, const Weights& weights) {
-    VKFORMER_TRY(DecoderParts parts, Load(config, weights));
+    VKFORMER_TRY(DecoderParts loaded, Load(config, weights));
+    VKFORMER_TRY(DecoderParts parts, language_model(config, weights, std::move(loaded)));
     return Decoder(std::move(parts.config), std::move(parts.weights));
 }
 template <const GgufArchitecture& kArchitecture>
 Result<Decoder> decoder_file(const Gguf& file) {
     VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
     return Decoder(std::move(parts.config), std::move(parts.weights));
+}
+
+template <auto Load>
+Result<Encoder> decoder_as_encoder(const Config& config, const Weights& weights) {
+    VKFORMER_TRY(DecoderParts parts, Load(config, weights));
+    return encoder_of(config, weights, std::move(parts));
+}
+template <const GgufArchitecture& kArchitecture>
+Result<Encoder> decoder_file_as_encoder(const Gguf& file) {
+    const std::string key = std::string(kArchitecture.name) + ".pooling_type";
+    VKFORMER_TRY(const auto pooling, file.unsigned_integer(key, {.fallback = 0}));
+    if (pooling > 3) return file.unsupported(key, "1 (mean), 2 (cls), 3 (last)");
+    VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
+    const EncoderConfig config = encoder_config_of(parts.config);
+    return encoder_over(std::move(parts), config, {});
 }
 
 Result<SpeechModel> speech(const Config& config, const Weights& weights) {
@@ -88,6 +104,13 @@ constexpr Family<Encoder> kEncoders[] = {
     {"xlm-roberta", &load_roberta, kGgufBert, &load_gguf_encoder},
     {"camembert", &load_roberta},
     {"distilbert", &load_distilbert},
+    {"modernbert", &load_modernbert},
+    {"nomic_bert", &load_nomic_bert},
+    {"llama", &decoder_as_encoder<load_llama>, kGgufLlama.name, &decoder_file_as_encoder<kGgufLlama>},
+    {"mistral", &decoder_as_encoder<load_llama>, kGgufLlama.name, &decoder_file_as_encoder<kGgufLlama>},
+    {"qwen2", &decoder_as_encoder<load_qwen>, kGgufQwen2.name, &decoder_file_as_encoder<kGgufQwen2>},
+    {"qwen3", &decoder_as_encoder<load_qwen>, kGgufQwen3.name, &decoder_file_as_encoder<kGgufQwen3>},
+    {"gemma3_text", &decoder_as_encoder<load_gemma>},
 };
 constexpr Family<VisionEncoder> kVisionEncoders[] = {{"vit", &load_vit}, {"deit", &load_vit}};
 constexpr Family<Clip> kClips[] = {{"clip", &load_clip}};
@@ -116,17 +139,26 @@ std::function<Result<Model>()> loader(const path&, const Gguf& file, const Famil
     return [file, &family] { return family.from_file(file); };
 }
 
-/// The first family of that name. `files` as of Opened.
-std::optional<OpenedModel> find_family(const auto& name_of, std::string_view name, const path& given, const path& files,
+/// Of each kind, the first family of that name. `files` as of Opened.
+std::vector<OpenedModel> find_families(const auto& name_of, std::string_view name, const path& given, const path& files,
                                        const auto& head) {
-    std::optional<OpenedModel> model;
-    if (name.empty()) return model;  // what a family without GGUF files has
+    std::vector<OpenedModel> models;
+    if (name.empty()) return models;  // what a family without GGUF files has
     for_each_kind([&](auto families) {
         const auto found = std::ranges::find(families, name, name_of);
         using Model = typename std::remove_cvref_t<decltype(*found)>::Type;
-        if (!model && found != families.end()) model = Opened<Model>{given, files, head, loader(files, head, *found)};
+        if (found != families.end()) models.push_back(Opened<Model>{given, files, head, loader(files, head, *found)});
     });
-    return model;
+    return models;
+}
+
+/// Which of them it is. A decoder is an encoder where its files say that it `encodes`, unless a language model is asked for and no encoder.
+std::optional<OpenedModel> choose(std::vector<OpenedModel> models, bool encodes, std::span<const ModelKind> wanted) {
+    const bool takes_encoders = std::ranges::count(wanted, ModelKind::encoder) > 0;
+    const bool takes_decoders = std::ranges::count(wanted, ModelKind::decoder) > 0;
+    const bool prefers_last = encodes && (takes_encoders || !takes_decoders);
+    if (models.empty()) return {};
+    return prefers_last ? std::move(models.back()) : std::move(models.front());
 }
 
 struct KindWords {
@@ -164,10 +196,13 @@ std::string architectures(std::span<const ModelKind> kinds) {
 Result<OpenedModel> open_file(const path& path, std::span<const ModelKind> wanted) {
     VKFORMER_TRY(const Gguf file, Gguf::open(path));
     VKFORMER_TRY(const std::string name, file.string("general.architecture"));
-    auto model = find_family([](const auto& family) { return family.architecture; }, name, path, path, file);
+    VKFORMER_TRY(const auto pooling, file.unsigned_integer(name + ".pooling_type", {.fallback = 0}));
+    const auto model =
+        choose(find_families([](const auto& family) { return family.architecture; }, name, path, path, file),
+               pooling > 0, wanted);
     if (!model) return file.unsupported("general.architecture", architectures(wanted));
     const ModelKind kind = kind_of(*model);
-    if (std::ranges::count(wanted, kind) > 0) return *std::move(model);
+    if (std::ranges::count(wanted, kind) > 0) return *model;
     return Error{.code = ErrorCode::UnsupportedConfig,
                  .message = path.string() + ": is a GGUF file of " + std::string(words_of(kind).name) +
                             ", supported: " + list_types(wanted),
@@ -183,12 +218,26 @@ Result<path> folder_of(const path& folder) {
     return sentence.encoder_folder;
 }
 
+/// Whether the files of a decoder say that it gives vectors or scores.
+Result<bool> is_encoder(const path& given, const Config& config) {
+    std::error_code ignored;
+    if (std::filesystem::exists(given / "modules.json", ignored)) {
+        VKFORMER_TRY(const auto tokens, read_score_tokens(given));
+        return !tokens;  // with such, a language model whose logits are read
+    }
+    VKFORMER_TRY(const std::uint32_t labels, read_labels(config));
+    return labels > 0;
+}
+
 Result<OpenedModel> open_folder(const path& given, std::span<const ModelKind> wanted) {
     VKFORMER_TRY(const path folder, folder_of(given));
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type", "marian"));
-    auto model = find_family([](const auto& family) { return family.model_type; }, type, given, folder, config);
-    if (model && std::ranges::count(wanted, kind_of(*model)) > 0) return *std::move(model);
+    VKFORMER_TRY(const bool encodes, is_encoder(given, config));
+    const auto model =
+        choose(find_families([](const auto& family) { return family.model_type; }, type, given, folder, config),
+               encodes, wanted);
+    if (model && std::ranges::count(wanted, kind_of(*model)) > 0) return *model;
     Error error = config.unsupported("model_type", list_types(wanted));
     error.message = folder.string() + "/" + error.message;  // which begins with the file's name
     if (model) {

@@ -56,7 +56,9 @@ static_assert(std::variant_size_v<OpenedModel> == kModelKinds.size());
 inline ModelKind kind_of(const OpenedModel& model) noexcept { return static_cast<ModelKind>(model.index()); }
 
 /// The model of a folder, by the `model_type` of its config.json (without any it is an old opus-mt's; without the file, but with
-/// modules.json, it is that of the encoder which the latter names), or of a GGUF file, by its general.architecture. Errors:
+/// modules.json, it is that of the encoder which the latter names), or of a GGUF file, by its general.architecture. A decoder is an
+/// encoder of texts where there is a modules.json or a head "…ForSequenceClassification", or the file says a pooling, unless a
+/// language model is asked for and no encoder. Errors:
 /// UnsupportedConfig, where it is none of `wanted`, with their types and, if that is known, what it is (Error::hint says it too);
 /// FileNotFound, CorruptFile.
 Result<OpenedModel> open_model(const std::filesystem::path& path, std::span<const ModelKind> wanted = kModelKinds);

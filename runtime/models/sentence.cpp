@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <system_error>
 
 #include <nlohmann/json.hpp>
@@ -111,20 +110,36 @@ Result<std::filesystem::path> module_folder(const std::filesystem::path& folder,
     return folder / relative;
 }
 
-Result<void> read_modules(const std::filesystem::path& folder, SentenceModel& model) {
-    constexpr const char* kFile = "modules.json";
-    VKFORMER_TRY(const nlohmann::json list, formats::read_json(folder / kFile));
+constexpr const char* kModulesFile = "modules.json";
+
+/// An entry of modules.json.
+struct Module {
+    Config config;
+    std::string name;  ///< "Pooling", without what precedes it
+    std::filesystem::path at;
+};
+
+Result<std::vector<Module>> list_modules(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const nlohmann::json list, formats::read_json(folder / kModulesFile));
     if (!list.is_array() || list.empty())
-        return Error{ErrorCode::CorruptFile, std::string(kFile) + ": is no list of modules"};
-    std::size_t index = 0;
-    bool has_pooling = false;
+        return Error{ErrorCode::CorruptFile, std::string(kModulesFile) + ": is no list of modules"};
+    std::vector<Module> modules;
     for (const nlohmann::json& element : list) {
-        VKFORMER_TRY(const Config module, Config::parse(element.dump(), kFile));
+        VKFORMER_TRY(const Config module, Config::parse(element.dump(), kModulesFile));
         VKFORMER_TRY(const std::string type, module.string("type"));
         VKFORMER_TRY(const std::string path, module.string("path", ""));
         VKFORMER_TRY(const auto at, module_folder(folder, path));
         const std::size_t dot = type.rfind('.');
-        const std::string_view name = std::string_view(type).substr(dot == type.npos ? 0 : dot + 1);
+        modules.push_back({module, type.substr(dot == type.npos ? 0 : dot + 1), at});
+    }
+    return modules;
+}
+
+Result<void> read_modules(const std::filesystem::path& folder, SentenceModel& model) {
+    VKFORMER_TRY(const auto modules, list_modules(folder));
+    std::size_t index = 0;
+    bool has_pooling = false;
+    for (const auto& [module, name, at] : modules) {
         const bool is_first = index++ == 0;
         if (is_first != (name == "Transformer"))
             return module.unsupported("type", "a Transformer first, then Pooling, Dense and Normalize");
@@ -142,7 +157,7 @@ Result<void> read_modules(const std::filesystem::path& folder, SentenceModel& mo
         }
     }
     if (!has_pooling)
-        return Error{ErrorCode::UnsupportedConfig, std::string(kFile) + ": there is no module of type Pooling"};
+        return Error{ErrorCode::UnsupportedConfig, std::string(kModulesFile) + ": there is no module of type Pooling"};
     return {};
 }
 
@@ -159,6 +174,8 @@ Result<void> read_text_options(SentenceModel& model) {
         VKFORMER_TRY(const Config config, Config::open(model.encoder_folder / file));
         VKFORMER_TRY(model.max_length, config.unsigned_integer("max_seq_length", {.fallback = 0, .min = 1}));
         VKFORMER_TRY(model.lower_case, config.boolean("do_lower_case", false));
+        VKFORMER_TRY(const Config modalities, config.object("modality_config"));
+        if (modalities.has("message")) return config.unsupported("modality_config", "without \"message\"");
         return {};
     }
     return {};
@@ -194,6 +211,22 @@ std::uint64_t SentenceModel::dimension(std::uint64_t hidden_size) const noexcept
     return width;
 }
 
+Result<std::optional<ScoreTokens>> read_score_tokens(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / kModulesFile, ignored)) return std::optional<ScoreTokens>();
+    VKFORMER_TRY(const auto modules, list_modules(folder));
+    for (const Module& module : modules) {
+        if (module.name != "LogitScore") continue;
+        VKFORMER_TRY(const Config config, Config::open(module.at / "config.json"));
+        const formats::Expect<std::uint32_t> token = {.max = 1u << 30};
+        VKFORMER_TRY(const std::uint32_t yes, config.unsigned_integer("true_token_id", token));
+        if (!config.has("false_token_id")) return std::optional<ScoreTokens>({.yes = static_cast<std::int32_t>(yes)});
+        VKFORMER_TRY(const std::uint32_t no, config.unsigned_integer("false_token_id", token));
+        return std::optional<ScoreTokens>({.yes = static_cast<std::int32_t>(yes), .no = static_cast<std::int32_t>(no)});
+    }
+    return std::optional<ScoreTokens>();
+}
+
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
     if (formats::is_file(path)) {
         VKFORMER_TRY(const OpenedModel opened, open_model(path, std::array{ModelKind::encoder}));
@@ -219,7 +252,7 @@ Result<Value> add_dense(Graph& graph, const std::string& name, const DenseStage&
         VKFORMER_TRY(bias, graph.weight(name + ".bias", dense.bias, DType::f32));
     }
     VKFORMER_TRY(const Value y, graph::linear(graph, x, weight, bias));
-    return graph::activate(graph, y, dense.activation);
+    return dense.activation == Activation::none ? Result<Value>(y) : graph::activate(graph, y, dense.activation);
 }
 
 }  // namespace

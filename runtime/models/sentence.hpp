@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -43,8 +44,17 @@ struct SentenceModel {
 /// what sentence-transformers gives it: the mean of the last hidden states. Errors: FileNotFound, CorruptFile, UnsupportedConfig (a
 /// module that is not implemented, by name), MissingTensor, ShapeMismatch.
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path);
-/// The same of an open file, which is one of kGgufBert.
+/// The same of an open file, which is one of an encoder.
 Result<SentenceModel> load_gguf_sentence_model(const formats::Gguf& file);
+
+/// By the logits of which tokens behind the last one a language model scores.
+struct ScoreTokens {
+    std::int32_t yes = 0;
+    std::int32_t no = -1;  ///< −1: the other's logit alone
+    bool operator==(const ScoreTokens&) const = default;
+};
+/// Those of the LogitScore in a folder's modules.json; none where there is no such module or file. Errors: CorruptFile.
+Result<std::optional<ScoreTokens>> read_score_tokens(const std::filesystem::path& folder);
 
 /// Adds pooling and stages: f32 [batch, dimension].
 Result<graph::Value> add_sentence(graph::Graph& graph, const SentenceModel& model, const EncoderTensors& encoder);

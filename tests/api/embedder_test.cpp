@@ -114,6 +114,70 @@ TEST_CASE("embeddings are those of sentence-transformers", "[embedder][golden]")
     check_rows(must(queries.embed(texts)), golden["query"], bound);
 }
 
+TEST_CASE("decoders embed texts as sentence-transformers has it", "[embedder][golden]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    const Precision precision = GENERATE(Precision::f32, Precision::f16);
+    const bool is_gemma = GENERATE(false, true);
+    CAPTURE(device, precision == Precision::f16, is_gemma);
+    const double bound = precision == Precision::f16 ? 3e-3 : kModelBound;
+    const auto folder = goldens_dir() / "modern_encoders" / (is_gemma ? "embedding_gemma" : "qwen3_embedder");
+    const json golden = read_json(folder / "golden.json");
+    const auto texts = golden["texts"].get<std::vector<std::string>>();
+    Embedder embedder = must(Embedder::load(folder, embedder_options(device, precision)));
+    CHECK(embedder.dimension() == (is_gemma ? 17 : 28));
+    CHECK(embedder.max_length() == 48);
+    CHECK(embedder.pooling() == (is_gemma ? "mean, dense layer, dense layer, normalised" : "lasttoken, normalised"));
+    const auto together = must(embedder.embed(texts));
+    check_rows(together, golden["embeddings"], bound);
+    const auto alone = must(embedder.embed(std::span(texts).first(1)));
+    CHECK(relative_error(std::span<const float>(alone[0].values), std::span<const float>(together[0].values)) < bound);
+
+    EmbedderOptions query = embedder_options(device, precision);
+    query.prompt_name = "query";
+    check_rows(must(must(Embedder::load(folder, query)).embed(texts)), golden["query"], bound);
+}
+
+TEST_CASE("Qwen3-Reranker scores as its model card has it", "[embedder][golden]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    const Precision precision = GENERATE(Precision::f32, Precision::f16);
+    CAPTURE(device, precision == Precision::f16);
+    const auto folder = goldens_dir() / "modern_encoders/qwen3_reranker";
+    const json golden = read_json(folder / "golden.json");
+    CrossEncoder model = must(CrossEncoder::load(folder, embedder_options(device, precision)));
+    CHECK(model.labels() == 1);
+    std::vector<TextPair> pairs;
+    for (const json& pair : golden["pairs"]) pairs.push_back({pair[0].get<std::string>(), pair[1].get<std::string>()});
+    const auto scores = must(model.score(pairs));
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+        CAPTURE(i);
+        CHECK(std::abs(scores[i].scores[0] - golden["scores"][i][0].get<double>()) <
+              (precision == Precision::f16 ? 3e-3 : kModelBound));
+    }
+}
+
+TEST_CASE("a reranker's prompt is whole whatever is cut of the texts", "[embedder]") {
+    const auto folder = goldens_dir() / "modern_encoders/qwen3_reranker";
+    CrossEncoder whole = must(CrossEncoder::load(folder, embedder_options("cpu")));
+    const std::vector<TextPair> pair = {{"the dog", "the cat and the coat"}};
+    const PairScore all = must(whole.score(pair))[0];
+    EncoderOptions options = embedder_options("cpu");
+    options.max_length = static_cast<std::uint32_t>(all.tokens) - 2;
+    CrossEncoder shorter = must(CrossEncoder::load(folder, options));
+    const PairScore cut = must(shorter.score(pair))[0];
+    CHECK(cut.cut == 2);
+    CHECK(cut.tokens == options.max_length);
+    const std::vector<TextPair> rest = {{"the dog", "the cat and"}};  // "Ġthe" and "Ġcoat" are a token each
+    CHECK(std::abs(must(whole.score(rest))[0].scores[0] - cut.scores[0]) < kModelBound);
+    // What a text spells is no special token.
+    const std::vector<TextPair> spelled = {{"the dog", "<|im_end|>"}};
+    CHECK(must(whole.score(spelled))[0].tokens >
+          must(whole.score(std::vector<TextPair>{{"the dog", ""}}))[0].tokens + 5);
+    options.max_length = 20;
+    const auto none = CrossEncoder::load(folder, options);
+    REQUIRE_FALSE(none);
+    CHECK_THAT(none.error().message, ContainsSubstring("the model's prompt has"));
+}
+
 TEST_CASE("the options of an embedder win over the folder", "[embedder]") {
     EmbedderOptions options = embedder_options("cpu");
     options.prompt = "the: ";

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/gguf_writer.hpp"
+#include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/open_model.hpp"
 #include "models/sentence.hpp"
@@ -23,15 +24,21 @@ using nlohmann::json;
 struct EncoderKind {
     std::string name;
     Result<models::Encoder> (*load)(const formats::Config&, const formats::Weights&);
+    std::string group = "encoders";
 };
 const EncoderKind kBert = {"bert_pairs", &models::load_bert};
 const EncoderKind kRoberta = {"roberta_scores", &models::load_roberta};
 const EncoderKind kDistilBert = {"distilbert_scores", &models::load_distilbert};
 
-json encoder_json(const EncoderKind& kind) { return read_json(goldens_dir() / "encoders" / kind.name / "config.json"); }
+const EncoderKind kModernBert = {"modernbert_score", &models::load_modernbert, "modern_encoders"};
+const EncoderKind kNomicBert = {"nomic_bert_h24", &models::load_nomic_bert, "modern_encoders"};
+
+std::filesystem::path folder_of(const EncoderKind& kind) { return goldens_dir() / kind.group / kind.name; }
+
+json encoder_json(const EncoderKind& kind) { return read_json(folder_of(kind) / "config.json"); }
 
 formats::TensorMap encoder_tensors(const EncoderKind& folder) {
-    return must(formats::open_weights(goldens_dir() / "encoders" / folder.name)).tensors();
+    return must(formats::open_weights(folder_of(folder))).tensors();
 }
 
 Result<models::Encoder> load_encoder_with(const EncoderKind& folder, const json& config, formats::TensorMap weights) {
@@ -67,6 +74,78 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
     refused(kRoberta, "pad_token_id", 23);
     refused(kDistilBert, "activation", "mish");
     refused(kDistilBert, "n_heads", 5);
+    for (const EncoderKind& folder : {kModernBert, kNomicBert}) {
+        refused(folder, "is_decoder", true);
+        refused(folder, "position_embedding_type", "relative_key");
+        refused(folder, "quantization_config", {{"bits", 4}});
+        refused(folder, "vocab_size", -1, ErrorCode::CorruptFile);
+    }
+    refused(kModernBert, "hidden_activation", "mish");
+    refused(kModernBert, "classifier_activation", "mish");
+    refused(kModernBert, "classifier_pooling", "max");
+    refused(kModernBert, "num_attention_heads", 7);
+    refused(kModernBert, "head_dim", 8);
+    refused(kModernBert, "num_key_value_heads", 1);
+    refused(kModernBert, "layer_types", {"full_attention", "chunked_attention", "full_attention"});
+    refused(kModernBert, "norm_eps", "small", ErrorCode::CorruptFile);
+    for (const char* const field :
+         {"prenorm", "parallel_block", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "use_rms_norm", "causal",
+          "rotary_emb_interleaved", "scale_attn_by_inverse_layer_idx"})
+        refused(kNomicBert, field, true);
+    refused(kNomicBert, "scale_attn_weights", false);
+    refused(kNomicBert, "rotary_emb_fraction", 0.5);
+    refused(kNomicBert, "activation_function", "gelu");
+    refused(kNomicBert, "hidden_act", "mish");
+    refused(kNomicBert, "num_experts", 8);
+    refused(kNomicBert, "architectures", {"NomicBertForSequenceClassification"});
+}
+
+TEST_CASE("a decoder is an encoder where its folder says so, and a language model where it can be one",
+          "[models][encoder][errors]") {
+    using models::ModelKind;
+    const auto modern = [](const char* name) { return goldens_dir() / "modern_encoders" / name; };
+    const auto kind = [&](const char* name) { return models::kind_of(must(models::open_model(modern(name)))); };
+    CHECK(kind("qwen3_embedding") == ModelKind::encoder);
+    CHECK(kind("qwen3_scores") == ModelKind::encoder);
+    CHECK(kind("qwen3_reranker") == ModelKind::decoder);
+    check_refused(models::load_encoder(modern("qwen3_reranker")), ErrorCode::UnsupportedConfig,
+                  "this one is a language model");
+    check_refused(models::load_decoder(modern("mistral_embedding")), ErrorCode::MissingTensor, "lm_head.weight");
+    check_refused(models::load_decoder(modern("embedding_gemma")), ErrorCode::UnsupportedConfig,
+                  "\"use_bidirectional_attention\"");
+    json config = read_json(modern("qwen3_scores") / "config.json");
+    config["architectures"] = {"Qwen3Model"};
+    const auto scores = must(formats::open_weights(modern("qwen3_scores"))).tensors();
+    auto parts = must(models::load_qwen(must(formats::Config::parse(config.dump(), "config.json")),
+                                        formats::Weights("model.safetensors", scores)));
+    CHECK_FALSE(parts.weights.lm_head);
+    formats::TensorMap headless = scores;
+    headless.erase("score.weight");
+    check_refused(models::encoder_of(must(formats::Config::open(modern("qwen3_scores") / "config.json")),
+                                     formats::Weights("model.safetensors", headless), std::move(parts)),
+                  ErrorCode::MissingTensor, "score.weight");
+}
+
+TEST_CASE("a folder of sentence-transformers may score by the logits of two tokens", "[models][encoder][errors]") {
+    const TemporaryFolder folder;
+    std::filesystem::copy(goldens_dir() / "modern_encoders/qwen3_reranker", folder.path());
+    const auto write = [&](const std::string& tokens) {
+        std::ofstream(folder / "modules.json")
+            << R"([{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""},
+                   {"type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore", "path": "1"}])";
+        std::filesystem::create_directory(folder / "1");
+        std::ofstream(folder / "1/config.json") << tokens;
+    };
+    CHECK_FALSE(must(models::read_score_tokens(folder.path())));
+    write(R"({"true_token_id": 7, "false_token_id": null})");
+    CHECK(must(models::read_score_tokens(folder.path())) == models::ScoreTokens{.yes = 7, .no = -1});
+    CHECK(models::kind_of(must(models::open_model(folder.path()))) == models::ModelKind::decoder);
+    check_refused(models::load_sentence_model(folder.path()), ErrorCode::UnsupportedConfig, "LogitScore");
+    write(R"({"true_token_id": 7, "false_token_id": "no"})");
+    check_refused(models::read_score_tokens(folder.path()), ErrorCode::CorruptFile, "false_token_id");
+    const auto decoder = must(models::load_decoder(goldens_dir() / "modern_encoders/qwen3_reranker"));
+    check_refused(models::scorer_of(decoder, {.yes = 7, .no = 290}), ErrorCode::UnsupportedConfig,
+                  "none of its vocabulary");
 }
 
 TEST_CASE("fields under their other names mean the same", "[models][encoder]") {
@@ -162,7 +241,7 @@ TEST_CASE("a graph of an encoder refuses what the model does not take", "[models
     check_refused(distil.add_encoder(graph, {.len = 2, .token_types = true}), ErrorCode::InvalidArgument,
                   "token types");
     const auto tensors = must(bert.add_encoder(graph, {.len = 2}));
-    check_refused(bert.add_classifier(graph, tensors.hidden), ErrorCode::UnsupportedConfig, "no classification head");
+    check_refused(bert.add_classifier(graph, tensors), ErrorCode::UnsupportedConfig, "no classification head");
     check_refused(models::load_encoder(goldens_dir() / "marian/relu_d30_h5_h3"), ErrorCode::UnsupportedConfig,
                   "supported: encoders of texts (bert, roberta");
     CHECK(must(models::load_encoder(goldens_dir() / "encoders/roberta_h21")).config().max_positions == 22);

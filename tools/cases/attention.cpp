@@ -68,6 +68,7 @@ float scale_of(const AttentionSizes& s) { return 1 / std::sqrt(static_cast<float
 struct AttentionForm {
     std::string_view name;
     bool has_every_mask = false, has_lengths = false;
+    bool sees_neighbours = false;  ///< a window on both sides, as in layers of encoders
     float soft_cap = 0;
     CacheLayout layout = CacheLayout::rows;
 };
@@ -83,6 +84,7 @@ Result<graph::AttentionMask> make_mask(CaseBuilder& b, const AttentionSizes& s, 
         const std::uint64_t keys = form.has_lengths ? s.keys - s.keys / 3 : s.keys;
         VKFORMER_TRY(mask.key_lengths, b.ints("key_lengths", {s.batch}, per_sequence(static_cast<std::int32_t>(keys))));
     }
+    if (form.sees_neighbours) mask.window = static_cast<std::uint32_t>(s.keys / 4 + 1);
     if (!form.has_every_mask) return mask;
     mask.causal = true;
     mask.window = static_cast<std::uint32_t>(s.keys / 2 + 1);
@@ -134,6 +136,7 @@ Result<Case> decode_of_any_sizes(const Family::Dims& shape, const Types& types) 
 constexpr AttentionForm kPlain{.name = "attention_batch"}, kPadded{.name = "attention_padded", .has_lengths = true},
     kMasked{.name = "attention_masked", .has_every_mask = true, .has_lengths = true},
     kCapped{.name = "attention_capped", .soft_cap = 2},
+    kNeighbours{.name = "attention_neighbours", .has_lengths = true, .sees_neighbours = true},
     kInPages{.name = "attention_in_pages",
              .has_every_mask = true,
              .has_lengths = true,
@@ -318,6 +321,7 @@ void add_attention_cases(std::vector<Family>& families) {
     add(kPadded, attention_of_any_sizes<kPadded>, {{{4, 512, 512, 8, 8, 64, 64}, floats}});
     add(kMasked, attention_of_any_sizes<kMasked>, {});
     add(kCapped, attention_of_any_sizes<kCapped>, {{{1, 512, 512, 16, 8, 64, 64}, floats}});
+    add(kNeighbours, attention_of_any_sizes<kNeighbours>, {});
     add(kInPages, attention_of_any_sizes<kInPages>, {});
     constexpr std::string_view kAnySplit = "batch x keys x heads x kv_heads x head_dim x value_dim x split_keys";
     const auto add_decode = [&](const AttentionForm& form, const auto& make, std::vector<Family::Compiled> compiled) {

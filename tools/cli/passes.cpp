@@ -92,7 +92,7 @@ Result<std::vector<Pass>> passes_of(const models::Opened<models::Encoder>& model
     }
     const decoding::EncoderHead head = [&](graph::Graph& graph,
                                            const models::EncoderTensors& tensors) -> Result<graph::Value> {
-        if (!sentence) return encoder.add_classifier(graph, tensors.hidden);
+        if (!sentence) return encoder.add_classifier(graph, tensors);
         return models::add_sentence(graph, *sentence, tensors);
     };
     VKFORMER_TRY(Pass pass, text_pass(encoder, head, options));

@@ -138,7 +138,7 @@ void add_rerank(CLI::App& app, Action& action) {
     command.add_flag("--json", options->json, "One JSON object per line: index, query, document, score, cut");
     command.footer(
         "Prints score and document, the best first. The model is a cross-encoder: a folder whose architecture is\n"
-        "\"...ForSequenceClassification\".\n"
+        "\"...ForSequenceClassification\", or a Qwen3-Reranker.\n"
         "Examples:\n"
         "  vkformer rerank --model ms-marco-MiniLM-L6-v2 \"how tall is a giraffe\" \"Up to 5.5 m.\" \"It is yellow.\"\n"
         "  vkformer rerank --model ms-marco-MiniLM-L6-v2 --top 10 \"how tall is a giraffe\" < passages.txt");

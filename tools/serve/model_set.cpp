@@ -9,6 +9,7 @@
 #include "core/try.hpp"
 #include "formats/config.hpp"
 #include "models/open_model.hpp"
+#include "models/sentence.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -29,7 +30,10 @@ Result<ModelKind> kind_of(const ModelSpec& spec) {
     switch (models::kind_of(opened)) {
     case models::ModelKind::encoder_decoder: return ModelKind::translation;
     case models::ModelKind::speech: return ModelKind::speech;
-    case models::ModelKind::decoder: return ModelKind::language;
+    case models::ModelKind::decoder: {
+        VKFORMER_TRY(const auto tokens, models::read_score_tokens(spec.path));
+        return tokens ? ModelKind::rerank : ModelKind::language;
+    }
     case models::ModelKind::encoder: {
         VKFORMER_TRY(const bool reranks, is_reranker(std::get<models::Opened<models::Encoder>>(opened)));
         return reranks ? ModelKind::rerank : ModelKind::embeddings;

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+// Nomic BERT (Nussbaum et al. 2024): BERT with rotary positions, SwiGLU and no biases but those of the norms, with the
+// fields of transformers 5 or those of the published configs.
+#include <algorithm>
+#include <cmath>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+#include "models/encoder_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+using formats::Weights;
+
+/// A field under transformers' name or, where that is absent, under the published one.
+std::string_view known_name(const Config& config, std::string_view name, std::string_view published) {
+    return config.has(name) || !config.has(published) ? name : published;
+}
+
+Result<std::uint32_t> count(const Config& config, std::string_view name, std::string_view published) {
+    return config.unsigned_integer(known_name(config, name, published), {.min = 1, .max = 1u << 20});
+}
+
+/// What the published configs may switch on, and no published model has.
+Result<void> refuse_other_nomics(const Config& config) {
+    for (const std::string_view name :
+         {"prenorm", "parallel_block", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "use_rms_norm", "causal",
+          "rotary_emb_interleaved", "scale_attn_by_inverse_layer_idx"}) {
+        VKFORMER_TRY(const bool value, config.boolean(name, false));
+        if (value) return config.unsupported(name, "false");
+    }
+    VKFORMER_TRY(const bool scales, config.boolean("scale_attn_weights", true));
+    if (!scales) return config.unsupported("scale_attn_weights", "true");
+    VKFORMER_TRY(const double fraction, config.real("rotary_emb_fraction", {.fallback = 1}));
+    if (fraction != 1) return config.unsupported("rotary_emb_fraction", "1");
+    VKFORMER_TRY(const std::string unit, config.string("activation_function", "swiglu"));
+    if (unit != "swiglu") return config.unsupported("activation_function", "swiglu");
+    for (const std::string_view name : {"num_experts", "rotary_emb_scale_base"})
+        if (config.has(name)) return config.unsupported(name, "null");
+    VKFORMER_TRY(const std::uint32_t labels, read_labels(config));
+    if (labels > 0) return config.unsupported("architectures", "NomicBertModel");
+    return {};
+}
+
+/// Beyond the positions of its training a published model may stretch its frequencies by how long a text is.
+Result<std::uint32_t> read_nomic_positions(const Config& config) {
+    VKFORMER_TRY(const auto positions,
+                 config.unsigned_integer(known_name(config, "max_position_embeddings", "n_positions"),
+                                         {.fallback = 2048, .min = 1, .max = 1u << 20}));
+    if (!config.has("rotary_scaling_factor")) return positions;
+    VKFORMER_TRY(const auto trained, config.unsigned_integer("max_trained_positions", {.fallback = 2048, .min = 1}));
+    return std::min(positions, trained);
+}
+
+Result<DecoderConfig> read_nomic_config(const Config& config) {
+    VKFORMER_CHECK(refuse_other_encoders(config));
+    VKFORMER_CHECK(refuse_other_nomics(config));
+    DecoderConfig c;
+    c.is_causal = false;
+    c.norm_place = NormPlace::behind;
+    c.norm = DecoderConfig::Norm::layer;
+    VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
+    VKFORMER_TRY(c.hidden_size, count(config, "hidden_size", "n_embd"));
+    VKFORMER_TRY(c.intermediate_size, count(config, "intermediate_size", "n_inner"));
+    VKFORMER_TRY(c.heads, count(config, "num_attention_heads", "n_head"));
+    VKFORMER_TRY(const std::uint32_t layers, count(config, "num_hidden_layers", "n_layer"));
+    VKFORMER_TRY(c.max_positions, read_nomic_positions(config));
+    c.kv_heads = c.heads;
+    VKFORMER_TRY(c.head_dim,
+                 config.unsigned_integer("head_dim", {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
+    if (!config.has("head_dim") && c.hidden_size % c.heads != 0)
+        return config.unsupported(known_name(config, "num_attention_heads", "n_head"),
+                                  "a divisor of the width = " + std::to_string(c.hidden_size));
+    c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+    VKFORMER_TRY(const double eps, config.real(known_name(config, "layer_norm_eps", "layer_norm_epsilon"),
+                                               {.fallback = 1e-12, .min = 0, .max = 1}));
+    c.norm_eps = static_cast<float>(eps);
+    VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
+    const RopeDefaults defaults = {.theta = 1000, .theta_name = known_name(config, "rope_theta", "rotary_emb_base")};
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, defaults));
+    c.ropes = {rope};
+    c.layers.assign(layers, {.rope = 0});
+    return c;
+}
+
+/// What a file calls its tensors: as they were published, which is how transformers 5 saves them too, with one for query, key and value, or
+/// as its modules are called.
+struct NomicNames {
+    std::string_view embedding_norm, layer, qkv, output, attention_norm, gate, up, down, feed_forward_norm;
+};
+constexpr NomicNames kNomicNames = {
+    .embedding_norm = "embeddings.LayerNorm",
+    .layer = "layers.",
+    .qkv = "",
+    .output = "self_attn.o_proj",
+    .attention_norm = "post_attention_layernorm",
+    .gate = "mlp.gate_proj",
+    .up = "mlp.up_proj",
+    .down = "mlp.down_proj",
+    .feed_forward_norm = "post_mlp_layernorm",
+};
+constexpr NomicNames kPublishedNomicNames = {
+    .embedding_norm = "emb_ln",
+    .layer = "encoder.layers.",
+    .qkv = "attn.Wqkv",
+    .output = "attn.out_proj",
+    .attention_norm = "norm1",
+    .gate = "mlp.fc12",
+    .up = "mlp.fc11",
+    .down = "mlp.fc2",
+    .feed_forward_norm = "norm2",
+};
+
+Result<void> read_nomic_qkv(const WeightReader& read, const DecoderConfig& c, const std::string& layer,
+                            const NomicNames& names, DecoderWeights::Layer& l) {
+    const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim;
+    if (names.qkv.empty()) {
+        VKFORMER_TRY(l.query, read.projection(layer + "self_attn.q_proj", width, d, false));
+        VKFORMER_TRY(l.key, read.projection(layer + "self_attn.k_proj", width, d, false));
+        VKFORMER_TRY(l.value, read.projection(layer + "self_attn.v_proj", width, d, false));
+        return {};
+    }
+    VKFORMER_TRY(const Projection qkv, read.projection(layer + std::string(names.qkv), 3 * width, d, false));
+    l.query = rows_of(qkv, 0, width);
+    l.key = rows_of(qkv, width, width);
+    l.value = rows_of(qkv, 2 * width, width);
+    return {};
+}
+
+Result<DecoderWeights::Layer> read_nomic_layer(const WeightReader& read, const DecoderConfig& c,
+                                               const NomicNames& names, std::size_t index) {
+    const std::string layer = std::string(names.layer) + std::to_string(index) + ".";
+    const auto name = [&](std::string_view part) { return layer + std::string(part); };
+    const std::uint64_t d = c.hidden_size, ffn = c.intermediate_size, width = std::uint64_t{c.heads} * c.head_dim;
+    DecoderWeights::Layer l;
+    VKFORMER_CHECK(read_nomic_qkv(read, c, layer, names, l));
+    VKFORMER_TRY(l.output, read.projection(name(names.output), d, width, false));
+    VKFORMER_TRY(l.attention_norm, read.norm(name(names.attention_norm), d, true));
+    VKFORMER_TRY(l.gate, read.projection(name(names.gate), ffn, d, false));
+    VKFORMER_TRY(l.up, read.projection(name(names.up), ffn, d, false));
+    VKFORMER_TRY(l.down, read.projection(name(names.down), d, ffn, false));
+    VKFORMER_TRY(l.feed_forward_norm, read.norm(name(names.feed_forward_norm), d, true));
+    return l;
+}
+
+Result<DecoderWeights> read_nomic_weights(const Weights& weights, const DecoderConfig& c, std::uint32_t types) {
+    const std::string words = "embeddings.word_embeddings.weight";
+    const std::string prefix = weights.find("bert." + words) ? "bert." : "nomic_bert.";
+    const WeightReader read(weights, find_prefix(weights, prefix, words));
+    const NomicNames& names = read.has("emb_ln.weight") ? kPublishedNomicNames : kNomicNames;
+    DecoderWeights w;
+    VKFORMER_TRY(w.embedding, read.tensor(words, {c.vocab_size, c.hidden_size}));
+    VKFORMER_TRY(w.types, read.tensor("embeddings.token_type_embeddings.weight", {types, c.hidden_size}));
+    VKFORMER_TRY(w.embedding_norm, read.norm(std::string(names.embedding_norm), c.hidden_size, true));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        VKFORMER_TRY(auto layer, read_nomic_layer(read, c, names, i));
+        w.layers.push_back(std::move(layer));
+    }
+    return w;
+}
+
+}  // namespace
+
+Result<Encoder> load_nomic_bert(const Config& config, const Weights& weights) {
+    DecoderParts parts;
+    VKFORMER_TRY(parts.config, read_nomic_config(config));
+    VKFORMER_TRY(const auto types, config.unsigned_integer("type_vocab_size", {.fallback = 2, .min = 1, .max = 1024}));
+    VKFORMER_TRY(parts.weights, read_nomic_weights(weights, parts.config, types));
+    EncoderConfig c = encoder_config_of(parts.config);
+    c.types = types;
+    return encoder_over(std::move(parts), c, {});
+}
+
+}  // namespace vkformer::models
