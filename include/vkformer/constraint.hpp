@@ -32,10 +32,12 @@ public:
 
     struct Impl;
     /// For the library itself, which alone knows what Impl is.
-    explicit Constraint(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
     const Impl& impl() const noexcept { return *impl_; }
 
 private:
+    friend struct ConstraintMaker;  // the library's own
+    explicit Constraint(std::shared_ptr<const Impl> impl) noexcept : impl_(std::move(impl)) {}
+
     std::shared_ptr<const Impl> impl_;
 };
 

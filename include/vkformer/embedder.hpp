@@ -98,8 +98,9 @@ struct PairScore {
 };
 
 /// A "…ForSequenceClassification" model on a device, which reads two texts at once and scores them: a cross-encoder, as rerankers
-/// are; or a Qwen3-Reranker, whose score is the probability of "yes". Results are those of sentence-transformers' CrossEncoder.predict(): one score goes through a sigmoid unless the folder
-/// says otherwise, several are given as they are. Not thread-safe.
+/// are; or a Qwen3-Reranker, whose score is the probability of "yes". Results are those of sentence-transformers'
+/// CrossEncoder.predict(): one score goes through a sigmoid unless the folder says otherwise, several are given as they are. Not
+/// thread-safe.
 class VKFORMER_API CrossEncoder {
 public:
     /// Errors: as of Embedder::load; UnsupportedConfig also for a model without a classification head.

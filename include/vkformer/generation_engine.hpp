@@ -37,7 +37,7 @@ struct GenerationRequest {
     /// How likely the model finds each token of the prompt but the first, behind those before it, and so many of the likeliest ones in its
     /// place, 0 to 20; none: nothing of that. All of the prompt is then computed, whatever of it is in the cache.
     std::optional<std::uint32_t> prompt_log_probs{};
-    bool is_prompt_alone = false;  ///< with prompt_log_probs: nothing is generated
+    bool is_prompt_alone = false;  ///< with prompt_log_probs and without a constraint: nothing is generated
 };
 
 /// What there is of an engine. Counts are since it was made.

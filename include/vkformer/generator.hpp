@@ -102,8 +102,9 @@ struct GenerateOptions {
     std::optional<std::uint32_t> log_probs;
     /// > 0: so many tokens at most, 64 at most, are guessed from what prompt and answer have said before and checked in one pass of the
     /// model: the text is the same (but for rounding where two tokens tie), and comes sooner where it repeats what it has read, as
-    /// summaries, code and answers about a document do. What a check takes is measured; guessing ends where it costs more than 2 %. For one
-    /// text at a time; not with beams, log_probs, a constraint, min_tokens, or penalties and bans that look at what was chosen before.
+    /// summaries, code and answers about a document do. What a check takes is measured: wrong ones cost a call 1 % and one check at most.
+    /// For one text at a time; not with beams, log_probs, a constraint, min_tokens, or penalties and bans that look at what was chosen
+    /// before.
     std::uint32_t prompt_lookup = 0;
     /// What the text has to be. It ends where it is whole and nothing may follow, or where the model ends it and it is whole; only a limit
     /// or a stop text cuts it. Not with ignore_end, min_tokens or beams.

@@ -88,6 +88,7 @@ void bind_options(nb::module_& module) {
             "stop", [](const GenerateOptions& o) { return texts(o.stop); },
             [](GenerateOptions& o, const nb::list& stop) { o.stop = texts_of(stop); })
         .def_rw("ignore_end", &GenerateOptions::ignore_end)
+        .def_rw("prompt_lookup", &GenerateOptions::prompt_lookup)
         .def_rw("log_probs", &GenerateOptions::log_probs)
         .def_rw("constraint", &GenerateOptions::constraint);
 }

@@ -33,7 +33,7 @@ class GenerateArguments(TypedDict, total=False):
     ignore_end: the model's end token ends nothing.
     prompt_lookup: so many tokens at a time are guessed from what prompt and answer have said before and checked in one pass
         of the model, 64 at most; the text is the same, and comes sooner where it repeats what it has read. Not with
-        batches, beams, constraints, min_tokens and penalties.
+        batches, beams, log_probs, constraints, min_tokens and penalties.
     log_probs: how likely the model found each token, and so many of the likeliest in its place, 0 to 20; None: nothing of
         that. Not with beams.
     json_schema, json_object, regex, choice: what the text has to be, one of them: JSON that a schema (a dict or its text)

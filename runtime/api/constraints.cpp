@@ -7,7 +7,6 @@
 #include "constraints/choice.hpp"
 #include "constraints/json_schema.hpp"
 #include "constraints/regex.hpp"
-#include "core/try.hpp"
 
 namespace vkformer {
 namespace {
@@ -24,36 +23,30 @@ Made guarded(Make make) {
     }
 }
 
-Result<std::shared_ptr<const Constraint::Impl>> with_key(std::string key, Made grammar) {
+Result<Constraint> with_key(std::string key, Made grammar) {
     if (!grammar) return std::move(grammar).error();
-    return std::shared_ptr<const Constraint::Impl>(
-        std::make_shared<Constraint::Impl>(std::move(key), *std::move(grammar)));
+    return ConstraintMaker::make(std::move(key), *std::move(grammar));
 }
 
 }  // namespace
 
 Result<Constraint> Constraint::json_schema(std::string_view schema) {
-    VKFORMER_TRY(auto made, with_key("schema " + std::string(schema),
-                                     guarded([&] { return constraints::json_schema_grammar(schema); })));
-    return Constraint(std::move(made));
+    return with_key("schema " + std::string(schema), guarded([&] { return constraints::json_schema_grammar(schema); }));
 }
 
 Result<Constraint> Constraint::json() {
-    VKFORMER_TRY(auto made, with_key("json", guarded([] { return constraints::json_object_grammar(); })));
-    return Constraint(std::move(made));
+    return with_key("json", guarded([] { return constraints::json_object_grammar(); }));
 }
 
 Result<Constraint> Constraint::regex(std::string_view expression) {
-    VKFORMER_TRY(auto made, with_key("regex " + std::string(expression),
-                                     guarded([&] { return constraints::regex_grammar(expression); })));
-    return Constraint(std::move(made));
+    return with_key("regex " + std::string(expression),
+                    guarded([&] { return constraints::regex_grammar(expression); }));
 }
 
 Result<Constraint> Constraint::choice(std::span<const std::string> texts) {
     std::string key = "choice";
     for (const std::string& text : texts) key += " " + std::to_string(text.size()) + " " + text;
-    VKFORMER_TRY(auto made, with_key(std::move(key), guarded([&] { return constraints::choice_grammar(texts); })));
-    return Constraint(std::move(made));
+    return with_key(std::move(key), guarded([&] { return constraints::choice_grammar(texts); }));
 }
 
 namespace api {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "constraints/grammar.hpp"
@@ -18,6 +19,14 @@ namespace vkformer {
 struct Constraint::Impl {
     std::string key;  ///< what it was made of: equal for equal ones
     std::shared_ptr<const constraints::Grammar> grammar;
+};
+
+/// Makes those of any grammar, of which the public functions have four kinds.
+struct ConstraintMaker {
+    /// `grammar` is not null.
+    static Constraint make(std::string key, std::shared_ptr<const constraints::Grammar> grammar) {
+        return Constraint(std::make_shared<const Constraint::Impl>(std::move(key), std::move(grammar)));
+    }
 };
 
 namespace api {

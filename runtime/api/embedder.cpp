@@ -97,7 +97,7 @@ Result<Embedder> Embedder::load(const std::filesystem::path& folder, const Embed
         return Error{
             ErrorCode::UnsupportedConfig,
             "the model leaves its prompts out of the pooling (include_prompt is false), which vkformer does not"};
-    VKFORMER_TRY(auto encoder, models::load_encoder(sentence.encoder_folder));
+    VKFORMER_TRY(auto encoder, models::load_encoder(sentence));
     const std::uint64_t hidden_size = encoder.config().hidden_size;
     VKFORMER_CHECK(check_widths(sentence, hidden_size));
     const std::size_t dimension = sentence.dimension(hidden_size);
@@ -156,8 +156,8 @@ Result<api::EncoderRunner> load_yes_no_runner(const models::Opened<models::Decod
                                               const EncoderOptions& options) {
     VKFORMER_TRY(api::YesNoReranker model, api::load_yes_no_reranker(opened));
     VKFORMER_TRY(auto head, api::score_head(opened.path, model.encoder));
-    VKFORMER_TRY(auto runner,
-                 api::EncoderRunner::load(opened.path, std::move(model.encoder), std::move(head), 0, options));
+    VKFORMER_TRY(auto runner, api::EncoderRunner::load(opened.path, std::move(model.encoder), std::move(head),
+                                                       model.max_length, options));
     VKFORMER_CHECK(runner.set_prompt(model.prompt));
     return runner;
 }

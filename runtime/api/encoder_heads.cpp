@@ -23,9 +23,10 @@ decoding::EncoderHead embedding_head(models::SentenceModel sentence) {
 
 Result<decoding::EncoderHead> score_head(const std::filesystem::path& path, const models::Encoder& encoder) {
     // A GGUF file does not say what the scores go through: as a folder that does not.
-    VKFORMER_TRY(const auto config, formats::is_file(path) ? formats::Config::parse("{}", path.filename().string())
-                                                           : formats::Config::open(path / "config.json"));
-    VKFORMER_TRY(const auto activation, models::read_score_activation(config, encoder.config().labels));
+    const std::uint32_t labels = encoder.config().labels;
+    VKFORMER_TRY(const auto nothing, formats::Config::parse("{}", path.filename().string()));
+    VKFORMER_TRY(const auto activation, formats::is_file(path) ? models::read_score_activation(nothing, nothing, labels)
+                                                               : models::read_score_activation(path, labels));
     return decoding::EncoderHead(
         [encoder, activation](graph::Graph& graph, const models::EncoderTensors& tensors) -> Result<graph::Value> {
             VKFORMER_TRY(const graph::Value logits, encoder.add_classifier(graph, tensors));

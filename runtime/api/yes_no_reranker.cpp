@@ -2,6 +2,7 @@
 #include "api/yes_no_reranker.hpp"
 
 #include <array>
+#include <string_view>
 
 #include "core/try.hpp"
 #include "models/encoder_loading.hpp"
@@ -11,16 +12,17 @@
 namespace vkformer::api {
 namespace {
 
+constexpr std::string_view kInstruction = "Given a web search query, retrieve relevant passages that answer the query";
+
 /// What the model card of Qwen3-Reranker asks, with its usual instruction.
 PairPrompt qwen3_prompt() {
-    return {
-        .prefix =
-            "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "
-            "Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
-            "<|im_start|>user\n",
-        .before = "<Instruct>: Given a web search query, retrieve relevant passages that answer the query\n<Query>: ",
-        .between = "\n<Document>: ",
-        .suffix = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"};
+    return {.prefix =
+                "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the "
+                "Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
+                "<|im_start|>user\n",
+            .before = "<Instruct>: " + std::string(kInstruction) + "\n<Query>: ",
+            .between = "\n<Document>: ",
+            .suffix = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"};
 }
 
 Result<bool> is_qwen3(const models::Opened<models::Decoder>& opened) {
@@ -53,9 +55,16 @@ Result<YesNoReranker> load_yes_no_reranker(const models::Opened<models::Decoder>
             opened.path.string() +
                 ": its LogitScore is not that of \"yes\" against \"no\", as Qwen3-Reranker's: how it puts query "
                 "and document together is not known"};
+    VKFORMER_TRY(const models::ScoreTexts texts, models::read_score_texts(opened.path));
+    if (!texts.prompt.empty() && texts.prompt != kInstruction)
+        return Error{ErrorCode::UnsupportedConfig,
+                     opened.path.string() +
+                         ": config_sentence_transformers.json: the prompt of \"default_prompt_name\" is "
+                         "another instruction than Qwen3-Reranker's usual one, \"" +
+                         std::string(kInstruction) + "\""};
     VKFORMER_TRY(models::Decoder decoder, opened.load());
     VKFORMER_TRY(models::Encoder encoder, models::scorer_of(std::move(decoder), tokens));
-    return YesNoReranker{.encoder = std::move(encoder), .prompt = qwen3_prompt()};
+    return YesNoReranker{.encoder = std::move(encoder), .prompt = qwen3_prompt(), .max_length = texts.max_length};
 }
 
 }  // namespace vkformer::api

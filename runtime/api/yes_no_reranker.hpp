@@ -3,6 +3,7 @@
 /// 2025).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -20,10 +21,11 @@ struct PairPrompt {
 struct YesNoReranker {
     models::Encoder encoder;  ///< of one label, logit("yes") − logit("no") behind the last token
     PairPrompt prompt;
+    std::uint32_t max_length = 0;  ///< tokens of a pair at most, the prompt's too; 0: nothing is said
 };
 
 /// A Qwen 3, whose folder may also be one of sentence-transformers with a LogitScore of these tokens. Errors: UnsupportedConfig (another
-/// language model; a LogitScore of other tokens; a tokenizer without them), and the model's.
+/// language model; a LogitScore of other tokens or with another instruction; a tokenizer without them), and the model's.
 Result<YesNoReranker> load_yes_no_reranker(const models::Opened<models::Decoder>& opened);
 
 }  // namespace vkformer::api

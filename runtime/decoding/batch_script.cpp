@@ -111,6 +111,8 @@ Result<void> BatchScript::check(const BatchSequence& asked) const {
     VKFORMER_CHECK(check_penalties({.bias = asked.bias}, vocab));
     VKFORMER_CHECK(check_log_probs(asked.log_probs));
     VKFORMER_CHECK(check_log_probs(asked.prompt_log_probs));
+    if (asked.is_prompt_alone && asked.sequence.constraint)
+        return invalid("is_prompt_alone: nothing is generated, so leave out the constraint");
     return check_choice(asked, vocab);
 }
 
@@ -120,9 +122,10 @@ void BatchScript::add(Id id, BatchSequence sequence) {
     Running made = {.id = id, .asked = std::move(sequence)};
     made.tokens = made.asked.sequence.prompt;
     made.constraint = SequenceConstraint(made.asked.sequence.constraint);
-    if (made.constraint.failure()) made.finish = FinishReason::failed;
-    if (made.constraint.is_whole()) made.finish = FinishReason::stop;
-    if (made.tokens.size() == 1 && made.needs_scores()) tell_prompt(made);
+    if (!made.needs_scores())
+        end_before_answer(made);
+    else if (made.tokens.size() == 1)
+        tell_prompt(made);
     waiting_.push_back(std::move(made));
     if (waiting_.back().finish != FinishReason::none) finish_ended();
 }
@@ -533,7 +536,18 @@ Result<void> BatchScript::take_scores(Running& sequence, std::size_t count, Reco
 void BatchScript::tell_prompt(Running& sequence) {
     on_prompt_(sequence.id, std::exchange(sequence.prompt_log_probs, {}));
     sequence.has_told_prompt = true;
-    if (sequence.asked.is_prompt_alone) sequence.finish = FinishReason::length;
+    end_before_answer(sequence);
+}
+
+/// Where no token is to be generated, once the prompt was told to whom asks for it.
+void BatchScript::end_before_answer(Running& sequence) {
+    if (sequence.finish != FinishReason::none) return;
+    if (sequence.constraint.failure())
+        sequence.finish = FinishReason::failed;
+    else if (sequence.constraint.is_whole())
+        sequence.finish = FinishReason::stop;
+    else if (sequence.asked.is_prompt_alone)
+        sequence.finish = FinishReason::length;
 }
 
 /// Hands out a sequence's tokens, until it ends.

@@ -29,7 +29,7 @@ struct BatchSequence {
     std::optional<std::uint32_t> log_probs{};           ///< told, with so many of the likeliest tokens
     /// Likewise of the prompt's tokens but the first, whose keys and values are then all computed anew.
     std::optional<std::uint32_t> prompt_log_probs{};
-    bool is_prompt_alone = false;  ///< the sequence ends once these are told
+    bool is_prompt_alone = false;  ///< the sequence, which has no constraint, ends once these are told
 };
 
 /// What a script has done since it was made.
@@ -58,7 +58,7 @@ public:
     /// Ends it, with FinishReason::caller; one that is not there is passed over.
     void cancel(Id id);
     /// Errors: InvalidArgument (no tokens, more than the context holds, unknown ones, a bias of an unknown token or one that is no
-    /// number, more log-probabilities than are told).
+    /// number, more log-probabilities than are told, a constraint of a prompt alone).
     Result<void> check(const BatchSequence& sequence) const;
 
     bool is_idle() const noexcept { return running_.empty() && waiting_.empty(); }
@@ -127,6 +127,7 @@ private:
     std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
     Result<void> take_scores(Running& sequence, std::size_t count, Records& records);
     void tell_prompt(Running& sequence);
+    static void end_before_answer(Running& sequence);
     Result<void> take_row(std::size_t row, const Job& job, Records& records);
 
     const models::Decoder* model_;

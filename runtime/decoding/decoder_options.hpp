@@ -47,7 +47,8 @@ struct DecoderSessionOptions {
     graph::SampleOptions sample = {.temperature = 0};  ///< temperature 0: greedy
     Penalties penalties;
     bool masks = false;  ///< each step has what the sequences' constraints let follow
-    /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row.
+    /// > 0: so many tokens at most are guessed from what the sequence has said before, and checked in one pass. Of one row. Nothing is guessed
+    /// of a sequence with a constraint or with log-probabilities, or beyond max_positions.
     std::uint32_t lookup = 0;
     static constexpr std::uint32_t kMostLookup = 64;
     /// Each step has the log-probabilities of what it chooses and of so many of the likeliest tokens, one of likeliest_for's numbers.
@@ -66,7 +67,7 @@ struct DecoderTimings {
 
 /// Errors: InvalidArgument (a bias or an end of a token that the model does not know).
 Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
-/// Errors: InvalidArgument (guesses where there are several rows, constraints, or rules that look at what was chosen before; says which).
+/// Errors: InvalidArgument (guesses where there are several rows, or rules that look at what was chosen before; says which).
 Result<void> check_lookup(const DecoderSessionOptions& options);
 /// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
 /// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties and check_lookup.

@@ -50,6 +50,7 @@ Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, con
     options_ = std::move(wanted);
     steps_.clear();
     check_.reset();
+    guesses_ = {};  // what the other programs took says nothing of these
     return {};
 }
 
@@ -414,14 +415,14 @@ Result<void> DecoderScript::take_check(Records& records) {
     VKFORMER_TRY(const auto chosen, records.get(0, 0));
     const std::vector<std::int32_t> guess = std::exchange(guess_, {});
     timings_.guessed_tokens += guess.size();
-    std::size_t right = 0;
-    while (row.sequence != kFree) {
-        take_token(row, chosen[right]);
-        if (right == guess.size() || chosen[right] != guess[right]) break;
-        ++right;
+    std::size_t taken = 0;
+    bool is_right = true;
+    while (is_right && row.sequence != kFree) {
+        is_right = taken < guess.size() && chosen[taken] == guess[taken];
+        take_token(row, chosen[taken++]);
     }
-    timings_.accepted_tokens += right;
-    guesses_.took_check(right + 1, check_seconds_);
+    timings_.accepted_tokens += taken - 1;  // the last one is the check's own
+    guesses_.took_check(taken, check_seconds_);
     has_new_rows_ = true;  // the states of the step know nothing of this
     return {};
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
 
 #include "core/try.hpp"
 #include "decoding/token_rules.hpp"
@@ -59,7 +60,7 @@ Result<Value> keep_sequences(graph::Graph& graph, const DecoderSessionOptions& o
 }
 
 /// A token of each row of logits, drawn where the options draw: from a state of that name, `random`.
-Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, const char* name,
+Result<Value> choose(graph::Graph& graph, const DecoderSessionOptions& options, Value logits, const std::string& name,
                      Value& random) {
     if (options.sample.temperature == 0) return graph::arg_max(graph, logits);
     VKFORMER_TRY(random, graph.state(name, DType::i32, {graph.shape(logits)[0], 3}));
@@ -140,7 +141,7 @@ Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessio
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,
                  add_rules(graph, options, pass.logits, check.tokens, check.positions, check.rules));
-    VKFORMER_TRY(check.chosen, choose(graph, options, logits, "guess_random", check.random));
+    VKFORMER_TRY(check.chosen, choose(graph, options, logits, "guess_random." + std::to_string(len), check.random));
     graph.mark_output(check.chosen);
     return check;
 }

@@ -87,8 +87,8 @@ struct DecoderWeights {
     NormWeights embedding_norm;  ///< optional
     std::vector<Layer> layers;
     NormWeights final_norm;  ///< optional
-    Projection
-        lm_head;  ///< weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
+    /// weight: the embedding's own bytes, where both are tied; none: a model for add_encoding alone
+    Projection lm_head;
 };
 
 /// How weights are stored on the device.

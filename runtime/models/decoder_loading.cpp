@@ -2,6 +2,7 @@
 #include "models/decoder_loading.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -132,7 +133,7 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
 
 // ---- config ---------------------------------------------------------------------------------------------------------
 
-Result<DecoderConfig> read_sizes(const Config& config) {
+Result<DecoderConfig> read_sizes(const Config& config, std::uint32_t positions) {
     const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
     DecoderConfig c;
     VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
@@ -143,8 +144,8 @@ Result<DecoderConfig> read_sizes(const Config& config) {
                  config.unsigned_integer("num_key_value_heads", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
     VKFORMER_TRY(c.head_dim,
                  config.unsigned_integer("head_dim", {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
-    VKFORMER_TRY(c.max_positions,
-                 config.unsigned_integer("max_position_embeddings", {.fallback = 2048, .min = 1, .max = 1u << 28}));
+    VKFORMER_TRY(c.max_positions, config.unsigned_integer("max_position_embeddings",
+                                                          {.fallback = positions, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const std::uint32_t layers, config.unsigned_integer("num_hidden_layers", {.min = 1, .max = 4096}));
     VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = 1e-6, .min = 0, .max = 1}));
     if (!config.has("head_dim") && c.hidden_size % c.heads != 0)
@@ -343,6 +344,9 @@ Result<RopeSource> find_rope(const Config& config, const RopeDefaults& defaults)
     VKFORMER_TRY(const Config parameters, config.object("rope_parameters"));
     VKFORMER_TRY(const Config scaling, config.object("rope_scaling"));
     const bool is_nested = !defaults.object.empty() && !parameters.names().empty();
+    constexpr std::array<std::string_view, 2> kObjects = {"full_attention", "sliding_attention"};
+    if (const auto others = parameters.unknown_names(kObjects); is_nested && !others.empty())
+        return parameters.unsupported(others.front(), "only the objects full_attention and sliding_attention");
     VKFORMER_TRY(const Config object, is_nested ? parameters.object(defaults.object) : Result<Config>(parameters));
     VKFORMER_TRY(RopeSource source, rope_source(config, object, defaults));
     if (!defaults.is_scaled_by_rope_scaling || scaling.names().empty()) return source;

@@ -15,6 +15,8 @@
 
 namespace vkformer::models {
 
+struct GgufArchitecture;
+
 struct DecoderParts {
     DecoderConfig config;
     DecoderWeights weights;
@@ -34,17 +36,23 @@ Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 
+/// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
+/// either side, its ends included. Errors: CorruptFile.
+Result<void> read_causality(const formats::Config& config, DecoderConfig& decoder);
+/// The same of a GGUF file's `<architecture>.attention.causal`. Errors: also UnsupportedConfig (there are windows).
+Result<void> read_causality(const formats::Gguf& file, const GgufArchitecture& architecture, DecoderConfig& decoder);
+
 /// What a loading function gave, if a language model can come of it. Errors: UnsupportedConfig (tokens see what follows them),
 /// MissingTensor (there is no lm_head).
 Result<DecoderParts> language_model(const formats::Config& config, const formats::Weights& weights, DecoderParts parts);
 
 /// A GGUF file of this architecture. Errors likewise.
-struct GgufArchitecture;
 Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArchitecture& architecture);
 
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
-/// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
-Result<DecoderConfig> read_sizes(const formats::Config& config);
+/// num_key_value_heads, head_dim, max_position_embeddings (`positions` where there is no such field), rms_norm_eps. Layers see
+/// everything.
+Result<DecoderConfig> read_sizes(const formats::Config& config, std::uint32_t positions = 2048);
 
 /// What an architecture makes of a config's rotary positions.
 struct RopeDefaults {

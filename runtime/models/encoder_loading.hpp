@@ -36,7 +36,7 @@ EncoderConfig encoder_config_of(const DecoderConfig& decoder);
 
 /// A language model that scores: one label, the logit of the one token minus that of the other. Errors: UnsupportedConfig (its logits
 /// are capped, or a token is none of its vocabulary).
-Result<Encoder> scorer_of(const Decoder& decoder, const ScoreTokens& tokens);
+Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens);
 
 /// BERT, RoBERTa and XLM-RoBERTa in a GGUF file, whose general.architecture is kGgufBert for all of them. Errors likewise.
 Result<Encoder> load_gguf_encoder(const formats::Gguf& file);

@@ -3,9 +3,14 @@
 // EmbeddingGemma, and what transformers calls "…ForSequenceClassification" of a decoder, with a head behind the last token. What
 // transformers looks for from the end, the last token that is no padding, is the last token of the text here: they differ for texts
 // that end with the padding token itself.
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
+#include "models/gguf_architecture.hpp"
 #include "models/sentence.hpp"
 
 namespace vkformer::models {
@@ -26,12 +31,32 @@ EncoderConfig encoder_config_of(const DecoderConfig& decoder) {
     return c;
 }
 
+Result<void> read_causality(const formats::Config& config, DecoderConfig& decoder) {
+    VKFORMER_TRY(const bool is_causal, config.boolean("is_causal", true));
+    if (is_causal) return {};
+    decoder.is_causal = false;
+    for (auto& layer : decoder.layers)
+        if (layer.window > 0) ++layer.window;
+    return {};
+}
+
+Result<void> read_causality(const formats::Gguf& file, const GgufArchitecture& architecture, DecoderConfig& decoder) {
+    const std::string key = std::string(architecture.name) + ".attention.causal";
+    VKFORMER_TRY(const bool is_causal, file.boolean(key, true));
+    if (is_causal) return {};
+    if (std::ranges::any_of(decoder.layers, [](const auto& layer) { return layer.window > 0; }))
+        return file.unsupported(key, "true where layers have windows");
+    decoder.is_causal = false;
+    return {};
+}
+
 Encoder encoder_over(DecoderParts parts, const EncoderConfig& config, EncoderWeights head) {
     return Encoder(config, std::move(head),
                    std::make_shared<const Decoder>(std::move(parts.config), std::move(parts.weights)));
 }
 
 Result<Encoder> encoder_of(const formats::Config& config, const formats::Weights& weights, DecoderParts parts) {
+    VKFORMER_CHECK(read_causality(config, parts.config));
     EncoderConfig c = encoder_config_of(parts.config);
     VKFORMER_TRY(c.labels, read_labels(config));
     EncoderWeights head;
@@ -42,7 +67,7 @@ Result<Encoder> encoder_of(const formats::Config& config, const formats::Weights
     return encoder_over(std::move(parts), c, std::move(head));
 }
 
-Result<Encoder> scorer_of(const Decoder& decoder, const ScoreTokens& tokens) {
+Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens) {
     EncoderConfig c = encoder_config_of(decoder.config());
     const Projection& lm_head = decoder.weights().lm_head;
     const auto is_token = [&](std::int32_t id) { return id >= 0 && static_cast<std::uint32_t>(id) < c.vocab_size; };
@@ -65,12 +90,18 @@ Result<Encoder> scorer_of(const Decoder& decoder, const ScoreTokens& tokens) {
                                .shape = {1, c.hidden_size},
                                .bytes = std::as_bytes(std::span(*difference)),
                                .owner = difference};
-    return Encoder(c, std::move(head), std::make_shared<const Decoder>(decoder));
+    return Encoder(c, std::move(head), std::make_shared<const Decoder>(std::move(decoder)));
 }
 
 Result<DecoderParts> language_model(const formats::Config& config, const formats::Weights& weights,
                                     DecoderParts parts) {
-    if (!parts.config.is_causal) return config.unsupported("use_bidirectional_attention", "false");
+    VKFORMER_TRY(const formats::Config text, config.object("text_config"));  // of Gemma 3 with a vision tower
+    for (const auto* const holder : {&config, &text}) {
+        VKFORMER_TRY(const bool is_causal, holder->boolean("is_causal", true));
+        if (!is_causal) return holder->unsupported("is_causal", "true");
+    }
+    constexpr std::string_view kBoth = "use_bidirectional_attention";
+    if (!parts.config.is_causal) return (text.has(kBoth) ? text : config).unsupported(kBoth, "false");
     if (parts.weights.lm_head) return parts;
     VKFORMER_TRY(const TensorData missing, weights.get("lm_head.weight"));
     return parts;

@@ -41,7 +41,7 @@ Result<DecoderConfig> read_modernbert_config(const Config& config) {
     VKFORMER_CHECK(refuse_other_encoders(config));
     if (config.has("num_key_value_heads") || config.has("head_dim"))
         return config.unsupported(config.has("head_dim") ? "head_dim" : "num_key_value_heads", "null");
-    VKFORMER_TRY(DecoderConfig c, read_sizes(config));
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, 8192));
     c.is_causal = false;
     c.norm = DecoderConfig::Norm::layer;
     VKFORMER_TRY(const double eps, config.real("norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));
@@ -82,7 +82,7 @@ Result<DecoderWeights::Layer> read_modernbert_layer(const WeightReader& read, co
 Result<DecoderWeights> read_modernbert_weights(const Weights& weights, const DecoderConfig& c,
                                                const ModernBertBiases& biases) {
     const std::string words = "embeddings.tok_embeddings.weight";
-    const WeightReader read(weights, find_prefix(weights, "model.", words));
+    const WeightReader read(weights, find_prefix(weights, "model.", words), UnreadBiases::refused);
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor(words, {c.vocab_size, c.hidden_size}));
     VKFORMER_TRY(w.embedding_norm, read.norm("embeddings.norm", c.hidden_size, biases.norm));
@@ -103,7 +103,7 @@ Result<void> read_modernbert_head(const Config& config, const Weights& weights, 
     c.head_pooling = pooling == "cls" ? graph::Pooling::first : graph::Pooling::mean;
     VKFORMER_TRY(c.head_activation, read_activation(config, "classifier_activation", "gelu"));
     VKFORMER_TRY(const bool bias, config.boolean("classifier_bias", false));
-    const WeightReader read(weights, "");
+    const WeightReader read(weights, "", UnreadBiases::refused);
     VKFORMER_TRY(head.head_dense, read.projection("head.dense", c.hidden_size, c.hidden_size, bias));
     VKFORMER_TRY(head.head_norm, read.norm("head.norm", c.hidden_size, norm_bias));
     VKFORMER_TRY(head.head_output, read.projection("classifier", c.labels, c.hidden_size, true));

@@ -44,6 +44,18 @@ Result<void> refuse_other_nomics(const Config& config) {
     return {};
 }
 
+/// Fields that count by their default where they are absent, which is another in each version of the code that was published with the
+/// models.
+Result<void> refuse_missing_fields(const Config& config) {
+    if (config.has("hidden_size") || !config.has("n_embd")) return {};  // transformers' names
+    for (const std::string_view name : {"qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias"})
+        if (!config.has(name)) return config.unsupported(name, "false");
+    if (!config.has("rotary_emb_fraction")) return config.unsupported("rotary_emb_fraction", "1");
+    if (!config.has("rotary_emb_base") && !config.has("rope_theta") && !config.has("rope_parameters"))
+        return config.unsupported("rotary_emb_base", "a number");
+    return {};
+}
+
 /// Beyond the positions of its training a published model may stretch its frequencies by how long a text is.
 Result<std::uint32_t> read_nomic_positions(const Config& config) {
     VKFORMER_TRY(const auto positions,
@@ -57,6 +69,7 @@ Result<std::uint32_t> read_nomic_positions(const Config& config) {
 Result<DecoderConfig> read_nomic_config(const Config& config) {
     VKFORMER_CHECK(refuse_other_encoders(config));
     VKFORMER_CHECK(refuse_other_nomics(config));
+    VKFORMER_CHECK(refuse_missing_fields(config));
     DecoderConfig c;
     c.is_causal = false;
     c.norm_place = NormPlace::behind;
@@ -148,7 +161,7 @@ Result<DecoderWeights::Layer> read_nomic_layer(const WeightReader& read, const D
 Result<DecoderWeights> read_nomic_weights(const Weights& weights, const DecoderConfig& c, std::uint32_t types) {
     const std::string words = "embeddings.word_embeddings.weight";
     const std::string prefix = weights.find("bert." + words) ? "bert." : "nomic_bert.";
-    const WeightReader read(weights, find_prefix(weights, prefix, words));
+    const WeightReader read(weights, find_prefix(weights, prefix, words), UnreadBiases::refused);
     const NomicNames& names = read.has("emb_ln.weight") ? kPublishedNomicNames : kNomicNames;
     DecoderWeights w;
     VKFORMER_TRY(w.embedding, read.tensor(words, {c.vocab_size, c.hidden_size}));

@@ -51,6 +51,8 @@ Result<Decoder> decoder(const Config& config, const Weights& weights) {
 template <const GgufArchitecture& kArchitecture>
 Result<Decoder> decoder_file(const Gguf& file) {
     VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
+    VKFORMER_CHECK(read_causality(file, kArchitecture, parts.config));
+    if (!parts.config.is_causal) return file.unsupported(std::string(kArchitecture.name) + ".attention.causal", "true");
     return Decoder(std::move(parts.config), std::move(parts.weights));
 }
 
@@ -65,6 +67,7 @@ Result<Encoder> decoder_file_as_encoder(const Gguf& file) {
     VKFORMER_TRY(const auto pooling, file.unsigned_integer(key, {.fallback = 0}));
     if (pooling > 3) return file.unsupported(key, "1 (mean), 2 (cls), 3 (last)");
     VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
+    VKFORMER_CHECK(read_causality(file, kArchitecture, parts.config));
     const EncoderConfig config = encoder_config_of(parts.config);
     return encoder_over(std::move(parts), config, {});
 }
@@ -229,11 +232,12 @@ Result<bool> is_encoder(const path& given, const Config& config) {
     return labels > 0;
 }
 
-Result<OpenedModel> open_folder(const path& given, std::span<const ModelKind> wanted) {
+/// `is_module`: a modules.json elsewhere says that the folder has an encoder.
+Result<OpenedModel> open_folder(const path& given, std::span<const ModelKind> wanted, bool is_module = false) {
     VKFORMER_TRY(const path folder, folder_of(given));
     VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
     VKFORMER_TRY(const std::string type, config.string("model_type", "marian"));
-    VKFORMER_TRY(const bool encodes, is_encoder(given, config));
+    VKFORMER_TRY(const bool encodes, is_module ? Result<bool>(true) : is_encoder(given, config));
     const auto model =
         choose(find_families([](const auto& family) { return family.model_type; }, type, given, folder, config),
                encodes, wanted);
@@ -273,6 +277,11 @@ Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const path& path) {
     return load_as<ModelKind::encoder_decoder>(path);
 }
 Result<Encoder> load_encoder(const path& path) { return load_as<ModelKind::encoder>(path); }
+Result<Encoder> load_encoder(const SentenceModel& sentence) {
+    if (!sentence.is_listed) return load_encoder(sentence.encoder_folder);
+    VKFORMER_TRY(const auto model, open_folder(sentence.encoder_folder, std::array{ModelKind::encoder}, true));
+    return std::get<Opened<Encoder>>(model).load();
+}
 Result<VisionEncoder> load_vision_encoder(const path& path) { return load_as<ModelKind::vision>(path); }
 Result<Clip> load_clip(const path& path) { return load_as<ModelKind::clip>(path); }
 Result<SpeechModel> load_speech_model(const path& path) { return load_as<ModelKind::speech>(path); }

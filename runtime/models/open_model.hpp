@@ -23,6 +23,8 @@
 
 namespace vkformer::models {
 
+struct SentenceModel;
+
 /// A model that hears in place of reading: Whisper.
 struct SpeechModel {
     std::unique_ptr<EncoderDecoder> model;
@@ -68,6 +70,8 @@ Result<Opened<Decoder>> open_decoder(const std::filesystem::path& path);
 Result<Decoder> load_decoder(const std::filesystem::path& path);
 Result<std::unique_ptr<EncoderDecoder>> load_encoder_decoder(const std::filesystem::path& path);
 Result<Encoder> load_encoder(const std::filesystem::path& path);
+/// That of the sentence model's folder, which a decoder is too where a modules.json names it.
+Result<Encoder> load_encoder(const SentenceModel& sentence);
 Result<VisionEncoder> load_vision_encoder(const std::filesystem::path& path);
 Result<Clip> load_clip(const std::filesystem::path& path);
 Result<SpeechModel> load_speech_model(const std::filesystem::path& path);

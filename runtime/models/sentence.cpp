@@ -111,6 +111,7 @@ Result<std::filesystem::path> module_folder(const std::filesystem::path& folder,
 }
 
 constexpr const char* kModulesFile = "modules.json";
+constexpr const char* kLibraryFile = "config_sentence_transformers.json";
 
 /// An entry of modules.json.
 struct Module {
@@ -145,6 +146,7 @@ Result<void> read_modules(const std::filesystem::path& folder, SentenceModel& mo
             return module.unsupported("type", "a Transformer first, then Pooling, Dense and Normalize");
         if (name == "Transformer") {
             model.encoder_folder = at;
+            model.is_listed = true;
         } else if (name == "Pooling" && !has_pooling) {
             VKFORMER_CHECK(read_pooling(at, model));
             has_pooling = true;
@@ -163,8 +165,8 @@ Result<void> read_modules(const std::filesystem::path& folder, SentenceModel& mo
 
 // ---- what goes in ---------------------------------------------------------------------------------------------------
 
-/// max_seq_length and do_lower_case; the file is named after the architectures that there were.
-Result<void> read_text_options(SentenceModel& model) {
+/// max_seq_length and do_lower_case; the file is named after the architectures that there were. `takes_messages`: texts become a prompt.
+Result<void> read_text_options(SentenceModel& model, bool takes_messages = false) {
     constexpr std::array<const char*, 6> kFiles = {"sentence_bert_config.json",        "sentence_roberta_config.json",
                                                    "sentence_distilbert_config.json",  "sentence_camembert_config.json",
                                                    "sentence_xlm-roberta_config.json", "sentence_albert_config.json"};
@@ -175,14 +177,16 @@ Result<void> read_text_options(SentenceModel& model) {
         VKFORMER_TRY(model.max_length, config.unsigned_integer("max_seq_length", {.fallback = 0, .min = 1}));
         VKFORMER_TRY(model.lower_case, config.boolean("do_lower_case", false));
         VKFORMER_TRY(const Config modalities, config.object("modality_config"));
-        if (modalities.has("message")) return config.unsupported("modality_config", "without \"message\"");
+        if (modalities.has("message") && !takes_messages)
+            return config.unsupported("modality_config", "without \"message\"");
+        if (model.lower_case && takes_messages) return config.unsupported("do_lower_case", "false");
         return {};
     }
     return {};
 }
 
 Result<void> read_prompts(const std::filesystem::path& folder, SentenceModel& model) {
-    VKFORMER_TRY(const Config config, Config::open_if_present(folder / "config_sentence_transformers.json"));
+    VKFORMER_TRY(const Config config, Config::open_if_present(folder / kLibraryFile));
     VKFORMER_TRY(const Config prompts, config.object("prompts"));
     for (const std::string& name : prompts.names()) {
         VKFORMER_TRY(model.prompts[name], prompts.string(name));
@@ -191,6 +195,16 @@ Result<void> read_prompts(const std::filesystem::path& folder, SentenceModel& mo
     if (!model.default_prompt.empty() && !model.prompts.contains(model.default_prompt))
         return config.unsupported("default_prompt_name", "a name in \"prompts\"");
     return {};
+}
+
+/// The library has other models than those that give vectors, in folders that look alike.
+Result<void> refuse_other_models(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open_if_present(folder / kLibraryFile));
+    VKFORMER_TRY(const std::string type, config.string("model_type", "SentenceTransformer"));
+    if (type == "SentenceTransformer") return {};
+    Error error = config.unsupported("model_type", "SentenceTransformer");
+    if (type == "CrossEncoder") error.hint = Hint::cross_encoder;
+    return error;
 }
 
 }  // namespace
@@ -227,6 +241,18 @@ Result<std::optional<ScoreTokens>> read_score_tokens(const std::filesystem::path
     return std::optional<ScoreTokens>();
 }
 
+Result<ScoreTexts> read_score_texts(const std::filesystem::path& folder) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder / kModulesFile, ignored)) return ScoreTexts{};
+    VKFORMER_TRY(const auto modules, list_modules(folder));
+    SentenceModel model{.encoder_folder = modules.front().at};
+    VKFORMER_CHECK(read_text_options(model, true));
+    VKFORMER_CHECK(read_prompts(folder, model));
+    const auto prompt = model.prompts.find(model.default_prompt);
+    return ScoreTexts{.max_length = model.max_length,
+                      .prompt = model.default_prompt.empty() ? "" : std::move(prompt->second)};
+}
+
 Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
     if (formats::is_file(path)) {
         VKFORMER_TRY(const OpenedModel opened, open_model(path, std::array{ModelKind::encoder}));
@@ -236,8 +262,9 @@ Result<SentenceModel> load_sentence_model(const std::filesystem::path& path) {
     }
     const std::filesystem::path& folder = path;
     SentenceModel model{.encoder_folder = folder};
+    VKFORMER_CHECK(refuse_other_models(folder));
     std::error_code ignored;
-    if (std::filesystem::exists(folder / "modules.json", ignored)) VKFORMER_CHECK(read_modules(folder, model));
+    if (std::filesystem::exists(folder / kModulesFile, ignored)) VKFORMER_CHECK(read_modules(folder, model));
     VKFORMER_CHECK(read_text_options(model));
     VKFORMER_CHECK(read_prompts(folder, model));
     return model;
@@ -294,12 +321,22 @@ Result<Pooling> parse_pooling(std::string_view name) {
     return Error{ErrorCode::InvalidArgument, "there is no pooling " + formats::quote(name) + "; there are " + names};
 }
 
-Result<Activation> read_score_activation(const Config& config, std::uint32_t labels) {
+Result<Activation> read_score_activation(const Config& library, const Config& config, std::uint32_t labels) {
+    if (library.has("activation_fn")) return read_module(library, "activation_fn", {});
     VKFORMER_TRY(const Config newer, config.object("sentence_transformers"));
     if (newer.has("activation_fn")) return read_module(newer, "activation_fn", {});
     constexpr std::string_view kOlder = "sbert_ce_default_activation_function";
     if (config.has(kOlder)) return read_module(config, kOlder, {});
     return labels == 1 ? Activation::sigmoid : Activation::none;
+}
+
+Result<Activation> read_score_activation(const std::filesystem::path& folder, std::uint32_t labels) {
+    std::error_code ignored;
+    const bool has_modules = std::filesystem::exists(folder / kModulesFile, ignored);
+    VKFORMER_TRY(const Config library,
+                 has_modules ? Config::open_if_present(folder / kLibraryFile) : Config::parse("{}", kLibraryFile));
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    return read_score_activation(library, config, labels);
 }
 
 }  // namespace vkformer::models

@@ -61,12 +61,20 @@ Result<TensorData> WeightReader::tied_tensor(const std::string& name, const Shap
     return is_alike ? other : own;
 }
 
+Result<void> WeightReader::check_unread(const std::string& bias) const {
+    if (unread_biases_ == UnreadBiases::passed_over || !has(bias)) return {};
+    return Error{ErrorCode::UnsupportedConfig, weights_.source() + ": there is a " + prefix_ + bias +
+                                                   ", and the model's configuration has no such bias"};
+}
+
 Result<Projection> WeightReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in,
                                             bool bias) const {
     Projection p;
     VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
     if (bias) {
         VKFORMER_TRY(p.bias, tensor(name + ".bias", {out}));
+    } else {
+        VKFORMER_CHECK(check_unread(name + ".bias"));
     }
     return p;
 }
@@ -77,6 +85,8 @@ Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t di
     VKFORMER_TRY(n.gain, tensor(name + (is_old ? ".gamma" : ".weight"), {dim}));
     if (bias) {
         VKFORMER_TRY(n.bias, tensor(name + (is_old ? ".beta" : ".bias"), {dim}));
+    } else {
+        VKFORMER_CHECK(check_unread(name + (is_old ? ".beta" : ".bias")));
     }
     return n;
 }

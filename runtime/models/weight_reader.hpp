@@ -3,6 +3,7 @@
 /// architectures.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,12 +15,17 @@
 
 namespace vkformer::models {
 
+/// What becomes of a bias that the file has and nobody asks for.
+enum class UnreadBiases : std::uint8_t { passed_over, refused };
+
 /// Reads tensors by name and checks them, values too. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype, CorruptFile (a value
 /// that is infinite or no number).
 class WeightReader {
 public:
     /// `prefix` precedes every name; "model." and the like. Borrows the weights.
-    WeightReader(const formats::Weights& weights, std::string prefix) : weights_(weights), prefix_(std::move(prefix)) {}
+    WeightReader(const formats::Weights& weights, std::string prefix,
+                 UnreadBiases unread_biases = UnreadBiases::passed_over)
+        : weights_(weights), prefix_(std::move(prefix)), unread_biases_(unread_biases) {}
 
     bool has(const std::string& name) const { return weights_.has(prefix_ + name); }
     Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
@@ -29,14 +35,17 @@ public:
     /// that both are one tensor on the device. Errors: tensor's; MissingTensor (nothing there, and not `is_tied`).
     Result<TensorData> tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
                                    bool is_tied) const;
-    /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out].
+    /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out]. Errors: also UnsupportedConfig, for UnreadBiases::refused.
     Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
     /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim]; in old files ".gamma" and ".beta".
     Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
 
 private:
+    Result<void> check_unread(const std::string& bias) const;
+
     const formats::Weights& weights_;
     std::string prefix_;
+    UnreadBiases unread_biases_;
 };
 
 /// Rows first … first + count − 1 of a matrix, without a copy.

@@ -122,7 +122,8 @@ DeviceMemory VulkanBackend::memory() const {
     DeviceMemory memory = Backend::memory();
     const Allocator& allocator = device_->allocator();
     const std::uint64_t placed = stored(graph::Stored::weights) + memory.caches;
-    memory.other = allocator.used() - std::min(allocator.used(), placed);
+    const std::uint64_t used = allocator.used();  // once: other threads allocate
+    memory.other = used - std::min(used, placed);
     if (const auto budget = allocator.budget()) memory.budget = *budget + stored(graph::Stored::weights_in_place);
     return memory;
 }

@@ -68,7 +68,9 @@ void distrust_subgroups(Capabilities& c, FeatureSet& features) {
     features.set(Feature::cooperative_matrix, false);
 }
 
+/// What to do where it is the driver that fails: memory that is missing is no fault of it.
 Error with_advice(Error error, const char* advice, Hint hint) {
+    if (error.code == ErrorCode::OutOfHostMemory || error.code == ErrorCode::OutOfDeviceMemory) return error;
     error.message += advice;
     error.hint = hint;
     return error;
@@ -295,7 +297,10 @@ Instance::PhysicalDevice Instance::describe(VkPhysicalDevice handle) const {
             .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
         VkPhysicalDeviceProperties2 more{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &sizes};
         vk_.vkGetPhysicalDeviceProperties2(handle, &more);
-        if (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) {
+        const bool is_possible = is_subgroup_size(sizes.minSubgroupSize) && is_subgroup_size(sizes.maxSubgroupSize) &&
+                                 sizes.minSubgroupSize <= c.subgroup_size && c.subgroup_size <= sizes.maxSubgroupSize;
+        if (!is_possible) distrust_subgroups(c, device.features);
+        if (is_possible && (sizes.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT)) {
             c.min_subgroup_size = sizes.minSubgroupSize;
             c.max_subgroup_size = sizes.maxSubgroupSize;
         }
@@ -451,7 +456,8 @@ Result<void> Device::prepare(VkQueue queue, const Instance::PhysicalDevice& phys
     transfer_ = std::make_unique<Transfer>(*this);
     if (!queue) return {};
     if (!vk_.vkWaitSemaphores)
-        return Error{ErrorCode::Vulkan, "the Vulkan device lacks vkWaitSemaphores; version 1.2 is needed"};
+        return Error{ErrorCode::MissingFeature,
+                     "the Vulkan device lacks vkWaitSemaphores: enable timelineSemaphore, or lend no queue"};
     const VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                          .pNext = nullptr,
                                          .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
@@ -545,8 +551,12 @@ void Device::drain(std::uint64_t value) noexcept {
 }
 
 Error Device::error_of(VkResult result, std::string_view call, std::string_view doing) const {
-    if (result == VK_ERROR_DEVICE_LOST) is_lost_ = true;
-    return vulkan_error(result, call, doing);
+    Error error = vulkan_error(result, call, doing);
+    if (result == VK_ERROR_DEVICE_LOST) {
+        is_lost_ = true;
+        error.message += kAfterLoss;
+    }
+    return error;
 }
 
 Result<void> Device::check_not_lost() const {

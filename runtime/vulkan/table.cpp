@@ -73,8 +73,7 @@ Error vulkan_error(VkResult result, std::string_view call, std::string_view doin
     if (result == VK_ERROR_DEVICE_LOST) code = ErrorCode::DeviceLost;
     return Error{code,
                  std::string(call) + " failed while " + std::string(doing) + ": " + to_string(result) + " (" +
-                     std::to_string(static_cast<int>(result)) + ")" +
-                     std::string(code == ErrorCode::DeviceLost ? kAfterLoss : ""),
+                     std::to_string(static_cast<int>(result)) + ")",
                  static_cast<std::int32_t>(result)};
 }
 

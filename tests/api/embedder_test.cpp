@@ -2,7 +2,10 @@
 /// Embedder and CrossEncoder against the sentence-transformers library, texts in, vectors out.
 #include "vkformer/embedder.hpp"
 
+#include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -11,6 +14,7 @@
 #include "support/files.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -135,6 +139,58 @@ TEST_CASE("decoders embed texts as sentence-transformers has it", "[embedder][go
     EmbedderOptions query = embedder_options(device, precision);
     query.prompt_name = "query";
     check_rows(must(must(Embedder::load(folder, query)).embed(texts)), golden["query"], bound);
+}
+
+TEST_CASE("a decoder in a folder of its own embeds as one beside modules.json", "[embedder][golden]") {
+    namespace fs = std::filesystem;
+    const auto original = goldens_dir() / "modern_encoders/qwen3_embedder";
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "0_Transformer");
+    const std::set<std::string> outside = {"modules.json", "config_sentence_transformers.json", "golden.json"};
+    for (const auto& entry : fs::directory_iterator(original)) {
+        const std::string name = entry.path().filename().string();
+        const bool stays = entry.is_directory() || outside.contains(name);
+        fs::copy(entry.path(), (stays ? folder.path() : folder / "0_Transformer") / name, fs::copy_options::recursive);
+    }
+    json modules = read_json(original / "modules.json");
+    modules[0]["path"] = "0_Transformer";
+    write_text(folder / "modules.json", modules.dump());
+    const json golden = read_json(original / "golden.json");
+    Embedder embedder = must(Embedder::load(folder.path(), embedder_options("cpu")));
+    CHECK(embedder.max_length() == 48);
+    check_rows(must(embedder.embed(golden["texts"].get<std::vector<std::string>>())), golden["embeddings"],
+               kModelBound);
+}
+
+TEST_CASE("a reranker's folder of sentence-transformers says length, instruction and activation", "[embedder]") {
+    const auto original = goldens_dir() / "modern_encoders/qwen3_reranker";
+    const TemporaryFolder folder;
+    std::filesystem::copy(original, folder.path());
+    const json vocabulary = read_json(original / "tokenizer.json")["model"]["vocab"];
+    write_text(folder / "modules.json",
+               R"([{"type": "sentence_transformers.base.modules.transformer.Transformer", "path": ""},
+                   {"type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore", "path": "1"}])");
+    const json tokens = {{"true_token_id", vocabulary["yes"]}, {"false_token_id", vocabulary["no"]}};
+    write_text(folder / "1/config.json", tokens.dump());
+    write_text(folder / "sentence_bert_config.json", R"({"max_seq_length": 300})");
+    const auto write_prompt = [&](const std::string& prompt) {
+        const json config = {{"model_type", "CrossEncoder"},
+                             {"activation_fn", "torch.nn.modules.linear.Identity"},
+                             {"prompts", {{"query", prompt}}},
+                             {"default_prompt_name", "query"}};
+        write_text(folder / "config_sentence_transformers.json", config.dump());
+    };
+    write_prompt("Given a web search query, retrieve relevant passages that answer the query");
+    CrossEncoder model = must(CrossEncoder::load(folder.path(), embedder_options("cpu")));
+    CHECK(model.max_length() == 300);
+    const std::vector<TextPair> pair = {{"the dog", "the cat and the coat"}};
+    CrossEncoder published = must(CrossEncoder::load(original, embedder_options("cpu")));
+    const double logit = must(model.score(pair))[0].scores[0], score = must(published.score(pair))[0].scores[0];
+    CHECK(std::abs(1 / (1 + std::exp(-logit)) - score) < kModelBound);
+    write_prompt("Which document is about dogs?");
+    const auto other = CrossEncoder::load(folder.path(), embedder_options("cpu"));
+    REQUIRE_FALSE(other);
+    CHECK_THAT(other.error().message, ContainsSubstring("default_prompt_name"));
 }
 
 TEST_CASE("Qwen3-Reranker scores as its model card has it", "[embedder][golden]") {

@@ -4,13 +4,16 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <future>
 #include <limits>
+#include <memory>
 #include <new>
 #include <optional>
 #include <regex>
 #include <thread>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -223,10 +226,34 @@ TEST_CASE("an engine tells how likely a prompt is, before its answer or alone", 
         CHECK(before[i].chosen.log_prob == Approx(alone[i].chosen.log_prob));
         CHECK(before[i].likeliest.size() == 2);
     }
-    request.prompt_log_probs = {};
     Answer unused;
+    request.options = {.constraint = must(Constraint::regex("[a-z]"))};
+    check_refused(engine.submit(request, {}, unused.on_end()), ErrorCode::InvalidArgument, "is_prompt_alone");
+    request.prompt_log_probs = {};
+    request.options = {};
     check_refused(engine.submit(request, {}, unused.on_end()), ErrorCode::InvalidArgument, "set prompt_log_probs");
 }
+
+TEST_CASE("a prompt's tokens are told where its constraint leaves nothing to generate", "[api][engine][constraints]") {
+    GenerationEngine engine = load_engine("cpu");
+    for (const std::size_t tokens : {1u, 5u}) {
+        CAPTURE(tokens);
+        GenerationRequest request = {.prompt = std::vector<std::int32_t>(tokens, 7),
+                                     .options = {.constraint = must(Constraint::regex(""))},
+                                     .prompt_log_probs = 0};
+        Answer answer;
+        std::vector<std::size_t> told;
+        must(engine.submit(request, {}, answer.on_end(), {},
+                           [&](std::span<const StepLogProbs> prompt) { told.push_back(prompt.size()); }));
+        const Generation made = must(answer.future.get());
+        CHECK((made.tokens.empty() && made.finish == Finish::end_token));
+        CHECK(told == std::vector{tokens - 1});
+    }
+}
+
+// Who could make one of nothing had a null pointer followed where it was asked for.
+static_assert(!std::is_constructible_v<Constraint, std::nullptr_t>);
+static_assert(!std::is_constructible_v<Constraint, std::shared_ptr<const Constraint::Impl>>);
 
 TEST_CASE("an engine says what memory it has", "[api][engine][memory]") {
     const std::string device = GENERATE(from_range(device_names()));

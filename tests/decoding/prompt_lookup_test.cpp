@@ -99,7 +99,7 @@ TEST_CASE("a text is guessed to go on as it did behind the longest run that it e
     CHECK(look_up(twice, 3) == Tokens{30, 31, 32});
 }
 
-TEST_CASE("wrong guesses take two hundredths of the time at most", "[decoding][lookup]") {
+TEST_CASE("wrong guesses take a hundredth of the time at most", "[decoding][lookup]") {
     const double check = GENERATE(1.0, 1.3, 4.0, 30.0);  // in steps
     CAPTURE(check);
     GuessLedger ledger;
@@ -114,7 +114,7 @@ TEST_CASE("wrong guesses take two hundredths of the time at most", "[decoding][l
         checks_now ? ledger.took_check(1, seconds) : ledger.took_steps(1, seconds);
     }
     // The first check is not counted, and the last may be lost.
-    CHECK(0.98 * time <= static_cast<double>(tokens) + 2 * (check - 1) + 1e-6);
+    CHECK(0.99 * time <= static_cast<double>(tokens) + 2 * (check - 1) + 1e-6);
     CHECK(checks >= 2);
 }
 
@@ -171,6 +171,12 @@ TEST_CASE("guesses change no token", "[decoding][decoder][lookup]") {
     const decoding::SequenceResult again = guessing.run(sequence);
     CHECK(again.tokens == expected);
     CHECK(again.reused == sequence.prompt.size() - 1);
+    // Other numbers of guesses with the same caches.
+    for (const std::uint32_t lookup : {1u, 5u}) {
+        must(guessing.script.set_sampling(options.sample, options.penalties, lookup));
+        CHECK(guessing.run(sequence).tokens == expected);
+        CHECK(guessing.checks > 0);
+    }
 }
 
 TEST_CASE("a sequence with guesses ends where it is told to", "[decoding][decoder][lookup]") {
@@ -201,6 +207,8 @@ TEST_CASE("a sequence with guesses ends where it is told to", "[decoding][decode
             const auto expected = plain.run(sequence), result = guessing.run(sequence);
             CHECK(result.finish == FinishReason::stop);
             CHECK(result.tokens == expected.tokens);
+            const decoding::DecoderTimings& timings = guessing.script.timings();
+            CHECK(timings.decode_steps + timings.accepted_tokens == result.tokens.size());
         }
     }
     SECTION("when the caller says so, and goes on from there") {

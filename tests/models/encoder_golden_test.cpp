@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/gguf_writer.hpp"
+#include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/model_case.hpp"
 #include "models/open_model.hpp"
@@ -131,6 +132,20 @@ TEST_CASE("a ModernBERT's config of transformers 4 means what 5 writes", "[model
     check_golden(hidden_states(encoder, golden_of(name)), golden_of(name), "last_hidden_state", kModelBound);
 }
 
+TEST_CASE("a decoder whose config says that it is not causal sees to both sides", "[models][encoder][golden]") {
+    const std::string name = "modern_encoders/gemma3_bidirectional";
+    const auto load = [](const formats::Config& config, const formats::Weights& weights) -> Result<models::Encoder> {
+        return models::encoder_of(config, weights, must(models::load_gemma(config, weights)));
+    };
+    // Half of a window of 4 is seen on either side of a token with the one field, all of a window of 2 with the other.
+    const auto encoder = load_changed(name, load, [](nlohmann::json& config, auto&) {
+        config["use_bidirectional_attention"] = false;
+        config["is_causal"] = false;
+        config["sliding_window"] = 2;
+    });
+    check_golden(hidden_states(encoder, golden_of(name)), golden_of(name), "last_hidden_state", kModelBound);
+}
+
 TEST_CASE("a Nomic BERT has the fields that were published, and the names of transformers' modules",
           "[models][encoder][golden]") {
     const std::string name = "modern_encoders/nomic_bert_h24";
@@ -150,7 +165,9 @@ TEST_CASE("a Nomic BERT has the fields that were published, and the names of tra
                   {"activation_function", "swiglu"},
                   {"prenorm", false},
                   {"type_vocab_size", 2},
-                  {"qkv_proj_bias", false}};
+                  {"qkv_proj_bias", false},
+                  {"mlp_fc1_bias", false},
+                  {"mlp_fc2_bias", false}};
         formats::TensorMap own;
         for (const auto& [key, tensor] : tensors) {
             std::string name = key;
@@ -187,10 +204,12 @@ TEST_CASE("a decoder's GGUF file with a pooling is an encoder", "[models][encode
         tensors.push_back({.name = std::string(tensor.name), .dtype = data.dtype, .source = data});
     }
     const TemporaryFolder folder;
-    const auto with_pooling = [&](std::uint32_t pooling) {
+    const auto with_pooling = [&](std::uint32_t pooling, bool is_causal = true, std::uint32_t window = 0) {
         formats::GgufMetadata metadata;
         for (const formats::GgufValue& kept : file.values()) metadata.set(kept);
         metadata.set("qwen3.pooling_type", pooling);
+        if (!is_causal) metadata.set("qwen3.attention.causal", false);
+        if (window > 0) metadata.set("qwen3.attention.sliding_window", window);
         must(formats::write_gguf(folder / "changed.gguf", metadata, tensors));
         return folder / "changed.gguf";
     };
@@ -200,6 +219,12 @@ TEST_CASE("a decoder's GGUF file with a pooling is an encoder", "[models][encode
     CHECK(must(models::load_sentence_model(last)).pooling == std::vector{graph::Pooling::last});
     const Golden golden("decoders/qwen3/golden.safetensors");
     check_golden(hidden_states(must(models::load_encoder(last)), golden), golden, "last_hidden_state", kModelBound);
+    CHECK(must(models::load_encoder(last)).config().is_causal);
+    const auto both = with_pooling(3, false);
+    CHECK_FALSE(must(models::load_encoder(both)).config().is_causal);
+    check_refused(models::load_decoder(both), ErrorCode::UnsupportedConfig, "qwen3.attention.causal");
+    check_refused(models::load_encoder(with_pooling(3, false, 8)), ErrorCode::UnsupportedConfig,
+                  "qwen3.attention.causal");
     const auto ranks = with_pooling(4);
     check_refused(models::load_encoder(ranks), ErrorCode::UnsupportedConfig, "qwen3.pooling_type");
     CHECK(models::kind_of(must(models::open_model(with_pooling(0)))) == models::ModelKind::decoder);

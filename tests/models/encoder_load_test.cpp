@@ -143,6 +143,15 @@ TEST_CASE("a folder of sentence-transformers may score by the logits of two toke
     check_refused(models::load_sentence_model(folder.path()), ErrorCode::UnsupportedConfig, "LogitScore");
     write(R"({"true_token_id": 7, "false_token_id": "no"})");
     check_refused(models::read_score_tokens(folder.path()), ErrorCode::CorruptFile, "false_token_id");
+    CHECK(must(models::read_score_texts(folder.path())).max_length == 0);
+    write_text(folder / "sentence_bert_config.json",
+               R"({"max_seq_length": 9, "modality_config": {"message": {"method": "forward"}}})");
+    write_text(folder / "config_sentence_transformers.json",
+               R"({"prompts": {"query": "Which?", "none": ""}, "default_prompt_name": "query"})");
+    CHECK(must(models::read_score_texts(folder.path())).max_length == 9);
+    CHECK(must(models::read_score_texts(folder.path())).prompt == "Which?");
+    write_text(folder / "sentence_bert_config.json", R"({"do_lower_case": true})");
+    check_refused(models::read_score_texts(folder.path()), ErrorCode::UnsupportedConfig, "do_lower_case");
     const auto decoder = must(models::load_decoder(goldens_dir() / "modern_encoders/qwen3_reranker"));
     check_refused(models::scorer_of(decoder, {.yes = 7, .no = 290}), ErrorCode::UnsupportedConfig,
                   "none of its vocabulary");
@@ -284,7 +293,8 @@ TEST_CASE("sentence-transformers folders that are not understood are refused", "
 
 TEST_CASE("scores go through what the cross-encoder's config says", "[models][encoder]") {
     const auto activation = [](const std::string& text, std::uint32_t labels) {
-        return models::read_score_activation(must(formats::Config::parse(text, "config.json")), labels);
+        const auto library = must(formats::Config::parse("{}", "config_sentence_transformers.json"));
+        return models::read_score_activation(library, must(formats::Config::parse(text, "config.json")), labels);
     };
     CHECK(must(activation("{}", 1)) == graph::Activation::sigmoid);
     CHECK(must(activation("{}", 3)) == graph::Activation::none);
@@ -294,6 +304,117 @@ TEST_CASE("scores go through what the cross-encoder's config says", "[models][en
           graph::Activation::tanh);
     check_refused(activation(R"({"sentence_transformers": {"activation_fn": "torch.nn.Softmax"}})", 1),
                   ErrorCode::UnsupportedConfig, "activation_fn");
+
+    // What sentence-transformers writes today counts before config.json, and only where there is a modules.json.
+    const TemporaryFolder folder;
+    write_text(folder / "config.json", R"({"sentence_transformers": {"activation_fn": "torch.nn.Tanh"}})");
+    write_text(folder / "config_sentence_transformers.json",
+               R"({"model_type": "CrossEncoder", "activation_fn": "torch.nn.modules.linear.Identity"})");
+    CHECK(must(models::read_score_activation(folder.path(), 1)) == graph::Activation::tanh);
+    write_text(folder / "modules.json", "[]");
+    CHECK(must(models::read_score_activation(folder.path(), 1)) == graph::Activation::none);
+    write_text(folder / "config_sentence_transformers.json", R"({"activation_fn": "torch.nn.Softmax"})");
+    check_refused(models::read_score_activation(folder.path(), 1), ErrorCode::UnsupportedConfig,
+                  "config_sentence_transformers.json: \"activation_fn\"");
+}
+
+TEST_CASE("a folder of another kind of sentence-transformers' models gives no vectors", "[models][encoder][errors]") {
+    const TemporaryFolder folder;
+    const auto refused = [&](const std::string& type) {
+        write_text(folder / "config_sentence_transformers.json", R"({"model_type": ")" + type + R"("})");
+        const auto model = models::load_sentence_model(folder.path());
+        check_refused(model, ErrorCode::UnsupportedConfig, "\"model_type\" is \"" + type + "\"");
+        return model.error().hint;
+    };
+    CHECK(refused("CrossEncoder") == Hint::cross_encoder);
+    CHECK(refused("SparseEncoder") == Hint::none);
+    write_text(folder / "config_sentence_transformers.json", R"({"model_type": "SentenceTransformer"})");
+    CHECK(models::load_sentence_model(folder.path()));
+}
+
+TEST_CASE("the config of a decoder says whether tokens see what follows them", "[models][encoder][errors]") {
+    const TemporaryFolder folder;
+    const auto with = [&](const std::filesystem::path& original, const std::string& field, const json& value) {
+        std::filesystem::copy(
+            original, folder.path(),
+            std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+        json config = read_json(original / "config.json");
+        config[field] = value;
+        write_text(folder / "config.json", config.dump());
+        return folder.path();
+    };
+    const auto mistral = goldens_dir() / "modern_encoders/mistral_embedding";
+    const auto causal = must(models::load_encoder(with(mistral, "is_causal", true)));
+    const auto both = must(models::load_encoder(with(mistral, "is_causal", false)));
+    CHECK(causal.config().is_causal);
+    CHECK_FALSE(both.config().is_causal);
+    check_refused(models::load_encoder(with(mistral, "is_causal", "no")), ErrorCode::CorruptFile, "is_causal");
+
+    models::DecoderConfig windows;
+    windows.layers = {{.window = 4}, {.window = 0}};
+    must(models::read_causality(must(formats::Config::parse(R"({"is_causal": false})", "config.json")), windows));
+    CHECK(windows.layers[0].window == 5);  // the ends of a window that reaches to both sides are in it
+    CHECK(windows.layers[1].window == 0);
+
+    for (const char* const name : {"decoders/qwen3", "decoders/gpt2", "modern_encoders/qwen3_reranker"}) {
+        CAPTURE(name);
+        check_refused(models::load_decoder(with(goldens_dir() / name, "is_causal", false)),
+                      ErrorCode::UnsupportedConfig, "\"is_causal\" is false");
+    }
+}
+
+TEST_CASE("biases that the config of an encoder does not have are refused by name", "[models][encoder][errors]") {
+    const auto refused = [](const EncoderKind& folder, const std::string& bias, std::uint64_t width) {
+        CAPTURE(folder.name, bias);
+        formats::TensorMap tensors = encoder_tensors(folder);
+        const auto values = std::make_shared<std::vector<float>>(width);
+        tensors[bias] = {
+            .dtype = DType::f32, .shape = {width}, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+        check_refused(load_encoder_with(folder, encoder_json(folder), tensors), ErrorCode::UnsupportedConfig, bias);
+    };
+    refused(kModernBert, "model.layers.1.attn.Wqkv.bias", 54);
+    refused(kModernBert, "model.layers.0.mlp.Wo.bias", 18);
+    refused(kModernBert, "model.final_norm.bias", 18);
+    refused(kModernBert, "head.dense.bias", 18);
+    for (const auto& [name, data] : encoder_tensors(kNomicBert))
+        if (name.ends_with("attn.Wqkv.weight") || name.ends_with("mlp.fc11.weight") || name.ends_with("mlp.fc2.weight"))
+            refused(kNomicBert, name.substr(0, name.size() - 6) + "bias", data.shape[0]);
+}
+
+TEST_CASE("a published Nomic BERT whose config leaves fields to their defaults is refused",
+          "[models][encoder][errors]") {
+    const json whole = {{"model_type", "nomic_bert"},
+                        {"vocab_size", 61},
+                        {"n_embd", 24},
+                        {"n_inner", 37},
+                        {"n_layer", 2},
+                        {"n_head", 2},
+                        {"n_positions", 48},
+                        {"rotary_emb_base", 1000},
+                        {"rotary_emb_fraction", 1.0},
+                        {"qkv_proj_bias", false},
+                        {"mlp_fc1_bias", false},
+                        {"mlp_fc2_bias", false}};
+    CHECK(load_encoder_with(kNomicBert, whole, encoder_tensors(kNomicBert)));
+    for (const char* const field :
+         {"qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "rotary_emb_fraction", "rotary_emb_base"}) {
+        json config = whole;
+        config.erase(field);
+        check_refused(load_encoder_with(kNomicBert, config, encoder_tensors(kNomicBert)), ErrorCode::UnsupportedConfig,
+                      "\"" + std::string(field) + "\" is missing");
+    }
+}
+
+TEST_CASE("a ModernBERT has no rotary positions but those of its two kinds of layers", "[models][encoder][errors]") {
+    json config = encoder_json(kModernBert);
+    config.erase("max_position_embeddings");
+    CHECK(must(load_encoder_with(kModernBert, config, encoder_tensors(kModernBert))).config().max_positions == 8192);
+    config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5000}};
+    check_refused(load_encoder_with(kModernBert, config, encoder_tensors(kModernBert)), ErrorCode::UnsupportedConfig,
+                  "\"rope_theta\" is 5000");
+    config["rope_parameters"] = {{"full_attention", {{"rope_theta", 160000}}}, {"chunked_attention", json::object()}};
+    check_refused(load_encoder_with(kModernBert, config, encoder_tensors(kModernBert)), ErrorCode::UnsupportedConfig,
+                  "\"chunked_attention\"");
 }
 
 }  // namespace vkformer::tests

@@ -155,6 +155,64 @@ def test_echo_alone_repeats_the_prompt(gpt: openai.OpenAI) -> None:
         assert list(streamed.values()) == [choice.text for choice in made.choices]
 
 
+def test_a_prompt_is_scored_once_for_all_its_choices(scored: Server) -> None:
+    """The other choices find it in the cache; where nothing is generated there are no others, and without log-probabilities nothing at all."""
+    asked: dict[str, Any] = {"model": "texts", "prompt": "a small frog and the dog " * 12, "echo": True, "n": 4, "temperature": 0}
+
+    def counted(**fields: Any) -> tuple[Any, float, float]:
+        names = ("vkformer_prompt_tokens_total", "vkformer_cached_tokens_total")
+        before = [scored.metric(name) for name in names]
+        made = scored.post("/v1/completions", {**asked, **fields})
+        prompt, cached = (scored.metric(name) - value for name, value in zip(names, before, strict=True))
+        assert [choice["index"] for choice in made["choices"]] == [0, 1, 2, 3]
+        return made, prompt, cached
+
+    made, prompt, cached = counted(logprobs=1, max_tokens=1)
+    tokens = made["usage"]["prompt_tokens"]
+    assert tokens > 64 and prompt == 4 * tokens and cached >= 3 * 64
+    assert made["usage"]["completion_tokens"] == 4
+    first = made["choices"][0]["logprobs"]
+    for choice in made["choices"]:
+        assert len(choice["logprobs"]["tokens"]) == tokens + 1
+        assert all(choice["logprobs"][name][:tokens] == first[name][:tokens] for name in first)
+    alone, prompt, cached = counted(logprobs=1, max_tokens=0)
+    assert (prompt, cached) == (tokens, 0)
+    for choice in alone["choices"]:
+        assert choice["text"] == asked["prompt"] and choice["logprobs"]["tokens"] == first["tokens"][:tokens]
+    silent, prompt, cached = counted(max_tokens=0)
+    assert (prompt, cached) == (0, 0)
+    assert silent["usage"] == {**alone["usage"], "prompt_tokens_details": silent["usage"]["prompt_tokens_details"]}
+    assert all(choice["text"] == asked["prompt"] and choice["logprobs"] is None for choice in silent["choices"])
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+def test_streamed_choices_share_their_prompts_scores(gpt: openai.OpenAI, scripted: Scripted, limit: int) -> None:
+    prompts = [[scripted.vocabulary[PLAN], scripted.vocabulary["<|stop|>"]], [scripted.vocabulary["<|stop|>"]]]
+    given: dict[str, Any] = {"model": "scores", "prompt": prompts, "echo": True, "max_tokens": limit, "logprobs": 0, "n": 3, "temperature": 0}
+    whole = gpt.completions.create(**given)
+    told: dict[int, list[Any]] = {i: [] for i in range(6)}
+    ends: dict[int, str | None] = {}
+    for chunk in gpt.completions.create(stream=True, **given):
+        choice = chunk.choices[0]
+        told[choice.index] += (choice.logprobs.tokens or []) if choice.logprobs else []
+        if choice.finish_reason:
+            ends[choice.index] = choice.finish_reason
+    assert ends == {i: "length" for i in range(6)}
+    assert [told[i] for i in range(6)] == [choice.logprobs.tokens for choice in whole.choices if choice.logprobs]
+    assert [len(told[i]) for i in range(6)] == [len(prompts[i // 3]) + limit for i in range(6)]
+
+
+def test_prompts_without_tokens_are_refused(scored: Server) -> None:
+    """The tokenizer puts no token before a text."""
+    for prompt in ("", [""], ["a", ""]):
+        for fields in ({}, {"echo": True}, {"echo": True, "max_tokens": 0}, {"logprobs": 1}, {"stream": True}, {"n": 2}):
+            asked = {"model": "scores", "prompt": prompt, **fields}
+            assert "no tokens" in scored.refused("/v1/completions", asked)
+    for stream in (False, True):
+        asked = {"model": "scores", "messages": [{"role": "user", "content": ""}], "stream": stream}
+        assert "no tokens" in scored.refused("/v1/chat/completions", asked)
+
+
 def harness_loglikelihood(server: Server, context: list[int], continuation: list[int]) -> tuple[float, bool]:
     """What lm-evaluation-harness's local-completions asks, and makes of the answer."""
     body = {"model": "scores", "prompt": [context + continuation], "max_tokens": 1, "logprobs": 1, "echo": True, "seed": 1234, "temperature": 0}
@@ -238,6 +296,8 @@ def test_what_is_wrong_is_named(scored: Server) -> None:
         ("completions", {"max_tokens": 0}, "max_tokens"),
         ("completions", {"max_tokens": -1, "echo": True}, "max_tokens"),
         ("completions", {"prompt": [1, 999999], "echo": True}, "999999"),
+        ("completions", {"prompt": [2] * 5000, "max_tokens": 0, "echo": True}, "5000"),
+        ("completions", {"max_tokens": 0, "echo": True, "response_format": {"type": "json_object"}}, "max_tokens"),
         ("chat/completions", {"echo": True}, "echo"),
     ):
         asked = {"prompt": "a"} if path == "completions" else {"messages": [{"role": "user", "content": "a"}]}

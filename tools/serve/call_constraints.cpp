@@ -108,7 +108,7 @@ Constraint strict_calls(const Fields& fields, const Tools& tools) {
     auto grammar = calls_grammar(tools.format, calls, arguments);
     if (!grammar) refuse_schemas(fields, schemas, grammar.error());
     const std::string format(call_mark(tools.format));
-    return Constraint(std::make_shared<Constraint::Impl>("calls " + format + " " + calls, *std::move(grammar)));
+    return ConstraintMaker::make("calls " + format + " " + calls, *std::move(grammar));
 }
 
 }  // namespace vkformer::serve

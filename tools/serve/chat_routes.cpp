@@ -51,27 +51,23 @@ struct Wanted {
     TextModel* model = nullptr;
     std::vector<std::vector<std::int32_t>> prompts;
     std::vector<std::string> echoed;  // texts of the prompts; empty: they are not part of the answers
-    bool is_prompt_alone = false;     // nothing is generated
+    bool is_prompt_alone = false;     // nothing is generated: a prompt's choices are alike
     GenerateOptions options;
     Tools tools;
     std::size_t choices = 1;
     bool streams = false, has_usage = false;
 
+    std::size_t requests_per_prompt() const noexcept { return is_prompt_alone ? 1 : choices; }
+    /// A prompt's tokens are asked about once, whatever comes of it.
     std::vector<GenerationRequest> requests() const {
         std::vector<GenerationRequest> all;
         for (const auto& prompt : prompts)
-            for (std::size_t i = 0; i < choices; ++i) {
+            for (std::size_t i = 0; i < requests_per_prompt(); ++i) {
                 all.push_back({.prompt = prompt, .options = options, .is_prompt_alone = is_prompt_alone});
                 all.back().options.seed += i;
-                if (!echoed.empty()) all.back().prompt_log_probs = prompt_log_probs();
+                if (i == 0 && !echoed.empty()) all.back().prompt_log_probs = options.log_probs;
             }
         return all;
-    }
-
-private:
-    /// With max_tokens 0 they are what is computed, whoever asks for them.
-    std::optional<std::uint32_t> prompt_log_probs() const {
-        return is_prompt_alone ? std::optional(options.log_probs.value_or(0)) : options.log_probs;
     }
 };
 
@@ -145,6 +141,8 @@ Wanted read_chat(const ModelSet& models, const Request& request) {
     const PromptOptions prompt = read_prompt_options(fields, talk);
     fields.finish();
     wanted.prompts.push_back(make_prompt(fields, *wanted.model, talk, wanted.tools, wanted.options, prompt));
+    if (wanted.prompts.back().empty())
+        fields.refuse("messages", "what the model's chat template makes of them has no tokens");
     return wanted;
 }
 
@@ -174,6 +172,8 @@ void read_prompts(Fields& fields, Wanted& wanted, bool echoes) {
         const GenerationEngine& engine = wanted.model->engine();
         wanted.prompts.push_back(has_tokens ? prompt.get<std::vector<std::int32_t>>()
                                             : value_of(engine.tokenize(prompt.get_ref<const std::string&>())));
+        if (wanted.prompts.back().empty())
+            fields.refuse("prompt", "text " + std::to_string(wanted.prompts.size()) + " has no tokens");
         if (!echoes) continue;
         wanted.echoed.push_back(has_tokens ? value_of(engine.detokenize(wanted.prompts.back()))
                                            : prompt.get<std::string>());
@@ -195,7 +195,14 @@ Wanted read_completion(const ModelSet& models, const Request& request) {
     wanted.options.max_tokens = static_cast<std::uint32_t>(
         fields.integer("max_tokens", echoes ? 0 : 1, kMostTokens).value_or(kCompletionTokens));
     wanted.is_prompt_alone = wanted.options.max_tokens == 0;
+    if (wanted.is_prompt_alone && wanted.options.constraint)
+        fields.refuse("max_tokens", "with 0 nothing is generated, so the answer can have no form");
     fields.finish();
+    const std::uint32_t context = wanted.model->engine().context();
+    for (const auto& prompt : wanted.prompts)
+        if (prompt.size() > context)
+            fields.refuse("prompt", "it has " + std::to_string(prompt.size()) + " tokens, the context holds " +
+                                        std::to_string(context));
     if (wanted.prompts.size() * wanted.choices > kMostPrompts)
         fields.refuse("n", "with the prompts these are more than " + std::to_string(kMostPrompts) + " texts");
     return wanted;
@@ -218,17 +225,22 @@ public:
           head_({{"id", new_id(wanted.is_chat ? "chatcmpl-" : "cmpl-")},
                  {"created", std::time(nullptr)},
                  {"model", wanted.model->name()}}) {
+        const auto spellings = std::make_shared<TokenSpellings>(*wanted.model);
         for (std::size_t i = 0; i < wanted.prompts.size() * wanted.choices; ++i) {
             choices_.push_back({.reader = AnswerReader(wanted.tools, wanted.streams, "call_"), .scores = {}});
             choices_.back().first_token = wanted.prompts[i / wanted.choices].front();
-            if (wanted.options.log_probs) choices_.back().scores.emplace(*wanted.model, wanted.is_chat);
+            if (wanted.options.log_probs) choices_.back().scores.emplace(spellings, wanted.is_chat);
         }
     }
 
-    // All on the engine's thread.
-    void score_prompt(std::size_t index, std::span<const StepLogProbs> log_probs) {
-        Choice& choice = choices_[index];
-        if (choice.scores) choice.scores->echo(choice.first_token, log_probs, prompt_of(index));
+    // All on the engine's thread, or on the one thread that is left where it has nothing to do.
+    /// Of all the prompt's choices, before anything of theirs.
+    void score_prompt(std::size_t prompt, std::span<const StepLogProbs> log_probs) {
+        const auto choices = std::span(choices_).subspan(prompt * choices_per_prompt_, choices_per_prompt_);
+        Choice& first = choices.front();
+        if (!first.scores) return;
+        first.scores->echo(first.first_token, log_probs, prompt_of(prompt * choices_per_prompt_));
+        for (Choice& other : choices.subspan(1)) other.scores = first.scores;
     }
     void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].scores->push(log_probs); }
     /// Of an answer that is not streamed; false: it is complete.
@@ -370,26 +382,49 @@ private:
     bool has_begun_ = false;
 };
 
+/// What is answered where the prompts are all that is wanted: the engine has nothing to do.
+void repeat_prompts(const Wanted& wanted, Writer& writer) {
+    std::vector<Generation> all(wanted.prompts.size() * wanted.choices);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i].finish = Finish::length;
+        all[i].prompt_tokens = static_cast<std::uint32_t>(wanted.prompts[i / wanted.choices].size());
+        if (wanted.streams) writer.end(i, all[i].finish);
+    }
+    if (wanted.streams)
+        writer.all_ended(all);
+    else
+        writer.reply(all);
+}
+
+/// Each as often as it stands for a choice.
+std::vector<Generation> repeated(const std::vector<Generation>& all, std::size_t times) {
+    std::vector<Generation> choices;
+    for (const Generation& one : all) choices.insert(choices.end(), times, one);
+    return choices;
+}
+
 void run(const Call& call, const Wanted& wanted) {
     const auto writer = std::make_shared<Writer>(call, wanted);
+    if (wanted.is_prompt_alone && !wanted.options.log_probs) return repeat_prompts(wanted, *writer);
+    const std::size_t per_prompt = wanted.requests_per_prompt(), times = wanted.choices / per_prompt;
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
     std::vector<GenerationRequest> requests = wanted.requests();
-    steps.on_prompt = [writer](std::size_t index, std::span<const StepLogProbs> prompt) {
-        writer->score_prompt(index, prompt);
+    steps.on_prompt = [writer, per_prompt](std::size_t index, std::span<const StepLogProbs> prompt) {
+        writer->score_prompt(index / per_prompt, prompt);
     };
     if (wanted.options.log_probs)
         steps.on_log_probs = [writer](std::size_t index, const StepLogProbs& step) { writer->score(index, step); };
     if (wanted.streams) {
         steps.on_text = [writer](std::size_t index, std::string_view text) { return writer->piece(index, text); };
-        steps.on_end = [writer](std::size_t index, const Generation& generation) {
-            writer->end(index, generation.finish);
+        steps.on_end = [writer, times](std::size_t index, const Generation& generation) {
+            for (std::size_t i = 0; i < times; ++i) writer->end(index * times + i, generation.finish);
         };
-        steps.on_all = [writer](const std::vector<Generation>& all) { writer->all_ended(all); };
+        steps.on_all = [writer, times](const std::vector<Generation>& all) { writer->all_ended(repeated(all, times)); };
     } else {
         steps.on_text = [writer](std::size_t index, std::string_view text) { return writer->read(index, text); };
-        steps.on_all = [writer](const std::vector<Generation>& all) { writer->reply(all); };
+        steps.on_all = [writer, times](const std::vector<Generation>& all) { writer->reply(repeated(all, times)); };
     }
-    generate(*wanted.model, call, std::move(requests), std::move(steps));
+    generate(*wanted.model, call, std::move(requests), std::move(steps), per_prompt);
 }
 
 }  // namespace

@@ -27,7 +27,10 @@ struct GenerationSteps {
     std::function<void(const Refusal& refusal)> on_error;  ///< once, in place of on_all; on any thread
 };
 
-/// Puts them before the engine; a client that goes takes them along.
-void generate(TextModel& model, const Call& call, std::vector<GenerationRequest> requests, GenerationSteps steps);
+/// Puts them before the engine; a client that goes takes them along. So many as `choices` lie behind each other that
+/// have one prompt. Where the first of them asks for its prompt's log-probabilities, the others, which do not, follow
+/// once these are told.
+void generate(TextModel& model, const Call& call, std::vector<GenerationRequest> requests, GenerationSteps steps,
+              std::size_t choices = 1);
 
 }  // namespace vkformer::serve

@@ -38,16 +38,25 @@ std::string spell_token(std::string_view bytes) {
     return spelled;
 }
 
-/// Special tokens are left out of most texts.
-bool TokenScores::is_shown(std::int32_t token) const {
-    const auto twice = model_->engine().detokenize(std::array{token, token});
-    return twice && !twice->empty();
+const std::string& TokenSpellings::bytes(std::int32_t token) {
+    const auto [found, is_new] = bytes_.try_emplace(token);
+    if (is_new) found->second = engine().token_bytes(token);
+    return found->second;
+}
+
+bool TokenSpellings::is_shown(std::int32_t token) {
+    const auto [found, is_new] = shown_.try_emplace(token);
+    if (is_new) {
+        const auto twice = engine().detokenize(std::array{token, token});
+        found->second = twice && !twice->empty();
+    }
+    return found->second;
 }
 
 std::string TokenScores::text_of(std::int32_t token) const {
-    std::string bytes = model_->engine().token_bytes(token);
+    std::string bytes = spellings_->bytes(token);
     if (!is_first_ || !bytes.starts_with(' ')) return bytes;
-    const auto alone = model_->engine().detokenize(std::array{token});  // many decoders drop a text's first space
+    const auto alone = spellings_->engine().detokenize(std::array{token});  // many decoders drop a text's first space
     if (alone && !alone->starts_with(' ')) bytes.erase(0, 1);
     return bytes;
 }
@@ -83,7 +92,7 @@ void TokenScores::add(const StepLogProbs& step, bool is_known) {
         made_["top_logprobs"].push_back(step.likeliest.empty() ? json() : std::move(likeliest));
         made_["text_offset"].push_back(covered_characters_);
     }
-    if (is_shown(step.chosen.token)) {
+    if (spellings_->is_shown(step.chosen.token)) {
         covered_bytes_ += text.size();
         covered_characters_ += characters(text);
     }

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -14,10 +17,29 @@
 
 namespace vkformer::serve {
 
+/// How a model's tokens read, each found out once: lists of a long prompt have the same ones thousands of times. Of one
+/// thread.
+class TokenSpellings {
+public:
+    explicit TokenSpellings(const TextModel& model) : model_(&model) {}
+
+    const GenerationEngine& engine() const noexcept { return model_->engine(); }
+    /// Its bytes within a text.
+    const std::string& bytes(std::int32_t token);
+    /// Special tokens are left out of most texts.
+    bool is_shown(std::int32_t token);
+
+private:
+    const TextModel* model_;
+    std::unordered_map<std::int32_t, std::string> bytes_;
+    std::unordered_map<std::int32_t, bool> shown_;
+};
+
 /// Of one generation whose text comes in pieces: which steps a piece covers.
 class TokenScores {
 public:
-    TokenScores(const TextModel& model, bool is_chat) : model_(&model), is_chat_(is_chat) {}
+    TokenScores(std::shared_ptr<TokenSpellings> spellings, bool is_chat)
+        : spellings_(std::move(spellings)), is_chat_(is_chat) {}
 
     /// The prompt before all else, which the text begins with: its first token, of which nothing is known, and those behind it. The token
     /// that ends the text is then told, too: who measures prompts counts on one of each that was generated.
@@ -34,9 +56,8 @@ private:
     void add(const StepLogProbs& step, bool is_known = true);
     /// What a token adds to the text at this place.
     std::string text_of(std::int32_t token) const;
-    bool is_shown(std::int32_t token) const;
 
-    const TextModel* model_;
+    std::shared_ptr<TokenSpellings> spellings_;
     bool is_chat_;
     std::deque<StepLogProbs> waiting_;
     std::size_t said_bytes_ = 0, covered_bytes_ = 0, covered_characters_ = 0;
