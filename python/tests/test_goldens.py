@@ -148,7 +148,6 @@ def test_prompt_lookup(generator: vkformer.Generator) -> None:
     assert generator.generate(prompt * 3, max_tokens=32, prompt_lookup=6).tokens == plain.tokens
     timings = generator.timings
     assert timings.guessed_tokens >= timings.accepted_tokens
-    assert timings.guessed_tokens > 0
     assert timings.decode_steps + timings.accepted_tokens == 32
     with pytest.raises(vkformer.InvalidArgumentError, match="presence"):
         generator.generate(prompt, max_tokens=4, prompt_lookup=6, presence_penalty=1)
