@@ -158,6 +158,7 @@ PFN_vkGetQueryPoolResults driver_vkGetQueryPoolResults = nullptr;
 PFN_vkBeginCommandBuffer driver_vkBeginCommandBuffer = nullptr;
 PFN_vkQueueSubmit driver_vkQueueSubmit = nullptr;
 PFN_vkWaitSemaphores driver_vkWaitSemaphores = nullptr;
+PFN_vkQueueWaitIdle driver_vkQueueWaitIdle = nullptr;
 
 #define VKFORMER_REAL(name, ...)      \
     PFN_##name real_##name = nullptr; \
@@ -297,7 +298,9 @@ VKAPI_ATTR VkResult VKAPI_CALL begin_commands(VkCommandBuffer commands, const Vk
 VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
     {
         const std::lock_guard lock(state->mutex);
-        state->is_lost = state->is_lost || state->losing_submission == state->submissions++;
+        const bool loses = !state->is_lost && state->losing_submission == state->submissions++;
+        if (loses) driver_vkQueueWaitIdle(queue);  // a device that is lost runs nothing more, and this one does
+        state->is_lost = state->is_lost || loses;
         if (state->is_lost) return VK_ERROR_DEVICE_LOST;
         std::uint64_t workgroups = 0;
         for (std::uint32_t i = 0; i < count; ++i)
@@ -393,6 +396,8 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         driver_##function = reinterpret_cast<PFN_##function>(driver); \
         real = reinterpret_cast<PFN_vkVoidFunction>(&ours);           \
     }
+    if (std::strcmp(name, "vkQueueSubmit") == 0)
+        driver_vkQueueWaitIdle = reinterpret_cast<PFN_vkQueueWaitIdle>(state->next_device(device, "vkQueueWaitIdle"));
     const PFN_vkVoidFunction driver = real;
     VKFORMER_INSERT(vkGetQueryPoolResults, get_timestamps)
     VKFORMER_INSERT(vkBeginCommandBuffer, begin_commands)

@@ -51,6 +51,7 @@ Capabilities gpu(const std::vector<CooperativeMatrix>& matrices) {
     device.max_workgroup_invocations = 1024;
     device.max_shared_memory_bytes = 64 << 10;
     device.max_workgroup_count = {65535, 65535, 65535};
+    device.max_storage_buffers = 16;
     return device;
 }
 
