@@ -138,6 +138,14 @@ bool makes_objects(const char* name) {
     return std::strncmp(name, "vkCreate", 8) == 0 || std::strcmp(name, "vkAllocateMemory") == 0;
 }
 
+VkDevice opened_device = VK_NULL_HANDLE;  // the last one
+PFN_vkDeviceWaitIdle driver_vkDeviceWaitIdle = nullptr;
+
+/// A device that is lost runs nothing more, and waits for nothing: its objects may go at once. This one only plays it.
+void finish_work() {
+    if (driver_vkDeviceWaitIdle) driver_vkDeviceWaitIdle(opened_device);
+}
+
 /// One interposed function that can fail.
 template <class Function>
 struct Fallible;
@@ -145,7 +153,10 @@ template <class... Args>
 struct Fallible<VkResult(VKAPI_PTR*)(Args...)> {
     template <auto& Real, const char* const& Name, auto& Errors>
     static VKAPI_ATTR VkResult VKAPI_CALL call(Args... args) {
-        if (const auto error = count_fallible(Name, Errors)) return *error;
+        if (const auto error = count_fallible(Name, Errors)) {
+            if (*error == VK_ERROR_DEVICE_LOST) finish_work();
+            return *error;
+        }
         (note_size(args), ...);
         const VkResult result = Real(args...);
         if (result == VK_SUCCESS && makes_objects(Name)) count_live(Name, 1);
@@ -158,7 +169,6 @@ PFN_vkGetQueryPoolResults driver_vkGetQueryPoolResults = nullptr;
 PFN_vkBeginCommandBuffer driver_vkBeginCommandBuffer = nullptr;
 PFN_vkQueueSubmit driver_vkQueueSubmit = nullptr;
 PFN_vkWaitSemaphores driver_vkWaitSemaphores = nullptr;
-PFN_vkQueueWaitIdle driver_vkQueueWaitIdle = nullptr;
 
 #define VKFORMER_REAL(name, ...)      \
     PFN_##name real_##name = nullptr; \
@@ -299,7 +309,7 @@ VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, std::uint32_t count, const 
     {
         const std::lock_guard lock(state->mutex);
         const bool loses = !state->is_lost && state->losing_submission == state->submissions++;
-        if (loses) driver_vkQueueWaitIdle(queue);  // a device that is lost runs nothing more, and this one does
+        if (loses) finish_work();
         state->is_lost = state->is_lost || loses;
         if (state->is_lost) return VK_ERROR_DEVICE_LOST;
         std::uint64_t workgroups = 0;
@@ -396,8 +406,11 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         driver_##function = reinterpret_cast<PFN_##function>(driver); \
         real = reinterpret_cast<PFN_vkVoidFunction>(&ours);           \
     }
-    if (std::strcmp(name, "vkQueueSubmit") == 0)
-        driver_vkQueueWaitIdle = reinterpret_cast<PFN_vkQueueWaitIdle>(state->next_device(device, "vkQueueWaitIdle"));
+    if (std::strcmp(name, "vkQueueSubmit") == 0) {
+        opened_device = device;
+        driver_vkDeviceWaitIdle =
+            reinterpret_cast<PFN_vkDeviceWaitIdle>(state->next_device(device, "vkDeviceWaitIdle"));
+    }
     const PFN_vkVoidFunction driver = real;
     VKFORMER_INSERT(vkGetQueryPoolResults, get_timestamps)
     VKFORMER_INSERT(vkBeginCommandBuffer, begin_commands)
