@@ -24,6 +24,12 @@ if(VKFORMER_SPIRV_OPT AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
     endif()
 endif()
 
+# Compressing well takes seconds each time that a shader has changed.
+set(xz_preset 9e)
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(xz_preset 0)
+endif()
+
 set(known_members family source storages defines requires)
 # What a module may require; C++ has them as the enumerators of ShaderRequirement.
 set(known_requirements storage16 float16 int_dot subgroup coopmat coopmat2 int64 shuffle addresses)
@@ -181,23 +187,38 @@ function(vkformer_add_shaders target)
     endforeach()
     list(JOIN entries "\n" entries)
 
-    # All modules of a source lie in one compressed string.
+    # All modules lie in one compressed string, those of a source one behind the other.
     list(REMOVE_DUPLICATES sources)
+    set(stems)
+    set(contents)
     foreach(source IN LISTS sources)
-        string(REGEX REPLACE "[/.]" "_" stem ${source})
-        set(embedded ${binaries_dir}/${stem}.inc)
+        string(REGEX REPLACE "[/.]" "_" name ${source})
+        set(stem ${binaries_dir}/${name})
         string(REPLACE ";" "," binaries "${binaries_of_${source}}")
         add_custom_command(
-            OUTPUT ${embedded}
-            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${embedded} -D XZ=${VKFORMER_XZ} ${strip_shaders}
-                -P ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
-            DEPENDS ${binaries_of_${source}} ${PROJECT_SOURCE_DIR}/cmake/EmbedShader.cmake
-            COMMENT "Embedding the modules of ${source}"
+            OUTPUT ${stem}.inc ${stem}.bin
+            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${stem} ${strip_shaders} -P ${PROJECT_SOURCE_DIR}/cmake/StripShaders.cmake
+            DEPENDS ${binaries_of_${source}} ${PROJECT_SOURCE_DIR}/cmake/StripShaders.cmake
+            COMMENT "Stripping the modules of ${source}"
             VERBATIM
         )
-        list(APPEND shader_sources ${embedded})
-        string(APPEND inclusions "#include \"${stem}.inc\"\n")
+        list(APPEND stems ${stem})
+        list(APPEND contents ${stem}.bin)
+        list(APPEND shader_sources ${stem}.inc)
+        string(APPEND inclusions "#include \"${name}.inc\"\n")
     endforeach()
+    set(packed ${binaries_dir}/${table_function}_packed.inc)
+    string(REPLACE ";" "," stems "${stems}")
+    add_custom_command(
+        OUTPUT ${packed}
+        COMMAND ${CMAKE_COMMAND} -D STEMS=${stems} -D OUTPUT=${packed} -D XZ=${VKFORMER_XZ} -D PRESET=${xz_preset}
+            -P ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
+        DEPENDS ${contents} ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
+        COMMENT "Packing ${table_function}"
+        VERBATIM
+    )
+    list(APPEND shader_sources ${packed})
+    string(PREPEND inclusions "#include \"${table_function}_packed.inc\"\n")
 
     if(lacking_rungs)
         list(REMOVE_DUPLICATES lacking_rungs)

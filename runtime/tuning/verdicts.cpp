@@ -62,11 +62,10 @@ bool is_running(const json& object) {
 
 const std::string& shader_hash() {
     static const std::string hash = [] {
-        std::uint64_t value = kHashStart;
-        for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
+        const auto table = vulkan::shader_table();
+        std::uint64_t value = hash_bytes(std::as_bytes(table.front().module.xz), kHashStart);  // that of all
+        for (const vulkan::ShaderBinary& shader : table)
             value = hash_bytes(std::as_bytes(std::span(shader.name)), value);
-            value = hash_bytes(std::as_bytes(shader.module.xz), value);
-        }
         char digits[17];
         std::snprintf(digits, sizeof(digits), "%016llx", static_cast<unsigned long long>(value));
         return std::string(digits);

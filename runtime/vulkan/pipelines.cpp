@@ -10,7 +10,6 @@
 #include "core/output_file.hpp"
 #include "core/tasks.hpp"
 #include "core/try.hpp"
-#include "vulkan/shader_module.hpp"
 
 namespace vkformer::vulkan {
 namespace {
@@ -182,10 +181,9 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
             .code = ErrorCode::MissingFeature,
             .message = "device \"" + d.capabilities().name + "\" lacks a feature that the shader " + name + " needs",
             .hint = Hint::other_device};
-    VKFORMER_TRY(const auto words, spirv_of(*binary));
-    const VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                               .codeSize = words.size() * sizeof(words[0]),
-                                               .pCode = words.data()};
+    VKFORMER_TRY(const auto words, modules_.words(*binary));
+    const VkShaderModuleCreateInfo module_info{
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = words.size_bytes(), .pCode = words.data()};
     VkShaderModule module_handle = VK_NULL_HANDLE;
     if (const VkResult r = d.vk().vkCreateShaderModule(d.handle(), &module_info, nullptr, &module_handle);
         r != VK_SUCCESS)

@@ -11,10 +11,9 @@
 
 #include "vulkan/device.hpp"
 #include "vulkan/kernels/kernel.hpp"
+#include "vulkan/shader_module.hpp"
 
 namespace vkformer::vulkan {
-
-struct ShaderBinary;
 
 /// Whether the device has what the shader needs.
 bool can_run(const Capabilities& device, const ShaderBinary& shader);
@@ -58,6 +57,9 @@ public:
     /// A pipeline of the caller's own, with a layout of its own; made with the same cache. Errors: as of get.
     Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout, Grid grid = Grid::whole) const;
 
+    /// The SPIR-V that a dispatch runs. Errors: CorruptFile.
+    Result<std::span<const std::uint32_t>> words(const ShaderBinary& shader) const { return modules_.words(shader); }
+
     /// Writes the cache file if it lacks what was made here; an error costs time only. Not while another thread makes some.
     void save();
 
@@ -82,6 +84,7 @@ private:
     std::filesystem::path file_;
     UniquePipelineCache own_cache_;
     VkPipelineCache cache_ = VK_NULL_HANDLE;
+    mutable ShaderModules modules_;
     std::mutex mutex_;
     std::map<std::vector<std::uint32_t>, Layout> layouts_;
     std::map<Key, Made> pipelines_;

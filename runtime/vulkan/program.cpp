@@ -279,7 +279,7 @@ Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {
     if (std::ranges::any_of(dispatch.bindings, is_counter) || std::ranges::any_of(dispatch.addresses, is_counter))
         return 0;
     if (bound.groups[1] == 1) return 1;  // lib/grid.glsl: y · width + x, in which the width then means nothing
-    VKFORMER_TRY(const auto words, spirv_of(*dispatch.module.binary()));
+    VKFORMER_TRY(const auto words, pipelines_->words(*dispatch.module.binary()));
     if (!reads_grid_size(words)) return 1;
     return bound.groups[0];  // whole rows keep the width
 }

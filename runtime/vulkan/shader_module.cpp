@@ -3,7 +3,7 @@
 
 #include <lzma.h>
 
-#include <cstring>
+#include <optional>
 #include <string>
 
 namespace vkformer::vulkan {
@@ -16,24 +16,34 @@ Error damaged(const ShaderBinary& shader) {
                                         " is damaged inside the vkformer library; install the library again"};
 }
 
-/// Whether the contents fill the bytes exactly; liblzma checks the CRC.
-bool unpack_into(std::span<unsigned char> bytes, std::span<const unsigned char> xz) {
+/// Nothing where the contents do not fill the words exactly; liblzma checks the CRC.
+std::optional<std::vector<std::uint32_t>> unpack(const EmbeddedModule& module) {
+    std::vector<std::uint32_t> words(module.contents / 4);
+    const std::size_t bytes = words.size() * 4;
     std::uint64_t memory_limit = std::uint64_t{64} << 20;
     std::size_t read = 0, written = 0;
-    return lzma_stream_buffer_decode(&memory_limit, 0, nullptr, xz.data(), &read, xz.size(), bytes.data(), &written,
-                                     bytes.size()) == LZMA_OK &&
-           read == xz.size() && written == bytes.size();
+    const lzma_ret result =
+        lzma_stream_buffer_decode(&memory_limit, 0, nullptr, module.xz.data(), &read, module.xz.size(),
+                                  reinterpret_cast<std::uint8_t*>(words.data()), &written, bytes);
+    if (result != LZMA_OK || read != module.xz.size() || written != module.contents) return std::nullopt;
+    return words;
 }
 
 }  // namespace
 
-Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader) {
-    const auto& [xz, length, offset, bytes] = shader.module;
-    if (bytes == 0 || bytes % 4 != 0 || std::uint64_t{offset} + bytes > length) return damaged(shader);
-    std::vector<unsigned char> contents(length);
-    if (!unpack_into(contents, xz)) return damaged(shader);
-    std::vector<std::uint32_t> words(bytes / 4);
-    std::memcpy(words.data(), contents.data() + offset, bytes);
+Result<std::span<const std::uint32_t>> ShaderModules::words(const ShaderBinary& shader) {
+    const EmbeddedModule& module = shader.module;
+    if (module.bytes == 0 || (module.offset | module.bytes) % 4 != 0 ||
+        std::uint64_t{module.offset} + module.bytes > module.contents)
+        return damaged(shader);
+    const std::lock_guard lock(mutex_);
+    auto found = contents_.find(module.xz.data());
+    if (found == contents_.end()) {
+        auto unpacked = unpack(module);
+        if (!unpacked) return damaged(shader);
+        found = contents_.emplace(module.xz.data(), std::move(*unpacked)).first;
+    }
+    const auto words = std::span<const std::uint32_t>(found->second).subspan(module.offset / 4, module.bytes / 4);
     if (words[0] != kMagic) return damaged(shader);
     return words;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,7 +24,7 @@ constexpr std::uint32_t bit_of(ShaderRequirement requirement) noexcept {
 
 /// A SPIR-V module inside the library.
 struct EmbeddedModule {
-    /// The modules of one source, one behind the other, as an xz stream: a tenth of their size.
+    /// All modules of its table, one behind the other, as an xz stream: a thirteenth of their size.
     std::span<const unsigned char> xz;
     std::uint32_t contents = 0;           ///< bytes of all of them
     std::uint32_t offset = 0, bytes = 0;  ///< of this module in the contents
@@ -71,8 +73,16 @@ struct Module {
     friend auto operator<=>(const Module&, const Module&) = default;
 };
 
-/// The words of its module. Errors: CorruptFile, where they are not what the build put there.
-Result<std::vector<std::uint32_t>> spirv_of(const ShaderBinary& shader);
+/// What the tables have compressed, unpacked when the first of a table's modules is asked for, and kept: some 6 MB, in 30 ms. Thread-safe.
+class ShaderModules {
+public:
+    /// The words of a module, which stay as long as this does. Errors: CorruptFile, where they are not what the build put there.
+    Result<std::span<const std::uint32_t>> words(const ShaderBinary& shader);
+
+private:
+    std::mutex mutex_;
+    std::map<const unsigned char*, std::vector<std::uint32_t>> contents_;  // by where the stream begins
+};
 
 /// Whether the module reads the size of its grid (gl_NumWorkGroups), which a part of the grid would tell it wrong.
 bool reads_grid_size(std::span<const std::uint32_t> words) noexcept;

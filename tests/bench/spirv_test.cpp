@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/shader_case.hpp"
+#include "core/try.hpp"
 #include "shader_table.hpp"
 #include "support/catch.h"
 #include "support/must.hpp"
@@ -16,12 +17,18 @@ namespace {
 using bench::SpirvModule;
 using Catch::Matchers::ContainsSubstring;
 
+Result<std::vector<std::uint32_t>> unpacked(const vulkan::ShaderBinary& shader) {
+    vulkan::ShaderModules modules;
+    VKFORMER_TRY(const auto words, modules.words(shader));
+    return std::vector(words.begin(), words.end());
+}
+
 /// One of the library's own modules: bindings 0 to 3, some constants.
 std::vector<std::uint32_t> words_of(std::string_view name) {
     const auto table = vulkan::shader_table();
     const auto found = std::ranges::find(table, name, &vulkan::ShaderBinary::name);
     REQUIRE(found != table.end());
-    return must(vulkan::spirv_of(*found));
+    return must(unpacked(*found));
 }
 
 Result<SpirvModule> read_spirv(const std::vector<std::uint32_t>& words, const std::string& entry_point = "main") {
@@ -47,16 +54,17 @@ TEST_CASE("SPIR-V: bindings and constants are found, in either byte order", "[be
 }
 
 TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "[vulkan][shaders][errors]") {
+    vulkan::ShaderModules modules;
     for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
         INFO(shader.name);
-        CHECK_FALSE(must(read_spirv(must(vulkan::spirv_of(shader)))).resources.empty());
+        const auto words = must(modules.words(shader));
+        CHECK_FALSE(must(read_spirv({words.begin(), words.end()})).resources.empty());
     }
     const vulkan::ShaderBinary& shader = vulkan::shader_table().front();
     const vulkan::EmbeddedModule& module = shader.module;
     const std::vector<unsigned char> whole(module.xz.begin(), module.xz.end());
     const auto refuses_bytes = [&](std::vector<unsigned char> bytes) {
-        const auto words =
-            vulkan::spirv_of({.name = "s", .module = {bytes, module.contents, module.offset, module.bytes}});
+        const auto words = unpacked({.name = "s", .module = {bytes, module.contents, module.offset, module.bytes}});
         REQUIRE_FALSE(words);
         CHECK(words.error().code == ErrorCode::CorruptFile);
         CHECK_THAT(words.error().message, ContainsSubstring("install the library again"));
@@ -70,11 +78,13 @@ TEST_CASE("every shader in the library unpacks, and a damaged one is refused", "
         changed[at] ^= 0x40;
         refuses_bytes(changed);
     }
-    const auto length = static_cast<std::uint32_t>(must(vulkan::spirv_of(shader)).size() * 4);
+    const std::uint32_t length = module.bytes;
     using Place = std::pair<std::uint32_t, std::uint32_t>;
     for (const auto& [offset, bytes] :
          {Place{module.offset, length + 0x40000000}, Place{0x7FFFFFFC, length}, Place{4, length}, Place{0, 0}})
-        CHECK_FALSE(vulkan::spirv_of({.name = "s", .module = {whole, module.contents, offset, bytes}}));
+        CHECK_FALSE(unpacked({.name = "s", .module = {whole, module.contents, offset, bytes}}));
+    for (const std::uint32_t contents : {module.contents - 4, module.contents + 1, module.contents + 4})
+        CHECK_FALSE(unpacked({.name = "s", .module = {whole, contents, module.offset, length}}));
 }
 
 TEST_CASE("SPIR-V that is none, cut off or of another kind is refused", "[bench][spirv][errors]") {

@@ -282,12 +282,12 @@ TEST_CASE("threads that share a ladder try each case once, and what is known wai
 
 TEST_CASE("threads may be the first to ask a ladder", "[tuning][vulkan][threads]") {
     if (vulkan_backends().empty()) return;
-    constexpr std::size_t kThreads = 2;
+    constexpr std::size_t kWorkers = 2;
     const graph::Plan plan = some_plan();
     Ladder ladder({});
-    std::array<std::vector<vulkan::ChosenVariants>, kThreads> chosen;
+    std::array<std::vector<vulkan::ChosenVariants>, kWorkers> chosen;
     {
-        std::latch begin(kThreads);
+        std::latch begin(kWorkers);
         std::vector<std::jthread> threads;
         for (auto& of_thread : chosen)
             threads.emplace_back([&] {

@@ -4,6 +4,7 @@
 #include <spirv_cross_c.h>
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "shader_table.hpp"
@@ -22,8 +23,7 @@ struct Translation {
     int buffers = 0;
 };
 
-Translation to_metal(const vulkan::ShaderBinary& shader) {
-    const std::vector<std::uint32_t> words = must(vulkan::spirv_of(shader));
+Translation to_metal(std::span<const std::uint32_t> words) {
     spvc_context context = nullptr;
     REQUIRE(spvc_context_create(&context) == SPVC_SUCCESS);
     const std::unique_ptr<spvc_context_s, void (*)(spvc_context)> owner(context, spvc_context_destroy);
@@ -50,10 +50,11 @@ TEST_CASE("SPIRV-Cross writes every module for Metal, with no more buffers than 
     // Debian 12's SPIRV-Cross is older than these, and MoltenVK reports no device that has them.
     const std::uint32_t unknown = vulkan::bit_of(coopmat) | vulkan::bit_of(coopmat2) | vulkan::bit_of(int_dot);
     int written = 0;
+    vulkan::ShaderModules modules;
     for (const vulkan::ShaderBinary& shader : vulkan::shader_table()) {
         CAPTURE(shader.name);
         if ((shader.requires_mask & unknown) != 0) continue;
-        const Translation translation = to_metal(shader);
+        const Translation translation = to_metal(must(modules.words(shader)));
         CHECK(translation.fault == "");
         if (!translation.fault.empty()) continue;
         CHECK(translation.text.find("kernel void") != std::string::npos);

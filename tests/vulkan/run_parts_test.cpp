@@ -138,10 +138,11 @@ TEST_CASE("parts of a grid are its workgroups, each once", "[vulkan][runs]") {
 }
 
 TEST_CASE("modules that read the size of their grid are known", "[vulkan][runs]") {
-    const auto reads = [](const vulkan::ShaderFamily& family) {
+    vulkan::ShaderModules modules;
+    const auto reads = [&](const vulkan::ShaderFamily& family) {
         const vulkan::Module module{&family,
                                     family.find(vulkan::Storage::f32) ? vulkan::Storage::f32 : vulkan::Storage::single};
-        return vulkan::reads_grid_size(must(vulkan::spirv_of(*module.binary())));
+        return vulkan::reads_grid_size(must(modules.words(*module.binary())));
     };
     CHECK(reads(vulkan::modules::linear_tile));
     CHECK_FALSE(reads(vulkan::modules::expert_linear_group));

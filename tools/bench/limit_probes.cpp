@@ -31,8 +31,9 @@ Result<ShaderCode> limit_shader(std::string_view name, const vulkan::Device& dev
         return Error{ErrorCode::MissingFeature, "this build lacks " + std::string(name) + ": an old shader compiler"};
     if (!vulkan::can_run(device.capabilities(), *found))
         return Error{ErrorCode::MissingFeature, "the device lacks the feature"};
-    VKFORMER_TRY(auto words, vulkan::spirv_of(*found));
-    return ShaderCode{.name = std::string(name), .words = std::move(words)};
+    vulkan::ShaderModules modules;
+    VKFORMER_TRY(const auto words, modules.words(*found));
+    return ShaderCode{.name = std::string(name), .words = {words.begin(), words.end()}};
 }
 
 Result<Summary> sample(ShaderRunner& runner, const ShaderLaunch& launch, Stopping stopping, const Part& part) {

@@ -1,0 +1,55 @@
+# cmake -D BINARIES=x.spv,y.spv -D OUTPUT=stem [-D SPIRV_OPT=spirv-opt [-D SPIRV_REMAP=spirv-remap]] -P StripShaders.cmake: writes the SPIR-V
+# modules of one shader source as they go into the library, one behind the other, to stem.bin, and where each lies, as C++, to stem.inc.
+# With spirv-opt they are without the names of their variables, a seventh of their size. A module is called as its file.
+string(REPLACE "," ";" binaries "${BINARIES}")
+get_filename_component(stem ${OUTPUT} NAME)
+
+# Debian 12's spirv-opt does not know the newest extensions: such a module keeps its names.
+function(strip_names module result)
+    set(${result} ${module} PARENT_SCOPE)
+    if(SPIRV_OPT)
+        execute_process(COMMAND ${SPIRV_OPT} --strip-debug ${module} -o ${module}.stripped RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+        if(status EQUAL 0)
+            set(${result} ${module}.stripped PARENT_SCOPE)
+        endif()
+    endif()
+endfunction()
+
+# Modules have more in common with their ids numbered anew, the same for the same code: packed together they take a third less. Names,
+# which it strips afterwards, tell spirv-remap what is the same. A module that it fails with keeps its numbers.
+function(number_ids module result)
+    set(${result} "" PARENT_SCOPE)
+    set(folder ${OUTPUT}.numbered)
+    get_filename_component(name ${module} NAME)
+    file(MAKE_DIRECTORY ${folder})
+    file(REMOVE ${folder}/${name})
+    execute_process(COMMAND ${SPIRV_REMAP} --map all --strip all -i ${module} -o ${folder} RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    if(status EQUAL 0 AND EXISTS ${folder}/${name})
+        set(${result} ${folder}/${name} PARENT_SCOPE)
+    endif()
+endfunction()
+
+set(modules)
+set(definitions)
+set(offset 0)
+foreach(binary IN LISTS binaries)
+    file(READ ${binary} magic LIMIT 4 HEX)
+    if(NOT magic STREQUAL "03022307" AND NOT magic STREQUAL "07230203")
+        message(FATAL_ERROR "${binary} is no SPIR-V module")
+    endif()
+    strip_names(${binary} module)
+    # What spirv-opt does not know, spirv-remap does not either.
+    if(SPIRV_REMAP AND NOT module STREQUAL binary)
+        number_ids(${binary} numbered)
+        if(numbered)
+            set(module ${numbered})
+        endif()
+    endif()
+    list(APPEND modules ${module})
+    get_filename_component(name ${binary} NAME_WE)
+    file(SIZE ${module} bytes)
+    string(APPEND definitions "constexpr EmbeddedModule ${name} = {kPacked, kContents, k_${stem} + ${offset}, ${bytes}};\n")
+    math(EXPR offset "${offset} + ${bytes}")
+endforeach()
+execute_process(COMMAND ${CMAKE_COMMAND} -E cat ${modules} OUTPUT_FILE ${OUTPUT}.bin COMMAND_ERROR_IS_FATAL ANY)
+file(WRITE ${OUTPUT}.inc "// Generated from ${BINARIES}.\n${definitions}")
