@@ -49,11 +49,19 @@ struct TranscriberOptions {
     std::optional<double>
         no_speech_threshold;  ///< of the probability of silence; above, and unlikely text: there is none
     std::uint64_t seed = 0;   ///< of the draws
+    /// When each word was said (SpeechSegment::words), by what the decoder looked at: another pass of it over each window. Needs
+    /// "alignment_heads" in the folder's generation_config.json, which published models have.
+    bool word_timestamps = false;
     /// As of TranslatorOptions.
     bool plain_shaders = false;
     std::map<std::string, std::string> shader_variants;
     std::function<void(const std::string&)> on_progress;
     std::function<bool()> should_stop;
+};
+
+struct SpokenWord {
+    std::string text;           ///< UTF-8, with what punctuation stands at it; most begin with a space
+    double start = 0, end = 0;  ///< seconds from the first sample
 };
 
 /// What was said from one time to another; without timestamps, in one window.
@@ -65,6 +73,7 @@ struct SpeechSegment {
     double average_log_prob = 0;       ///< of the window's tokens
     double no_speech = 0;              ///< probability that nobody speaks in the window
     double compression_ratio = 0;      ///< of the window's tokens
+    std::vector<SpokenWord> words;     ///< with word_timestamps only; joined they are the text
 };
 
 struct Transcription {
@@ -82,7 +91,7 @@ class VKFORMER_API Transcriber {
 public:
     /// Errors: FileNotFound, CorruptFile, UnsupportedConfig, MissingTensor, ShapeMismatch (of the folder);
     /// InvalidArgument (a language or task that the model does not know,
-    /// no temperature, a batch with timestamps); NoVulkanLoader, NoDevice, MissingFeature (of
+    /// no temperature, a batch with timestamps, times of words where the folder does not say by which heads); NoVulkanLoader, NoDevice, MissingFeature (of
     /// the device). Never falls back to another device.
     static Result<Transcriber> load(const std::filesystem::path& folder, const TranscriberOptions& options = {});
 
@@ -93,6 +102,10 @@ public:
     /// What is spoken and what is done with it from the next call on, in place of the options' `language` and `task`. Errors:
     /// InvalidArgument (a language or task that the model does not know; nothing has changed then), and those of the folder.
     Result<void> choose(const std::string& language, const std::string& task);
+
+    /// Whether words get times from the next call on, in place of the options' `word_timestamps`. Errors: InvalidArgument (the folder does
+    /// not say by which heads).
+    Result<void> choose_word_timestamps(bool are_wanted);
 
     /// Samples per second that transcribe() wants: 16000.
     std::uint32_t sample_rate() const noexcept;

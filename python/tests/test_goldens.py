@@ -323,6 +323,22 @@ def test_speech_with_times(device: str) -> None:
         assert segment.tokens == expected["tokens"]
 
 
+def test_times_of_words(device: str) -> None:
+    folder = GOLDENS / "speech" / "whisper_texts"
+    for entry in read_json("speech", "whisper_texts", "words.json"):
+        sound = read_tensor(folder / "golden.safetensors", entry["clip"]).astype(np.float32)
+        with vkformer.Transcriber(
+            folder, device, timestamps=False, max_length=24, temperatures=0, word_timestamps=True, plain_shaders=True
+        ) as transcriber:
+            (segment,) = transcriber.transcribe(sound).segments
+        expected = [(text, start * 0.04, end * 0.04) for text, start, end in entry["segments"][0]["words"]]
+        assert [word.text for word in segment.words] == [text for text, *_ in expected]
+        for word, (_, start, end) in zip(segment.words, expected, strict=True):
+            assert isinstance(word, vkformer.Word)
+            assert (word.start, word.end) == pytest.approx((start, end), abs=1e-6)
+        assert "".join(word.text for word in segment.words) == segment.text
+
+
 def test_pictures_are_pillows() -> None:
     pixels = read_json("vision", "pictures", "pixels.json")
     for name in ("alpha.png", "palette.png", "bits.png"):

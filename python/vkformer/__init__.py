@@ -47,6 +47,7 @@ from ._results import (
     StepLogProbs,
     Transcription,
     Translation,
+    Word,
 )
 from ._streams import AsyncTextStream, TextStream
 from ._transcriber import Transcriber
@@ -110,6 +111,7 @@ __all__ = [
     "UnsupportedConfigError",
     "UnsupportedDtypeError",
     "VulkanError",
+    "Word",
     "bench",
     "decode_image",
     "devices",

@@ -215,6 +215,17 @@ class ImageLabel:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a segment, with what punctuation stands at it."""
+
+    text: str
+    """As the model wrote it: most begin with a space."""
+    start: float
+    """Seconds from the first sample."""
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """What was said from one time to another; without timestamps, in one window."""
 
@@ -232,6 +243,8 @@ class Segment:
     """Probability that nobody speaks in the window."""
     compression_ratio: float
     """Of the window's tokens."""
+    words: list[Word] = field(default_factory=list)
+    """With ``word_timestamps`` only; joined they are the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex, Unpack
 from . import _core, _inputs
 from ._inputs import ArrayLike, Dtype, Path
 from ._model import CommonArguments, Model
-from ._results import Segment, Transcription
+from ._results import Segment, Transcription, Word
 
 
 class Transcriber(Model[_core.Transcriber]):
@@ -23,9 +23,12 @@ class Transcriber(Model[_core.Transcriber]):
     compression_ratio_threshold, log_prob_threshold, no_speech_threshold: None: what the folder says, else 1.35, -1 and 0.6;
         infinity (-infinity for the logarithm): never.
     seed: of the draws.
+    word_timestamps: when each word was said (``Segment.words``), in another pass of the decoder over each window; needs
+        "alignment_heads" in the folder's generation_config.json, which published models have.
     Further keyword arguments: vkformer.CommonArguments.
 
-    Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, a batch with timestamps.
+    Raises: as Translator; InvalidArgumentError for an unknown language or task, no temperature, a batch with timestamps,
+        times of words where the folder does not say by which heads.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class Transcriber(Model[_core.Transcriber]):
         log_prob_threshold: SupportsFloat | None = None,
         no_speech_threshold: SupportsFloat | None = None,
         seed: SupportsIndex = 0,
+        word_timestamps: bool = False,
         **common: Unpack[CommonArguments],
     ) -> None:
         options, on_progress = _inputs.common(device, dtype, **common)
@@ -66,6 +70,7 @@ class Transcriber(Model[_core.Transcriber]):
             log_prob_threshold=_inputs.optional_real(log_prob_threshold, "log_prob_threshold"),
             no_speech_threshold=_inputs.optional_real(no_speech_threshold, "no_speech_threshold"),
             seed=_inputs.seed(seed),
+            word_timestamps=bool(word_timestamps),
         )
         super().__init__(core)
         self._sample_rate = core.sample_rate()
@@ -99,4 +104,6 @@ class Transcriber(Model[_core.Transcriber]):
 
 def _result(found: tuple[Any, ...]) -> Transcription:
     text, language, segments = found
-    return Transcription(text, language, [Segment(*fields) for fields in segments])
+    return Transcription(
+        text, language, [Segment(*fields, [Word(*word) for word in words]) for *fields, words in segments]
+    )

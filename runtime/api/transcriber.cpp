@@ -12,6 +12,7 @@
 #include "core/try.hpp"
 #include "decoding/speech_segments.hpp"
 #include "decoding/speech_session.hpp"
+#include "decoding/token_words.hpp"
 #include "models/open_model.hpp"
 #include "models/speech_config.hpp"
 #include "text/tokenizer.hpp"
@@ -56,6 +57,21 @@ std::size_t first_window(std::span<const float> samples, std::size_t longest, st
     return cut;
 }
 
+/// That the folder says which heads look at what is being said.
+Result<void> check_alignment(const models::SpeechConfig& speech, const std::filesystem::path& folder) {
+    if (!speech.alignment_heads.empty()) return {};
+    return Error{
+        ErrorCode::InvalidArgument,
+        (folder / "generation_config.json").string() +
+            ": \"alignment_heads\" is missing, so that nothing says when words were said; ask for no times of words"};
+}
+
+/// What a decoder made of a window.
+struct Heard {
+    SpeechSegment window;                  // all its tokens, but for the end
+    std::vector<std::uint32_t> positions;  // of the encoder, at which each begins, and of the end; empty: not asked for
+};
+
 std::string trimmed(const std::string& text) {
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
@@ -72,6 +88,7 @@ struct Transcriber::Impl {
     audio::LogMel mel;
     api::OpenedBackend device;
     std::optional<decoding::SpeechSession> session;  // made by the first call, which fixes the batch
+    decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 
     /// Spectrogram frames of a window; two make a position of the encoder.
     std::size_t frames() const { return 2 * model->limits().source_len; }
@@ -79,8 +96,12 @@ struct Transcriber::Impl {
 
     Result<void> make_session(std::size_t windows);
     Result<std::vector<std::int32_t>> prefix_of(const std::vector<std::int32_t>& known);
-    Result<std::vector<SpeechSegment>> write_down(std::span<const std::int32_t> given, std::size_t windows);
+    Result<std::vector<Heard>> write_down(std::span<const std::int32_t> given, std::span<const std::size_t> frames);
+    Result<void> align(std::span<const std::int32_t> given, std::span<const std::size_t> frames, std::span<Heard> heard,
+                       std::span<const std::vector<std::int32_t>> tokens);
     void finish(SpeechSegment& segment, double start, double end) const;
+    std::vector<SpokenWord> words_of(const SpeechSegment& segment, std::span<const std::uint32_t> positions,
+                                     double start) const;
     Result<Transcription> transcribe_segments(std::span<const float> samples, const Progress& progress);
     Result<Transcription> transcribe_windows(std::span<const float> samples, const Progress& progress);
     std::string language_of(std::span<const std::int32_t> prefix) const;
@@ -109,14 +130,18 @@ Result<std::vector<std::int32_t>> Transcriber::Impl::prefix_of(const std::vector
         if (token >= 0) continue;
         VKFORMER_TRY(token, session->likeliest(choices));
     }
+    word_bounds = decoding::word_bounds(language_of(prefix));
     return prefix;
 }
 
-/// What the decoder makes of each of the windows that were heard: all its tokens and what they are worth; none where nobody speaks.
-Result<std::vector<SpeechSegment>> Transcriber::Impl::write_down(std::span<const std::int32_t> given,
-                                                                 std::size_t windows) {
+/// What the decoder makes of each of the windows that were heard, so many frames of which are sound: all its tokens and what they are
+/// worth; none where nobody speaks.
+Result<std::vector<Heard>> Transcriber::Impl::write_down(std::span<const std::int32_t> given,
+                                                         std::span<const std::size_t> sound_frames) {
     const std::uint64_t vocab = model->limits().target_vocab;
-    std::vector<SpeechSegment> results(windows);
+    const std::size_t windows = sound_frames.size();
+    std::vector<Heard> results(windows);
+    std::vector<std::vector<std::int32_t>> written(windows);  // with the end token, where one came
     std::vector<bool> is_good(windows, false);
     decoding::SpeechRequest request = {.given = {given.begin(), given.end()},
                                        .max_length = speech.length_for(given.size()),
@@ -127,8 +152,8 @@ Result<std::vector<SpeechSegment>> Transcriber::Impl::write_down(std::span<const
         VKFORMER_TRY(const auto utterances, session->write_down(request));
         for (std::size_t i = 0; i < windows; ++i) {
             if (is_good[i]) continue;
-            SpeechSegment& result = results[i];
-            result.tokens = utterances[i].tokens;
+            SpeechSegment& result = results[i].window;
+            result.tokens = written[i] = utterances[i].tokens;
             result.temperature = temperature;
             result.average_log_prob =
                 utterances[i].log_prob / static_cast<double>(std::max<std::size_t>(result.tokens.size(), 1));
@@ -137,14 +162,38 @@ Result<std::vector<SpeechSegment>> Transcriber::Impl::write_down(std::span<const
             if (!result.tokens.empty() && result.tokens.back() == speech.generation.eos) result.tokens.pop_back();
             const bool is_unlikely = result.average_log_prob < *speech.log_prob_threshold;
             const bool is_silent = is_unlikely && result.no_speech > *speech.no_speech_threshold;
-            if (is_silent) result.tokens.clear();
+            if (is_silent) {
+                result.tokens.clear();
+                written[i].clear();
+            }
             is_good[i] =
                 is_silent || (!is_unlikely && !(result.compression_ratio > *speech.compression_ratio_threshold));
         }
         if (std::ranges::find(is_good, false) == is_good.end()) break;
         ++request.seed;
     }
+    if (options.word_timestamps) VKFORMER_CHECK(align(given, sound_frames, results, written));
     return results;
+}
+
+/// Says of windows that were written down when their tokens begin.
+Result<void> Transcriber::Impl::align(std::span<const std::int32_t> given, std::span<const std::size_t> sound_frames,
+                                      std::span<Heard> heard, std::span<const std::vector<std::int32_t>> tokens) {
+    if (std::ranges::all_of(tokens, [](const auto& of_window) { return of_window.empty(); })) return {};
+    std::vector<std::uint32_t> positions;  // two frames make one
+    for (const std::size_t count : sound_frames)
+        positions.push_back(static_cast<std::uint32_t>(std::max<std::size_t>(count / 2, 1)));
+    VKFORMER_TRY(auto begins, session->align({.given = {given.begin(), given.end()},
+                                              .tokens = tokens,
+                                              .positions = positions,
+                                              .heads = speech.alignment_heads,
+                                              .median_width = speech.median_filter_width}));
+    for (std::size_t i = 0; i < heard.size(); ++i) {
+        heard[i].positions = std::move(begins[i]);
+        const bool has_end = tokens[i].size() > heard[i].window.tokens.size();
+        if (!has_end && !tokens[i].empty()) heard[i].positions.push_back(positions[i]);
+    }
+    return {};
 }
 
 void Transcriber::Impl::finish(SpeechSegment& segment, double start, double end) const {
@@ -154,6 +203,24 @@ void Transcriber::Impl::finish(SpeechSegment& segment, double start, double end)
     segment.start = start;
     segment.end = end;
     segment.text = tokenizer->decode(spoken);
+}
+
+/// `positions`: where the segment's tokens begin, and what follows them, in a window that begins at `start` seconds.
+std::vector<SpokenWord> Transcriber::Impl::words_of(const SpeechSegment& segment,
+                                                    std::span<const std::uint32_t> positions, double start) const {
+    std::vector<std::int32_t> spoken;
+    std::vector<std::size_t> place;  // of each in the segment's tokens
+    for (std::size_t i = 0; i < segment.tokens.size() && !positions.empty(); ++i) {
+        if (speech.first_timestamp >= 0 && segment.tokens[i] >= speech.first_timestamp) continue;
+        spoken.push_back(segment.tokens[i]);
+        place.push_back(i);
+    }
+    const auto at = [&](std::size_t token) { return start + seconds(2 * mel.options().hop * positions[token]); };
+    std::vector<SpokenWord> words;
+    for (const auto& word : decoding::words_of(
+             spoken, [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); }, word_bounds))
+        words.push_back({word.text, at(place[word.first]), at(place[word.last] + 1)});
+    return words;
 }
 
 /// Window after window, each from the last whole segment of the one before.
@@ -186,15 +253,20 @@ Result<Transcription> Transcriber::Impl::transcribe_segments(std::span<const flo
         }
         given.push_back(speech.generation.decoder_start);
         given.insert(given.end(), prefix.begin(), prefix.end());
-        VKFORMER_TRY(const auto heard, write_down(given, 1));
-        remembers = *speech.conditions_on_previous && heard[0].temperature < kForgets;
+        const std::size_t sound_frames[] = {std::min(heard_until - at, window)};
+        VKFORMER_TRY(const auto heard, write_down(given, sound_frames));
+        const auto& [whole, positions] = heard[0];
+        remembers = *speech.conditions_on_previous && whole.temperature < kForgets;
 
-        auto cut =
-            decoding::cut_into_segments(heard[0].tokens, speech.first_timestamp, static_cast<std::uint32_t>(count));
+        auto cut = decoding::cut_into_segments(whole.tokens, speech.first_timestamp, static_cast<std::uint32_t>(count));
+        std::size_t first = 0;  // of the segment's tokens among the window's
         for (auto& piece : cut.segments) {
-            SpeechSegment segment = heard[0];
+            SpeechSegment segment = whole;
             segment.tokens = std::move(piece.tokens);
             finish(segment, seconds_at(at + piece.start), seconds_at(at + piece.end));
+            segment.words =
+                words_of(segment, std::span(positions).subspan(std::min(first, positions.size())), seconds(at * hop));
+            first += segment.tokens.size();
             before.push_back(segment.tokens);
             result.text += segment.text;
             result.segments.push_back(std::move(segment));
@@ -223,20 +295,25 @@ Result<Transcription> Transcriber::Impl::transcribe_windows(std::span<const floa
     for (std::size_t first = 0; first < starts.size(); first += batch) {
         const std::size_t last = std::min(first + batch, starts.size());
         std::vector<std::vector<float>> features;
-        for (std::size_t i = first; i < last; ++i)
+        std::vector<std::size_t> sound_frames;
+        for (std::size_t i = first; i < last; ++i) {
+            sound_frames.push_back((end_of(i) - starts[i] + mel.options().hop - 1) / mel.options().hop);
             features.push_back(audio::windows_of(
                 mel.spectrogram(samples.subspan(starts[i], end_of(i) - starts[i]), frames()), mel.options().bins));
+        }
         VKFORMER_CHECK(session->hear(features));
         if (first == 0) {
             VKFORMER_TRY(prefix, prefix_of(speech.prefix));
         }
         std::vector<std::int32_t> given = {speech.generation.decoder_start};
         given.insert(given.end(), prefix.begin(), prefix.end());
-        VKFORMER_TRY(auto heard, write_down(given, last - first));
+        VKFORMER_TRY(auto heard, write_down(given, sound_frames));
         for (std::size_t i = first; i < last; ++i) {
-            finish(heard[i - first], seconds(starts[i]), seconds(end_of(i)));
-            result.text += heard[i - first].text;
-            result.segments.push_back(std::move(heard[i - first]));
+            auto& [segment, positions] = heard[i - first];
+            finish(segment, seconds(starts[i]), seconds(end_of(i)));
+            segment.words = words_of(segment, positions, seconds(starts[i]));
+            result.text += segment.text;
+            result.segments.push_back(std::move(segment));
         }
         if (progress) progress(seconds(end_of(last - 1)), seconds(samples.size()));
     }
@@ -271,6 +348,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
                  models::load_speech_config(
                      folder, model->limits().target_len, model->limits().target_vocab,
                      {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
+    if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, folder));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
@@ -295,11 +373,16 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
 }
 
 Result<void> Transcriber::choose(const std::string& language, const std::string& task) {
-    VKFORMER_TRY(auto speech,
-                 models::load_speech_config(
-                     impl_->folder, impl_->model->limits().target_len, impl_->model->limits().target_vocab,
-                     {.language = language, .task = task, .timestamps = impl_->options.timestamps}));
+    VKFORMER_TRY(auto speech, models::load_speech_config(
+                                  impl_->folder, impl_->model->limits().target_len, impl_->model->limits().target_vocab,
+                                  {.language = language, .task = task, .timestamps = impl_->options.timestamps}));
     impl_->speech.prefix = std::move(speech.prefix);
+    return {};
+}
+
+Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
+    if (are_wanted) VKFORMER_CHECK(check_alignment(impl_->speech, impl_->folder));
+    impl_->options.word_timestamps = are_wanted;
     return {};
 }
 

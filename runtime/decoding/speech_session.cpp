@@ -2,6 +2,7 @@
 #include "decoding/speech_session.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "decoding/steps.hpp"
 #include "decoding/tensor_io.hpp"
 #include "decoding/token_rules.hpp"
+#include "decoding/token_times.hpp"
 
 namespace vkformer::decoding {
 namespace {
@@ -25,6 +27,14 @@ struct SpeechSession::Encoder {
 
 struct SpeechSession::Step {
     SpeechStepGraph graph;
+    std::unique_ptr<Program> program;
+};
+
+/// A forward pass of the decoder that keeps what some of its layers look at.
+struct SpeechSession::Aligner {
+    graph::Graph graph;
+    graph::Value tokens;  // i32 [batch, len]
+    models::EncoderDecoder::KnownTarget target;
     std::unique_ptr<Program> program;
 };
 
@@ -212,6 +222,108 @@ Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& re
     VKFORMER_TRY(auto utterances, collect(*made, request));
     for (std::size_t row = 0; row < heard_; ++row) utterances[row].no_speech = no_speech[row];
     return utterances;
+}
+
+/// For the least power of two that has room for as many tokens.
+Result<SpeechSession::Aligner*> SpeechSession::aligner(std::size_t tokens,
+                                                       std::span<const models::AlignmentHead> heads) {
+    constexpr std::size_t kLeast = 32;
+    const auto len = static_cast<std::uint32_t>(
+        std::min<std::size_t>(std::bit_ceil(std::max(tokens, kLeast)), options_.rules.generation.max_steps));
+    std::shared_ptr<Aligner>& known = aligners_[len];
+    if (known) return known.get();
+    std::vector<std::uint32_t> layers;
+    for (const models::AlignmentHead& head : heads) layers.push_back(head.layer);
+    std::ranges::sort(layers);
+    layers.erase(std::ranges::unique(layers).begin(), layers.end());
+    auto made = std::make_shared<Aligner>();
+    VKFORMER_TRY(made->tokens, made->graph.input("decoder_input_ids", DType::i32, {options_.batch, len}));
+    VKFORMER_TRY(made->target, model_->add_known_target(made->graph, layout(), made->tokens, layers));
+    const std::uint64_t has_heads = made->graph.shape(made->target.attention[0].weights)[1];
+    for (const models::AlignmentHead& head : heads)
+        if (head.head >= has_heads) return invalid("the decoder has no head " + std::to_string(head.head));
+    VKFORMER_TRY(made->program, backend_->compile(graph::make_plan_for(*backend_, std::move(made->graph)),
+                                                  stores_.weights, stores_.states));
+    known = std::move(made);
+    return known.get();
+}
+
+namespace {
+
+/// Rows [batch, len]: of each window what the decoder was given and wrote; `filler` behind.
+std::vector<std::int32_t> target_rows(const AlignmentRequest& request, const Shape& shape, std::int32_t filler) {
+    std::vector<std::int32_t> rows(shape.element_count(), filler);
+    for (std::size_t i = 0; i < request.tokens.size(); ++i) {
+        const auto row = std::span(rows).subspan(i * shape[1], shape[1]);
+        const auto behind = std::ranges::copy(request.given, row.begin()).out;
+        std::copy_n(request.tokens[i].begin(), std::min(request.tokens[i].size(), row.size() - request.given.size()),
+                    behind);
+    }
+    return rows;
+}
+
+/// Cross-attention f32 [batch, heads, len, positions] of some layers.
+struct LayerWeights {
+    std::map<std::uint32_t, std::vector<float>> by_layer;
+    Shape shape;
+};
+
+Result<LayerWeights> read_weights(Program& program, const models::EncoderDecoder::KnownTarget& target) {
+    LayerWeights weights{.by_layer = {}, .shape = program.plan().graph.shape(target.attention[0].weights)};
+    for (const auto& map : target.attention) {
+        VKFORMER_TRY(weights.by_layer[map.layer], read_tensor<float>(program, map.weights));
+    }
+    return weights;
+}
+
+/// Where the tokens of a window begin. The query that writes a token is the one before it.
+std::vector<std::uint32_t> begins_of_window(const LayerWeights& weights, const AlignmentRequest& request,
+                                            std::size_t window) {
+    const Shape& shape = weights.shape;
+    const std::size_t tokens = request.tokens[window].size();
+    const std::size_t positions = std::min<std::size_t>(request.positions[window], shape[3]);
+    std::vector<float> own;  // [heads, tokens, positions]
+    own.reserve(request.heads.size() * tokens * positions);
+    for (const auto& [layer, head] : request.heads)
+        for (std::size_t t = 0; t < tokens; ++t) {
+            const std::size_t row = (window * shape[1] + head) * shape[2] + request.given.size() - 1 + t;
+            const auto values = std::span(weights.by_layer.at(layer)).subspan(row * shape[3], positions);
+            own.insert(own.end(), values.begin(), values.end());
+        }
+    return token_positions({own, request.heads.size(), tokens, positions}, request.median_width);
+}
+
+}  // namespace
+
+Result<void> SpeechSession::check(const AlignmentRequest& request) const {
+    if (heard_ == 0) return invalid("nothing was heard yet");
+    if (request.given.empty() || request.heads.empty())
+        return invalid("the decoder is given nothing, or no heads are known");
+    if (std::ranges::find(request.positions, 0u) != request.positions.end()) return invalid("a window without sound");
+    if (request.tokens.size() != heard_ || request.positions.size() != heard_)
+        return invalid("texts of " + std::to_string(request.tokens.size()) + " windows, " + std::to_string(heard_) +
+                       " were heard");
+    for (const auto& tokens : request.tokens)
+        if (request.given.size() + tokens.size() > options_.rules.generation.max_steps + std::size_t{1})
+            return invalid("what was written down is longer than the model's positions");
+    return {};
+}
+
+Result<std::vector<std::vector<std::uint32_t>>> SpeechSession::align(const AlignmentRequest& request) {
+    VKFORMER_CHECK(check(request));
+    const std::size_t most = std::ranges::max(request.tokens, {}, &std::vector<std::int32_t>::size).size();
+    VKFORMER_TRY(Aligner* const made, aligner(request.given.size() + most - 1, request.heads));
+    Program& program = *made->program;
+    VKFORMER_CHECK(backend_->check_wanted());
+    VKFORMER_CHECK(
+        write_ints(program, made->tokens,
+                   target_rows(request, program.plan().graph.shape(made->tokens), options_.rules.generation.eos)));
+    VKFORMER_CHECK(program.submit());
+    VKFORMER_TRY(const LayerWeights weights, read_weights(program, made->target));
+    std::vector<std::vector<std::uint32_t>> all(heard_);
+    for (std::size_t i = 0; i < heard_; ++i)
+        if (!request.tokens[i].empty()) all[i] = begins_of_window(weights, request, i);
+    return all;
 }
 
 }  // namespace vkformer::decoding

@@ -10,6 +10,7 @@
 #include "decoding/run_script.hpp"
 #include "decoding/speech_steps.hpp"
 #include "graph/program.hpp"
+#include "models/speech_config.hpp"
 
 namespace vkformer::decoding {
 
@@ -35,6 +36,15 @@ struct Utterance {
     double no_speech = 0;              ///< probability of SpeechRequest::no_speech
 };
 
+/// What was written down of the windows that were heard, and which heads say when.
+struct AlignmentRequest {
+    std::vector<std::int32_t> given;                    ///< as of SpeechRequest
+    std::span<const std::vector<std::int32_t>> tokens;  ///< behind it, of each window
+    std::span<const std::uint32_t> positions;  ///< of each window: those of the encoder that are sound, at least one
+    std::span<const models::AlignmentHead> heads;  ///< at least one
+    std::uint32_t median_width = 7;                ///< odd
+};
+
 /// Not thread-safe. The backend and the model outlive the session.
 class SpeechSession {
 public:
@@ -53,11 +63,16 @@ public:
     /// the backend.
     Result<std::vector<Utterance>> write_down(const SpeechRequest& request);
 
+    /// For each window that was heard the position of the encoder at which each of its tokens begins, by what the decoder looks at when it
+    /// writes it. Errors: InvalidArgument (heads that there are not), and those of the backend.
+    Result<std::vector<std::vector<std::uint32_t>>> align(const AlignmentRequest& request);
+
     const SpeechSessionOptions& options() const noexcept { return options_; }
 
 private:
     struct Encoder;
     struct Step;
+    struct Aligner;
 
     SpeechSession(graph::Backend& backend, const models::EncoderDecoder& model, const SpeechSessionOptions& options);
     models::DecodeLayout layout() const;
@@ -66,14 +81,17 @@ private:
     Result<void> start(Step& step, std::span<const std::int32_t> given, std::uint64_t seed);
     Result<std::vector<double>> probability_of(Step& step, std::int32_t token) const;
     Result<std::vector<Utterance>> collect(Step& step, const SpeechRequest& request) const;
+    Result<void> check(const AlignmentRequest& request) const;
+    Result<Aligner*> aligner(std::size_t tokens, std::span<const models::AlignmentHead> heads);
 
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;
     SpeechSessionOptions options_;
     SessionStores stores_;
     std::shared_ptr<Encoder> encoder_;
-    std::map<float, std::shared_ptr<Step>> steps_;  // by temperature
-    std::size_t heard_ = 0;                         // windows
+    std::map<float, std::shared_ptr<Step>> steps_;                // by temperature
+    std::map<std::uint32_t, std::shared_ptr<Aligner>> aligners_;  // by tokens
+    std::size_t heard_ = 0;                                       // windows
 };
 
 }  // namespace vkformer::decoding

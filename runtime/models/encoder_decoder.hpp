@@ -2,6 +2,7 @@
 /// What decoding needs of an encoder–decoder model: two pieces of graph, and the states that connect them.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,16 @@ public:
     /// Adds one step of the decoder for tokens i32 [rows, 1] at positions starts i32 [rows].
     virtual Result<Step> add_decoder_step(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
                                           graph::Value starts) const = 0;
+
+    struct KnownTarget {
+        SourceTensors source;
+        std::vector<ForwardGraph::AttentionMap>
+            attention;  ///< to the source, outputs; of the layers that were asked for
+    };
+    /// Adds the decoder over a target that is known, tokens i32 [batch, len], against what the encoder has left, up to the last of
+    /// `layers`: one or more, rising. Takes one beam. Errors: InvalidArgument (a layer that there is not; a recurrent decoder).
+    virtual Result<KnownTarget> add_known_target(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
+                                                 std::span<const std::uint32_t> layers) const = 0;
 };
 
 }  // namespace vkformer::models

@@ -688,4 +688,10 @@ Result<EncoderDecoder::Step> RecurrentSeq2Seq::add_decoder_step(Graph& graph, co
     return step;
 }
 
+Result<EncoderDecoder::KnownTarget> RecurrentSeq2Seq::add_known_target(
+    Graph& /*graph*/, const DecodeLayout& /*layout*/, Value /*tokens*/,
+    std::span<const std::uint32_t> /*layers*/) const {
+    return Error{ErrorCode::InvalidArgument, "a recurrent decoder goes over a target step by step"};
+}
+
 }  // namespace vkformer::models

@@ -78,6 +78,8 @@ public:
     Result<SourceTensors> add_encoder(graph::Graph& graph, const DecodeLayout& layout) const override;
     Result<Step> add_decoder_step(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
                                   graph::Value starts) const override;
+    Result<KnownTarget> add_known_target(graph::Graph& graph, const DecodeLayout& layout, graph::Value tokens,
+                                         std::span<const std::uint32_t> layers) const override;
 
 private:
     class Builder;

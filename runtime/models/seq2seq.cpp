@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "models/seq2seq.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -136,13 +137,25 @@ public:
         return config_.scales_scores ? 1.0f / std::sqrt(static_cast<float>(stack_.head_dim)) : 1.0f;
     }
 
-    /// Attention over whole sequences: queries of `h` see `keys`. With `maps`, by the path that keeps the weights, which it adds.
+    static std::string scope_of(AttentionKind kind) { return kind == AttentionKind::cross ? kCross : kSelf; }
+
+    /// Attention over whole sequences: the query, of which `keys` are the keys' and values' source.
     Result<Value> attend(std::size_t layer, AttentionKind kind, const Attention& w, Value query, Value keys,
                          const AttentionMask& mask, AttentionMaps* maps) {
-        const std::string at = scope(layer, kind == AttentionKind::cross ? kCross : kSelf);
+        const std::string at = scope(layer, scope_of(kind));
         VKFORMER_TRY(const Value key, project_heads(at, "k_proj", w.key, keys));
         VKFORMER_TRY(const Value value, project_heads(at, "v_proj", w.value, keys));
-        graph_.set_scope(at);
+        return attend_to(layer, kind, query, {key, value}, mask, maps);
+    }
+
+    struct KeysAndValues {
+        Value key, value;
+    };
+    /// With `maps`, by the path that keeps the weights, which it adds.
+    Result<Value> attend_to(std::size_t layer, AttentionKind kind, Value query, const KeysAndValues& kept,
+                            const AttentionMask& mask, AttentionMaps* maps) {
+        const auto& [key, value] = kept;
+        graph_.set_scope(scope(layer, scope_of(kind)));
         if (!maps) return graph::attention(graph_, query, key, value, mask, score_scale());
         VKFORMER_TRY(const Value scores, graph::attention_scores(graph_, query, key, score_scale()));
         VKFORMER_TRY(const Value weights, graph::masked_softmax(graph_, scores, mask));
@@ -179,20 +192,20 @@ public:
         return final_norm(x);
     }
 
-    /// The whole decoder over a target that is known, but for its final norm.
-    Result<Value> decoder(Value tokens, const AttentionMask& mask, Value source, const AttentionMask& source_mask,
-                          AttentionMaps* maps) {
+    /// The first layers of the decoder over a target that is known. cross(layer, query) attends to the source.
+    template <class Cross>
+    Result<Value> decoder(Value tokens, const AttentionMask& mask, std::size_t count, AttentionMaps* maps,
+                          Cross&& cross) {
         VKFORMER_TRY(Value x, embed(tokens, {}));
         const std::uint64_t len = graph_.shape(x)[1];
-        for (std::size_t layer = 0; layer < layers().size(); ++layer) {
-            const Attention &self = layers()[layer].self, &cross = *layers()[layer].cross;
+        for (std::size_t layer = 0; layer < count; ++layer) {
+            const Attention& self = layers()[layer].self;
             VKFORMER_TRY(const AttentionMask seen, self_mask(layer, mask, {}, len, len));
             VKFORMER_TRY(x, attention(layer, kSelf, self, x, [&](Value query, Value h) {
                              return attend(layer, AttentionKind::decoder, self, query, h, seen, maps);
                          }));
-            VKFORMER_TRY(x, attention(layer, kCross, cross, x, [&](Value query, Value) {
-                             return attend(layer, AttentionKind::cross, cross, query, source, source_mask, maps);
-                         }));
+            VKFORMER_TRY(x, attention(layer, kCross, *layers()[layer].cross, x,
+                                      [&](Value query, Value) { return cross(layer, query); }));
             VKFORMER_TRY(x, feed_forward(layer, x));
         }
         return x;
@@ -221,13 +234,20 @@ public:
         return graph::decode_attention(graph_, query, key, value, mask, score_scale());
     }
 
+    /// What keep_source has projected.
+    Result<KeysAndValues> kept_source(std::size_t layer, const DecodeLayout& layout) {
+        const Shape shape = cross_shape(stack_, layout);
+        VKFORMER_TRY(const Value key, graph_.state(cross_state("key", layer, layout), layout.dtype, shape));
+        VKFORMER_TRY(const Value value, graph_.state(cross_state("value", layer, layout), layout.dtype, shape));
+        return KeysAndValues{key, value};
+    }
+
     /// One token per row against what the encoder left. The beams of a sequence are queries of one batch element, so that they
     /// share its keys and values.
     Result<Value> attend_to_source(std::size_t layer, const DecodeLayout& layout, Value query,
                                    const AttentionMask& mask) {
-        const Shape shape = cross_shape(stack_, layout);
-        VKFORMER_TRY(const Value key, graph_.state(cross_state("key", layer, layout), layout.dtype, shape));
-        VKFORMER_TRY(const Value value, graph_.state(cross_state("value", layer, layout), layout.dtype, shape));
+        VKFORMER_TRY(const KeysAndValues kept, kept_source(layer, layout));
+        const auto& [key, value] = kept;
         VKFORMER_TRY(const Value beams,
                      graph_.reshape(query, {layout.batch, layout.beams, stack_.heads, stack_.head_dim}));
         graph_.set_scope(scope(layer, kCross));
@@ -235,7 +255,7 @@ public:
                                  : graph::attention(graph_, beams, key, value, mask, score_scale());
     }
 
-    /// Projects what the encoder gave for every layer of the decoder, into the states that attend_to_source reads.
+    /// Projects what the encoder gave for every layer of the decoder, into the states that kept_source reads.
     Result<void> keep_source(const DecodeLayout& layout, Value source) {
         const auto keep = [&](std::size_t layer, const char* what, const char* projection,
                               const Projection& w) -> Result<void> {
@@ -371,7 +391,12 @@ Result<ForwardGraph> Seq2Seq::forward(const ForwardOptions& options) const {
     g.mark_output(f.encoder_hidden);
 
     Builder decoder(*this, Builder::Side::decoder, g, options.dtype);
-    VKFORMER_TRY(const Value last, decoder.decoder(f.target_tokens, target_mask, f.encoder_hidden, source_mask, maps));
+    const auto attend_to_encoder = [&](std::size_t layer, Value query) {
+        return decoder.attend(layer, AttentionKind::cross, *decoder.layers()[layer].cross, query, f.encoder_hidden,
+                              source_mask, maps);
+    };
+    VKFORMER_TRY(const Value last,
+                 decoder.decoder(f.target_tokens, target_mask, decoder.layers().size(), maps, attend_to_encoder));
     VKFORMER_TRY(f.decoder_hidden, decoder.final_norm(last));
     g.mark_output(f.decoder_hidden);
     VKFORMER_TRY(const Value logits, decoder.logits(last, f.decoder_hidden));
@@ -414,6 +439,25 @@ Result<EncoderDecoder::Step> Seq2Seq::add_decoder_step(Graph& graph, const Decod
     }
     VKFORMER_TRY(step.logits, decoder.logits(x, {}));
     return step;
+}
+
+Result<EncoderDecoder::KnownTarget> Seq2Seq::add_known_target(Graph& graph, const DecodeLayout& layout, Value tokens,
+                                                              std::span<const std::uint32_t> layers) const {
+    Builder decoder(*this, Builder::Side::decoder, graph, layout.dtype);
+    if (layers.back() >= decoder.layers().size())
+        return Error{ErrorCode::InvalidArgument, "the decoder has no layer " + std::to_string(layers.back())};
+    KnownTarget target;
+    VKFORMER_TRY(target.source, source_states(graph, layout));
+    const auto attend_to_source = [&](std::size_t layer, Value query) -> Result<Value> {
+        VKFORMER_TRY(const auto kept, decoder.kept_source(layer, layout));
+        const bool is_wanted = std::ranges::find(layers, layer) != layers.end();
+        return decoder.attend_to(layer, AttentionKind::cross, query, kept, mask_of(target.source),
+                                 is_wanted ? &target.attention : nullptr);
+    };
+    VKFORMER_TRY(const Value last,
+                 decoder.decoder(tokens, {.causal = true}, layers.back() + std::size_t{1}, nullptr, attend_to_source));
+    (void)last;  // what is computed behind the weights that are wanted is not part of the plan
+    return target;
 }
 
 }  // namespace vkformer::models

@@ -118,6 +118,26 @@ Result<std::vector<std::int32_t>> read_prefix(const Config& config, const Speech
     return prefix;
 }
 
+/// Pairs of a layer and a head.
+Result<std::vector<AlignmentHead>> read_alignment_heads(const Config& config) {
+    VKFORMER_TRY(const auto pairs, config.token_id_lists("alignment_heads"));
+    std::vector<AlignmentHead> heads;
+    for (const auto& pair : pairs) {
+        if (pair.size() != 2 || std::ranges::min(pair) < 0)
+            return config.unsupported("alignment_heads", "pairs of a layer and a head");
+        heads.push_back({static_cast<std::uint32_t>(pair[0]), static_cast<std::uint32_t>(pair[1])});
+    }
+    return heads;
+}
+
+Result<std::uint32_t> read_median_filter_width(const std::filesystem::path& folder) {
+    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
+    VKFORMER_TRY(const std::uint32_t width,
+                 config.unsigned_integer("median_filter_width", {.fallback = 7, .min = 1, .max = 1023}));
+    if (width % 2 == 0) return config.unsupported("median_filter_width", "an odd number");
+    return width;
+}
+
 /// max_length counts what the decoder is given; max_new_tokens and the library's default do not.
 Result<void> read_lengths(const Config& config, SpeechConfig& speech) {
     constexpr std::uint32_t kDefaultMaxLength = 20;
@@ -215,6 +235,8 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
     VKFORMER_TRY(speech.log_prob_threshold, threshold(config, "logprob_threshold"));
     VKFORMER_TRY(speech.no_speech_threshold, threshold(config, "no_speech_threshold"));
     VKFORMER_TRY(speech.compression_ratio_threshold, threshold(config, "compression_ratio_threshold"));
+    VKFORMER_TRY(speech.alignment_heads, read_alignment_heads(config));
+    VKFORMER_TRY(speech.median_filter_width, read_median_filter_width(folder));
     if (config.has("condition_on_prev_tokens")) {
         VKFORMER_TRY(speech.conditions_on_previous, config.boolean("condition_on_prev_tokens"));
     }

@@ -2,6 +2,8 @@
 /// How a Whisper wants to be decoded: generation_config.json, with the tokens that say language and task.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +12,12 @@
 #include "models/generation_config.hpp"
 
 namespace vkformer::models {
+
+/// A head of the decoder's cross-attention.
+struct AlignmentHead {
+    std::uint32_t layer = 0, head = 0;
+    friend auto operator<=>(const AlignmentHead&, const AlignmentHead&) = default;
+};
 
 struct SpeechConfig {
     GenerationConfig generation;  ///< max_steps: the decoder's positions
@@ -25,6 +33,8 @@ struct SpeechConfig {
     /// As the folder says; absent where it does not.
     std::optional<double> log_prob_threshold, no_speech_threshold, compression_ratio_threshold;
     std::optional<bool> conditions_on_previous;
+    std::vector<AlignmentHead> alignment_heads;  ///< those that look at what is being said; empty: not known
+    std::uint32_t median_filter_width = 7;       ///< of their weights over time, odd
 
     /// Tokens in all for a decoder that is given `given` of them, at most as many as it has positions.
     std::uint32_t length_for(std::size_t given) const noexcept;
@@ -38,7 +48,7 @@ struct SpeechChoice {
 };
 
 /// generation_config.json of the folder or, without one, what config.json says, as transformers 4.57 reads them for
-/// greedy decoding; return_timestamps is the caller's choice. Errors: FileNotFound, CorruptFile, UnsupportedConfig
+/// greedy decoding, and config.json's median_filter_width; return_timestamps is the caller's choice. Errors: FileNotFound, CorruptFile, UnsupportedConfig
 /// (beams, a field that is not known, timestamps of a model that has none), InvalidArgument (a language or task that the
 /// model does not have).
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,

@@ -129,6 +129,115 @@ TEST_CASE("segments with times are those of Hugging Face, whatever the rules", "
     }
 }
 
+/// A clip's segments with the times of their words, as words.json has them.
+void check_words(const Transcription& found, const json& segments, double seconds_of_position) {
+    REQUIRE(found.segments.size() == segments.size());
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+        CAPTURE(s);
+        const SpeechSegment& segment = found.segments[s];
+        REQUIRE(segment.tokens == segments[s]["tokens"].get<std::vector<std::int32_t>>());
+        const json& words = segments[s]["words"];
+        REQUIRE(segment.words.size() == words.size());
+        std::string joined;
+        for (std::size_t w = 0; w < words.size(); ++w) {
+            const SpokenWord& word = segment.words[w];
+            CAPTURE(w, word.text, word.start, word.end);
+            CHECK(word.text == words[w][0].get<std::string>());
+            CHECK(std::abs((word.end - word.start) -
+                           seconds_of_position * (words[w][2].get<double>() - words[w][1].get<double>())) < 1e-9);
+            // Positions are counted from the begin of the window, which is that of its first segment's.
+            const double positions = word.start / seconds_of_position - words[w][1].get<double>();
+            CHECK(std::abs(positions - std::round(positions)) < 1e-6);
+            if (s == 0) CHECK(std::abs(positions) < 1e-6);
+            joined += word.text;
+        }
+        CHECK(joined == segment.text);
+    }
+}
+
+TEST_CASE("words have the times that Hugging Face's warping gives them", "[api][speech][golden]") {
+    const std::string device = GENERATE_COPY(from_range(device_names()));
+    const std::string name = GENERATE("whisper_texts", "whisper_times_414", "whisper_times_423");
+    const bool is_timed = name != "whisper_texts";
+    TranscriberOptions options = transcriber_options(device, is_timed);
+    options.word_timestamps = true;
+    options.precision = GENERATE(Precision::f32, Precision::f16);
+    if (is_timed && options.precision == Precision::f16) return;  // its text may be another one
+    if (!is_timed) options.max_length = 24;
+    Transcriber transcriber = must(Transcriber::load(speech_folder(name), options));
+    const Golden golden("speech/" + name + "/golden.safetensors");
+    for (const json& entry : read_json(speech_folder(name) / "words.json")) {
+        CAPTURE(device, name, entry["clip"].dump());
+        const auto found = must(transcriber.transcribe(golden.floats(entry["clip"].get<std::string>())));
+        check_words(found, entry["segments"], is_timed ? 0.02 : 0.04);
+    }
+}
+
+TEST_CASE("times of words change no text, and windows that are heard together have those of each alone",
+          "[api][speech]") {
+    const Golden golden("speech/whisper_texts/golden.safetensors");
+    std::vector<float> sound;  // three sentences, each in a window of its own
+    for (const char* const clip : {"clip0", "clip1", "clip2"}) {
+        auto samples = golden.floats(clip);
+        samples.resize(8000);
+        sound.insert(sound.end(), samples.begin(), samples.end());
+    }
+    TranscriberOptions options = transcriber_options("cpu");
+    options.max_length = 24;
+    const auto heard = [&](std::uint32_t batch, bool words) {
+        options.batch = batch;
+        options.word_timestamps = words;
+        return must(must(Transcriber::load(speech_folder("whisper_texts"), options)).transcribe(sound)).segments;
+    };
+    const auto without = heard(2, false), together = heard(2, true), alone = heard(1, true);
+    REQUIRE(together.size() > 2);
+    REQUIRE(together.size() == alone.size());
+    REQUIRE(together.size() == without.size());
+    for (std::size_t i = 0; i < together.size(); ++i) {
+        CHECK(together[i].tokens == without[i].tokens);
+        CHECK(without[i].words.empty());
+        REQUIRE_FALSE(together[i].words.empty());
+        REQUIRE(together[i].words.size() == alone[i].words.size());
+        for (std::size_t w = 0; w < alone[i].words.size(); ++w) {
+            CHECK(together[i].words[w].start == alone[i].words[w].start);
+            CHECK(together[i].words[w].end == alone[i].words[w].end);
+            CHECK(together[i].words[w].start >= together[i].start);
+            CHECK(together[i].words[w].end <= together[i].end + 1e-9);
+        }
+    }
+}
+
+TEST_CASE("times of words need heads that the model has", "[api][speech][errors]") {
+    TranscriberOptions options = transcriber_options("cpu");
+    options.max_length = 24;
+    const auto clip = clip_of("whisper_texts", 0);
+    Transcriber without = must(Transcriber::load(speech_folder("whisper_d30_h3_h5"), options));
+    const auto refused = without.choose_word_timestamps(true);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code == ErrorCode::InvalidArgument);
+    CHECK_THAT(refused.error().message, ContainsSubstring("\"alignment_heads\" is missing"));
+    must(without.choose_word_timestamps(false));
+
+    options.word_timestamps = true;
+    CHECK_FALSE(Transcriber::load(speech_folder("whisper_d30_h3_h5"), options));
+    for (const auto& [heads, message] : {std::pair{"[[1, 0]]", "no layer 1"},
+                                         {"[[0, 4]]", "no head 4"},
+                                         {"[[0, 1], [0]]", "pairs of a layer and a head"},
+                                         {"[[0, null]]", "pairs of a layer and a head"}}) {
+        const ChangedFolder changed("whisper_texts", "alignment_heads", heads);
+        CAPTURE(heads);
+        auto loaded = Transcriber::load(changed.folder.path(), options);
+        const auto found = loaded ? loaded->transcribe(clip) : Result<Transcription>(loaded.error());
+        REQUIRE_FALSE(found);
+        CHECK_THAT(found.error().message, ContainsSubstring(message));
+    }
+
+    Transcriber transcriber = must(Transcriber::load(speech_folder("whisper_texts"), options));
+    CHECK(must(transcriber.transcribe(clip)).segments[0].words.size() == 6);
+    must(transcriber.choose_word_timestamps(false));
+    CHECK(must(transcriber.transcribe(clip)).segments[0].words.empty());
+}
+
 TEST_CASE("text that is never good is drawn at every temperature, the same for the same seed", "[api][speech]") {
     TranscriberOptions options = transcriber_options("cpu", true);
     options.temperatures = {0, 0.4f, 1};

@@ -102,6 +102,28 @@ TEST_CASE("transcribe writes subtitles", "[cli][speech]") {
     CHECK(in_format("--format tsv").exit_code != 0);
 }
 
+TEST_CASE("transcribe says when words are said", "[cli][speech]") {
+    const TemporaryFolder folder;
+    const std::string file = write_sound(folder, wav(clip(), 8000)).string();
+    const Outcome outcome = transcribe("-q --json --word-timestamps " + file);
+    REQUIRE(outcome.exit_code == 0);
+    const json segment = json::parse(outcome.out)["segments"][0];
+    REQUIRE(segment["words"].size() == 6);
+    std::string joined;
+    for (const json& word : segment["words"]) {
+        CHECK(word.size() == 3);
+        CHECK(word["start"].get<double>() <= word["end"].get<double>());
+        CHECK(word["end"].get<double>() <= segment["end"].get<double>());
+        joined += word["word"].get<std::string>();
+    }
+    CHECK(joined == segment["text"].get<std::string>());
+    CHECK_FALSE(json::parse(transcribe("-q --json " + file).out)["segments"][0].contains("words"));
+    CHECK_THAT(transcribe("--word-timestamps " + file).err, ContainsSubstring("--json"));
+    const Outcome unknown = transcribe("--json --word-timestamps " + file, "whisper_d20_untied");
+    CHECK(unknown.exit_code != 0);
+    CHECK_THAT(unknown.err, ContainsSubstring("\"alignment_heads\" is missing"));
+}
+
 TEST_CASE("transcribe takes sound of any rate and number of channels", "[cli][speech]") {
     const TemporaryFolder folder;
     const Outcome stereo = transcribe(write_sound(folder, wav(clip(), 8000, 2)).string());

@@ -92,7 +92,7 @@ CASES = [
         tokens=24,
         learns=True,
         options=BOTH,
-        generation={"begin_suppress_tokens": [220, "<|endoftext|>"]},
+        generation={"begin_suppress_tokens": [220, "<|endoftext|>"], "alignment_heads": [[0, 1], [0, 2]]},
     ),
 ]
 
@@ -115,7 +115,12 @@ CASES += [
         seconds=(1.0,),
         tokens=24,
         options=({},),
-        generation={"max_length": 60, "max_initial_timestamp_index": latest, "prev_sot_token_id": "<|startofprev|>"},
+        generation={
+            "max_length": 60,
+            "max_initial_timestamp_index": latest,
+            "prev_sot_token_id": "<|startofprev|>",
+            "alignment_heads": [[0, 1], [1, 0], [1, 3]],
+        },
         timed=(PLAIN, REMEMBERING, SILENT, HARDLY, AGAIN, UNLIKELY),
         timed_seconds=(1.0, 2.37),
         end=end,

@@ -74,6 +74,22 @@ def test_formats(server: Server, ears: openai.OpenAI, tmp_path: Path) -> None:
     assert ears.audio.transcriptions.create(model="ears", file=("a.wav", sound)).text == heard["text"]
 
 
+def test_times_of_words(ears: openai.OpenAI, tmp_path: Path) -> None:
+    sound = clip()
+    (tmp_path / "a.wav").write_bytes(sound)
+    expected = json.loads(by_program(tmp_path / "a.wav", "--json", "--word-timestamps", "--task", "transcribe", "--language", "en"))
+    words = [(word["word"].lstrip(" "), word["start"], word["end"]) for segment in expected["segments"] for word in segment["words"]]
+    for granularities in (["word"], ["segment", "word"]):
+        found = ears.audio.transcriptions.create(
+            model="ears", file=("a.wav", sound), response_format="verbose_json", language="en", timestamp_granularities=granularities
+        )
+        assert found.words
+        assert [(word.word, word.start, word.end) for word in found.words] == words
+        assert (found.segments is None) == (granularities == ["word"])
+    without = ears.audio.transcriptions.create(model="ears", file=("a.wav", sound), response_format="verbose_json", language="en")
+    assert without.words is None and without.segments and without.text == found.text
+
+
 def test_bad_forms(server: Server) -> None:
     sound = clip()
     for body, what in (
@@ -85,7 +101,8 @@ def test_bad_forms(server: Server) -> None:
         (form({"file": sound, "prompt": b"a"}), "prompt"),
         (form({"file": sound, "temperature": b"0.5"}), "temperature"),
         (form({"file": sound, "response_format": b"mp3"}), "response_format"),
-        (form({"file": sound, "timestamp_granularities[]": b"word"}), "timestamp_granularities"),
+        (form({"file": sound, "timestamp_granularities[]": b"word"}), "verbose_json"),
+        (form({"file": sound, "timestamp_granularities[]": b"line", "response_format": b"verbose_json"}), "neither"),
         (form({"file": sound, "model": b"vectors"}), "not for this route"),
         (form({"file": sound})[:-30], "ends within a part"),
         (b"--edge--", "file"),

@@ -27,12 +27,20 @@ struct TranscribeCommand {
     std::vector<float> temperatures;          // none: as TranscriberOptions has them
     std::optional<double> compression_ratio_threshold, log_prob_threshold, no_speech_threshold;
     std::uint64_t seed = 0;
-    bool json = false, no_timestamps = false, condition_on_previous = false, no_fallback = false;
+    bool json = false, no_timestamps = false, condition_on_previous = false, no_fallback = false,
+         word_timestamps = false;
 };
 
-std::string as_json(const std::string& file, const Transcription& transcription) {
+nlohmann::json as_json(const std::vector<SpokenWord>& words) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const SpokenWord& word : words)
+        list.push_back({{"word", word.text}, {"start", word.start}, {"end", word.end}});
+    return list;
+}
+
+std::string as_json(const TranscribeCommand& command, const std::string& file, const Transcription& transcription) {
     nlohmann::json segments = nlohmann::json::array();
-    for (const SpeechSegment& segment : transcription.segments)
+    for (const SpeechSegment& segment : transcription.segments) {
         segments.push_back({{"start", segment.start},
                             {"end", segment.end},
                             {"text", segment.text},
@@ -41,13 +49,15 @@ std::string as_json(const std::string& file, const Transcription& transcription)
                             {"avg_logprob", segment.average_log_prob},
                             {"compression_ratio", segment.compression_ratio},
                             {"no_speech_prob", segment.no_speech}});
+        if (command.word_timestamps) segments.back()["words"] = as_json(segment.words);
+    }
     nlohmann::json object = {{"file", file}, {"text", transcription.text}, {"segments", std::move(segments)}};
     if (!transcription.language.empty()) object["language"] = transcription.language;
     return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 std::string in_format(const TranscribeCommand& command, const std::string& file, const Transcription& transcription) {
-    if (command.json) return as_json(file, transcription);
+    if (command.json) return as_json(command, file, transcription);
     if (command.format == "srt") return sound::as_srt(transcription);
     if (command.format == "vtt") return sound::as_vtt(transcription);
     return transcription.text + "\n";
@@ -81,6 +91,7 @@ Result<void> check(const TranscribeCommand& command) {
                        std::to_string(command.files.size()));
     if (command.batch > 1 && !command.no_timestamps)
         return invalid("--batch is for --no-timestamps: with timestamps, a window begins where the one before it ends");
+    if (command.word_timestamps && !command.json) return invalid("--word-timestamps shows in --json: give that, too");
     if (command.condition_on_previous && command.no_timestamps)
         return invalid("--condition-on-previous needs timestamps: leave --no-timestamps out");
     return {};
@@ -101,6 +112,7 @@ Result<int> run(const TranscribeCommand& command) {
         .log_prob_threshold = command.log_prob_threshold,
         .no_speech_threshold = command.no_speech_threshold,
         .seed = command.seed,
+        .word_timestamps = command.word_timestamps,
         .plain_shaders = command.device.plain};
     if (command.condition_on_previous) options.condition_on_previous = true;
     if (!command.temperatures.empty()) options.temperatures = command.temperatures;
@@ -153,6 +165,8 @@ void add_transcribe(CLI::App& app, Action& action) {
     command.add_flag("--json", options->json,
                      "One JSON object per file: file, text, language, segments with start, end, text, tokens, "
                      "temperature, avg_logprob, compression_ratio, no_speech_prob");
+    command.add_flag("--word-timestamps", options->word_timestamps,
+                     "When each word was said: words with word, start, end in each of --json's segments");
     command.add_flag("--no-timestamps", options->no_timestamps,
                      "Text alone: longer sound is cut where it is quiet, several windows are decoded together");
     command

@@ -12,6 +12,7 @@ Result<HeardFile> SpeechModel::hear(const SoundFile& file) {
         return Error{ErrorCode::InvalidArgument, samples.error().message};
     if (!samples) return std::move(samples).error();
     VKFORMER_CHECK(model_->choose(file.language, file.task));
+    VKFORMER_CHECK(model_->choose_word_timestamps(file.word_timestamps));
     VKFORMER_TRY(auto transcription, model_->transcribe(*samples));
     return HeardFile{std::move(transcription), static_cast<double>(samples->size()) / rate};
 }

@@ -16,7 +16,8 @@ namespace vkformer::serve {
 
 struct SoundFile {
     std::string bytes;
-    std::string language, task;  ///< empty: as the model's folder says
+    std::string language, task;    ///< empty: as the model's folder says
+    bool word_timestamps = false;  ///< SpeechSegment::words
 };
 
 struct HeardFile {

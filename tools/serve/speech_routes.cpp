@@ -18,6 +18,7 @@ struct Asked {
     std::optional<std::string> model;
     SoundFile file;
     std::string format = "json";
+    bool segments = false;  ///< are asked for, as words may be
 };
 
 /// A form's values are texts; numbers are read from them.
@@ -47,7 +48,9 @@ Asked read_form(const Request& request, bool translates) {
         } else if (part.name == "temperature") {
             check_temperature(part.bytes);
         } else if (part.name == "timestamp_granularities[]" || part.name == "timestamp_granularities") {
-            if (part.bytes != "segment") throw Refusal(400, "only \"segment\" is taken", "timestamp_granularities");
+            if (part.bytes != "segment" && part.bytes != "word")
+                throw Refusal(400, "it is neither \"segment\" nor \"word\"", "timestamp_granularities");
+            (part.bytes == "word" ? asked.file.word_timestamps : asked.segments) = true;
         } else if (part.name == "stream") {
             if (part.bytes != "false") throw Refusal(400, "transcriptions are not streamed", "stream");
         } else {
@@ -55,12 +58,26 @@ Asked read_form(const Request& request, bool translates) {
         }
     }
     if (!has_file) throw Refusal(400, "it is missing", "file");
+    if (asked.file.word_timestamps && asked.format != "verbose_json")
+        throw Refusal(400, "times of words need the response_format \"verbose_json\"", "timestamp_granularities");
+    asked.segments = asked.segments || !asked.file.word_timestamps;
     return asked;
 }
 
-json verbose(const HeardFile& heard, const std::string& task) {
+/// As OpenAI's API has them: without the spaces that models write before them.
+json words_of(const Transcription& transcription) {
+    json words = json::array();
+    for (const SpeechSegment& segment : transcription.segments)
+        for (const SpokenWord& word : segment.words)
+            words.push_back({{"word", word.text.substr(std::min(word.text.find_first_not_of(' '), word.text.size()))},
+                             {"start", word.start},
+                             {"end", word.end}});
+    return words;
+}
+
+json segments_of(const Transcription& transcription) {
     json segments = json::array();
-    for (const SpeechSegment& segment : heard.transcription.segments)
+    for (const SpeechSegment& segment : transcription.segments)
         segments.push_back({{"id", segments.size()},
                             {"seek", 0},
                             {"start", segment.start},
@@ -71,30 +88,42 @@ json verbose(const HeardFile& heard, const std::string& task) {
                             {"avg_logprob", segment.average_log_prob},
                             {"compression_ratio", segment.compression_ratio},
                             {"no_speech_prob", segment.no_speech}});
-    return {{"task", task},
-            {"language", heard.transcription.language},
-            {"duration", heard.seconds},
-            {"text", heard.transcription.text},
-            {"segments", std::move(segments)}};
+    return segments;
+}
+
+/// How a form wants its file written down.
+struct Form {
+    std::string format, task;
+    bool segments, words;
+};
+
+json verbose(const HeardFile& heard, const Form& form) {
+    json body = {{"task", form.task},
+                 {"language", heard.transcription.language},
+                 {"duration", heard.seconds},
+                 {"text", heard.transcription.text}};
+    if (form.words) body["words"] = words_of(heard.transcription);
+    if (form.segments) body["segments"] = segments_of(heard.transcription);
+    return body;
 }
 
 void hear_file(const ModelSet& models, const Call& call, bool translates) {
     Asked asked = read_form(call.request(), translates);
     SpeechModel& model = models.get<SpeechModel>(asked.model);
     std::vector<SoundFile> files;
-    const std::string task = asked.file.task;
+    const Form wanted = {asked.format, asked.file.task, asked.segments, asked.file.word_timestamps};
     files.push_back(std::move(asked.file));
-    submit(model.calls(), call, std::move(files),
-           [format = asked.format, task](const Call& of, const std::vector<HeardFile>& all) {
-               const HeardFile& heard = all.front();
-               const auto text = [&](std::string body) {
-                   of.exchange().reply({.content_type = "text/plain; charset=utf-8", .body = std::move(body)});
-               };
-               if (format == "text") return text(heard.transcription.text + "\n");
-               if (format == "srt") return text(sound::as_srt(heard.transcription));
-               if (format == "vtt") return text(sound::as_vtt(heard.transcription));
-               of.reply(format == "json" ? json{{"text", heard.transcription.text}} : verbose(heard, task));
-           });
+    submit(model.calls(), call, std::move(files), [wanted](const Call& of, const std::vector<HeardFile>& all) {
+        const HeardFile& heard = all.front();
+        const std::string& format = wanted.format;
+        const auto text = [&](std::string body) {
+            of.exchange().reply({.content_type = "text/plain; charset=utf-8", .body = std::move(body)});
+        };
+        if (format == "text") return text(heard.transcription.text + "\n");
+        if (format == "srt") return text(sound::as_srt(heard.transcription));
+        if (format == "vtt") return text(sound::as_vtt(heard.transcription));
+        of.reply(format == "json" ? json{{"text", heard.transcription.text}} : verbose(heard, wanted));
+    });
 }
 
 }  // namespace
