@@ -55,6 +55,14 @@ TEST_CASE("tokens begin where heads begin to look", "[decoding][speech]") {
     looks.at(0, 2, 7, 12);
     CHECK(looks.begins(1) == std::vector<std::uint32_t>{0, 5, 7});
 
+    Looks pause{1, 2, 12};  // where no head looks nothing is said of the tokens
+    pause.at(0, 0, 0, 4);
+    pause.at(0, 1, 8, 12);
+    const auto begins = pause.begins(1);
+    CHECK(begins[0] == 0);
+    CHECK(begins[1] >= 4);
+    CHECK(begins[1] <= 8);
+
     Looks glance = looks;  // a look of one position is none behind a median of three
     glance.at(0, 2, 1, 2);
     CHECK(glance.begins(3) == looks.begins(3));
