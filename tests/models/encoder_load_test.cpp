@@ -88,6 +88,14 @@ TEST_CASE("config fields that would change an encoder's arithmetic are refused b
     refused(kModernBert, "num_key_value_heads", 1);
     refused(kModernBert, "layer_types", {"full_attention", "chunked_attention", "full_attention"});
     refused(kModernBert, "norm_eps", "small", ErrorCode::CorruptFile);
+    json stretched = encoder_json(kModernBert);
+    stretched["rope_parameters"]["full_attention"] = {{"rope_type", "longrope"},
+                                                      {"rope_theta", 160000.0},
+                                                      {"original_max_position_embeddings", 24},
+                                                      {"short_factor", {1, 1, 1}},
+                                                      {"long_factor", {2, 2, 2}}};
+    check_refused(load_encoder_with(kModernBert, stretched, encoder_tensors(kModernBert)), ErrorCode::UnsupportedConfig,
+                  "\"rope_scaling\"");
     for (const char* const field :
          {"prenorm", "parallel_block", "qkv_proj_bias", "mlp_fc1_bias", "mlp_fc2_bias", "use_rms_norm", "causal",
           "rotary_emb_interleaved", "scale_attn_by_inverse_layer_idx"})
@@ -284,6 +292,9 @@ TEST_CASE("sentence-transformers folders that are not understood are refused", "
             "in_features");
 
     write_text(folder / "modules.json", transformer + module("Pooling", "pool") + "," + module("Normalize", "") + "]");
+    write_text(folder / "sentence_bert_config.json", R"({"modality_config": {"message": {"method": "forward"}}})");
+    check_refused(models::load_sentence_model(folder.path()), ErrorCode::UnsupportedConfig, "modality_config");
+    std::filesystem::remove(folder / "sentence_bert_config.json");
     const auto model = must(models::load_sentence_model(folder.path()));
     CHECK(model.pooling == std::vector{graph::Pooling::first});
     CHECK(model.normalizes());
