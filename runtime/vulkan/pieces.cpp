@@ -601,6 +601,11 @@ private:
                 VKFORMER_TRY(op.mask.additive,
                              part(additive, counts_of(mask), block, Shape(counts_of(block)), Access::read));
             }
+            if (const Value sinks = whole_op.mask.sinks) {
+                const Sizes sizes{1, 1, 1, query[2]};
+                const Block block{Range{0, 1}, {0, 1}, {0, 1}, {at.heads.first * group, at.heads.count * group}};
+                VKFORMER_TRY(op.mask.sinks, part(sinks, sizes, block, Shape{block[3].count}, Access::read));
+            }
             VKFORMER_TRY(op.y, heads_part(whole_op.y, at, group, Access::write));
             finish(op);
         }
