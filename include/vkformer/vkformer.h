@@ -313,7 +313,7 @@ typedef enum vkf_dtype {
     VKF_I32 = 2,
     /*
      * For weights of vkf_graph_linear and tables of vkf_graph_embedding alone: bfloat16, and GGUF's block formats, which
-     * store neighbours of a row together with what scales them: 32 of them, of the last three formats 256.
+     * store neighbours of a row together with what scales them: 32 of them, of those with a K 256.
      */
     VKF_BF16 = 3,
     VKF_Q8_0 = 4,
@@ -325,6 +325,7 @@ typedef enum vkf_dtype {
     VKF_Q4_K = 10,
     VKF_Q5_K = 11,
     VKF_Q6_K = 12,
+    VKF_MXFP4 = 13,
     VKF_DTYPE_MAX_ENUM = 0x7FFFFFFF
 } vkf_dtype;
 

@@ -179,7 +179,7 @@ Enum named(const std::string& name, const char* (*to_name)(Enum), Enum last, con
         if (name == to_name(static_cast<Enum>(code))) return static_cast<Enum>(code);
     throw nb::value_error(("there is no " + std::string(what) + " \"" + name + "\"").c_str());
 }
-vkf_dtype dtype_of(const std::string& name) { return named(name, vkf_dtype_string, VKF_Q6_K, "dtype"); }
+vkf_dtype dtype_of(const std::string& name) { return named(name, vkf_dtype_string, VKF_MXFP4, "dtype"); }
 vkf_activation activation_of(const std::string& name) {
     return named(name, vkf_activation_string, VKF_ACTIVATION_GELU_QUICK, "activation");
 }

@@ -18,7 +18,7 @@ from vkformer import ops
 
 RANDOM = np.random.default_rng(20)
 BOUND = {"float32": 1e-5, "float16": 4e-3}
-FORMATS = ("bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "q4_k", "q5_k", "q6_k")
+FORMATS = ("bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_k", "q5_k", "q6_k")
 
 
 def numbers(*shape: int, dtype: Any = np.float32) -> Any:

@@ -18,7 +18,9 @@ from ._inputs import ArrayLike
 from ._results import FloatArray
 
 #: Formats that only weights have: bfloat16, and GGUF's block formats.
-WeightFormat: TypeAlias = Literal["bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "q4_k", "q5_k", "q6_k"]
+WeightFormat: TypeAlias = Literal[
+    "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_k", "q5_k", "q6_k"
+]
 Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid"]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
@@ -45,8 +47,8 @@ class Quantized:
     """A weight of ``ops.linear`` or a table of ``ops.embedding`` in a format that only weights have.
 
     data: uint8 [..., bytes of a row], contiguous, as a GGUF file has it; read where it lies.
-    format: how; "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl" (rows of multiples of 32), "q4_k", "q5_k",
-        "q6_k" (of 256).
+    format: how; "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4" (rows of multiples of 32), "q4_k",
+        "q5_k", "q6_k" (of 256).
 
     Raises: TypeError (data is not uint8), ValueError (an unknown format, rows that are no whole blocks).
     """

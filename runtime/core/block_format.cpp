@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
@@ -116,14 +117,20 @@ void dequantize_q8_0(Bytes block, std::span<float> out) {
     for (std::size_t i = 0; i < out.size(); ++i) out[i] = d * signed_byte_at(block, Q8_0::quants + i);
 }
 
+/// 2^(e − 128), the least two of which are no normal numbers.
+float power_of(std::uint32_t exponent) {
+    return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
+
 void dequantize_nibbles(const NibbleFormat& format, Bytes block, std::span<float> out) {
-    const float d = half_at(block, 0), m = format.has_minimum ? half_at(block, NibbleFormat::minimum()) : 0;
+    const float d = format.has_exponent ? power_of(byte_at(block, 0)) : half_at(block, 0);
+    const float m = format.has_minimum ? half_at(block, NibbleFormat::minimum()) : 0;
     for (std::size_t i = 0; i < out.size(); ++i) {
         auto quant = static_cast<int>(nibble_at(block, format.nibbles(), kNibblePair, i));
         if (format.has_fifth_bits)
             quant |= static_cast<int>(byte_at(block, format.fifth_bits() + i / 8) >> (i % 8) & 1u) << 4;
-        const int number = format.has_table ? kIq4Values[static_cast<std::size_t>(quant)] : quant - format.offset();
-        out[i] = d * static_cast<float>(number);
+        const int number = format.has_table ? format.table()[static_cast<std::size_t>(quant)] : quant;
+        out[i] = d * static_cast<float>(number - format.offset());
         if (format.has_minimum) out[i] += m;  // −0 + 0 would be 0
     }
 }
@@ -333,7 +340,37 @@ void quantize_q8_0(Floats values, std::span<std::byte> block) {
         block[Q8_0::quants + i] = static_cast<std::byte>(level(values[i], d, -127, 127));
 }
 
+/// The index of the number of kMxfp4Values that is nearest to value / scale.
+int mxfp4_index(float value, float scale) {
+    const float quotient = std::abs(value / scale);
+    const auto magnitude = [](int index) { return kMxfp4Values[static_cast<std::size_t>(index)] - kMxfp4Values[0]; };
+    int index = 0;
+    while (index < 7 && 2 * quotient > static_cast<float>(magnitude(index) + magnitude(index + 1))) ++index;
+    return index > 0 && value < 0 ? index + 8 : index;
+}
+
+/// The power of two below the largest value, or the next, where that errs less: the former cuts off what is above 3/4 of the range.
+void quantize_mxfp4(Floats values, std::span<std::byte> block) {
+    int above = 0;  // the largest value is less than 2^above
+    std::frexp(largest_magnitude(values), &above);
+    const auto exponent = [&](int i) { return static_cast<std::uint32_t>(std::clamp(above + 124 + i, 0, 254)); };
+    const auto error = [&](float scale) {
+        float sum = 0;
+        for (const float value : values) {
+            const auto index = static_cast<std::size_t>(mxfp4_index(value, scale));
+            const float found = scale * static_cast<float>(kMxfp4Values[index] - kMxfp4Values[0]);
+            sum += (found - value) * (found - value);
+        }
+        return sum;
+    };
+    const std::uint32_t best = error(power_of(exponent(1))) < error(power_of(exponent(0))) ? exponent(1) : exponent(0);
+    block[0] = static_cast<std::byte>(best);
+    for (std::size_t i = 0; i < values.size(); ++i)
+        put_nibble(block, kMxfp4Format.nibbles(), kNibblePair, i, mxfp4_index(values[i], power_of(best)));
+}
+
 void quantize_nibbles(const NibbleFormat& format, Floats values, std::span<std::byte> block) {
+    if (format.has_exponent) return quantize_mxfp4(values, block);
     const int levels = format.levels();
     Affine fit;
     if (format.has_minimum)
@@ -512,6 +549,8 @@ void quantize(DType dtype, Floats values, std::span<std::byte> blocks) {
             const std::span<std::byte> block = blocks.subspan(i * bytes, bytes);
             if (std::ranges::all_of(of_block, [](float value) { return std::isfinite(value); }))
                 quantize_block(of_block, block);
+            else if (dtype == DType::mxfp4)
+                std::ranges::fill(block, std::byte{0xFF}), std::ranges::fill(block.subspan(1), std::byte{0x77});
             else
                 put_half(block, block_scales(dtype).d, std::numeric_limits<float>::quiet_NaN());
         }

@@ -65,6 +65,7 @@ Result<void> convert_floats(DType dtype, std::span<const std::byte> bytes, std::
     case DType::iq4_xs:
     case DType::q2_k:
     case DType::q3_k:
+    case DType::mxfp4:
         convert_blocks(dtype, bytes.subspan(bytes_of(dtype, first), bytes_of(dtype, out.size())), out);
         break;
     }
@@ -97,6 +98,7 @@ std::string_view to_string(DType dtype) noexcept {
     case DType::iq4_xs: return "iq4_xs";
     case DType::q2_k: return "q2_k";
     case DType::q3_k: return "q3_k";
+    case DType::mxfp4: return "mxfp4";
     }
     return "unknown";
 }
@@ -108,7 +110,8 @@ std::size_t block_elements(DType dtype) noexcept {
     case DType::q4_1:
     case DType::q5_0:
     case DType::q5_1:
-    case DType::iq4_nl: return 32;
+    case DType::iq4_nl:
+    case DType::mxfp4: return 32;
     case DType::q4_k:
     case DType::q5_k:
     case DType::q6_k:
@@ -136,7 +139,8 @@ std::size_t block_bytes(DType dtype) noexcept {
     case DType::q4_1:
     case DType::q5_0:
     case DType::q5_1:
-    case DType::iq4_nl: return nibble_format(dtype)->bytes();
+    case DType::iq4_nl:
+    case DType::mxfp4: return nibble_format(dtype)->bytes();
     case DType::q4_k: return 144;
     case DType::q5_k: return 176;
     case DType::q6_k: return 210;

@@ -35,7 +35,8 @@ enum class DType : std::uint8_t {
     iq4_nl,
     iq4_xs,
     q2_k,
-    q3_k
+    q3_k,
+    mxfp4
 };
 
 /// "f32", "f16", "q8_0", …

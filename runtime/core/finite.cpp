@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint32_t kExponent32 = 0x7F800000;
 constexpr std::uint16_t kExponent16 = 0x7C00, kExponentBfloat = 0x7F80;
+constexpr std::uint8_t kNoExponent = 0xFF;  // of mxfp4
 
 /// Number i of values that lie `stride` bytes apart, from `offset` on; they may be misaligned.
 template <class Bits>
@@ -60,7 +61,8 @@ std::optional<std::uint64_t> first_not_finite(DType dtype, std::span<const std::
     if (dtype == DType::f16) return first_of_neighbours(bytes, kExponent16);
     const std::size_t block = static_cast<std::size_t>(bytes_of(dtype, block_elements(dtype)));
     const BlockScales scales = block_scales(dtype);
-    auto found = first_of(bytes, kExponent16, block, scales.d);
+    auto found = dtype == DType::mxfp4 ? first_of(bytes, kNoExponent, block, scales.d)
+                                       : first_of(bytes, kExponent16, block, scales.d);
     if (scales.m) {
         const auto minimum = first_of(bytes, kExponent16, block, *scales.m);
         if (minimum && (!found || *minimum < *found)) found = minimum;

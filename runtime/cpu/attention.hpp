@@ -162,7 +162,8 @@ private:
             for (T& score : scores) score = soft_capped(score, o_.soft_cap);
         for (std::size_t j = 0; j < scores.size() && !o_.mask.additive.empty(); ++j)
             scores[j] += o_.mask.addend(b_, h_, first_ + i, first + j, dims_.key_len);
-        return exponentiate(scores).sum;
+        const SoftmaxTerms<T> terms = exponentiate(scores);
+        return terms.sum == 0 ? T{0} : terms.sum + o_.mask.sink_weight(h_, terms.max);
     }
 
     void add_values(std::span<const T> weights, std::span<T> y) const {
@@ -185,8 +186,8 @@ private:
     KeyRange common_, reach_;  // seen by every query, by any query
 };
 
-// y[b, i, h, :] = Σ_j exp(s_j − m) · value[b, j, kv_head(h), :] / Σ_j exp(s_j − m), over the keys j that the query sees;
-// zeros where it sees none. y: [batch, query_len, heads, value_dim]. Vaswani et al. 2017, eq. 1.
+// y[b, i, h, :] = Σ_j exp(s_j − m) · value[b, j, kv_head(h), :] / (Σ_j exp(s_j − m) + exp(sink_h − m)), over the keys j that the query
+// sees, the last term with sinks only; zeros where it sees none. y: [batch, query_len, heads, value_dim]. Vaswani et al. 2017, eq. 1.
 template <std::floating_point T>
 void attention(const AttentionOperands<T>& o, std::span<T> y) {
     constexpr std::size_t kBlock = 32;  // queries: the keys on the edge of a causal mask are few beside the common ones

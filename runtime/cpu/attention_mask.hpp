@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@ struct Mask {
     std::span<const std::int32_t> key_lengths, starts;
     std::span<const T> additive;  // [batch or 1, heads or 1, query_len or 1, key_len]
     std::size_t additive_batch = 1, additive_heads = 1, additive_queries = 1;
+    std::span<const T> sinks;  // [heads]
 
     /// The keys that query i of sequence b sees, at position p = starts[b] + i: j < key_lengths[b], causal j ≤ p, window
     /// |p − j| < window. They are always neighbours; the additive mask may still make one of them −∞.
@@ -48,6 +50,9 @@ struct Mask {
             (additive_queries == 1 ? 0 : i);
         return additive[row * key_len + j];
     }
+
+    /// What the head's sink adds to Σ exp(score − max).
+    T sink_weight(std::size_t h, T max) const { return sinks.empty() ? T{0} : std::exp(sinks[h] - max); }
 };
 
 template <std::floating_point T>
@@ -56,7 +61,8 @@ Mask<T> mask_of(const graph::AttentionMask& mask, const Operands<T>& operands) {
                    .window = mask.window,
                    .key_lengths = operands.ints(mask.key_lengths),
                    .starts = operands.ints(mask.starts),
-                   .additive = operands.floats(mask.additive)};
+                   .additive = operands.floats(mask.additive),
+                   .sinks = operands.floats(mask.sinks)};
     if (mask.additive) {
         result.additive_batch = operands.dim(mask.additive, 0);
         result.additive_heads = operands.dim(mask.additive, 1);

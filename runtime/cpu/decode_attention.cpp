@@ -19,10 +19,11 @@ KeyRange keys_of_split(KeyRange seen, std::size_t split, std::size_t splits) {
     return {first, std::min(first + each, seen.last)};
 }
 
-// y[row, v] = Σ_split exp(m_split − m) · sums[split, v] / Σ_split exp(m_split − m) · sum[split], with m = max m_split; zeros
-// where no split has a seen key. parts: [splits, value_dim + 2] of the row, y: [value_dim].
+// y[row, v] = Σ_split exp(m_split − m) · sums[split, v] / (Σ_split exp(m_split − m) · sum[split] + exp(sink − m)), with m = max m_split, the
+// last term where the head has a sink; zeros where no split has a seen key. parts: [splits, value_dim + 2] of the row, y: [value_dim].
 template <std::floating_point T>
-void combine_splits(std::span<const T> parts, std::size_t splits, std::span<T> y) {
+void combine_splits(std::span<const T> parts, std::size_t splits, const Mask<T>& mask, std::size_t head,
+                    std::span<T> y) {
     const std::size_t width = y.size() + 2;
     std::ranges::fill(y, T{0});
     T max = -std::numeric_limits<T>::infinity();
@@ -36,6 +37,7 @@ void combine_splits(std::span<const T> parts, std::size_t splits, std::span<T> y
         for (std::size_t v = 0; v < y.size(); ++v) y[v] += scale * part[v];
     }
     if (sum == 0) return;
+    sum += mask.sink_weight(head, max);
     for (T& value : y) value /= sum;
 }
 
@@ -60,7 +62,7 @@ void decode_attention(const AttentionOperands<T>& o, std::size_t splits, std::sp
     const std::size_t seen = o.mask.seen_keys(0, 0, dims.key_len).last;
     over_threads<T>(dims.batch * dims.heads * splits, seen * (dims.head_dim + dims.value_dim) / splits, attend);
     for (std::size_t row = 0; row < dims.batch * dims.heads; ++row)
-        combine_splits<T>(partial.subspan(row * pitch, splits * width), splits,
+        combine_splits<T>(partial.subspan(row * pitch, splits * width), splits, o.mask, row % dims.heads,
                           y.subspan(row * dims.value_dim, dims.value_dim));
 }
 

@@ -12,9 +12,9 @@ void execute(const graph::GatedActivation& op, const Operands<T>& operands) {
         const std::span<const T> gate = operands.floats(op.gate, row);
         const std::span<T> y = operands.floats(op.y, row);
         if (op.up)
-            gated_activation<T>(gate, operands.floats(op.up, row), op.activation, y);
+            gated_activation<T>(gate, operands.floats(op.up, row), op.activation, y, op.clamp);
         else
-            gated_halves<T>(gate, op.activation, y);
+            gated_halves<T>(gate, op.activation, y, op.clamp);
     });
 }
 template void execute(const graph::GatedActivation&, const Operands<float>&);

@@ -15,6 +15,14 @@ constexpr std::size_t kGroup = 32, kGroups = 8;  // elements; groups whose scale
 // kOffset or a minimum too large. kHalves: scales per group. kPairs: dot products read two groups at once, whose x have changed places:
 // the first 16 of both, then the second 16. At `block` begin the blocks of eight groups.
 
+/// As block_scales, of exponents.
+template <std::size_t count>
+inline Floats block_powers(const std::byte* block, std::size_t bytes) {
+    float powers[kGroups] = {};
+    for (std::size_t i = 0; i < count; ++i) powers[i] = power_at(block + i * bytes);
+    return load<Floats>(powers);
+}
+
 struct Q8_0 {
     static constexpr std::size_t kBytes = 34, kHalves = 1;
     static constexpr bool kOneGroup = true, kSigned = true, kMinimum = false, kPairs = false;
@@ -29,15 +37,16 @@ struct Q8_0 {
 template <NibbleFormat format>
 struct Nibbles {
     static constexpr std::size_t kBytes = format.bytes(), kHalves = 1;
-    static constexpr bool kOneGroup = true, kSigned = format.has_table, kMinimum = format.has_minimum;
+    static constexpr bool kOneGroup = true, kSigned = format.is_signed(), kMinimum = format.has_minimum;
     static constexpr bool kPairs = kHasPairs && !format.has_fifth_bits && !format.has_table;
     static constexpr std::int32_t kOffset = format.offset();
+    static constexpr const std::int8_t* kTable = format.has_exponent ? kMxfp4Values.data() : kIq4Values.data();
     static Ints quants(const std::byte* block, std::size_t g) {
         block += g * kBytes;
         Ints quants = nibble_bytes(block + format.nibbles());
         if constexpr (format.has_fifth_bits)
             quants = quants | fifth_bits(load<std::int32_t>(block + format.fifth_bits()));
-        if constexpr (format.has_table) quants = table_bytes(quants);
+        if constexpr (format.has_table) quants = table_bytes(quants, kTable);
         return quants;
     }
     /// What groups g and g + 1 have: the lower nibbles, which are the first 16 of each, or the upper ones.
@@ -48,7 +57,7 @@ struct Nibbles {
     }
     template <std::size_t count>
     static void scales(const std::byte* block, Floats* d, Floats& minimum) {
-        d[0] = block_scales<count>(block, kBytes);
+        d[0] = format.has_exponent ? block_powers<count>(block, kBytes) : block_scales<count>(block, kBytes);
         if constexpr (kMinimum)
             minimum = -block_scales<count>(block + NibbleFormat::minimum(), kBytes);
         else
@@ -61,7 +70,9 @@ struct Iq4_XS {
     static constexpr std::size_t kBytes = 136, kHalves = 1;
     static constexpr bool kOneGroup = false, kSigned = true, kMinimum = false, kPairs = false;
     static constexpr std::int32_t kOffset = 0;
-    static Ints quants(const std::byte* block, std::size_t g) { return table_bytes(nibble_bytes(block + 8 + 16 * g)); }
+    static Ints quants(const std::byte* block, std::size_t g) {
+        return table_bytes(nibble_bytes(block + 8 + 16 * g), kIq4Values.data());
+    }
     template <std::size_t>
     static void scales(const std::byte* block, Floats* d, Floats&) {
         const Words lower = (Words{} + load<std::uint32_t>(block + 4)) >> Words{0, 4, 8, 12, 16, 20, 24, 28} & 15u;
@@ -370,6 +381,7 @@ inline const Int8Kernels* int8_kernels_of(DType dtype) noexcept {
     case DType::q5_0: return &kInt8<Nibbles<kQ5_0Format>>;
     case DType::q5_1: return &kInt8<Nibbles<kQ5_1Format>>;
     case DType::iq4_nl: return &kInt8<Nibbles<kIq4NlFormat>>;
+    case DType::mxfp4: return &kInt8<Nibbles<kMxfp4Format>>;
     case DType::iq4_xs: return &kInt8<Iq4_XS>;
     case DType::q3_k: return &kInt8<Q3_K>;
     case DType::q4_k: return &kInt8<Q4_K>;

@@ -37,9 +37,8 @@ inline Ints nibble_bytes(const std::byte* from) {
 }
 
 /// What they stand for.
-inline Ints table_bytes(Ints nibbles) {
-    constexpr const std::int8_t* kTable = kIq4Values.data();
-    const auto table = load<uint8x16_t>(kTable);
+inline Ints table_bytes(Ints nibbles, const std::int8_t* numbers) {
+    const auto table = load<uint8x16_t>(numbers);
     return {(FourInts)vqtbl1q_u8(table, (uint8x16_t)nibbles.lower),
             (FourInts)vqtbl1q_u8(table, (uint8x16_t)nibbles.upper)};
 }

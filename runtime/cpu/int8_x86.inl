@@ -76,9 +76,8 @@ inline Ints nibble_bytes(const std::byte* from) {
 }
 
 /// What they stand for.
-inline Ints table_bytes(Ints nibbles) {
-    constexpr const std::int8_t* kTable = kIq4Values.data();
-    return (Ints)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load<__m128i>(kTable)), (__m256i)nibbles);
+inline Ints table_bytes(Ints nibbles, const std::int8_t* numbers) {
+    return (Ints)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load<__m128i>(numbers)), (__m256i)nibbles);
 }
 
 /// Bit i of 32 as 16 in byte i, or 0.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Dot products with rows of weights that stay in the format of their file, and rows of them as floats: where a product has few rows
 /// it is the bytes of the weights that take the time. x is float32 and is not quantised: what differs from a product with the numbers
-/// of convert() is the order of the sums, and where a format has an offset (q4_0, q6_k: 8 and 32; q4_k, q5_k: a minimum; iq4_nl: 128) that it is
+/// of convert() is the order of the sums, and where a format has an offset (q4_0, q6_k: 8 and 32; q4_k, q5_k: a minimum; iq4_nl: 128; mxfp4: 12) that it is
 /// taken away as offset · Σ x, which may lose another three bits. That stays below the bounds of float32, so that the float
 /// backend gives what it gives with weights as floats; the oracle in double always has them as numbers.
 #pragma once

@@ -466,35 +466,39 @@ inline Words fifth_bits(std::uint32_t bits) {
     return (((Words{} + bits) >> Words{0, 4, 8, 12, 16, 20, 24, 28} & 15u) * 0x00204081u & 0x01010101u) << 4;
 }
 
-/// 128 + what the nibbles in bytes stand for.
-inline Words table_bytes(Words nibbles) {
-    constexpr const std::int8_t* kTable = kIq4Values.data();
+/// What the nibbles in bytes stand for.
+inline Words table_bytes(Words nibbles, const std::int8_t* numbers) {
 #if defined(VKFORMER_HAS_AVX2)
-    const __m256i table = _mm256_broadcastsi128_si256(load<__m128i>(kTable));
-    return (Words)_mm256_shuffle_epi8(table, (__m256i)nibbles) ^ 0x80808080u;
+    return (Words)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(load<__m128i>(numbers)), (__m256i)nibbles);
 #elif defined(VKFORMER_HAS_NEON)
-    const auto table = load<uint8x16_t>(kTable);
+    const auto table = load<uint8x16_t>(numbers);
     return Words{(FourWords)vqtbl1q_u8(table, (uint8x16_t)nibbles.lower),
-                 (FourWords)vqtbl1q_u8(table, (uint8x16_t)nibbles.upper)} ^
-           0x80808080u;
+                 (FourWords)vqtbl1q_u8(table, (uint8x16_t)nibbles.upper)};
 #else
     std::uint8_t bytes[kBlock];
     __builtin_memcpy(bytes, &nibbles, sizeof bytes);
-    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(128 + kTable[byte]);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(numbers[byte]);
     return load<Words>(bytes);
 #endif
 }
 
+/// 128 + a number with a sign.
+inline Words iq4_bytes(Words nibbles) { return table_bytes(nibbles, kIq4Values.data()) ^ 0x80808080u; }
+
 template <NibbleFormat format>
 struct Nibbles {
     static constexpr std::size_t bytes = format.bytes(), elements = kBlock;
-    static constexpr std::int32_t offset = format.has_table ? 128 : format.offset();
+    static constexpr std::int32_t offset = format.is_signed() ? 128 : format.offset();
     static constexpr bool has_minimum = format.has_minimum;
     static Group group(const std::byte* block, std::size_t) {
-        Group group = {nibble_bytes(block + format.nibbles()), in_all_lanes(half_at(block))};
+        Group group = {nibble_bytes(block + format.nibbles()),
+                       in_all_lanes(format.has_exponent ? power_at(block) : half_at(block))};
         if constexpr (format.has_fifth_bits)
             group.quants |= fifth_bits(load<std::uint32_t>(block + format.fifth_bits()));
-        if constexpr (format.has_table) group.quants = table_bytes(group.quants);
+        if constexpr (format.has_exponent)
+            group.quants = table_bytes(group.quants, kMxfp4Values.data());
+        else if constexpr (format.has_table)
+            group.quants = iq4_bytes(group.quants);
         if constexpr (has_minimum) group.addend = in_all_lanes(half_at(block + NibbleFormat::minimum()));
         return group;
     }
@@ -504,6 +508,7 @@ constexpr auto kQ4_1 = kGroupKernels<Nibbles<kQ4_1Format>>;
 constexpr auto kQ5_0 = kGroupKernels<Nibbles<kQ5_0Format>>;
 constexpr auto kQ5_1 = kGroupKernels<Nibbles<kQ5_1Format>>;
 constexpr auto kIq4_NL = kGroupKernels<Nibbles<kIq4NlFormat>>;
+constexpr auto kMxfp4 = kGroupKernels<Nibbles<kMxfp4Format>>;
 
 /// d · (s − 32) · table[q], s of a group in 4 and 2 bits.
 struct Iq4_XS {
@@ -514,7 +519,7 @@ struct Iq4_XS {
         const std::uint32_t lower = load<std::uint32_t>(block + 4) >> (4 * g) & 15u;
         const std::uint32_t upper = static_cast<std::uint32_t>(load<std::uint16_t>(block + 2)) >> (2 * g) & 3u;
         const auto s = static_cast<float>(static_cast<std::int32_t>(lower | upper << 4) - 32);
-        return {table_bytes(nibble_bytes(block + 8 + 16 * g)), in_all_lanes(half_at(block) * s)};
+        return {iq4_bytes(nibble_bytes(block + 8 + 16 * g)), in_all_lanes(half_at(block) * s)};
     }
 };
 
@@ -568,6 +573,7 @@ inline const PackedKernels* packed_kernels_of(DType dtype) noexcept {
     case DType::q5_0: return &kQ5_0;
     case DType::q5_1: return &kQ5_1;
     case DType::iq4_nl: return &kIq4_NL;
+    case DType::mxfp4: return &kMxfp4;
     case DType::iq4_xs: return &kIq4_XS;
     case DType::q2_k: return &kQ2_K;
     case DType::q3_k: return &kQ3_K;

@@ -165,6 +165,12 @@ inline float bits_to_float(std::uint32_t bits) {
     return result;
 }
 
+/// 2^(e − 128) of a byte e, whose least two values give no normal numbers.
+inline float power_at(const std::byte* from) {
+    const auto exponent = static_cast<std::uint32_t>(*from);
+    return bits_to_float(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+}
+
 #ifdef VKFORMER_HAS_NEON
 /// Row i of the result has element i of each row.
 inline void transpose(FourInts* rows) {

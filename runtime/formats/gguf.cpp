@@ -65,7 +65,7 @@ constexpr std::array kTensorTypes = {
     TensorType{30, "BF16", 1, 2, DType::bf16},
     TensorType{34, "TQ1_0", 256, 54, {}},
     TensorType{35, "TQ2_0", 256, 66, {}},
-    TensorType{39, "MXFP4", 32, 17, {}},
+    TensorType{39, "MXFP4", 32, 17, DType::mxfp4},
     TensorType{40, "NVFP4", 64, 36, {}},
     TensorType{41, "Q1_0", 128, 18, {}},
     TensorType{42, "Q2_0", 64, 18, {}},

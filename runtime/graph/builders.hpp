@@ -91,7 +91,9 @@ Result<Value> soft_cap(Graph& graph, Value x, float cap);
 /// y = f(gate) · up, elementwise: the gated linear units without their products (Shazeer 2020, eq. 5 and 6). f: silu (SwiGLU),
 /// gelu_erf or gelu_tanh (GeGLU), relu (ReGLU), sigmoid (GLU), none (bilinear). gate and up float, equal shapes → that shape; or,
 /// where up is absent, gate [… , 2 · width] holds both, the gates first → [… , width].
-Result<Value> gated_activation(Graph& graph, Value gate, Value up, Activation activation);
+/// With a clamp: f(min(gate, limit)) · (clamp(up, −limit, limit) + up_shift), NaN stays NaN; with gelu_quick, limit 7 and up_shift 1 the
+/// SwiGLU of gpt-oss (OpenAI 2025, arXiv 2508.10925).
+Result<Value> gated_activation(Graph& graph, Value gate, Value up, Activation activation, const GateClamp& clamp = {});
 
 /// y = a + b, elementwise, equal shapes and dtypes.
 Result<Value> add(Graph& graph, Value a, Value b);
@@ -115,7 +117,7 @@ Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_
 // value may both be q8_0 caches. With `pages`, i32 [batch, table_len], they are both in pages there, [pages, kPageLen, kv_heads, …]
 // (graph/pages.hpp), and key_len is table_len · kPageLen: key j of sequence b lies in page pages[b, j / kPageLen]. Of the table only what
 // leads to a key that the mask lets a query see means something. What names no page is read as the last one.
-// The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN.
+// The mask is documented at AttentionMask; a query that sees no key gets zeros, never NaN. Nodes that store the scores have no sinks.
 // soft_cap > 0 bounds the scores before the mask: score = soft_cap · tanh(scale · query · key / soft_cap) (Gemma Team 2024, arXiv
 // 2408.00118, section 2); 0: none.
 

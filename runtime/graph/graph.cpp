@@ -65,9 +65,10 @@ Result<void> check_block_cache(const std::string& name, const Shape& shape) {
 }  // namespace
 
 bool fills_words(DType stored_as, std::uint64_t elements) noexcept {
-    // What of a block is no vector lies together, an odd number of halves in some formats.
-    const std::uint64_t unit = is_quantized(stored_as) ? 2 * block_elements(stored_as) : 4 / element_bytes(stored_as);
-    return elements % unit == 0;
+    // What of a block is no vector lies together, an odd number of halves in some formats, of mxfp4 a byte.
+    const std::uint64_t blocks = block_bytes(stored_as) % 2 == 0 ? 2 : 4;
+    return elements % (is_quantized(stored_as) ? blocks * block_elements(stored_as) : 4 / element_bytes(stored_as)) ==
+           0;
 }
 
 Result<Value> Graph::add_tensor(Tensor tensor) {

@@ -34,6 +34,9 @@ struct AttentionMask {
     Value key_lengths;         ///< i32 [batch], optional: only keys j < key_lengths[b]
     Value starts;              ///< i32 [batch], optional: position of the first query; absent: 0
     Value additive;            ///< f32 [batch or 1, heads or 1, query_len or 1, key_len], optional: added to the scores
+    /// f32 [heads], optional, in place of `additive`: one more score of each query, that of no key, whose weight goes to nothing
+    /// (Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"; as gpt-oss has it). Attention and DecodeAttention.
+    Value sinks;
 };
 
 // Every op lists its operands by name and access through `operands(self, visit)`, for values that may be absent too.
@@ -237,12 +240,21 @@ struct Rope {
     }
 };
 
+/// What the operands of a gate are kept within: gates are at most `limit`, and up lies within ±limit and gets `up_shift` added.
+struct GateClamp {
+    float limit = 0;  ///< 0: they are taken as they are
+    float up_shift = 0;
+
+    explicit operator bool() const noexcept { return limit > 0; }
+};
+
 /// y = activation(gate) · up. up is absent where gate is [gate | up] along its last dimension.
 struct GatedActivation {
     static constexpr std::string_view kName = "gated_activation";
     static constexpr bool kIsRowWise = true;
     Value gate, up, y;
     Activation activation = Activation::silu;
+    GateClamp clamp;
     static void operands(auto& self, auto&& visit) {
         visit("gate", self.gate, Access::read);
         visit("up", self.up, Access::read);
@@ -343,6 +355,7 @@ struct Attention {
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
+        visit("sinks", self.mask.sinks, Access::read);
         visit("y", self.y, Access::write);
     }
 };
@@ -366,6 +379,7 @@ struct DecodeAttention {
         visit("key_lengths", self.mask.key_lengths, Access::read);
         visit("starts", self.mask.starts, Access::read);
         visit("additive", self.mask.additive, Access::read);
+        visit("sinks", self.mask.sinks, Access::read);
         visit("partial", self.partial, Access::scratch);
         visit("y", self.y, Access::write);
     }

@@ -105,7 +105,7 @@ bool fuse_residual(const Fusion& pass, std::size_t index) {
 bool fuse_gate(const Fusion& pass, std::size_t index) {
     const auto& [graph, rules, uses, nodes, dropped] = pass;
     const auto* const gate = std::get_if<GatedActivation>(&nodes[index].op);
-    if (!gate || gate->up || !is_plain_activation(graph, gate->gate)) return false;
+    if (!gate || gate->up || gate->clamp || !is_plain_activation(graph, gate->gate)) return false;
     const std::uint32_t id = gate->gate.id;
     if (uses.readers[id].size() != 1 || uses.writers[id].size() != 1) return false;
     const std::size_t producer = uses.writers[id].front();

@@ -10,6 +10,7 @@
 
 #include "core/try.hpp"
 #include "graph/weight_dtype.hpp"
+#include "models/weight_reader.hpp"
 
 namespace vkformer::models {
 namespace {
@@ -295,8 +296,9 @@ private:
         VKFORMER_TRY(query, place("query", layer, query, {}));
         VKFORMER_TRY(key, place("key", layer, key, {}));
         graph_.set_scope(name_ + ".attention");
+        VKFORMER_TRY(const Value sinks, sinks_of(w));
         const graph::AttentionMask mask = {
-            .causal = config_.is_causal, .window = layer.window, .key_lengths = lengths_};
+            .causal = config_.is_causal, .window = layer.window, .key_lengths = lengths_, .sinks = sinks};
         return graph::attention(graph_, query, key, value, mask, config_.attention_scale, config_.attention_soft_cap);
     }
 
@@ -308,11 +310,18 @@ private:
         VKFORMER_TRY(const Value query, project_attention(index, x, starts, keys, values));
 
         graph_.set_scope(name_ + ".attention");
-        const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts};
+        VKFORMER_TRY(const Value sinks, sinks_of(weights_.layers[index]));
+        const graph::AttentionMask mask = {.causal = true, .window = layer.window, .starts = starts, .sinks = sinks};
         return layout_.len == 1 ? graph::decode_attention(graph_, query, keys, values, mask, config_.attention_scale,
                                                           kSplitKeys, config_.attention_soft_cap, layout_.page_table)
                                 : graph::attention(graph_, query, keys, values, mask, config_.attention_scale,
                                                    config_.attention_soft_cap, layout_.page_table);
+    }
+
+    /// Scores are float32, whatever the activations are.
+    Result<Value> sinks_of(const DecoderWeights::Layer& w) {
+        if (w.sinks.bytes.empty()) return Value{};
+        return graph_.weight(name_ + ".attention.sinks", w.sinks, DType::f32);
     }
 
     Result<Value> attention(std::size_t index, Value x, Value starts) {
@@ -349,21 +358,23 @@ private:
     }
 
     /// What the tokens give for some experts' scores: float32, whatever the activations are.
-    Result<Value> scores_of(std::string_view what, const TensorData& router, Value x) {
+    Result<Value> scores_of(std::string_view what, const TensorData& router, const TensorData& router_bias, Value x) {
         const std::string scope = name_ + "." + std::string(what);
         graph_.set_scope(scope);
         VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", router, storage_of(router)));
-        return graph::linear(graph_, x, weight, {}, DType::f32);
+        VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", router_bias));
+        return graph::linear(graph_, x, weight, bias, DType::f32);
     }
 
     Result<Value> mixture(const ExpertWeights& w, Value tokens) {
         const DecoderConfig::Experts& c = config_.experts;
         VKFORMER_TRY(const Value x, token_rows(tokens));
-        VKFORMER_TRY(const Value scores, scores_of("router", w.router, x));
+        VKFORMER_TRY(const Value scores, scores_of("router", w.router, w.router_bias, x));
         VKFORMER_TRY(const auto route,
                      graph::route_top_k(graph_, scores, {.k = c.per_token, .normalises = c.normalises}));
         VKFORMER_TRY(const Value inner, gated_experts(w, x, route.indices));
-        VKFORMER_TRY(const Value y, project_experts("down", w.down, inner, route.indices));
+        VKFORMER_TRY(Value y, project_experts("down", w.down, inner, route.indices));
+        VKFORMER_TRY(y, add_expert_bias("down", {&w.down_bias}, y, route.indices));
         return weighted(route.weights, y);
     }
 
@@ -374,12 +385,30 @@ private:
         if (can_join) {
             std::vector<TensorData> parts;
             for (std::size_t e = 0; e < w.gate.size(); ++e) parts.insert(parts.end(), {w.gate[e], w.up[e]});
-            VKFORMER_TRY(const Value both, project_experts("gate_up", parts, x, experts));
-            return graph::gated_activation(graph_, both, {}, config_.activation);
+            VKFORMER_TRY(Value both, project_experts("gate_up", parts, x, experts));
+            VKFORMER_TRY(both, add_expert_bias("gate_up", {&w.gate_bias, &w.up_bias}, both, experts));
+            return graph::gated_activation(graph_, both, {}, config_.activation, config_.experts.clamp);
         }
-        VKFORMER_TRY(const Value up, project_experts("up", w.up, x, experts));
-        VKFORMER_TRY(const Value gate, project_experts("gate", w.gate, x, experts));
-        return graph::gated_activation(graph_, gate, up, config_.activation);
+        VKFORMER_TRY(Value up, project_experts("up", w.up, x, experts));
+        VKFORMER_TRY(up, add_expert_bias("up", {&w.up_bias}, up, experts));
+        VKFORMER_TRY(Value gate, project_experts("gate", w.gate, x, experts));
+        VKFORMER_TRY(gate, add_expert_bias("gate", {&w.gate_bias}, gate, experts));
+        return graph::gated_activation(graph_, gate, up, config_.activation, config_.experts.clamp);
+    }
+
+    /// y[token, j, :] + the row of expert experts[token, j], which is that of each of the biases, one behind the other.
+    Result<Value> add_expert_bias(std::string_view what, std::initializer_list<const TensorData*> biases, Value y,
+                                  Value experts) {
+        if ((*biases.begin())->bytes.empty()) return y;
+        std::vector<TensorData> parts;
+        for (std::uint64_t e = 0; e < config_.experts.count; ++e)
+            for (const TensorData* bias : biases) parts.push_back(rows_of(*bias, e, 1));
+        const std::string scope = name_ + ".experts." + std::string(what);
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value rows, graph_.weight(scope + ".bias", in_few_parts(parts), DType::f32));
+        VKFORMER_TRY(const Value table, graph_.reshape(rows, {config_.experts.count, graph_.shape(y).back()}));
+        VKFORMER_TRY(const Value chosen, graph::embedding(graph_, experts, table, 1, layout_.dtype));
+        return graph::add(graph_, y, chosen);
     }
 
     /// Matrices that follow each other in memory, as those of a stack do, as one.
@@ -413,7 +442,7 @@ private:
     /// sigmoid(router · x) · shared
     Result<Value> weigh_shared(const ExpertWeights& w, Value shared, Value x) {
         VKFORMER_TRY(const Value rows, token_rows(x));
-        VKFORMER_TRY(const Value scores, scores_of("shared_router", w.shared_router, rows));
+        VKFORMER_TRY(const Value scores, scores_of("shared_router", w.shared_router, {}, rows));
         VKFORMER_TRY(const Value weights, graph::activate(graph_, scores, graph::Activation::sigmoid));
         return weighted(weights, shared);
     }

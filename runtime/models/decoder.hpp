@@ -35,6 +35,7 @@ struct DecoderConfig {
         std::uint32_t intermediate_size = 0,
                       shared_size = 0;  ///< of an expert, and of the one of all tokens; 0: there is none
         bool normalises = false;        ///< the weights of a token's experts sum up to 1
+        graph::GateClamp clamp;         ///< of their gates
     };
 
     std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
@@ -61,9 +62,11 @@ struct DecoderConfig {
 
 /// Σ_e weight_e(x) · down_e(f(gate_e(x)) · up_e(x)) over the experts that the router chooses for a token (Shazeer et al. 2017).
 struct ExpertWeights {
-    TensorData router;  ///< [experts, hidden_size]
+    TensorData router, router_bias;  ///< [experts, hidden_size], and [experts], optional
     std::vector<TensorData> gate, up,
-        down;                  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round
+        down;  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round
+    TensorData gate_bias, up_bias,
+        down_bias;             ///< [experts, intermediate_size] and, down, [experts, hidden_size]; optional
     TensorData shared_router;  ///< [1, hidden_size]: by its sigmoid counts the expert of all tokens; optional
 
     explicit operator bool() const noexcept { return !down.empty(); }
@@ -74,9 +77,10 @@ struct DecoderWeights {
         NormWeights attention_norm;            ///< before attention, or behind it (NormPlace); optional
         Projection query, key, value, output;  ///< heads one after the other
         NormWeights query_norm, key_norm;      ///< of every head, [head_dim], or of all of them together; optional
-        NormWeights attention_post_norm;       ///< of the attention's result, before the residual; optional
-        NormWeights feed_forward_norm;         ///< before the feed-forward layers, or behind them
-        Projection gate;                       ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
+        TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
+        NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
+        NormWeights feed_forward_norm;    ///< before the feed-forward layers, or behind them
+        Projection gate;                  ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
         ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens
         NormWeights feed_forward_post_norm;  ///< optional

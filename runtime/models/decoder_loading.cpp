@@ -91,6 +91,9 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
         VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
         VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
+        if (layout.sinks) {
+            VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
+        }
         if (layout.head_norms) {
             VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
             VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
@@ -108,7 +111,8 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         std::string dense = mlp;
         std::uint64_t inner = ffn;
         if (c.layers[i].has_experts) {
-            VKFORMER_TRY(l.experts, read_experts(read, c, layout.experts, layer));
+            VKFORMER_TRY(l.experts, layout.read_experts ? layout.read_experts(read, c, layer)
+                                                        : read_experts(read, c, layout.experts, layer));
             dense = mlp + "shared_expert.";
             inner = c.experts.shared_size;
             if (inner > 0) {

@@ -35,6 +35,7 @@ Result<DecoderParts> load_gpt2(const formats::Config& config, const formats::Wei
 Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
 
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
@@ -88,6 +89,14 @@ struct Yarn {
 };
 void stretch_yarn(Rope& rope, const Yarn& yarn);
 
+/// How many experts there are and a token has, `count` and `per_token` where the config says nothing; all layers have them. transformers 5
+/// writes one of two names, whichever the family's own is.
+Result<void> read_expert_counts(const formats::Config& config, std::uint32_t count, std::uint32_t per_token,
+                                DecoderConfig& decoder);
+
+/// The gates of gpt-oss's experts: x · sigmoid(1.702 x), kept below 7.
+void set_clamped_gates(DecoderConfig& config);
+
 /// Sliding windows by layer_types ("full_attention", "sliding_attention"); none where there is no such list.
 /// Errors: also where the list is not as long as there are layers.
 Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers);
@@ -109,6 +118,10 @@ struct LlamaLayout {
     bool tied = false;         ///< lm_head is the embedding where the file has none; else it is then absent
     std::string head_prefix;   ///< of "lm_head.weight"
     ExpertNames experts;       ///< of the layers that have them
+    /// In place of these names; `layer` is "layers.0.".
+    Result<ExpertWeights> (*read_experts)(const WeightReader& read, const DecoderConfig& config,
+                                          const std::string& layer) = nullptr;
+    bool sinks = false;  ///< of attention
 };
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);

@@ -26,7 +26,8 @@ struct GgufArchitecture {
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
     GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
-    std::uint32_t wide_scale_layers = 0;      ///< a model of so many layers scales its scores by hidden_size / heads
+    bool is_gpt_oss = false;              ///< experts with clamped gates, norms before both parts with names of its own
+    std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
         return is_gemma || learned_positions ? graph::Activation::gelu_tanh : graph::Activation::silu;
@@ -56,6 +57,11 @@ inline constexpr GgufArchitecture kGgufQwen3Moe = {
     .name = "qwen3moe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::normalised};
 inline constexpr GgufArchitecture kGgufOlmoe = {
     .name = "olmoe", .pairing = graph::RopePairing::halves, .experts = GgufExperts::plain};
+inline constexpr GgufArchitecture kGgufGptOss = {.name = "gpt-oss",
+                                                 .pairing = graph::RopePairing::halves,
+                                                 .window_pattern = 2,
+                                                 .experts = GgufExperts::normalised,
+                                                 .is_gpt_oss = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

@@ -93,7 +93,10 @@ private:
         VKFORMER_TRY(const double scale, file_.real(key("expert_weights_scale"), {.fallback = 1}));
         if (scale != 1 && scale != 0) return file_.unsupported(key("expert_weights_scale"), "1");
         VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = 1}));
-        if (gating > 1) return file_.unsupported(key("expert_gating_func"), "1");
+        // 3: the softmax over the chosen ones' scores, which is that over all of them, made to sum up to 1
+        if (gating > 1 && !(gating == 3 && c.experts.normalises))
+            return file_.unsupported(key("expert_gating_func"), c.experts.normalises ? "1, 3" : "1");
+        if (architecture_.is_gpt_oss) set_clamped_gates(c);
         VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("expert_group_count"), {.fallback = 1}));
         if (groups > 1) return file_.unsupported(key("expert_group_count"), "1");
         for (std::size_t i = 0; i < c.layers.size(); ++i)
@@ -142,6 +145,20 @@ private:
         return {};
     }
 
+    static formats::Expect<double> turns(double usual) { return {.fallback = usual, .min = 1e-6, .max = 1e9}; }
+
+    /// Of YaRN, what models are not made with.
+    Result<void> check_yarn() const {
+        constexpr std::array<std::pair<const char*, double>, 3> kUsual = {
+            {{"yarn_ext_factor", 1}, {"yarn_attn_factor", 1}, {"yarn_log_multiplier", 0}}};
+        for (const auto& [name, usual] : kUsual) {
+            const std::string whole = key("rope.scaling." + std::string(name));
+            VKFORMER_TRY(const double found, file_.real(whole, {.fallback = usual}));
+            if (found != usual) return file_.unsupported(whole, usual == 0 ? "0" : "1");
+        }
+        return {};
+    }
+
     Result<void> scale_rope(Rope& rope, double theta) {
         DecoderConfig& c = config();
         VKFORMER_TRY(const std::string type, file_.string(key("rope.scaling.type"), "none"));
@@ -152,7 +169,12 @@ private:
         if (type == "linear") {
             stretch_linear(rope, factor);
         } else if (type == "yarn") {
-            stretch_yarn(rope, {.theta = theta, .factor = factor, .context = static_cast<double>(original)});
+            VKFORMER_CHECK(check_yarn());
+            Yarn yarn{.theta = theta, .factor = factor, .context = static_cast<double>(original)};
+            VKFORMER_TRY(yarn.fast, file_.real(key("rope.scaling.yarn_beta_fast"), turns(yarn.fast)));
+            VKFORMER_TRY(yarn.slow, file_.real(key("rope.scaling.yarn_beta_slow"), turns(yarn.slow)));
+            VKFORMER_TRY(yarn.truncates, file_.boolean(key("rope.scaling.yarn_truncate"), !architecture_.is_gpt_oss));
+            stretch_yarn(rope, yarn);
         } else if (type != "none" && type != "longrope") {
             return file_.unsupported(key("rope.scaling.type"), "none, linear, yarn, longrope");
         }
@@ -197,6 +219,10 @@ private:
     Result<NormWeights> optional_norm(const std::string& name, std::uint64_t dim) {
         if (!read_.has(name + ".weight")) return NormWeights{};
         return norm(name, dim);
+    }
+
+    Result<TensorData> optional_tensor(const std::string& name, const Shape& shape) {
+        return read_.has(name) ? read_.tensor(name, shape) : Result<TensorData>(TensorData{});
     }
 
     Result<void> read_weights() {
@@ -248,6 +274,13 @@ private:
         VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
         VKFORMER_TRY(w.up, read_matrices(layer + "ffn_up", ffn, d));
         VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
+        VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
+        VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
+        VKFORMER_TRY(w.up_bias, optional_tensor(layer + "ffn_up_exps.bias", {c.experts.count, ffn}));
+        VKFORMER_TRY(w.down_bias, optional_tensor(layer + "ffn_down_exps.bias", {c.experts.count, d}));
+        if (w.gate_bias.bytes.empty() != w.up_bias.bytes.empty())
+            return Error{ErrorCode::MissingTensor, file_.file_name() + ": " + layer + "ffn_gate_exps and " + layer +
+                                                       "ffn_up_exps: one has a bias, the other none"};
         if (read_.has(layer + "ffn_gate_inp_shexp.weight")) {
             VKFORMER_TRY(w.shared_router, read_.tensor(layer + "ffn_gate_inp_shexp.weight", {d}));
             w.shared_router.shape = {1, d};
@@ -298,8 +331,13 @@ private:
         VKFORMER_TRY(l.output, projection(layer + "attn_output", d, width));
         VKFORMER_TRY(l.query_norm, query_or_key_norm(layer + "attn_q_norm", width));
         VKFORMER_TRY(l.key_norm, query_or_key_norm(layer + "attn_k_norm", kv_width));
-        VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
-        VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
+        if (architecture_.is_gpt_oss) {
+            VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));
+            VKFORMER_TRY(l.sinks, read_.tensor(layer + "attn_sinks.weight", {c.heads}));
+        } else {
+            VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
+            VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
+        }
         VKFORMER_TRY(l.feed_forward_post_norm, optional_norm(layer + "post_ffw_norm", d));
         if (has_experts) {
             VKFORMER_TRY(l.experts, read_experts(layer));

@@ -78,6 +78,7 @@ std::uint32_t gguf_file_type(DType dtype) {
     case DType::iq4_nl: return 25;
     case DType::iq4_xs: return 30;
     case DType::bf16: return 32;
+    case DType::mxfp4: return 38;
     default: return 0;
     }
 }

@@ -8,12 +8,10 @@
 #include "models/decoder_loading.hpp"
 
 namespace vkformer::models {
-namespace {
 
 using formats::Config;
 
-/// transformers 5 writes one of two names, whichever the family's own is.
-Result<void> read_counts(const Config& config, std::uint32_t count, std::uint32_t per_token, DecoderConfig& c) {
+Result<void> read_expert_counts(const Config& config, std::uint32_t count, std::uint32_t per_token, DecoderConfig& c) {
     constexpr std::uint32_t kMost = static_cast<std::uint32_t>(graph::kMostExperts), kMostPerToken = 32;
     const char* const name = config.has("num_local_experts") ? "num_local_experts" : "num_experts";
     VKFORMER_TRY(c.experts.count, config.unsigned_integer(name, {.fallback = count, .min = 1, .max = kMost}));
@@ -26,6 +24,8 @@ Result<void> read_counts(const Config& config, std::uint32_t count, std::uint32_
     return {};
 }
 
+namespace {
+
 /// What all have in common. Layers turn their positions, see everything and have experts.
 Result<DecoderConfig> read_mixture(const Config& config, std::uint32_t count, std::uint32_t per_token, double theta) {
     VKFORMER_TRY(DecoderConfig c, read_sizes(config));
@@ -33,7 +33,7 @@ Result<DecoderConfig> read_mixture(const Config& config, std::uint32_t count, st
     VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = theta}));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
-    VKFORMER_CHECK(read_counts(config, count, per_token, c));
+    VKFORMER_CHECK(read_expert_counts(config, count, per_token, c));
     return c;
 }
 

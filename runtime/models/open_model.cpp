@@ -100,6 +100,7 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen2_moe", &decoder<load_qwen_moe>, kGgufQwen2Moe.name, &decoder_file<kGgufQwen2Moe>},
     {"qwen3_moe", &decoder<load_qwen_moe>, kGgufQwen3Moe.name, &decoder_file<kGgufQwen3Moe>},
     {"olmoe", &decoder<load_olmoe>, kGgufOlmoe.name, &decoder_file<kGgufOlmoe>},
+    {"gpt_oss", &decoder<load_gpt_oss>, kGgufGptOss.name, &decoder_file<kGgufGptOss>},
 };
 constexpr Family<Encoder> kEncoders[] = {
     {"bert", &load_bert, kGgufBert, &load_gguf_encoder},

@@ -35,12 +35,24 @@ constexpr std::array<NamedActivation, 14> kActivations = {{
 
 }  // namespace
 
-Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& shape) const {
+Result<TensorData> WeightReader::of_shape(const std::string& name, const Shape& shape) const {
     VKFORMER_TRY(TensorData data, weights_.get(prefix_ + name));
     if (data.shape != shape)
         return Error{ErrorCode::ShapeMismatch, weights_.source() + ": " + prefix_ + name + " has shape " +
                                                    to_string(data.shape) + ", the model's configuration asks for " +
                                                    to_string(shape)};
+    return data;
+}
+
+Result<TensorData> WeightReader::bytes(const std::string& name, const Shape& shape) const {
+    VKFORMER_TRY(TensorData data, of_shape(name, shape));
+    if (data.dtype == DType::u8) return data;
+    return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
+                                                  std::string(to_string(data.dtype)) + ", expected bytes (u8)"};
+}
+
+Result<TensorData> WeightReader::tensor(const std::string& name, const Shape& shape) const {
+    VKFORMER_TRY(TensorData data, of_shape(name, shape));
     if (!is_float(data.dtype) && !is_quantized(data.dtype))
         return Error{ErrorCode::UnsupportedDtype, weights_.source() + ": " + prefix_ + name + " holds " +
                                                       std::string(to_string(data.dtype)) + ", expected floats"};

@@ -28,7 +28,11 @@ public:
         : weights_(weights), prefix_(std::move(prefix)), unread_biases_(unread_biases) {}
 
     bool has(const std::string& name) const { return weights_.has(prefix_ + name); }
+    /// The file, as errors name it.
+    const std::string& source() const { return weights_.source(); }
     Result<TensorData> tensor(const std::string& name, const Shape& shape) const;
+    /// A tensor of unsigned bytes. Errors: MissingTensor, ShapeMismatch, UnsupportedDtype.
+    Result<TensorData> bytes(const std::string& name, const Shape& shape) const;
     /// A tensor that may be another one, as the head may be the table of tokens. What the file has under the name is used, whatever
     /// its config says of ties: that is what transformers 5 does, which writes tie_word_embeddings beside heads that differ. Where
     /// it has nothing there, or the same bytes as `other` (of one dtype; looked at as fast as memory is), this is `other` itself, so
@@ -41,6 +45,8 @@ public:
     Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
 
 private:
+    /// Of whatever dtype.
+    Result<TensorData> of_shape(const std::string& name, const Shape& shape) const;
     Result<void> check_unread(const std::string& bias) const;
 
     const formats::Weights& weights_;

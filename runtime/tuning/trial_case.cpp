@@ -38,7 +38,7 @@ std::string shape_text(std::span<const std::uint64_t> dims, bool exact) {
 
 std::string mask_text(const graph::AttentionMask& mask) {
     return std::string(mask.causal ? " causal" : "") + (mask.window ? " window" : "") +
-           (mask.additive ? " additive" : "");
+           (mask.additive ? " additive" : "") + (mask.sinks ? " sinks" : "");
 }
 
 std::string mask_text(const graph::Op& op) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// How weights and caches in a block format lie in device memory, so that shaders read whole 16-byte vectors (shaders/lib/dequantize.glsl):
 /// first, block by block, the parts of the blocks that are multiples of 16 bytes, in their order in the file; then the rest of the blocks, block
-/// by block, 2 to 14 bytes of each (of q4_k and q5_k none): the halves that scale it, and what else is no multiple of 16 bytes. As many
+/// by block, 1 to 14 bytes of each (of q4_k and q5_k none): the halves that scale it, and what else is no multiple of 16 bytes. As many
 /// bytes as in the file.
 #pragma once
 

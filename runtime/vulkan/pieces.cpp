@@ -170,8 +170,14 @@ private:
     static std::uint64_t row_unit(const Tensor& tensor, const Cut& cut, std::uint64_t row_bytes) {
         if (tensor.kind != TensorKind::weight) return graph::fills_words(tensor.dtype, cut.sizes[3]) ? 1 : 2;
         const bool is_even = cut.style == Style::experts && cut.sizes[1] % 2 == 0;
-        const std::uint64_t even = is_even ? 1 : 2;  // blocks, and the columns of a result in float16
-        return is_quantized(tensor.dtype) ? even : std::max(even, kAlignment / std::gcd(kAlignment, row_bytes));
+        const std::uint64_t even = is_even ? 1 : 2;  // the columns of a result in float16
+        const auto fills = [&](std::uint64_t rows) {
+            return graph::fills_words(tensor.dtype, rows * cut.sizes[1] * cut.sizes[3]);
+        };
+        return is_quantized(tensor.dtype) ? (fills(even) ? even
+                                             : fills(2)  ? 2
+                                                         : 4)
+                                          : std::max(even, kAlignment / std::gcd(kAlignment, row_bytes));
     }
 
     Result<std::vector<Block>> blocks_of(std::uint32_t id, const Cut& cut) const {
@@ -594,6 +600,11 @@ private:
                 if (mask[1] > 1) block[1] = {at.heads.first * group, at.heads.count * group};
                 VKFORMER_TRY(op.mask.additive,
                              part(additive, counts_of(mask), block, Shape(counts_of(block)), Access::read));
+            }
+            if (const Value sinks = whole_op.mask.sinks) {
+                const Sizes sizes{1, 1, 1, query[2]};
+                const Block block{Range{0, 1}, {0, 1}, {0, 1}, {at.heads.first * group, at.heads.count * group}};
+                VKFORMER_TRY(op.mask.sinks, part(sinks, sizes, block, Shape{block[3].count}, Access::read));
             }
             VKFORMER_TRY(op.y, heads_part(whole_op.y, at, group, Access::write));
             finish(op);

@@ -45,8 +45,7 @@ namespace {
 /// A part of a weight, whose first element is number `at` of the whole: blocks, arranged as the shaders read them.
 Result<void> upload_blocks(Transfer& transfer, const Slice& slice, const Tensor& tensor, const TensorData& part,
                            std::uint64_t at) {
-    constexpr std::uint64_t kChunk =
-        1 << 22;  // elements: an even number of blocks, so that their rests are whole words
+    constexpr std::uint64_t kChunk = 1 << 22;  // elements: so many blocks that their rests are whole words
     const std::uint64_t count = part.shape.element_count(), rests_at = tensor.shape.element_count();
     const std::uint64_t block = block_elements(tensor.dtype), vectors = vector_bytes(tensor.dtype);
     for (std::uint64_t first = 0; first < count; first += kChunk) {

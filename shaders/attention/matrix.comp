@@ -165,7 +165,7 @@ void main() {
     // Sums are chosen by constants: a compiler that leaves these loops as they are would keep sums[v] of a variable v in memory, during
     // the products as well.
     const uint STEPS = TILE_KEYS / N;  // of sums that a row has room for
-    part_scratch[lane] = running_sum;
+    part_scratch[lane] = running_sum + (part == 0 ? sink_weight(head_of(row), running_max) : 0.0);
     [[dont_unroll]] for (uint first = 0; first < VALUE_STEPS; first += STEPS) {
         barrier();  // the rows may still be read
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v)

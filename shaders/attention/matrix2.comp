@@ -38,6 +38,11 @@ float exp_behind(const in uint row, const in uint column, const in float score, 
     return exp(score - shift_of(largest));
 }
 
+// The sink of a row's head, which its maximum begins with.
+float sink_of_row(const in uint row, const in uint column, const in float largest, const in uint before_row) {
+    return additive[head_of(before_row + row)];
+}
+
 float masked_score(const in uint row, const in uint column, const in float product, const in uint before_row,
                    const in uint before_column) {
     const uint r = before_row + row;
@@ -91,6 +96,10 @@ void main() {
     SUMS total = SUMS(0.0);
     SUMS largest = SUMS(MINUS_INFINITY);
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
+    if ((MASK & kScoreSinks) != 0) {
+        coopMatPerElementNV(largest, largest, sink_of_row, gl_SubgroupID % SUBGROUPS * M);
+        coopMatPerElementNV(total, largest, exp_behind, largest);  // 1, or 0 where there is none
+    }
 
     const uint end_key = visible_keys(batch, last_row / group).y;
     for (first_key = first_tile(visible_keys(batch, first_row / group).x); first_key < end_key; first_key += TILE_KEYS) {

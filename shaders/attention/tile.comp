@@ -183,7 +183,7 @@ void main() {
         }
     }
 
-    part_scratch[lane] = running_sum;
+    part_scratch[lane] = running_sum + (lane % PARTS == 0 ? sink_weight(head, running_max) : 0.0);
     barrier();
     [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
         const uint i = first_query + row + r * LANE_ROWS;

@@ -187,7 +187,8 @@ void main() {
         }
     }
 
-    [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) part_scratch[(row + r * LANE_ROWS) * QUADS + quad] = running_sum[r];
+    [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r)
+        part_scratch[(row + r * LANE_ROWS) * QUADS + quad] = running_sum[r] + (quad == 0 ? sink_weight(head, running_max[r]) : 0.0);
     barrier();
     [[unroll]] for (uint r = 0; r < QUERY_STEPS; ++r) {
         const uint i = first_query + row + r * LANE_ROWS;

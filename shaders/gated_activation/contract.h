@@ -11,6 +11,8 @@ struct GatedActivationPush {
     uint width;      // elements of y per row
     uint stride;     // elements of gate, and of up, from row to row
     uint up_offset;  // where up begins in its row
+    float limit;     // of gates, and of up on both sides; 0: none
+    float up_shift;  // added to up where there is a limit
 };
 SHARED_END
 #endif

@@ -14,7 +14,7 @@ layout(push_constant) uniform Push { GatedActivationPush p; };
 layout(std430, binding = kGatedActivationGate) readonly buffer Gate { ELEMENT gate[]; };
 layout(std430, binding = kGatedActivationUp) readonly buffer Up { ELEMENT up[]; };
 layout(std430, binding = kGatedActivationY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/activation.glsl"
+#include "gated_activation/gated.glsl"
 #include "lib/grid.glsl"
 
 void main() {
@@ -27,6 +27,6 @@ void main() {
         const uint i = first + k * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
         if (i >= p.width) return;
         const uint at = row * p.stride + i;
-        STORE(y, row * p.width + i, activated(ACTIVATION, LOAD(gate, at)) * LOAD(up, at + p.up_offset));
+        STORE(y, row * p.width + i, gated(LOAD(gate, at), LOAD(up, at + p.up_offset)));
     }
 }

@@ -15,7 +15,7 @@ layout(push_constant) uniform Push { GatedActivationPush p; };
 layout(std430, binding = kGatedActivationGate) readonly buffer Gate { ELEMENT4 gate[]; };
 layout(std430, binding = kGatedActivationUp) readonly buffer Up { ELEMENT4 up[]; };
 layout(std430, binding = kGatedActivationY) writeonly buffer Y { ELEMENT4 y[]; };
-#include "lib/activation.glsl"
+#include "gated_activation/gated.glsl"
 #include "lib/grid.glsl"
 
 void main() {
@@ -25,7 +25,6 @@ void main() {
     const uint i = linear_workgroup() % chunks * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
     if (row >= p.rows || i >= quads) return;
     const uint at = row * (p.stride / 4) + i;
-    const vec4 g = LOAD4(gate, at);
-    const vec4 opened = vec4(activated(ACTIVATION, g.x), activated(ACTIVATION, g.y), activated(ACTIVATION, g.z), activated(ACTIVATION, g.w));
-    STORE4(y, row * quads + i, opened * LOAD4(up, at + p.up_offset / 4));
+    const vec4 g = LOAD4(gate, at), u = LOAD4(up, at + p.up_offset / 4);
+    STORE4(y, row * quads + i, vec4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)));
 }

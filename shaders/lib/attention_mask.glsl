@@ -6,6 +6,7 @@
 // the buffers key_lengths and starts (int32 [batch]) and additive (float32); or, in place of the first two, KEY_LENGTH and START.
 #ifndef VKFORMER_ATTENTION_MASK_GLSL
 #define VKFORMER_ATTENTION_MASK_GLSL
+#include "lib/numbers.glsl"
 #ifndef START
 #define KEY_LENGTH(batch) key_lengths[batch]
 #define START(batch) starts[batch]
@@ -41,6 +42,13 @@ uvec2 visible_keys(uint batch, uint query) {
 float additive_mask(uint batch, uint head, uint query, uint key) {
     if ((MASK & kMaskAdditive) == 0) return 0.0;
     return additive[batch * p.mask.additive_batch + head * p.mask.additive_head + query * p.mask.additive_query + key];
+}
+
+// What a head's sink adds to Σ exp(score − largest): it counts as a key whose value is zero. Where it is larger than what the others can be
+// beside it, the sum is infinite, and their weights are zeros.
+float sink_weight(uint head, float largest) {
+    if ((MASK & kScoreSinks) == 0) return 0.0;
+    return exp(additive[head] - (largest == MINUS_INFINITY ? 0.0 : largest));
 }
 
 #endif

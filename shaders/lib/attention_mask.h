@@ -8,6 +8,7 @@ SHARED_BEGIN
 const uint kMaskCausal = 1, kMaskWindow = 2, kMaskKeyLengths = 4, kMaskStarts = 8, kMaskAdditive = 16;
 const uint kScoreSoftCap = 32;  // of the same constant: scores are capped before they are masked
 const uint kKeysInPages = 64;   // of the same constant: keys and values lie in pages (lib/pages.glsl)
+const uint kScoreSinks = 128;   // of the same constant: the additive mask's place has a score of each head that is no key's
 struct AttentionMaskPush {
     uint key_len;
     uint window;

@@ -35,9 +35,10 @@ const bool IS_IQ4XS = FORMAT == kWeightIq4Xs, IS_Q2K = FORMAT == kWeightQ2K, IS_
 // of 32 elements, a nibble each: NibbleFormat of runtime/core/block_format.hpp
 const bool HAS_MINIMUM = FORMAT == kWeightQ4_1 || FORMAT == kWeightQ5_1;
 const bool HAS_FIFTH_BITS = FORMAT == kWeightQ5_0 || FORMAT == kWeightQ5_1;
-const bool IS_NIBBLES = FORMAT == kWeightQ4_0 || HAS_MINIMUM || HAS_FIFTH_BITS || FORMAT == kWeightIq4Nl;
-const bool HAS_TABLE = FORMAT == kWeightIq4Nl || IS_IQ4XS;
-const bool HAS_SIGNS = IS_Q8 || HAS_TABLE;
+const bool HAS_EXPONENT = FORMAT == kWeightMxfp4;
+const bool IS_NIBBLES = FORMAT == kWeightQ4_0 || HAS_MINIMUM || HAS_FIFTH_BITS || FORMAT == kWeightIq4Nl || HAS_EXPONENT;
+const bool HAS_TABLE = FORMAT == kWeightIq4Nl || IS_IQ4XS || HAS_EXPONENT;
+const bool HAS_SIGNS = IS_Q8 || FORMAT == kWeightIq4Nl || IS_IQ4XS;
 #ifdef BIASED_Q8
 const bool IS_SIGNED = false;
 #else
@@ -46,7 +47,7 @@ const bool IS_SIGNED = HAS_SIGNS;
 const bool HAS_OFFSET = !IS_16_BITS && !IS_SIGNED;
 const uint BLOCK_ELEMENTS = IS_Q4K || IS_Q5K || IS_Q6K || IS_IQ4XS || IS_Q2K || IS_Q3K ? 256 : 32;
 const uint BLOCK_VECTORS = IS_NIBBLES ? 1 : IS_Q8 ? 2 : IS_Q2K ? 5 : IS_Q3K ? 6 : IS_IQ4XS ? 8 : IS_Q4K ? 9 : IS_Q5K ? 11 : IS_Q6K ? 13 : 4;
-// Halves of a block that are in no vector.
+// Halves of a block that are in no vector. Of mxfp4 it is a byte, which rest_word and scale16 look at themselves.
 const uint BLOCK_REST = IS_NIBBLES ? 1 + (HAS_MINIMUM ? 1 : 0) + (HAS_FIFTH_BITS ? 2 : 0) : IS_Q2K ? 2 : IS_Q3K ? 7 : IS_IQ4XS ? 4 : 1;
 const uint CHUNK_ELEMENTS = IS_Q4K || IS_Q5K ? 64 : IS_Q6K || IS_Q2K || IS_Q3K ? 128 : 32;
 const uint BLOCK_CHUNKS = BLOCK_ELEMENTS / CHUNK_ELEMENTS;
@@ -62,21 +63,27 @@ vec4 bytes_to_floats(uint packed) {
 
 uvec4 mux(uvec4 mask, uvec4 if_clear, uvec4 if_set) { return if_clear ^ (mask & (if_clear ^ if_set)); }
 
-// Two neighbours of the table, by the lowest bit of an index.
+// Two neighbours of a table, by the lowest bit of an index.
 uvec4 table_pair(uvec4 mask, int even, int odd) {
     return uvec4((even & 0xFF) * 0x01010101) ^ (mask & uvec4(((even ^ odd) & 0xFF) * 0x01010101));
 }
 
-// The numbers that nibbles stand for (kIq4Values of runtime/core/block_format.hpp), as signed bytes; a nibble to a byte. They are chosen bit by
-// bit, for four bytes of a word at a time: an array that every invocation reads elsewhere would lie in memory.
+// Eight of them, by three bits.
+uvec4 table_eight(uvec4 bit0, uvec4 bit1, uvec4 bit2, ivec4 first, ivec4 last) {
+    return mux(bit2, mux(bit1, table_pair(bit0, first.x, first.y), table_pair(bit0, first.z, first.w)),
+               mux(bit1, table_pair(bit0, last.x, last.y), table_pair(bit0, last.z, last.w)));
+}
+
+// The numbers that nibbles stand for (kIq4Values and kMxfp4Values of runtime/core/block_format.hpp), signed bytes of the former; a nibble to a
+// byte. They are chosen bit by bit, for four bytes of a word at a time: an array that every invocation reads elsewhere would lie in memory.
 uvec4 table_bytes(uvec4 nibbles) {
     const uvec4 bit0 = (nibbles & 0x01010101u) * 255, bit1 = (nibbles >> 1 & 0x01010101u) * 255;
     const uvec4 bit2 = (nibbles >> 2 & 0x01010101u) * 255, bit3 = (nibbles >> 3 & 0x01010101u) * 255;
-    const uvec4 low = mux(bit2, mux(bit1, table_pair(bit0, -127, -104), table_pair(bit0, -83, -65)),
-                          mux(bit1, table_pair(bit0, -49, -35), table_pair(bit0, -22, -10)));
-    const uvec4 high = mux(bit2, mux(bit1, table_pair(bit0, 1, 13), table_pair(bit0, 25, 38)),
-                           mux(bit1, table_pair(bit0, 53, 69), table_pair(bit0, 89, 113)));
-    return mux(bit3, low, high);
+    if (HAS_EXPONENT)
+        return mux(bit3, table_eight(bit0, bit1, bit2, ivec4(12, 13, 14, 15), ivec4(16, 18, 20, 24)),
+                   table_eight(bit0, bit1, bit2, ivec4(12, 11, 10, 9), ivec4(8, 6, 4, 0)));
+    return mux(bit3, table_eight(bit0, bit1, bit2, ivec4(-127, -104, -83, -65), ivec4(-49, -35, -22, -10)),
+               table_eight(bit0, bit1, bit2, ivec4(1, 13, 25, 38), ivec4(53, 69, 89, 113)));
 }
 
 // Sixteen bits, of element i bit i, as the fifth bits of bytes.
@@ -112,10 +119,15 @@ uvec4 stored_vector(uint vector, uint part) {
 
 // The words that hold the halves of a block which lie behind all vectors, BLOCK_REST of them, from word `i` of them on. `blocks` is the number
 // of blocks of the tensor.
-uint rest_word(uint block, uint i, uint blocks) { return weight_words[blocks * BLOCK_VECTORS * 4 + block * BLOCK_REST / 2 + i]; }
+uint rest_word(uint block, uint i, uint blocks) {
+    return weight_words[blocks * BLOCK_VECTORS * 4 + (HAS_EXPONENT ? block / 4 : block * BLOCK_REST / 2) + i];
+}
 
 // Whether the first of these halves is the upper one of its word.
 bool is_rest_shifted(uint block) { return (BLOCK_REST & block & 1u) != 0; }
+
+// 2^(e − 128), the least two of which are no normal numbers.
+float power_of(uint exponent) { return uintBitsToFloat(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23); }
 
 uint word_of_rest(uint word, uint following, uint block) { return is_rest_shifted(block) ? word >> 16 | following << 16 : word; }
 float half_of_rest(uint word, uint block) { return unpackHalf2x16(word >> (16 * (BLOCK_REST & block & 1u))).x; }
@@ -229,14 +241,14 @@ vec2 scale16(Stored16 s, Place at) {
         const float scale = half_of_rest(s.scales.w, block) * float(int((lower & 15u) | (upper & 3u) << 4) - 32);
         return vec2(scale, -4.0 * scale);
     }
-    float d = half_of_rest(s.scales.x, block);
+    float d = HAS_EXPONENT ? power_of(s.scales.x >> (8 * (block & 3u)) & 0xFFu) : half_of_rest(s.scales.x, block);
     if (IS_IQ4XS) {
         const uint lower = s.scales.y >> (4 * chunk), upper = s.scales.x >> (16 + 2 * chunk);
         d *= float(int((lower & 15u) | (upper & 3u) << 4) - 32);
     }
     if (HAS_SIGNS) return vec2(d, IS_SIGNED ? 0.0 : -128.0 * d);
     if (HAS_MINIMUM) return vec2(d, unpackHalf2x16(s.scales.x).y);
-    if (IS_NIBBLES) return vec2(d, HAS_FIFTH_BITS ? -16.0 * d : -8.0 * d);
+    if (IS_NIBBLES) return vec2(d, HAS_EXPONENT ? -12.0 * d : HAS_FIFTH_BITS ? -16.0 * d : -8.0 * d);
     const int factor = bitfieldExtract(int(s.scales.y), int(8 * (i & 3u)), 8);
     return vec2(d * float(factor), -32.0 * d * float(factor));
 }

@@ -63,6 +63,7 @@ void combine(uint row, uint v, uint splits) {
         sum += factor * partial[base + v];
         total += factor * partial[base + p.value_dim + kPartialSum];
     }
+    total += sink_weight(row % p.heads, shift);
     STORE(y, row * p.value_dim + v, total == 0.0 ? 0.0 : sum / total);
 }
 

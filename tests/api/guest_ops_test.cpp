@@ -91,8 +91,8 @@ void check_refused(vkf_result result, const std::string& words, vkf_result code 
     CHECK_THAT(message, ContainsSubstring(words));
 }
 
-constexpr std::array kFormats = {VKF_BF16, VKF_Q8_0,   VKF_Q4_0, VKF_Q4_1, VKF_Q5_0,
-                                 VKF_Q5_1, VKF_IQ4_NL, VKF_Q4_K, VKF_Q5_K, VKF_Q6_K};
+constexpr std::array kFormats = {VKF_BF16,   VKF_Q8_0,  VKF_Q4_0, VKF_Q4_1, VKF_Q5_0, VKF_Q5_1,
+                                 VKF_IQ4_NL, VKF_MXFP4, VKF_Q4_K, VKF_Q5_K, VKF_Q6_K};
 
 }  // namespace
 

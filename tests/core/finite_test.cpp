@@ -40,6 +40,15 @@ TEST_CASE("halves and bfloats that are not finite are found", "[core]") {
     CHECK_FALSE(first_not_finite(DType::bf16, std::as_bytes(std::span(bfloats).first(2))));
 }
 
+TEST_CASE("blocks of mxfp4 whose exponent is no number are found", "[core]") {
+    std::vector<std::byte> blocks(5 * 17, std::byte{0x77});
+    CHECK_FALSE(first_not_finite(DType::mxfp4, blocks));
+    blocks[17] = std::byte{0xFE};  // numbers, though their products may be too large
+    CHECK_FALSE(first_not_finite(DType::mxfp4, blocks));
+    blocks[3 * 17] = std::byte{0xFF};
+    CHECK(first_not_finite(DType::mxfp4, blocks) == std::optional<std::uint64_t>{96});
+}
+
 TEST_CASE("blocks with a scale that is not finite are found", "[core]") {
     for (const DType format : kBlockFormats) {
         CAPTURE(to_string(format));

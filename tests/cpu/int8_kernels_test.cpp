@@ -59,13 +59,17 @@ Weight random_weight_of(DType format, std::size_t rows, std::size_t in) {
     return weight;
 }
 
-/// Every byte the same but for the halves that scale blocks.
+/// Every byte the same but for what scales blocks.
 Weight filled_weight(DType format, std::size_t rows, std::size_t in, std::byte fill) {
     Weight weight{.format = format, .rows = rows, .in = in, .bytes = {}, .numbers = {}};
     weight.bytes.assign(bytes_of(format, rows * in), fill);
     const std::uint16_t one = float_to_half(1);
     for (std::size_t at = 0; at < weight.bytes.size(); at += block_bytes(format)) {
         const BlockScales scales = block_scales(format);
+        if (format == DType::mxfp4) {
+            weight.bytes[at + scales.d] = std::byte{128};  // 2^0
+            continue;
+        }
         std::memcpy(&weight.bytes[at + scales.d], &one, sizeof one);
         if (scales.m) std::memcpy(&weight.bytes[at + *scales.m], &one, sizeof one);
     }

@@ -60,7 +60,7 @@ GgufBytes small_gguf() {
         gguf_value("a.nested", array, gguf_array(array, 2, gguf_array(u8, 1, "x") + gguf_string_array({"y"}))),
     };
     file.tensors = {gguf_tensor("w", {32, 2}, 8, 64), gguf_tensor("bias", {3}, 0, 0),
-                    gguf_tensor("other", {32}, 39, 32)};
+                    gguf_tensor("other", {128}, 41, 32)};
     file.data = std::string(64, '\1') + std::string(68, '\2');
     return file;
 }
@@ -179,15 +179,15 @@ TEST_CASE("gguf: tensors are row-major views into the file", "[formats][gguf]") 
     CHECK(w->bytes[0] == std::byte{2});
     CHECK(w->bytes[67] == std::byte{2});
     CHECK(file->weights().get("bias").value().bytes.size() == 12);
-    // MXFP4: listed, and refused by name
-    CHECK(ggml_type_name(file->tensors()[2].type) == "MXFP4");
-    CHECK(file->tensors()[2].bytes.size() == 17);
+    // Q1_0: listed, and refused by name
+    CHECK(ggml_type_name(file->tensors()[2].type) == "Q1_0");
+    CHECK(file->tensors()[2].bytes.size() == 18);
     CHECK(file->weights().has("other"));
     CHECK(file->weights().find("other") == nullptr);
     const auto other = file->weights().get("other");
     REQUIRE_FALSE(other);
     CHECK(other.error().code == ErrorCode::UnsupportedDtype);
-    CHECK_THAT(other.error().message, ContainsSubstring("\"other\" is of the type MXFP4"));
+    CHECK_THAT(other.error().message, ContainsSubstring("\"other\" is of the type Q1_0"));
     CHECK(file->weights().get("output").error().code == ErrorCode::MissingTensor);
     std::vector<DType> dtypes = {DType::f32, DType::f16, DType::bf16, DType::i8,
                                  DType::i16, DType::i32, DType::i64,  DType::f64};

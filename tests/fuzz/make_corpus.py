@@ -29,8 +29,8 @@ def values(writer):
     writer.add_array("texts", ["a", ""])
     writer.add_array("floats", [1.0, 2.0])
     writer.add_tensor("m", np.ones((2, 32), np.float32))
-    kind = gguf.GGMLQuantizationType.Q8_0
-    writer.add_tensor("q", gguf.quants.quantize(np.ones((1, 32), np.float32), kind), raw_dtype=kind)
+    for name, kind in [("q", gguf.GGMLQuantizationType.Q8_0), ("x", gguf.GGMLQuantizationType.MXFP4)]:
+        writer.add_tensor(name, gguf.quants.quantize(np.ones((1, 32), np.float32), kind), raw_dtype=kind)
 
 
 def tokenizer(model, pre="default"):

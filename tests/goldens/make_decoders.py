@@ -202,13 +202,13 @@ def write_crossings(model, folder):
     (folder / "crossing.json").write_text(json.dumps(entries) + "\n")
 
 
-def write(case, folder):
+def write(case, folder, make=make_model, **loading):
     shutil.rmtree(folder, ignore_errors=True)
-    model = make_model(case)
+    model = make(case)
     model.generation_config = transformers.GenerationConfig(bos_token_id=1, do_sample=False)
     model.save_pretrained(folder, safe_serialization=True)
     # Loaded anew: converting a model also rounds the angles that it has computed.
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager", **loading).eval()
     generator = torch.Generator().manual_seed(case.seed)
     ids = torch.randint(0, case.config.vocab_size, (case.batch, case.len), generator=generator)
     with torch.no_grad():

@@ -37,6 +37,8 @@ CASES = {
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
     "olmoe": "olmoe",
+    "gpt_oss": "gpt-oss",
+    "gpt_oss_mxfp4": "gpt-oss",
 }
 LLAMA_NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -51,6 +53,7 @@ LLAMA_NAMES = {
     "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
+    "mlp.router": "ffn_gate_inp",
     "block_sparse_moe.gate": "ffn_gate_inp",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp",
@@ -93,6 +96,35 @@ def stack_experts(weights):
     return others, {name: torch.stack([experts[e] for e in range(len(experts))]) for name, experts in stacks.items()}
 
 
+def in_ggml_order(blocks, scales):
+    """MXFP4 whose bytes hold neighbours → blocks of 17 bytes, a byte of which holds elements i and i + 16."""
+    nibbles = np.stack([blocks & 15, blocks >> 4], axis=-1).reshape(*blocks.shape[:-1], 32)
+    packed = nibbles[..., :16] | nibbles[..., 16:] << 4
+    return np.concatenate([scales[..., None], packed], axis=-1).reshape(*blocks.shape[:2], -1)
+
+
+def add_gpt_oss_experts(writer, weights):
+    """Gates and their other halves, which lie in turns, apart from each other; what is left of the weights."""
+    others = {}
+    for name, tensor in weights.items():
+        found = re.fullmatch(r"model\.layers\.(\d+)\.mlp\.experts\.(gate_up|down)_proj(_bias|_blocks)?", name)
+        if not found:
+            if not name.endswith("_scales"):
+                others[name] = tensor
+            continue
+        layer, part, kind = found.groups()
+        if kind == "_blocks":
+            rows = in_ggml_order(tensor.numpy(), weights[name.replace("_blocks", "_scales")].numpy())
+        else:
+            values = tensor.float().numpy()
+            rows = values if kind == "_bias" else np.ascontiguousarray(values.swapaxes(1, 2))
+        for target, some in [("down", rows)] if part == "down" else [("gate", rows[:, ::2]), ("up", rows[:, 1::2])]:
+            end = "bias" if kind == "_bias" else "weight"
+            raw = gguf.GGMLQuantizationType.MXFP4 if kind == "_blocks" else None
+            writer.add_tensor(f"blk.{layer}.ffn_{target}_exps.{end}", np.ascontiguousarray(some), raw_dtype=raw)
+    return others
+
+
 def permuted(rows, heads):
     """Halves of a head interleaved, for a RoPE that turns neighbours."""
     shape = rows.shape
@@ -105,8 +137,10 @@ def renamed(name, arch):
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
+    if kind == "sinks":
+        return f"blk.{layer}.attn_sinks.weight"
     inner = LLAMA_NAMES[rest]
-    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3"):
+    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3", "gpt-oss"):
         inner = "post_attention_norm"
     return f"blk.{layer}.{inner}.{kind}"
 
@@ -162,7 +196,7 @@ def write_metadata(writer, arch, config):
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_dimension_count(config["head_dim"])
-    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_rope_freq_base(config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
     if "num_experts_per_tok" in config:
@@ -175,7 +209,7 @@ def write_metadata(writer, arch, config):
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
-    scaling = config.get("rope_scaling") or {}
+    scaling = config.get("rope_scaling") or config.get("rope_parameters") or {}
     kind = scaling.get("rope_type", scaling.get("type"))
     if kind == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
@@ -191,6 +225,9 @@ def write_metadata(writer, arch, config):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
         writer.add_rope_scaling_factor(scaling["factor"])
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
+        if "beta_fast" in scaling:
+            writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
+            writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
 
 
 def write(case, arch, out):
@@ -203,6 +240,9 @@ def write(case, arch, out):
     writer.add_tokenizer_model("no_vocab")
     if (config.get("rope_scaling") or {}).get("rope_type") == "llama3":
         writer.add_tensor("rope_freqs.weight", rope_divisors(config))
+    if arch == "gpt-oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+        weights = add_gpt_oss_experts(writer, weights)
     weights, stacks = stack_experts(weights)
     for name, tensor in stacks.items():
         values = tensor.float().numpy()

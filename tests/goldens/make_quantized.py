@@ -4,7 +4,8 @@
     python3 tests/goldens/make_quantized.py [--llama-quantize COMMAND] [--out DIR]
 
 A GGUF file with one layer's worth of float32 tensors is written, quantised to each format, and the bytes of one tensor are taken
-from the result. `dequantized` is what the gguf package makes of them.
+from the result. `dequantized` is what the gguf package makes of them. llama-quantize stores nothing but experts as MXFP4: the
+package makes those blocks itself, and others of random bytes, `any_blocks`, since all of them stand for numbers.
 Made with llama.cpp 0.7.0 and gguf 0.19.0 of Debian sid.
 """
 
@@ -25,6 +26,21 @@ FILE_TYPES = {
     "q8_0": "Q8_0", "q4_0": "Q4_0", "q4_k": "Q4_K_S", "q5_k": "Q5_K_S", "q6_k": "Q6_K", "q4_1": "Q4_1", "q5_0": "Q5_0",
     "q5_1": "Q5_1", "iq4_nl": "IQ4_NL", "iq4_xs": "IQ4_XS", "q2_k": "Q2_K", "q3_k": "Q3_K_S",
 }
+
+
+def write_mxfp4(values, out):
+    kind = gguf.GGMLQuantizationType.MXFP4
+    blocks = gguf.quants.quantize(values, kind)
+    any_blocks = np.random.default_rng(2).integers(0, 256, (64, 17), np.uint8)
+    any_blocks[:, 0] = [*range(4), *range(125, 131), *range(202, 256)]
+    dequantized = gguf.quants.dequantize(blocks, kind)
+    error = np.linalg.norm(dequantized - values) / np.linalg.norm(values)
+    print(f"mxfp4: {blocks.size} bytes, relative error {error:.5f}")
+    save_file(
+        {"values": values, "blocks": blocks.reshape(-1), "dequantized": dequantized, "any_blocks": any_blocks.reshape(-1),
+         "any_dequantized": gguf.quants.dequantize(any_blocks, kind)},
+        out / "mxfp4.safetensors",
+    )  # fmt: skip
 
 
 def text(value):
@@ -115,6 +131,7 @@ def main():
     normal = lambda *shape: random.standard_normal(shape).astype(np.float32)
     values = 0.02 * normal(ROWS, WIDTH) * np.exp(normal(ROWS, WIDTH // 32)).repeat(32, axis=1)  # scales that differ
     values[1, 64:96] = 0  # a group without a scale
+    write_mxfp4(values, arguments.out)
     square = 0.02 * normal(WIDTH, WIDTH)
     padded = square.copy()
     padded[:ROWS] = values

@@ -209,6 +209,23 @@ TEST_CASE("masks refuse what does not fit", "[builders]") {
         "masked_softmax: additive mask has shape [4, 5], expected 4 dimensions [batch, heads, query_len, key_len]");
 }
 
+TEST_CASE("sinks refuse what does not fit", "[builders]") {
+    Inputs in;
+    const Value query = in(f32, {2, 1, 6, 8}), key = in(f32, {2, 5, 3, 8});
+    const Value sinks = in(f32, {6});
+    CHECK(attention(in.graph, query, key, key, {.sinks = sinks}, 1));
+    CHECK(decode_attention(in.graph, query, key, key, {.sinks = sinks}, 1));
+    CHECK_REFUSED(in, attention(in.graph, query, key, key, {.sinks = in(f32, {3})}, 1), kShape,
+                  "attention: sinks has shape [3], expected [6] (heads of query)");
+    CHECK_REFUSED(in, attention(in.graph, query, key, key, {.sinks = in(f16, {6})}, 1), kDtype,
+                  "attention: sinks has dtype f16, expected f32");
+    CHECK_REFUSED(in,
+                  decode_attention(in.graph, query, key, key, {.additive = in(f32, {1, 1, 1, 5}), .sinks = sinks}, 1),
+                  kInvalid, "decode_attention: expected an additive mask or sinks, not both");
+    CHECK_REFUSED(in, masked_softmax(in.graph, in(f32, {2, 6, 1, 5}), {.sinks = sinks}), kInvalid,
+                  "masked_softmax: weights of sinks are not stored: attention has them");
+}
+
 TEST_CASE("decode_attention refuses what does not fit", "[builders]") {
     Inputs in;
     const Value key = in(f32, {2, 9, 3, 8}), value = in(f32, {2, 9, 3, 5});

@@ -63,6 +63,85 @@ TEST_CASE("a mixture's folder is refused by the field that asks for something el
     check_refused(load_mixture_with("qwen2_moe", {{"decoder_sparse_step", 0}}), CorruptFile, "decoder_sparse_step");
 }
 
+TEST_CASE("gpt-oss is refused by the field that asks for something else", "[models][decoder][errors]") {
+    const auto refused = [](const json& fields, ErrorCode code, const std::string& words) {
+        check_refused(load_mixture_with("gpt_oss", fields), code, words);
+    };
+    refused({{"swiglu_limit", 6.0}}, UnsupportedConfig, R"("swiglu_limit" is 6)");
+    refused({{"hidden_act", "gelu"}}, UnsupportedConfig, R"("hidden_act" is "gelu")");
+    refused({{"quantization_config", {{"quant_method", "gptq"}}}}, UnsupportedConfig, R"("quant_method" is "gptq")");
+    refused({{"rope_parameters", nullptr}}, UnsupportedConfig, R"("rope_parameters" is missing)");
+    for (const char* const field : {"head_dim", "num_key_value_heads", "max_position_embeddings", "rms_norm_eps"})
+        refused({{field, nullptr}}, UnsupportedConfig, field);
+    refused({{"layer_types", {"full_attention", "chunked_attention", "full_attention", "full_attention"}}},
+            UnsupportedConfig, "layer_types");
+    refused({{"num_local_experts", 6}}, ShapeMismatch, "mlp.router.weight");
+    refused({{"intermediate_size", 14}}, ShapeMismatch, "mlp.experts.gate_up_proj");
+    CHECK(load_mixture_with("gpt_oss", {{"swiglu_limit", 7.0}, {"attention_dropout", 0.1}}));
+    check_refused(load_mixture_with("gpt_oss_mxfp4", {{"intermediate_size", 64}}), ShapeMismatch,
+                  "gate_up_proj_blocks");
+}
+
+TEST_CASE("windows of gpt-oss are in every second layer, or where the config says", "[models][decoder]") {
+    const auto windows_of = [](const json& fields) {
+        std::vector<std::uint32_t> windows;
+        const auto model = must(load_mixture_with("gpt_oss", fields));
+        for (const auto& layer : model.config().layers) windows.push_back(layer.window);
+        return windows;
+    };
+    using Windows = std::vector<std::uint32_t>;
+    CHECK(windows_of(json::object()) == Windows{5, 0, 5, 0});
+    CHECK(windows_of({{"layer_types", nullptr}}) == Windows{5, 0, 5, 0});
+    CHECK(windows_of({{"layer_types", {"full_attention", "full_attention", "full_attention", "sliding_attention"}}}) ==
+          Windows{0, 0, 0, 5});
+    CHECK(windows_of({{"sliding_window", nullptr}}) == Windows{0, 0, 0, 0});
+}
+
+TEST_CASE("experts of gpt-oss in a folder are those of its GGUF file, block by block", "[models][decoder][gguf]") {
+    const std::string name = GENERATE("gpt_oss", "gpt_oss_mxfp4");
+    CAPTURE(name);
+    const auto folder = must(models::load_decoder(goldens_dir() / "decoders" / name));
+    const auto file = must(models::load_decoder(goldens_dir() / "gguf_decoders" / (name + ".gguf")));
+    for (std::size_t layer = 0; layer < 4; ++layer) {
+        const auto &found = folder.weights().layers[layer].experts, &wanted = file.weights().layers[layer].experts;
+        REQUIRE(found.down.size() == wanted.down.size());
+        for (std::size_t e = 0; e < found.down.size(); ++e) {
+            CHECK(found.gate[e].dtype == (name == "gpt_oss" ? DType::f32 : DType::mxfp4));
+            CHECK(std::ranges::equal(found.gate[e].bytes, wanted.gate[e].bytes));
+            CHECK(std::ranges::equal(found.up[e].bytes, wanted.up[e].bytes));
+            CHECK(std::ranges::equal(found.down[e].bytes, wanted.down[e].bytes));
+        }
+        CHECK(std::ranges::equal(found.gate_bias.bytes, wanted.gate_bias.bytes));
+        CHECK(std::ranges::equal(found.up_bias.bytes, wanted.up_bias.bytes));
+    }
+}
+
+TEST_CASE("gpt-oss's GGUF file is refused without what it needs", "[models][decoder][gguf][errors]") {
+    const auto without = [](std::string_view end) {
+        return load_gguf_with("gpt_oss", [&](models::GgufContents& contents) {
+            std::erase_if(contents.tensors,
+                          [&](const formats::OutputTensor& tensor) { return tensor.name.ends_with(end); });
+        });
+    };
+    check_refused(without("attn_sinks.weight"), MissingTensor, "attn_sinks");
+    check_refused(without("post_attention_norm.weight"), MissingTensor, "post_attention_norm");
+    check_refused(without("ffn_up_exps.bias"), MissingTensor, "one has a bias, the other none");
+    const auto with = [](const std::string& key, const auto& value) {
+        return load_gguf_with("gpt_oss",
+                              [&](models::GgufContents& contents) { contents.metadata.set("gpt-oss." + key, value); });
+    };
+    check_refused(with("expert_gating_func", 2u), UnsupportedConfig, "expert_gating_func");
+    CHECK(with("expert_gating_func", 3u));
+    const auto rope_of = [&](bool truncates) {
+        return must(with("rope.scaling.yarn_truncate", truncates)).config().ropes.front().frequencies;
+    };
+    check_refused(with("rope.scaling.yarn_ext_factor", 0.5f), UnsupportedConfig, "yarn_ext_factor");
+    check_refused(with("rope.scaling.yarn_log_multiplier", 0.1f), UnsupportedConfig, "yarn_log_multiplier");
+    const auto written = must(models::load_decoder(goldens_dir() / "gguf_decoders" / "gpt_oss.gguf"));
+    CHECK(rope_of(false) == written.config().ropes.front().frequencies);
+    CHECK(rope_of(true) != rope_of(false));
+}
+
 TEST_CASE("layers are those with experts that the config names", "[models][decoder]") {
     const auto layers_of = [](const std::string& name) {
         std::string layers;

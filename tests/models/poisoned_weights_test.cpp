@@ -142,7 +142,7 @@ TEST_CASE("every tensor that a graph reads is refused with a value that is no nu
 }
 
 TEST_CASE("every tensor in blocks is refused with a scale that is no number", "[models][gguf][errors]") {
-    const DType dtype = GENERATE(DType::q8_0, DType::q4_0);
+    const DType dtype = GENERATE(DType::q8_0, DType::q4_0, DType::mxfp4);
     const TemporaryFolder folder;
     const auto source = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / "llama3_scaled_bf16.gguf"));
     const auto contents = must(models::requantized(source, dtype));

@@ -19,7 +19,8 @@ struct PiecewiseRun {
 /// `ids` are [batch, len].
 inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& backend,
                                   const std::vector<std::int32_t>& ids, std::uint32_t batch, DType dtype,
-                                  const std::vector<std::uint32_t>& pieces) {
+                                  const std::vector<std::uint32_t>& pieces,
+                                  models::WeightFormat stored = models::WeightFormat::as_computed) {
     const auto len = static_cast<std::uint32_t>(ids.size()) / batch;
     const std::size_t vocab = model.config().vocab_size, width = model.config().hidden_size;
     PiecewiseRun run = {.logits = std::vector<double>(batch * len * vocab),
@@ -31,8 +32,9 @@ inline PiecewiseRun run_in_pieces(const models::Decoder& model, graph::Backend& 
         graph::Graph g;
         const graph::Value tokens = must(g.input("tokens", DType::i32, {batch, piece}));
         const graph::Value starts = must(g.input("starts", DType::i32, {batch}));
-        const auto pass = must(model.add_pass(g, {.rows = batch, .len = piece, .capacity = len, .dtype = dtype}, tokens,
-                                              starts, models::Logits::all));
+        const models::DecoderLayout layout = {
+            .rows = batch, .len = piece, .capacity = len, .dtype = dtype, .weights = stored};
+        const auto pass = must(model.add_pass(g, layout, tokens, starts, models::Logits::all));
         g.mark_output(pass.hidden);
         g.mark_output(pass.logits);
         const auto program = must(backend.compile(graph::make_plan(std::move(g)), weights, states));

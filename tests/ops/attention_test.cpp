@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <numbers>
 #include <numeric>
 
 #include "support/attention_case.hpp"
 #include "support/backends.hpp"
 #include "support/must.hpp"
+#include "support/special_floats.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -123,6 +125,34 @@ TEST_CASE("a query that sees no key gets zeros", "[op][attention]") {
     }
     const graph::Value y = c.expect(attention(c.graph, o.query, o.key, o.value, mask, 1));
     for (const float element : c.run(backend, y)) CHECK(element == 0);
+}
+
+// Two keys of the same score 0, and a sink: values 1 and 3 have a weight each of 1 in 2 + exp(sink).
+TEST_CASE("a sink takes its share of the weights", "[op][attention][decode_attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    CAPTURE(backend.name(), to_string(dtype));
+    constexpr float kSinks[] = {-kInfinity, 0, std::numbers::ln2_v<float>, 200, kNaN};
+    constexpr std::uint64_t kHeads = std::size(kSinks);
+    OpCase c;
+    const std::vector<float> ones(kHeads * 8, 1.0f);
+    std::vector<float> values(2 * 8, 1.0f);
+    std::fill(values.begin() + 8, values.end(), 3.0f);
+    const graph::Value q = c.floats("query", dtype, {1, 1, kHeads, 8}, ones);
+    const graph::Value k = c.floats("key", dtype, {1, 2, 1, 8}, std::vector<float>(2 * 8, 0.0f));
+    const graph::Value v = c.floats("value", dtype, {1, 2, 1, 8}, values);
+    const graph::AttentionMask mask{
+        .sinks = c.floats("sinks", DType::f32, {kHeads}, {std::begin(kSinks), std::end(kSinks)})};
+    const bool is_split = GENERATE(false, true);
+    const graph::Value y =
+        c.expect(is_split ? decode_attention(c.graph, q, k, v, mask, 1, 32) : attention(c.graph, q, k, v, mask, 1));
+    c.each_variant(backend, y, [&](const std::vector<float>& found) {
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            const float expected = 4 / (2 + std::exp(kSinks[i / 8]));
+            CAPTURE(i, found[i], expected);
+            CHECK((std::isnan(expected) ? std::isnan(found[i]) : std::abs(found[i] - expected) <= 1e-3f));
+        }
+    });
 }
 
 TEST_CASE("large scores do not overflow the softmax", "[op][attention]") {

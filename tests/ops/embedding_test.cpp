@@ -52,7 +52,8 @@ TEST_CASE("embedding dequantises the rows that are asked for", "[op][embedding][
 
 TEST_CASE("one quantised table serves embedding and linear", "[op][embedding][quantized]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const DType format = GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q5_0, DType::q4_k, DType::q6_k);
+    const DType format =
+        GENERATE(DType::bf16, DType::q8_0, DType::q4_0, DType::q5_0, DType::mxfp4, DType::q4_k, DType::q6_k);
     CAPTURE(backend.name(), to_string(format));
     OpCase c;
     const graph::Value table = random_weight(c, format, 37, width_of(format, 2));

@@ -38,9 +38,9 @@ std::vector<std::int32_t> random_experts(OpCase& c, const ExpertCase& s) {
     return c.random_ints(s.rows * s.k, 0, static_cast<std::int32_t>(s.experts) - 1);
 }
 
-constexpr DType kFormats[] = {DType::f32,  DType::f16,    DType::bf16,   DType::q8_0, DType::q4_0,
-                              DType::q4_1, DType::q5_0,   DType::q5_1,   DType::q4_k, DType::q5_k,
-                              DType::q6_k, DType::iq4_nl, DType::iq4_xs, DType::q2_k, DType::q3_k};
+constexpr DType kFormats[] = {DType::f32,   DType::f16,    DType::bf16, DType::q8_0, DType::q4_0, DType::q4_1,
+                              DType::q5_0,  DType::q5_1,   DType::q4_k, DType::q5_k, DType::q6_k, DType::iq4_nl,
+                              DType::mxfp4, DType::iq4_xs, DType::q2_k, DType::q3_k};
 
 // With rows of which each expert has some, and with so many that they are sorted; the edges of the kernels: edges_test.cpp.
 TEST_CASE("expert_linear agrees with double precision in all formats", "[op][expert_linear]") {

@@ -97,6 +97,7 @@ TEST_CASE("a product of a norm takes quantised weights", "[op][linear][normed][q
             {DType::q6_k, DType::f32, 2, 1, 10, true},
             {DType::q5_0, DType::f32, 1, 18, 50, true},
             {DType::iq4_nl, DType::f32, 3, 2, 34, false},
+            {DType::mxfp4, DType::f32, 3, 5, 34, false},
             {DType::bf16, DType::f32, 1, 3, 20, false},
         }));
     CAPTURE(backend.name(), to_string(format), to_string(dtype), rows, blocks, out, gated);

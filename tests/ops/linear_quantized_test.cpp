@@ -55,6 +55,8 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::q5_0, 3, 3, 67},
         {DType::q5_1, 3, 3, 67},
         {DType::iq4_nl, 3, 3, 67},
+        {DType::mxfp4, 3, 3, 67},
+        {DType::mxfp4, 12, 2, 35},
         {DType::iq4_xs, 3, 3, 67},
         {DType::q2_k, 3, 3, 67},
         {DType::q3_k, 3, 3, 67},
@@ -73,7 +75,9 @@ TEST_CASE("linear with quantised weights takes float16 activations", "[op][linea
                                                                                      {DType::q8_0, 17, DType::f16},
                                                                                      {DType::q6_k, 9, DType::f32},
                                                                                      {DType::q5_0, 3, DType::f16},
-                                                                                     {DType::iq4_nl, 9, DType::f32}}));
+                                                                                     {DType::iq4_nl, 9, DType::f32},
+                                                                                     {DType::mxfp4, 3, DType::f16},
+                                                                                     {DType::mxfp4, 17, DType::f32}}));
     CAPTURE(backend.name(), to_string(format), to_string(result), rows);
     OpCase c;
     add_quantized_linear(c, {.format = format,
@@ -122,6 +126,7 @@ TEST_CASE("linear with quantised weights and a gate agrees with double precision
             {DType::f16, 33, 2, 70, DType::f32, DType::f32},
             {DType::q5_1, 2, 3, 70, DType::f32, DType::f32},
             {DType::q5_0, 33, 2, 70, DType::f32, DType::f32},
+            {DType::mxfp4, 2, 3, 70, DType::f32, DType::f32},
             {DType::q8_0, 2, 9, 22, DType::f32, DType::f32},  // the depth in parts
             {DType::q4_0, 20, 7, 30, DType::f32, DType::f32},
             {DType::q4_0, 20, 5, 22, DType::f16, DType::f32},

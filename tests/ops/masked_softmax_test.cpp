@@ -15,6 +15,7 @@ const AttentionSizes kMaskedSizes[] = {
 TEST_CASE("masked_softmax agrees with double precision", "[op][masked_softmax]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const MaskKind kind = GENERATE(from_range(std::begin(kMasks), std::end(kMasks)));
+    if (kind.sinks) return;  // of attention and decode_attention alone
     for (const AttentionSizes& s : kMaskedSizes) {
         CAPTURE(backend.name(), kind.name, to_string(s));
         OpCase c;

@@ -47,6 +47,7 @@ struct MaskKind {
     std::uint32_t window = 0;
     bool lengths = false;
     bool starts = false;
+    bool sinks = false;
     std::optional<std::array<bool, 3>> additive = {};  ///< own rows for every batch, head, query
 };
 
@@ -63,6 +64,13 @@ inline const MaskKind kMasks[] = {
     {.name = "additive per batch, head and query", .additive = {{true, true, true}}},
     {.name = "causal, lengths", .causal = true, .lengths = true},
     {.name = "causal, window, lengths, starts", .causal = true, .window = 7, .lengths = true, .starts = true},
+    {.name = "sinks", .sinks = true},
+    {.name = "causal, window, lengths, starts, sinks",
+     .causal = true,
+     .window = 9,
+     .lengths = true,
+     .starts = true,
+     .sinks = true},
     {.name = "all", .causal = true, .window = 40, .lengths = true, .starts = true, .additive = {{true, false, true}}},
 };
 
@@ -73,6 +81,9 @@ inline graph::AttentionMask make_mask(OpCase& c, const MaskKind& kind, const Att
     const auto keys = static_cast<std::int32_t>(s.key_len);
     if (kind.lengths) mask.key_lengths = c.ints("key_lengths", {s.batch}, c.random_ints(s.batch, -1, keys + 1));
     if (kind.starts) mask.starts = c.ints("starts", {s.batch}, c.random_ints(s.batch, -3, keys));
+    if (kind.sinks) {  // some larger than any score, some without weight
+        mask.sinks = c.floats("sinks", DType::f32, {s.heads}, 4);
+    }
     if (kind.additive) {
         const auto [per_batch, per_head, per_query] = *kind.additive;
         const Shape shape{per_batch ? s.batch : 1, per_head ? s.heads : 1, per_query ? s.query_len : 1, s.key_len};

@@ -62,7 +62,8 @@ TEST_CASE("a product with a weight in pieces gives the bits of one piece", "[vul
         DType stored, computed;
     };
     constexpr Formats kFormats[] = {{DType::f32, DType::f32},  {DType::f16, DType::f16},  {DType::bf16, DType::f32},
-                                    {DType::q8_0, DType::f32}, {DType::q4_0, DType::f32}, {DType::q4_k, DType::f16}};
+                                    {DType::q8_0, DType::f32}, {DType::q4_0, DType::f32}, {DType::q4_k, DType::f16},
+                                    {DType::mxfp4, DType::f32}};
     for (const std::string& index : vulkan_device_indices()) {
         const auto whole = device_with(index, 0), limited = device_with(index, kMost);
         for (const auto& [stored, computed] : kFormats)

@@ -71,6 +71,7 @@ struct AttentionForm {
     bool sees_neighbours = false;  ///< a window on both sides, as in layers of encoders
     float soft_cap = 0;
     CacheLayout layout = CacheLayout::rows;
+    bool has_sinks = false;  ///< in place of an additive mask
 };
 
 /// Half of the keys, or as many as the queries need: what a cache holds.
@@ -90,6 +91,10 @@ Result<graph::AttentionMask> make_mask(CaseBuilder& b, const AttentionSizes& s, 
     mask.window = static_cast<std::uint32_t>(s.keys / 2 + 1);
     const std::int32_t start = held_keys(s) - static_cast<std::int32_t>(s.queries);
     VKFORMER_TRY(mask.starts, b.ints("starts", {s.batch}, per_sequence(start)));
+    if (form.has_sinks) {
+        VKFORMER_TRY(mask.sinks, b.input("sinks", DType::f32, {s.heads}));
+        return mask;
+    }
     const std::uint64_t columns = in_pages ? graph::page_count(s.keys) * graph::kPageLen : s.keys;
     VKFORMER_TRY(mask.additive, b.input("additive", DType::f32, {1, s.heads, s.queries, columns}));
     return mask;
@@ -141,7 +146,8 @@ constexpr AttentionForm kPlain{.name = "attention_batch"}, kPadded{.name = "atte
              .has_every_mask = true,
              .has_lengths = true,
              .soft_cap = 2,
-             .layout = CacheLayout::pages};
+             .layout = CacheLayout::pages},
+    kSinks{.name = "attention_sinks", .has_every_mask = true, .has_lengths = true, .has_sinks = true};
 constexpr AttentionForm kDecode{.name = "decode_attention_batch"},
     kDecodeMasked{.name = "decode_attention_masked", .has_every_mask = true, .has_lengths = true},
     kDecodeCapped{.name = "decode_attention_capped", .soft_cap = 2},
@@ -149,7 +155,8 @@ constexpr AttentionForm kDecode{.name = "decode_attention_batch"},
                    .has_every_mask = true,
                    .has_lengths = true,
                    .soft_cap = 2,
-                   .layout = CacheLayout::pages};
+                   .layout = CacheLayout::pages},
+    kDecodeSinks{.name = "decode_attention_sinks", .has_every_mask = true, .has_lengths = true, .has_sinks = true};
 
 Result<Case> prefill(std::string_view op, const Family::Dims& shape, const Types& types, bool causal) {
     const AttentionSizes s{1, shape[0], shape[1], shape[2], shape[3], shape[4], shape[4]};
@@ -323,6 +330,7 @@ void add_attention_cases(std::vector<Family>& families) {
     add(kCapped, attention_of_any_sizes<kCapped>, {{{1, 512, 512, 16, 8, 64, 64}, floats}});
     add(kNeighbours, attention_of_any_sizes<kNeighbours>, {});
     add(kInPages, attention_of_any_sizes<kInPages>, {});
+    add(kSinks, attention_of_any_sizes<kSinks>, {});
     constexpr std::string_view kAnySplit = "batch x keys x heads x kv_heads x head_dim x value_dim x split_keys";
     const auto add_decode = [&](const AttentionForm& form, const auto& make, std::vector<Family::Compiled> compiled) {
         families.push_back({.name = form.name,
@@ -336,6 +344,7 @@ void add_attention_cases(std::vector<Family>& families) {
     add_decode(kDecodeMasked, decode_of_any_sizes<kDecodeMasked>, {});
     add_decode(kDecodeCapped, decode_of_any_sizes<kDecodeCapped>, {{{1, 512, 16, 8, 64, 64, 128}, floats}});
     add_decode(kDecodeInPages, decode_of_any_sizes<kDecodeInPages>, {});
+    add_decode(kDecodeSinks, decode_of_any_sizes<kDecodeSinks>, {});
 }
 
 }  // namespace vkformer::cases

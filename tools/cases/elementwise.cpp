@@ -155,27 +155,38 @@ Result<Case> concat_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
-enum class Gate : std::uint8_t { of_two_tensors, of_halves };
+enum class Gate : std::uint8_t { of_two_tensors, of_halves, of_clamped_halves };
+
+constexpr std::string_view name_of(Gate gate) {
+    switch (gate) {
+    case Gate::of_two_tensors: break;
+    case Gate::of_halves: return "gated_activation_halves";
+    case Gate::of_clamped_halves: return "gated_activation_clamped";
+    }
+    return "gated_activation";
+}
 
 template <Gate kGate>
 Result<Case> gated_case(const Family::Dims& shape, const Types& types) {
     const DType dtype = types.x;
     const std::uint64_t rows = shape[0], width = shape[1];
     const double elements = static_cast<double>(rows * width);
-    return Case{.op = kGate == Gate::of_halves ? "gated_activation_halves" : "gated_activation",
+    return Case{.op = std::string(name_of(kGate)),
                 .shape = to_text(shape),
                 .dtype = types.name(),
                 .work = {.flops = 5 * elements,  // SiLU as in activate, and the product
                          .read = bytes_of(dtype, 2 * elements),
                          .written = bytes_of(dtype, elements)},
                 .build = [=](CaseBuilder& b) -> Result<void> {
-                    const bool has_halves = kGate == Gate::of_halves;
+                    const bool has_halves = kGate != Gate::of_two_tensors;
                     VKFORMER_TRY(const auto gate, b.input("gate", dtype, {rows, has_halves ? 2 * width : width}, 4));
                     graph::Value up;
                     if (!has_halves) {
                         VKFORMER_TRY(up, b.input("up", dtype, {rows, width}));
                     }
-                    VKFORMER_TRY(const auto y, graph::gated_activation(b.graph, gate, up, graph::Activation::silu));
+                    const graph::GateClamp clamp{.limit = kGate == Gate::of_clamped_halves ? 2.0f : 0, .up_shift = 1};
+                    VKFORMER_TRY(const auto y,
+                                 graph::gated_activation(b.graph, gate, up, graph::Activation::silu, clamp));
                     b.result(y);
                     return {};
                 }};
@@ -280,6 +291,11 @@ void add_elementwise_cases(std::vector<Family>& families) {
                         .dims = "rows x width",
                         .types = {DType::f32, DType::f16},
                         .make = gated_case<Gate::of_halves>});
+    families.push_back({.name = name_of(Gate::of_clamped_halves),
+                        .op = "gated_activation",
+                        .dims = "rows x width",
+                        .types = {DType::f32, DType::f16},
+                        .make = gated_case<Gate::of_clamped_halves>});
     families.push_back({.name = "rope",
                         .op = "rope",
                         .dims = "len x heads x head_dim",

@@ -29,6 +29,7 @@ Result<DType> dtype_of(vkf_dtype dtype) {
     case VKF_Q4_K: return DType::q4_k;
     case VKF_Q5_K: return DType::q5_k;
     case VKF_Q6_K: return DType::q6_k;
+    case VKF_MXFP4: return DType::mxfp4;
     case VKF_DTYPE_MAX_ENUM: break;
     }
     return Error{ErrorCode::UnsupportedDtype, "there is no vkf_dtype " + std::to_string(dtype)};
@@ -38,7 +39,7 @@ vkf_tensor describe(const graph::Graph& graph, graph::Value value) {
     const DType dtype = graph.dtype(value);
     const Shape& shape = graph.shape(value);
     vkf_tensor answer = VKF_TENSOR_INIT;
-    for (int code = VKF_F32; code <= VKF_Q6_K; ++code)
+    for (int code = VKF_F32; code <= VKF_MXFP4; ++code)
         if (*dtype_of(static_cast<vkf_dtype>(code)) == dtype) answer.dtype = static_cast<vkf_dtype>(code);
     answer.rank = static_cast<uint32_t>(shape.rank());
     std::ranges::copy(shape.dims(), answer.shape);

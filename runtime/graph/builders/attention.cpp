@@ -61,6 +61,12 @@ Result<void> check_mask(const OperandCheck& check, const Graph& graph, const Att
         VKFORMER_CHECK(check.dtype(name, value, DType::i32));
         VKFORMER_CHECK(check.shape(name, value, {scores[0]}, "batch"));
     }
+    if (mask.sinks) {
+        if (mask.additive)
+            return check.error(ErrorCode::InvalidArgument, "expected an additive mask or sinks, not both");
+        VKFORMER_CHECK(check.dtype("sinks", mask.sinks, DType::f32));
+        VKFORMER_CHECK(check.shape("sinks", mask.sinks, {scores[1]}, "heads of query"));
+    }
     if (!mask.additive) return {};
     VKFORMER_CHECK(check.dtype("additive mask", mask.additive, DType::f32));
     VKFORMER_CHECK(check.rank("additive mask", mask.additive, kScoresLayout));
@@ -167,6 +173,8 @@ Result<Value> masked_softmax(Graph& graph, Value scores, const AttentionMask& ma
     VKFORMER_CHECK(check.dtype("scores", scores, DType::f32));
     VKFORMER_CHECK(check.rank("scores", scores, kScoresLayout));
     const Shape shape = graph.shape(scores);
+    if (mask.sinks)
+        return check.error(ErrorCode::InvalidArgument, "weights of sinks are not stored: attention has them");
     VKFORMER_CHECK(check_mask(check, graph, mask, shape));
 
     VKFORMER_TRY(const Value weights, graph.activation(MaskedSoftmax::kName, DType::f32, shape));

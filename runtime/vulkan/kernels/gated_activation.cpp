@@ -5,16 +5,22 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::GatedActivationPush) == 16);
+static_assert(sizeof(shaders::GatedActivationPush) == 24);
 
 shaders::GatedActivationPush gated_activation_layout(const graph::GatedActivation& op, const graph::Graph& graph) {
     const Shape& y = graph.shape(op.y);
+    const auto [limit, shift] = op.clamp;
     if (op.up) {
         const auto count = static_cast<std::uint32_t>(y.element_count());
-        return {.rows = 1, .width = count, .stride = count, .up_offset = 0};
+        return {.rows = 1, .width = count, .stride = count, .up_offset = 0, .limit = limit, .up_shift = shift};
     }
     const auto width = static_cast<std::uint32_t>(y.back());
-    return {.rows = static_cast<std::uint32_t>(y.row_count()), .width = width, .stride = 2 * width, .up_offset = width};
+    return {.rows = static_cast<std::uint32_t>(y.row_count()),
+            .width = width,
+            .stride = 2 * width,
+            .up_offset = width,
+            .limit = limit,
+            .up_shift = shift};
 }
 
 Result<Dispatch> dispatch_gated_activation(const graph::GatedActivation& op, Module module, std::uint64_t chunk,

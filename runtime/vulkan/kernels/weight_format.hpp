@@ -22,6 +22,7 @@ inline std::uint32_t weight_format(DType dtype) noexcept {
     case DType::iq4_xs: return shaders::kWeightIq4Xs;
     case DType::q2_k: return shaders::kWeightQ2K;
     case DType::q3_k: return shaders::kWeightQ3K;
+    case DType::mxfp4: return shaders::kWeightMxfp4;
     case DType::f16: return shaders::kWeightF16;
     default: return shaders::kWeightBf16;
     }

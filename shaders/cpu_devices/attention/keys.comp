@@ -371,6 +371,7 @@ void main() {
         memoryBarrierBuffer();
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             const float shift = shift_of(query_row[r], split.count);
+            maximum[r] = shift * LOG2_E;
             [[unroll]] for (uint v = 0; v < LANE_SUMS; ++v) sums[r][v] = 0.0;
             total[r] = 0.0;
             for (uint s = 0; s < split.count; ++s) {
@@ -385,6 +386,7 @@ void main() {
 #endif
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (first_row + r > last_row) continue;
+        total[r] += sink_weight(head_of[r], maximum[r] / LOG2_E);
         [[unroll]] for (uint v = 0; v < LANE_SUMS; v += RESULT_ELEMENTS)
             if (column_of(v) < VALUE_DIM)
                 y[(query_row[r] * VALUE_DIM + column_of(v)) / RESULT_ELEMENTS] =

@@ -136,6 +136,7 @@ void main() {
         if (!is_last_split(query_row, split.count)) return;
         memoryBarrierBuffer();
         const float shift = shift_of(query_row, split.count);
+        maximum = shift * LOG2_E;
         [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v) sums[v] = vec4(0.0);
         total = 0.0;
         for (uint s = 0; s < split.count; ++s) {
@@ -146,6 +147,7 @@ void main() {
         }
     }
 #endif
+    total += sink_weight(head, maximum / LOG2_E);
     [[unroll]] for (uint v = 0; v < VALUE_QUADS; ++v)
         STORE4(y, query_row * VALUE_QUADS + v, total == 0.0 ? vec4(0.0) : sums[v] / total);
 }

@@ -10,7 +10,6 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 #define VECTORS
 #include "cpu_devices/gated_activation/contract.h"
-#include "lib/activation.glsl"
 #include "lib/grid.glsl"
 #include "lib/halves.glsl"
 #include "cpu_devices/lib/vectors.glsl"
@@ -23,6 +22,7 @@ layout(push_constant) uniform Push {
     layout(offset = kCpuGatedActivationGateAddress) uint64_t gate_address;
     layout(offset = kCpuGatedActivationUpAddress) uint64_t up_address;
 };
+#include "gated_activation/gated.glsl"
 layout(std430, binding = kGatedActivationY) writeonly buffer Y { WORD y[]; };
 
 #ifdef F16
@@ -47,8 +47,8 @@ void main() {
         [[unroll]] for (uint i = 0; i < kCpuGatedActivationStepWords; i += kCpuLanes) {
             const uint64_t word = uint64_t(clamped + i) * 4;
             vec4 elements = word_elements(words_at(gates + word));
-            [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e) elements[e] = activated(ACTIVATION, elements[e]);
-            elements *= word_elements(words_at(ups + word));
+            const vec4 others = word_elements(words_at(ups + word));
+            [[unroll]] for (uint e = 0; e < WORD_ELEMENTS; ++e) elements[e] = gated(elements[e], others[e]);
             y[row * width + first + clamped + i + gl_SubgroupInvocationID] = word_of(elements);
         }
     }

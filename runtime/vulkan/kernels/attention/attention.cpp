@@ -33,7 +33,7 @@ Result<Dispatch> dispatch_attention(const graph::Attention& op, Module module, s
         .bind(shaders::kAttentionValue, op.value)
         .bind(shaders::kAttentionKeyLengths, or_else(op.mask.key_lengths, op.query))
         .bind(shaders::kAttentionStarts, or_else(op.mask.starts, op.query))
-        .bind(shaders::kAttentionAdditive, or_else(op.mask.additive, op.query))
+        .bind(shaders::kAttentionAdditive, or_else(op.mask.additive, or_else(op.mask.sinks, op.query)))
         .bind(shaders::kAttentionPages, or_else(op.pages, op.query))
         .bind(shaders::kAttentionY, op.y)
         .set(shaders::kAttentionMask, score_bits(op));

@@ -15,6 +15,7 @@ std::uint32_t mask_bits(const graph::AttentionMask& mask) noexcept {
     if (mask.key_lengths) bits |= shaders::kMaskKeyLengths;
     if (mask.starts) bits |= shaders::kMaskStarts;
     if (mask.additive) bits |= shaders::kMaskAdditive;
+    if (mask.sinks) bits |= shaders::kScoreSinks;
     return bits;
 }
 

@@ -38,7 +38,7 @@ Result<Dispatch> dispatch_decode_attention(const graph::DecodeAttention& op, Mod
         .bind(shaders::kDecodeAttentionKey, op.key)
         .bind(shaders::kDecodeAttentionValue, op.value)
         .bind(shaders::kDecodeAttentionWords, packed_words(op.mask.key_lengths, op.mask.starts, op.query))
-        .bind(shaders::kDecodeAttentionAdditive, or_else(op.mask.additive, op.query))
+        .bind(shaders::kDecodeAttentionAdditive, or_else(op.mask.additive, or_else(op.mask.sinks, op.query)))
         .bind(shaders::kDecodeAttentionPartial, op.partial)
         .bind(shaders::kDecodeAttentionPages, or_else(op.pages, op.query))
         .bind(shaders::kDecodeAttentionY, op.y)
