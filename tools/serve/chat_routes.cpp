@@ -121,11 +121,11 @@ PromptOptions read_prompt_options(Fields& fields, const Talk& talk) {
     return options;
 }
 
-Wanted read_chat(const ModelSet& models, const Request& request) {
-    const json body = parse_body(request);
+Wanted read_chat(const ModelSet& models, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted;
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
@@ -181,11 +181,11 @@ void read_prompts(Fields& fields, Wanted& wanted, bool echoes) {
     }
 }
 
-Wanted read_completion(const ModelSet& models, const Request& request) {
-    const json body = parse_body(request);
+Wanted read_completion(const ModelSet& models, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted{.is_chat = false};
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     const bool echoes = fields.boolean("echo").value_or(false);
     read_prompts(fields, wanted, echoes);
     read_common(fields, wanted);
@@ -475,15 +475,14 @@ void run(const Call& call, const Wanted& wanted, WorkThread& thread) {
 
 std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits, WorkThread& thread) {
     const auto route = [&](std::string_view path, std::string_view summary,
-                           Wanted (*read)(const ModelSet&, const Request&)) {
-        return Route{
-            .method = "POST",
-            .path = path,
-            .body_bytes = limits.body_bytes,
-            .is_work = true,
-            .summary = summary,
-            .gives = {"application/json", "text/event-stream"},
-            .answer = [&models, &thread, read](const Call& call) { run(call, read(models, call.request()), thread); }};
+                           Wanted (*read)(const ModelSet&, const Call&)) {
+        return Route{.method = "POST",
+                     .path = path,
+                     .body_bytes = limits.body_bytes,
+                     .is_work = true,
+                     .summary = summary,
+                     .gives = {"application/json", "text/event-stream"},
+                     .answer = [&models, &thread, read](const Call& call) { run(call, read(models, call), thread); }};
     };
     return {route("/v1/chat/completions", "The answer to a conversation, as OpenAI's API has it", read_chat),
             route("/v1/completions", "Texts continued, as OpenAI's API has it", read_completion)};

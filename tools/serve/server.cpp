@@ -126,16 +126,14 @@ Result<void> run_server(const ServerOptions& options) {
 
     Result<void> loaded;
     std::thread loader([&] {
-        loaded = models.load();
-        if (loaded)
-            log.say("ready");
-        else
-            listener.stop();
+        loaded = models.run([&] { log.say("ready"); });
+        if (!loaded) listener.stop();
     });
     listener.run([&] {
         is_stopping = true;
         log.say("stopping");
     });
+    models.stop();
     loader.join();
     writers.finish();
     return loaded;

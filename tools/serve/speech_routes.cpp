@@ -80,7 +80,7 @@ json verbose(const HeardFile& heard, const std::string& task) {
 
 void hear_file(const ModelSet& models, const Call& call, bool translates) {
     Asked asked = read_form(call.request(), translates);
-    SpeechModel& model = models.get<SpeechModel>(asked.model);
+    SpeechModel& model = models.get<SpeechModel>(call, asked.model);
     std::vector<SoundFile> files;
     const std::string task = asked.file.task;
     files.push_back(std::move(asked.file));
