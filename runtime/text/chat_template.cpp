@@ -65,9 +65,11 @@ Value make_namespace(const Arguments& arguments, Budget& budget) {
     auto space = std::make_shared<Namespace>();
     for (const Value& value : arguments.positional) {
         if (!value.dict()) fail(std::string("a namespace is made of names and values, not of a ") + value.type_name());
+        budget.step(2 * value.dict()->items.size());
         for (const auto& [key, item] : value.dict()->items) space->items.emplace_back(to_text(key, budget), item);
     }
     for (const auto& [name, value] : arguments.named) {
+        budget.step(2);
         Value::list({value}, budget);  // what a list cannot hold, a namespace cannot either
         space->items.emplace_back(name, value);
     }
@@ -100,10 +102,11 @@ std::tm local_time() {
     return platform::local_time(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
-Value formatted_time(const Arguments& arguments, const std::tm& now) {
+Value formatted_time(const Arguments& arguments, const std::tm& now, Budget& budget) {
     const auto bound = arguments.bind("strftime_now", {"format"}, 1);
     if (!bound[0]->text()) fail("strftime_now: the format is no string");
     if (bound[0]->text()->empty()) return "";
+    budget.step(4 * bound[0]->text()->size());
     std::array<char, 1024> buffer{};
     const std::size_t size = std::strftime(buffer.data(), buffer.size(), bound[0]->text()->c_str(), &now);
     if (size == 0) fail("strftime_now: the format is empty or too long");
@@ -117,9 +120,8 @@ Scope globals(const RenderOptions& options, Budget& budget) {
         fail("the template refuses the conversation: " + to_text(*bound[0], budget));
     });
     scope.names["strftime_now"] =
-        function("strftime_now", [now = options.now ? *options.now : local_time()](const Arguments& arguments) {
-            return formatted_time(arguments, now);
-        });
+        function("strftime_now", [now = options.now ? *options.now : local_time(), &budget](
+                                     const Arguments& arguments) { return formatted_time(arguments, now, budget); });
     scope.names["namespace"] =
         function("namespace", [&budget](const Arguments& arguments) { return make_namespace(arguments, budget); });
     scope.names["range"] =

@@ -138,7 +138,7 @@ TEST_CASE("serve: errors have the shape that their client knows, and say nothing
     CHECK(json::parse(error_body(Family::libretranslate, refusal)) == json{{"error", "model: there is none"}});
     CHECK(told({ErrorCode::CorruptFile, "/secret/path"}).message.find("secret") == std::string::npos);
     CHECK(told({ErrorCode::InvalidArgument, "too long"}).status == 400);
-    CHECK(told({ErrorCode::DeviceLost, "the device"}).status == 500);
+    CHECK(told({ErrorCode::DeviceLost, "the device"}).status == 503);
 }
 
 TEST_CASE("serve: metrics are told as Prometheus reads them", "[serve]") {

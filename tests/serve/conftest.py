@@ -35,13 +35,20 @@ def program() -> str:
 class Server:
     """One running program; what it says on standard error is kept."""
 
-    def __init__(self, *arguments: str, models: tuple[str, ...] = tuple(MODELS), wait: bool = True) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        models: tuple[str, ...] = tuple(MODELS),
+        wait: bool = True,
+        device: str = "cpu",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         named = [word for name in models for word in ("--model", f"{name}={MODELS[name]}")]
-        command = [program(), "serve", "-q", "--device", "cpu", "--plain", "--port", "0", "--json-logs", *named, *arguments]
+        command = [program(), "serve", "-q", "--device", device, "--plain", "--port", "0", "--json-logs", *named, *arguments]
         self.lines: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self._came = threading.Condition()
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.port = int(self.line("listening")["port"])

@@ -12,6 +12,8 @@
 
 #include "support/catch.h"
 #include "support/temporary_folder.hpp"
+#include "text/jinja/interpreter.hpp"
+#include "text/jinja/parser.hpp"
 
 namespace vkformer::tests {
 namespace {
@@ -57,6 +59,16 @@ std::string render_error(const std::string& source, ErrorCode code) {
     if (text) FAIL("no error, but " << text->substr(0, 1000));
     CHECK(text.error().code == code);
     return text.error().message;
+}
+
+/// The steps that a template takes, which gets no conversation.
+std::size_t steps_of(const std::string& source) {
+    jinja::Budget budget;
+    jinja::Scope scope;
+    std::size_t line = 1;
+    const jinja::Body body = jinja::parse(source, line);
+    jinja::Interpreter(scope, budget, line).run(body);
+    return budget.steps();
 }
 
 }  // namespace
@@ -187,6 +199,106 @@ TEST_CASE("hostile templates end in an error", "[text][chat]") {
     CHECK_THAT(stopped("{{ 10 ** 19 }}"), Contains("64 bits"));
     CHECK_THAT(render_error("{% set n = namespace() %}{% set n.n = n %}", ErrorCode::UnsupportedConfig),
                Contains("a namespace inside"));
+}
+
+TEST_CASE("what takes a template time is counted", "[text][chat]") {
+    std::string members, parameters;
+    for (int i = 0; i < 1000; ++i) {
+        members += "'k" + std::to_string(i) + "': 1, ";
+        parameters += (i > 0 ? ", k" : "k") + std::to_string(i) + "=1";
+    }
+    const std::string given =
+        "{% set a = 'a' * 100000 %}{% set b = 'a' * 99999 ~ 'b' %}{% set c = 'a' * 100000 %}"
+        "{% set spaces = ' ' * 100000 %}{% set k = 'k' * 100000 %}{% set d = {k ~ '0': 1} %}"
+        "{% set m = {" +
+        members + "} %}{% macro f(" + parameters + ") %}{% endmacro %}{% set list = [1] * 1000 %}";
+    const std::size_t before = steps_of(given);
+    const auto cost = [&](const std::string& expression) {
+        CAPTURE(expression);
+        return steps_of(given + "{% set x = " + expression + " %}") - before;
+    };
+    constexpr std::size_t kCompared = 100'000 / 256, kSearched = 100'000 / 32, kRead = 100'000 / 8;
+    for (const char* compared : {"a == c", "a < b", "a in [c]", "a in (b,)", "k ~ '1' in d", "d[k ~ '1']", "a is eq c",
+                                 "a.startswith(c)", "a.endswith((b,))", "[a, c] | unique"}) {
+        CAPTURE(compared);
+        CHECK(cost(compared) >= kCompared);
+    }
+    for (const char* searched : {"'z' in a", "a.find('z')", "a.rfind('z')", "a.count('z')", "a.split('z')",
+                                 "a.rsplit('z')", "a.replace('z', '')", "a | replace('z', '')", "'z' is in a"}) {
+        CAPTURE(searched);
+        CHECK(cost(searched) >= kSearched);
+        CHECK(cost(searched) < 2 * kRead);  // long messages are searched for "</think>" and the like
+    }
+    for (const char* read : {"a.upper()",
+                             "a | lower",
+                             "a.title()",
+                             "a | title",
+                             "a is lower",
+                             "a | length",
+                             "a[99999]",
+                             "a[-99999]",
+                             "a[1:]",
+                             "a[::-1]",
+                             "a.split()",
+                             "a.splitlines()",
+                             "a | int",
+                             "a | float",
+                             "spaces.strip()",
+                             "spaces | trim",
+                             "spaces.isspace()",
+                             "a | tojson",
+                             "a | list",
+                             "a | first",
+                             "[a] | sort",
+                             "[a] | max",
+                             "('x' ~ a).find('a', ) ~ a.rfind('a')"}) {
+        CAPTURE(read);
+        CHECK(cost(read) >= kRead);
+    }
+    CHECK(cost("'aaaaaaaa'.strip('b' * 99999 ~ 'a')") >= 8 * kRead);
+    CHECK(cost("list[1:]") >= 1000 / 4);
+    CHECK(cost("m.keys()") >= 1000);
+    CHECK(cost("m.nothing") >= 1000 / 8);
+    CHECK(cost("list | map(attribute=k) | list") >= 1000 * kCompared);
+    CHECK(cost("f()") >= 4 * 1000);
+    CHECK(cost("f(" + parameters + ")") >= 1000 * 1000 / 8);
+    CHECK(steps_of("{% for i in [1, 2, 3] %}{% endfor %}") - steps_of("{% for i in [1] %}{% endfor %}") >= 2 * 3);
+}
+
+TEST_CASE("texts that almost fit everywhere are not searched for long", "[text][chat]") {
+    const std::string given = "{% set a = 'a' * 1000000 %}{% set b = 'a' * 500000 ~ 'b' %}";
+    for (const char* hard : {"b in a", "a.find(b)", "a.rfind(b)", "a.count(b)", "a.split(b)", "a.rsplit(b)",
+                             "a.replace(b, '')", "a | replace(b, '')"}) {
+        CAPTURE(hard);
+        CHECK_THAT(render_error(given + "{{ " + hard + " }}", ErrorCode::InvalidArgument), Contains("steps"));
+    }
+    CHECK(*render("{{ [] * 10 ** 18 }}{{ () * 10 ** 18 }}", {}, true, "") == "[]()");
+    CHECK_THAT(render_error("{{ " + std::string(257, 'x') + " }}", ErrorCode::CorruptFile),
+               Contains("a name of more than 256 characters"));
+}
+
+TEST_CASE("parts of texts are those that Python takes", "[text][chat]") {
+    const auto written = [](const std::string& expression) {
+        CAPTURE(expression);
+        auto text = render("{% set s = 'häßlich-ä' %}{{ " + expression + " }}", {}, true, "");
+        REQUIRE(text);
+        return *text;
+    };
+    CHECK(written("s[1] ~ s[-1] ~ s[8] ~ s[-9]") == "äääh");
+    CHECK(written("s[9] is defined or s[-10] is defined") == "False");
+    CHECK(written("s[::2] ~ ' ' ~ s[::-1] ~ ' ' ~ s[7:2:-2]") == "hßihä ä-hcilßäh -cl");
+    CHECK(written("s[-3:] ~ ' ' ~ s[:-3] ~ ' ' ~ s[2:100] ~ s[5:2]") == "h-ä häßlic ßlich-ä");
+    CHECK(written("s[-100:3] ~ ' ' ~ s[8::-3] ~ ' ' ~ s[::9000000000000000000]") == "häß äcß h");
+    CHECK(written("'aXbXc'.rsplit('X', 1) ~ 'aaa'.rsplit('aa') ~ ' a  b '.rsplit(none, 1)") ==
+          "['aXb', 'c']['a', ''][' a', 'b']");
+    CHECK(
+        written("'aXbXc'.rfind('X') ~ 'aXbXc'.find('') ~ 'aXbXc'.rfind('') ~ 'abcab'.rfind('abc') ~ 'a'.find('ab')") ==
+        "3050-1");
+    CHECK(written("'aaaa'.count('aa') ~ 'aaaa'.replace('aa', 'b') ~ 'aaaa'.replace('a', 'b', 3)") == "2bbbbba");
+    CHECK(written("['a\"\\\\\\n\\x01ä😀\\x7f'] | tojson") == "[\"a\\\"\\\\\\n\\u0001ä😀\x7f\"]");
+    CHECK(written("'a\"ä😀\\x7f' | tojson(ensure_ascii=true)") == "\"a\\\"\\u00e4\\ud83d\\ude00\\u007f\"");
+    CHECK(written("['\\x01\\x85\\u2028\\U0001fffe'] | string") == "['\\x01\\x85\\u2028\\U0001fffe']");
+    CHECK(written("'xyz' * 5 ~ 'é' * 3 ~ 'x' * 0") == "xyzxyzxyzxyzxyzééé");
 }
 
 TEST_CASE("deeply nested templates end in an error", "[text][chat]") {

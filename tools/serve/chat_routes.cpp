@@ -2,6 +2,7 @@
 #include "serve/chat_routes.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <memory>
 #include <optional>
@@ -120,11 +121,11 @@ PromptOptions read_prompt_options(Fields& fields, const Talk& talk) {
     return options;
 }
 
-Wanted read_chat(const ModelSet& models, const Request& request) {
-    const json body = parse_body(request);
+Wanted read_chat(const ModelSet& models, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted;
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
@@ -180,11 +181,11 @@ void read_prompts(Fields& fields, Wanted& wanted, bool echoes) {
     }
 }
 
-Wanted read_completion(const ModelSet& models, const Request& request) {
-    const json body = parse_body(request);
+Wanted read_completion(const ModelSet& models, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     Wanted wanted{.is_chat = false};
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     const bool echoes = fields.boolean("echo").value_or(false);
     read_prompts(fields, wanted, echoes);
     read_common(fields, wanted);
@@ -212,11 +213,13 @@ json describe_call(const ToolCall& call) {
     return {{"id", call.id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-/// Writes both routes' answers.
-class Writer {
+/// Writes both routes' answers. Those with log-probabilities, lists as long as the prompt with numbers for twenty others of each token,
+/// are written on `thread`, since the engine's would keep all its other sequences waiting for them.
+class Writer : public std::enable_shared_from_this<Writer> {
 public:
-    Writer(const Call& call, const Wanted& wanted)
-        : call_(call),
+    Writer(const Call& call, const Wanted& wanted, WorkThread& thread)
+        : thread_(wanted.options.log_probs ? &thread : nullptr),
+          call_(call),
           stream_(call),
           is_chat_(wanted.is_chat),
           has_usage_(wanted.has_usage),
@@ -236,62 +239,98 @@ public:
     // All on the engine's thread, or on the one thread that is left where it has nothing to do.
     /// Of all the prompt's choices, before anything of theirs.
     void score_prompt(std::size_t prompt, std::span<const StepLogProbs> log_probs) {
-        const auto choices = std::span(choices_).subspan(prompt * choices_per_prompt_, choices_per_prompt_);
-        Choice& first = choices.front();
-        if (!first.scores) return;
-        first.scores->echo(first.first_token, log_probs, prompt_of(prompt * choices_per_prompt_));
-        for (Choice& other : choices.subspan(1)) other.scores = first.scores;
+        if (!thread_) return;
+        later([this, prompt, told = std::vector(log_probs.begin(), log_probs.end())] {
+            const auto choices = std::span(choices_).subspan(prompt * choices_per_prompt_, choices_per_prompt_);
+            Choice& first = choices.front();
+            first.scores->echo(first.first_token, told, prompt_of(prompt * choices_per_prompt_));
+            for (Choice& other : choices.subspan(1)) other.scores = first.scores;
+        });
     }
-    void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].scores->push(log_probs); }
+    void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].steps.push_back(log_probs); }
     /// Of an answer that is not streamed; false: it is complete.
     bool read(std::size_t index, std::string_view text) {
         choices_[index].reader.push(text);
         return !choices_[index].reader.is_enough();
     }
-    void reply(const std::vector<Generation>& all) {
-        json body = head_;
-        body["object"] = is_chat_ ? "chat.completion" : "text_completion";
-        body["choices"] = json::array();
-        for (std::size_t i = 0; i < all.size(); ++i) body["choices"].push_back(whole(i, all[i]));
-        body["usage"] = usage_of(all, choices_per_prompt_);
-        call_.reply(body);
+    void reply(std::vector<Generation> all) {
+        later([this, all = std::move(all)] {
+            json body = head_;
+            body["object"] = is_chat_ ? "chat.completion" : "text_completion";
+            body["choices"] = json::array();
+            for (std::size_t i = 0; i < all.size(); ++i) body["choices"].push_back(whole(i, all[i]));
+            body["usage"] = usage_of(all, choices_per_prompt_);
+            call_.reply(body);
+        });
     }
 
+    /// False: nobody reads it, or the answer is complete.
     bool piece(std::size_t index, std::string_view text) {
-        begin();
-        echo(index);
         Choice& choice = choices_[index];
-        if (choice.scores) choice.scores->said(text);
-        if (is_chat_) return write(index, choice.reader.push(text)) && !choice.reader.is_enough();
-        return stream_.write(text.empty() ? std::string() : chunk(index, {}, text, nullptr));
+        const auto parts = is_chat_ ? choice.reader.push(text) : std::vector<AnswerPart>();
+        later([this, index, text = std::string(text), deltas = deltas_of(index, parts), steps = take_steps(index)] {
+            begin();
+            echo(index);
+            said(index, steps, text);
+            if (is_chat_) return write(index, deltas);
+            write(text.empty() ? std::string() : chunk(index, {}, text, nullptr));
+        });
+        return !is_gone_ && !choice.reader.is_enough();
     }
     void end(std::size_t index, Finish finish) {
-        begin();
-        echo(index);
         Choice& choice = choices_[index];
-        if (is_chat_) write(index, choice.reader.finish());
-        if (choice.scores) choice.scores->end(finish);
-        stream_.write(chunk(index, json::object(), "", finish_reason(finish, !choice.reader.calls().empty())));
+        const auto parts = is_chat_ ? choice.reader.finish() : std::vector<AnswerPart>();
+        const bool has_calls = !choice.reader.calls().empty();
+        later([this, index, finish, has_calls, deltas = deltas_of(index, parts), steps = take_steps(index)] {
+            begin();
+            echo(index);
+            said(index, steps, "");
+            if (is_chat_) write(index, deltas);
+            if (auto& scores = choices_[index].scores) scores->end(finish);
+            write(chunk(index, json::object(), "", finish_reason(finish, has_calls)));
+        });
     }
-    void all_ended(const std::vector<Generation>& all) {
-        std::string events;
-        if (has_usage_) {
-            json last = chunk_head();
-            last["choices"] = json::array();
-            last["usage"] = usage_of(all, choices_per_prompt_);
-            events = event(last);
-        }
-        stream_.end(events + "data: [DONE]\n\n");
+    void all_ended(std::vector<Generation> all) {
+        later([this, all = std::move(all)] {
+            std::string events;
+            if (has_usage_) {
+                json last = chunk_head();
+                last["choices"] = json::array();
+                last["usage"] = usage_of(all, choices_per_prompt_);
+                events = event(last);
+            }
+            stream_.end(events + "data: [DONE]\n\n");
+        });
     }
-    void fail(const Refusal& refusal) { stream_.fail(refusal); }
+    void fail(const Refusal& refusal) {
+        later([this, refusal] { stream_.fail(refusal); });
+    }
 
 private:
     struct Choice {
-        AnswerReader reader;
+        AnswerReader reader;              // of the engine's thread
+        std::vector<StepLogProbs> steps;  // the same: told since the last piece
         std::optional<TokenScores> scores;
         std::int32_t first_token = 0;  // of the prompt
         bool is_echoed = false;        // the prompt has been streamed
     };
+
+    /// Does it here, or behind what is left of this answer on the thread.
+    template <class Work>
+    void later(Work work) {
+        if (!thread_) return work();
+        thread_->give([self = shared_from_this(), work = std::move(work)] { work(); });
+    }
+    std::vector<StepLogProbs> take_steps(std::size_t index) { return std::exchange(choices_[index].steps, {}); }
+    void said(std::size_t index, std::span<const StepLogProbs> steps, std::string_view text) {
+        auto& scores = choices_[index].scores;
+        if (!scores) return;
+        for (const StepLogProbs& step : steps) scores->push(step);
+        scores->said(text);
+    }
+    void write(std::string events) {
+        if (!stream_.write(std::move(events))) is_gone_ = true;
+    }
 
     /// What the answer begins with: the prompt, or nothing.
     std::string_view prompt_of(std::size_t index) const {
@@ -299,17 +338,15 @@ private:
     }
     void echo(std::size_t index) {
         if (!echoed_.empty() && !std::exchange(choices_[index].is_echoed, true))
-            stream_.write(chunk(index, {}, prompt_of(index), nullptr));
+            write(chunk(index, {}, prompt_of(index), nullptr));
     }
 
     json whole(std::size_t index, const Generation& generation) {
         AnswerReader& reader = choices_[index].reader;
         auto& scores = choices_[index].scores;
         reader.finish();
-        if (scores) {
-            scores->said(generation.text);
-            scores->end(generation.finish);
-        }
+        said(index, take_steps(index), generation.text);
+        if (scores) scores->end(generation.finish);
         json choice = {{"index", index},
                        {"finish_reason", finish_reason(generation.finish, !reader.calls().empty())},
                        {"logprobs", take_scores(index)}};
@@ -337,13 +374,18 @@ private:
         std::string events;
         for (std::size_t i = 0; i < choices_.size(); ++i)
             events += chunk(i, {{"role", "assistant"}, {"content", ""}}, "", nullptr);
-        stream_.write(std::move(events));
+        write(std::move(events));
     }
-    bool write(std::size_t index, const std::vector<AnswerPart>& parts) {
+    void write(std::size_t index, const std::vector<json>& deltas) {
         std::string events;
+        for (const json& delta : deltas) events += chunk(index, delta, "", nullptr);
+        write(std::move(events));
+    }
+    std::vector<json> deltas_of(std::size_t index, const std::vector<AnswerPart>& parts) const {
+        std::vector<json> deltas;
         for (const AnswerPart& part : parts)
-            if (part.kind != AnswerPart::Kind::call_end) events += chunk(index, delta(index, part), "", nullptr);
-        return stream_.write(std::move(events));
+            if (part.kind != AnswerPart::Kind::call_end) deltas.push_back(delta(index, part));
+        return deltas;
     }
     json delta(std::size_t index, const AnswerPart& part) const {
         if (part.kind == AnswerPart::Kind::content) return {{"content", part.text}};
@@ -372,8 +414,10 @@ private:
         return event(body);
     }
 
+    WorkThread* thread_;  // nullptr: the engine's
     Call call_;
     EventStream stream_;
+    std::atomic<bool> is_gone_{false};  // nobody reads the stream
     bool is_chat_, has_usage_;
     std::size_t choices_per_prompt_;
     std::vector<std::string> echoed_;  // as of Wanted
@@ -403,8 +447,8 @@ std::vector<Generation> repeated(const std::vector<Generation>& all, std::size_t
     return choices;
 }
 
-void run(const Call& call, const Wanted& wanted) {
-    const auto writer = std::make_shared<Writer>(call, wanted);
+void run(const Call& call, const Wanted& wanted, WorkThread& thread) {
+    const auto writer = std::make_shared<Writer>(call, wanted, thread);
     if (wanted.is_prompt_alone && !wanted.options.log_probs) return repeat_prompts(wanted, *writer);
     const std::size_t per_prompt = wanted.requests_per_prompt(), times = wanted.choices / per_prompt;
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
@@ -429,16 +473,16 @@ void run(const Call& call, const Wanted& wanted) {
 
 }  // namespace
 
-std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits) {
+std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits, WorkThread& thread) {
     const auto route = [&](std::string_view path, std::string_view summary,
-                           Wanted (*read)(const ModelSet&, const Request&)) {
+                           Wanted (*read)(const ModelSet&, const Call&)) {
         return Route{.method = "POST",
                      .path = path,
                      .body_bytes = limits.body_bytes,
                      .is_work = true,
                      .summary = summary,
                      .gives = {"application/json", "text/event-stream"},
-                     .answer = [&models, read](const Call& call) { run(call, read(models, call.request())); }};
+                     .answer = [&models, &thread, read](const Call& call) { run(call, read(models, call), thread); }};
     };
     return {route("/v1/chat/completions", "The answer to a conversation, as OpenAI's API has it", read_chat),
             route("/v1/completions", "Texts continued, as OpenAI's API has it", read_completion)};

@@ -6,10 +6,11 @@
 
 #include "serve/model_set.hpp"
 #include "serve/router.hpp"
+#include "serve/work_thread.hpp"
 
 namespace vkformer::serve {
 
-/// `models` outlives them.
-std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits);
+/// `models` and `thread`, which writes what has log-probabilities, outlive them; the thread is finished before the models go.
+std::vector<Route> chat_routes(const ModelSet& models, const Limits& limits, WorkThread& thread);
 
 }  // namespace vkformer::serve

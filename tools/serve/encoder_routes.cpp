@@ -26,7 +26,7 @@ json as_base64(const std::vector<float>& values) {
 void embeddings(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    EmbeddingModel& model = models.get<EmbeddingModel>(fields.text("model"));
+    EmbeddingModel& model = models.get<EmbeddingModel>(call, fields.text("model"));
     const json& input = fields.needed("input");
     if (input.is_array() && !input.empty() && !input.front().is_string())
         fields.refuse("input", "it has token ids or other values: this server takes texts");
@@ -92,7 +92,7 @@ std::vector<std::size_t> by_score(const std::vector<PairScore>& scores, std::siz
 void rerank(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    RerankModel& model = models.get<RerankModel>(fields.text("model"));
+    RerankModel& model = models.get<RerankModel>(call, fields.text("model"));
     const std::string query = fields.needed_text("query");
     const std::vector<std::string> documents = documents_of(fields);
     const auto most = fields.integer("top_n", 1, 1 << 30).value_or(1 << 30);

@@ -74,7 +74,7 @@ struct Running : std::enable_shared_from_this<Running> {
         if (id)
             keep(*id);
         else
-            fail(told(id.error()));
+            fail(call.failed(id.error()));
         return bool{id};
     }
     /// Of the prompt that the first of them has.
@@ -93,7 +93,7 @@ struct Running : std::enable_shared_from_this<Running> {
             if (waiting.erase(index) > 0) left -= choices - 1;  // it was cancelled before they could follow
         }
         if (has_failed) return;
-        if (!result) return fail(told(result.error()));
+        if (!result) return fail(call.failed(result.error()));
         if (steps.on_end) steps.on_end(index, *result);
         ended[index] = *std::move(result);
         if (left == 0) steps.on_all(ended);

@@ -28,8 +28,8 @@ struct WantedMessage {
 };
 
 /// The model, and the tokens of the conversation; what both routes have.
-void read_conversation(const ModelSet& models, Fields& fields, WantedMessage& wanted) {
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+void read_conversation(const ModelSet& models, const Call& call, Fields& fields, WantedMessage& wanted) {
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("messages",
                       "the model has no chat template: it continues "
@@ -44,8 +44,8 @@ void read_conversation(const ModelSet& models, Fields& fields, WantedMessage& wa
                                 {.continues_last = talk.ends_with_assistant(), .variables = {}});
 }
 
-WantedMessage read_message(const ModelSet& models, const Request& request) {
-    const json body = parse_body(request);
+WantedMessage read_message(const ModelSet& models, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     WantedMessage wanted;
     fields.needed("max_tokens");
@@ -55,7 +55,7 @@ WantedMessage read_message(const ModelSet& models, const Request& request) {
     if (std::ranges::any_of(wanted.options.stop, &std::string::empty))
         fields.refuse("stop_sequences", "an empty text ends nothing");
     wanted.streams = fields.boolean("stream").value_or(false);
-    read_conversation(models, fields, wanted);
+    read_conversation(models, call, fields, wanted);
     fields.finish();
     return wanted;
 }
@@ -214,7 +214,7 @@ private:
 };
 
 void answer_message(const ModelSet& models, const Call& call) {
-    const WantedMessage wanted = read_message(models, call.request());
+    const WantedMessage wanted = read_message(models, call);
     const auto writer = std::make_shared<MessageWriter>(call, wanted);
     GenerationSteps steps{.on_error = [writer](const Refusal& refusal) { writer->fail(refusal); }};
     if (wanted.streams) {
@@ -231,7 +231,7 @@ void count_tokens(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
     WantedMessage wanted;
-    read_conversation(models, fields, wanted);
+    read_conversation(models, call, fields, wanted);
     fields.finish();
     call.reply({{"input_tokens", wanted.prompt.size()}});
 }

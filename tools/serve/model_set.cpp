@@ -94,6 +94,15 @@ std::string_view to_string(ModelKind kind) noexcept {
     return "";
 }
 
+std::string_view to_string(ModelState state) noexcept {
+    switch (state) {
+    case ModelState::loading: return "loading";
+    case ModelState::ready: return "ready";
+    case ModelState::lost: return "lost";
+    }
+    return "";
+}
+
 Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions options, Metrics& metrics, Log& log) {
     ModelSet set(std::move(options), metrics, log);
     for (ModelSpec& spec : specs) {
@@ -115,31 +124,122 @@ Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions optio
     return set;
 }
 
-Result<void> ModelSet::load() {
-    for (const auto& entry : entries_) {
-        const auto began = std::chrono::steady_clock::now();
-        auto model = load_model(*entry, options_, *metrics_);
-        if (!model) {
-            Error error = std::move(model).error();
-            error.message = entry->spec.name + ": " + error.message;
-            return error;
-        }
-        const std::string device = std::visit([](const auto& loaded) { return loaded->device(); }, *model);
-        entry->model = *std::move(model);
-        entry->is_ready = true;
-        const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-        metrics_->set("vkformer_model_loaded",
-                      {{"model", entry->spec.name}, {"kind", std::string(to_string(entry->kind))}}, 1);
-        log_->say("loaded", {{"model", entry->spec.name},
-                             {"kind", to_string(entry->kind)},
-                             {"device", device},
-                             {"ms", static_cast<std::int64_t>(seconds * 1000)}});
+Result<void> ModelSet::load(Entry& entry) {
+    const auto began = std::chrono::steady_clock::now();
+    auto model = load_model(entry, options_, *metrics_);
+    if (!model) {
+        Error error = std::move(model).error();
+        error.message = entry.spec.name + ": " + error.message;
+        return error;
     }
+    const std::string device = std::visit([](const auto& loaded) { return loaded->device(); }, *model);
+    {
+        const std::lock_guard lock(shared_->mutex);
+        entry.model = *std::move(model);
+        entry.state = ModelState::ready;
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
+                  1);
+    log_->say("loaded", {{"model", entry.spec.name},
+                         {"kind", to_string(entry.kind)},
+                         {"device", device},
+                         {"ms", static_cast<std::int64_t>(seconds * 1000)}});
     return {};
 }
 
-bool ModelSet::is_ready() const noexcept {
-    return std::ranges::all_of(entries_, [](const auto& entry) { return entry->is_ready.load(); });
+Result<void> ModelSet::load_anew(Entry& entry) {
+    constexpr int kAttempts = 3;
+    constexpr std::chrono::seconds kPause{2};
+    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
+                  0);
+    entry.model.reset();  // nobody holds it, and the lost device with it
+    for (int attempt = 1;; ++attempt) {
+        auto loaded = load(entry);
+        if (loaded || attempt == kAttempts) return loaded;
+        log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
+        std::unique_lock lock(shared_->mutex);
+        if (shared_->changed.wait_for(lock, kPause, [&] { return shared_->stops; })) return {};
+    }
+}
+
+Result<void> ModelSet::run(const std::function<void()>& on_ready) {
+    const auto is_stopped = [&] {
+        const std::lock_guard lock(shared_->mutex);
+        return shared_->stops;
+    };
+    for (const auto& entry : entries_) {
+        if (is_stopped()) return {};
+        VKFORMER_CHECK(load(*entry));
+    }
+    on_ready();
+    for (;;) {
+        const auto is_free = [](const auto& entry) { return entry->state == ModelState::lost && *entry->users == 0; };
+        Entry* lost = nullptr;
+        {
+            std::unique_lock lock(shared_->mutex);
+            shared_->changed.wait(lock, [&] { return shared_->stops || std::ranges::any_of(entries_, is_free); });
+            if (shared_->stops) return {};
+            lost = std::ranges::find_if(entries_, is_free)->get();
+        }
+        VKFORMER_CHECK(load_anew(*lost));
+    }
+}
+
+void ModelSet::stop() {
+    {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->stops = true;
+    }
+    shared_->changed.notify_all();
+}
+
+ModelState ModelSet::state(const Entry& entry) const {
+    const std::lock_guard lock(shared_->mutex);
+    return entry.state;
+}
+
+ModelState ModelSet::state() const {
+    ModelState worst = ModelState::ready;
+    for (const auto& entry : entries_) {
+        const ModelState one = state(*entry);
+        if (one == ModelState::lost) return one;
+        if (one == ModelState::loading) worst = one;
+    }
+    return worst;
+}
+
+ModelSet::Held ModelSet::hold(Entry& entry) const {
+    const std::lock_guard lock(shared_->mutex);
+    if (entry.state != ModelState::ready) return nullptr;
+    ++*entry.users;
+    return {&*entry.model, [users = entry.users, shared = shared_](const LoadedModel*) {
+                {
+                    const std::lock_guard release(shared->mutex);
+                    --*users;
+                }
+                shared->changed.notify_all();
+            }};
+}
+
+ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
+    Held held = hold(entry);
+    if (!held)
+        throw state(entry) == ModelState::lost ? told({ErrorCode::DeviceLost, {}})
+                                               : Refusal(503, "the model is being loaded", "model");
+    call.keep(std::const_pointer_cast<LoadedModel>(held), [this, &entry](const Error& error) { failed(entry, error); });
+    return held;
+}
+
+/// A model whose device is lost takes no further request; the others that it has end with the same error.
+void ModelSet::failed(Entry& entry, const Error& error) const {
+    if (error.code != ErrorCode::DeviceLost) return;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        if (std::exchange(entry.state, ModelState::lost) == ModelState::lost) return;
+    }
+    log_->say("lost", {{"model", entry.spec.name}, {"what", error.message}});
+    shared_->changed.notify_all();
 }
 
 ModelSet::Entry& ModelSet::named(const std::optional<std::string>& name,
@@ -158,7 +258,6 @@ ModelSet::Entry& ModelSet::named(const std::optional<std::string>& name,
     if (!is_wanted(found->kind))
         throw Refusal(400, "it is a model for " + std::string(to_string(found->kind)) + ", not for this route",
                       "model");
-    if (!found->is_ready) throw Refusal(503, "the model is being loaded", "model");
     return *found;
 }
 

@@ -2,12 +2,13 @@
 /// The models that the server was started with, by name: what they are, whether they are loaded, and the thread that each runs on.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "serve/metrics.hpp"
 #include "serve/model_options.hpp"
 #include "serve/refusal.hpp"
+#include "serve/router.hpp"
 #include "serve/speech_model.hpp"
 #include "serve/text_model.hpp"
 #include "serve/translation_model.hpp"
@@ -40,35 +42,63 @@ using LoadedModel =
     std::variant<std::unique_ptr<TextModel>, std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
                  std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
 
+enum class ModelState : std::uint8_t { loading, ready, lost };
+/// "loading", …
+std::string_view to_string(ModelState state) noexcept;
+
 class ModelSet {
 public:
     struct Entry {
         ModelSpec spec;
         ModelKind kind = ModelKind::embeddings;
         std::uintmax_t bytes = 0;  ///< of its weights' files
-        std::atomic<bool> is_ready{false};
-        std::optional<LoadedModel> model;  ///< once it is ready
+
+    private:
+        friend class ModelSet;
+        // Under the set's mutex:
+        ModelState state = ModelState::loading;
+        std::optional<LoadedModel> model;  // where it is ready, or was, and is held
+        std::shared_ptr<std::size_t> users = std::make_shared<std::size_t>(0);  // that hold it; some outlive the set
     };
+    /// A model that stays as it is while this is held.
+    using Held = std::shared_ptr<const LoadedModel>;
 
     /// Looks at every model's config or GGUF head: what it is. Errors: those of opening it; InvalidArgument (a name twice, a kind that is not
     /// served).
     static Result<ModelSet> find(std::vector<ModelSpec> specs, ModelOptions options, Metrics& metrics, Log& log);
 
-    /// Loads all, one after the other. Errors: of the first that cannot be loaded, with its name.
-    Result<void> load();
-    bool is_ready() const noexcept;
+    /// Loads all, one after the other, and then calls on_ready; a model whose device is lost is destroyed, once nobody holds it, and loaded
+    /// anew on a new device. Returns after stop(). Errors: of the first that cannot be loaded, with its name; one that was lost is tried
+    /// three times, since a device that resets itself takes some time.
+    Result<void> run(const std::function<void()>& on_ready);
+    void stop();
+    /// Of the whole: ready where all are, lost where one is.
+    ModelState state() const;
+    ModelState state(const Entry& entry) const;
     const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
-    /// The one of this kind that a request names; without a name, the only one. Throws Refusal: 404 (no such model), 400 (one of another
-    /// kind; several and no name), 503 (it is being loaded).
+    /// The one of this kind that a request names; without a name, the only one. The call holds it, and tells it of a lost device
+    /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded).
     template <class Model>
-    Model& get(const std::optional<std::string>& name) const;
-    /// All of a kind that are ready.
-    template <class Model>
-    std::vector<Model*> all() const;
+    Model& get(const Call& call, const std::optional<std::string>& name) const;
+    /// Nothing where it is not ready.
+    Held hold(Entry& entry) const;
+    /// Calls visit(model) for each of a kind that is ready, which is held as long.
+    template <class Model, class Visit>
+    void for_each(Visit visit) const;
 
 private:
+    /// What the functions share that run on different threads.
+    struct Shared {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool stops = false;
+    };
     Entry& named(const std::optional<std::string>& name, const std::function<bool(ModelKind)>& is_wanted) const;
+    Held hold(const Call& call, Entry& entry) const;
+    void failed(Entry& entry, const Error& error) const;
+    Result<void> load(Entry& entry);
+    Result<void> load_anew(Entry& entry);
     template <class Model>
     static constexpr ModelKind kind_of();
 
@@ -78,6 +108,7 @@ private:
     ModelOptions options_;
     Metrics* metrics_;
     Log* log_;
+    std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
     std::vector<std::unique_ptr<Entry>> entries_;
 };
 
@@ -92,18 +123,16 @@ constexpr ModelKind ModelSet::kind_of() {
 }
 
 template <class Model>
-Model& ModelSet::get(const std::optional<std::string>& name) const {
+Model& ModelSet::get(const Call& call, const std::optional<std::string>& name) const {
     Entry& entry = named(name, [](ModelKind kind) { return kind == kind_of<Model>(); });
-    return *std::get<std::unique_ptr<Model>>(*entry.model);
+    return *std::get<std::unique_ptr<Model>>(*hold(call, entry));
 }
 
-template <class Model>
-std::vector<Model*> ModelSet::all() const {
-    std::vector<Model*> found;
+template <class Model, class Visit>
+void ModelSet::for_each(Visit visit) const {
     for (const auto& entry : entries_)
-        if (entry->is_ready && entry->kind == kind_of<Model>())
-            found.push_back(std::get<std::unique_ptr<Model>>(*entry->model).get());
-    return found;
+        if (const Held held = entry->kind == kind_of<Model>() ? hold(*entry) : nullptr)
+            visit(*std::get<std::unique_ptr<Model>>(*held));
 }
 
 }  // namespace vkformer::serve

@@ -67,6 +67,8 @@ Refusal told(const Error& error) {
     case ErrorCode::Cancelled: return {503, "the request was ended: the server is full or is being stopped"};
     case ErrorCode::OutOfHostMemory:
     case ErrorCode::OutOfDeviceMemory: return {503, "there is not enough memory for this request now"};
+    case ErrorCode::DeviceLost:
+        return {503, "the model's device was lost; the model is being loaded anew, try again soon"};
     default: return {500, "the model failed; the server's log says more"};
     }
 }

@@ -59,11 +59,11 @@ void read_text(Fields& fields, WantedResponse& wanted) {
     text.finish();
 }
 
-WantedResponse read_response(const ModelSet& models, const ResponseStore& store, const Request& request) {
-    const json body = parse_body(request);
+WantedResponse read_response(const ModelSet& models, const ResponseStore& store, const Call& call) {
+    const json body = parse_body(call.request());
     Fields fields(body);
     WantedResponse wanted;
-    wanted.model = &models.get<TextModel>(fields.text("model"));
+    wanted.model = &models.get<TextModel>(call, fields.text("model"));
     if (!wanted.model->engine().has_chat_template())
         fields.refuse("input",
                       "the model has no chat template: it continues "
@@ -299,7 +299,7 @@ private:
 };
 
 void answer_response(const ModelSet& models, const std::shared_ptr<ResponseStore>& store, const Call& call) {
-    WantedResponse wanted = read_response(models, *store, call.request());
+    WantedResponse wanted = read_response(models, *store, call);
     TextModel& model = *wanted.model;
     const bool streams = wanted.streams;
     GenerationRequest request = {wanted.prompt, wanted.options};

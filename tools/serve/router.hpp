@@ -33,10 +33,20 @@ public:
     void reply(const nlohmann::ordered_json& body, int status = 200) const;
     void refuse(const Refusal& refusal) const;
 
+    /// What the request has of a model stays until the last copy of the call goes; `on_failure` gets what failed(error) is told.
+    void keep(std::shared_ptr<void> kept, std::function<void(const Error&)> on_failure) const;
+    /// What the client may know of an error that came of the model.
+    Refusal failed(const Error& error) const;
+
 private:
+    struct Kept {
+        std::shared_ptr<void> what;
+        std::function<void(const Error&)> on_failure;
+    };
     ExchangePtr exchange_;
     Family family_;
     std::shared_ptr<void> place_;
+    std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
 struct Route {

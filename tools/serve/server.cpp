@@ -19,6 +19,7 @@
 #include "serve/speech_routes.hpp"
 #include "serve/token_routes.hpp"
 #include "serve/translation_routes.hpp"
+#include "serve/work_thread.hpp"
 
 namespace vkformer::serve {
 namespace {
@@ -108,10 +109,11 @@ Result<void> run_server(const ServerOptions& options) {
     std::atomic<bool> is_stopping{false};
     Router router(options.access, options.limits, metrics, log);
     VKFORMER_TRY(Listener listener, Listener::open(options.address, options.port, options.limits, router));
+    WorkThread writers;
     // After the listener, whose sockets the requests at work hold.
     VKFORMER_TRY(ModelSet models, ModelSet::find(options.models, options.model_options, metrics, log));
     router.add(service_routes(models, metrics, is_stopping));
-    router.add(chat_routes(models, options.limits));
+    router.add(chat_routes(models, options.limits, writers));
     router.add(responses_routes(models, options.limits));
     router.add(messages_routes(models, options.limits));
     router.add(token_routes(models, options.limits));
@@ -124,17 +126,16 @@ Result<void> run_server(const ServerOptions& options) {
 
     Result<void> loaded;
     std::thread loader([&] {
-        loaded = models.load();
-        if (loaded)
-            log.say("ready");
-        else
-            listener.stop();
+        loaded = models.run([&] { log.say("ready"); });
+        if (!loaded) listener.stop();
     });
     listener.run([&] {
         is_stopping = true;
         log.say("stopping");
     });
+    models.stop();
     loader.join();
+    writers.finish();
     return loaded;
 }
 

@@ -25,7 +25,7 @@ std::string iso_time(std::time_t seconds) {
 }
 
 /// With the fields of both OpenAI's and Anthropic's lists: either's clients pass over the other's.
-json describe_model(const ModelSet::Entry& entry, std::time_t created) {
+json describe_model(const ModelSet& models, const ModelSet::Entry& entry, std::time_t created) {
     return {{"id", entry.spec.name},
             {"object", "model"},
             {"created", created},
@@ -34,12 +34,12 @@ json describe_model(const ModelSet::Entry& entry, std::time_t created) {
             {"display_name", entry.spec.name},
             {"created_at", iso_time(created)},
             {"kind", to_string(entry.kind)},
-            {"ready", entry.is_ready.load()}};
+            {"ready", models.state(entry) == ModelState::ready}};
 }
 
 void list_models(const ModelSet& models, std::time_t created, const Call& call) {
     json data = json::array();
-    for (const auto& entry : models.entries()) data.push_back(describe_model(*entry, created));
+    for (const auto& entry : models.entries()) data.push_back(describe_model(models, *entry, created));
     const json first = data.empty() ? json() : data.front()["id"], last = data.empty() ? json() : data.back()["id"];
     call.reply({{"object", "list"}, {"data", data}, {"first_id", first}, {"last_id", last}, {"has_more", false}});
 }
@@ -47,7 +47,7 @@ void list_models(const ModelSet& models, std::time_t created, const Call& call) 
 void show_model(const ModelSet& models, std::time_t created, std::string_view path, const Call& call) {
     const std::string name = call.request().path.substr(path.size());
     for (const auto& entry : models.entries())
-        if (entry->spec.name == name) return call.reply(describe_model(*entry, created));
+        if (entry->spec.name == name) return call.reply(describe_model(models, *entry, created));
     throw Refusal(404, "there is no such model here; /v1/models lists those that there are", "model",
                   "model_not_found");
 }
@@ -62,9 +62,10 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
     };
     std::map<std::string, Device> devices;
     for (const auto& entry : models.entries()) {
-        if (!entry->is_ready) continue;
+        const ModelSet::Held held = models.hold(*entry);
+        if (!held) continue;
         const auto [name, memory] =
-            std::visit([](const auto& model) { return std::pair(model->device(), model->memory()); }, *entry->model);
+            std::visit([](const auto& model) { return std::pair(model->device(), model->memory()); }, *held);
         const auto show = [&](const char* kind, std::uint64_t bytes) {
             metrics.set("vkformer_model_memory_bytes", {{"model", entry->spec.name}, {"kind", kind}},
                         static_cast<double>(bytes));
@@ -89,16 +90,17 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
 void show_metrics(const ModelSet& models, Metrics& metrics, const Call& call) {
     metrics.set("vkformer_resident_bytes", {}, static_cast<double>(platform::resident_bytes()));
     for (const auto& entry : models.entries()) {
-        if (!entry->is_ready) continue;
-        std::visit([&](const auto& model) { model->show(metrics); }, *entry->model);
+        if (const ModelSet::Held held = models.hold(*entry))
+            std::visit([&](const auto& model) { model->show(metrics); }, *held);
     }
     show_memory(models, metrics);
     call.exchange().reply({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = metrics.text()});
 }
 
 void health(const ModelSet& models, const std::atomic<bool>& is_stopping, const Call& call) {
-    const bool is_ready = models.is_ready() && !is_stopping;
-    call.reply({{"status", is_stopping ? "stopping" : is_ready ? "ok" : "loading"}}, is_ready ? 200 : 503);
+    const ModelState state = models.state();
+    const std::string_view told = state == ModelState::ready ? "ok" : to_string(state);
+    call.reply({{"status", is_stopping ? "stopping" : told}}, told == "ok" && !is_stopping ? 200 : 503);
 }
 
 Route page_route(const PageFile& file) {

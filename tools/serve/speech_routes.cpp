@@ -109,7 +109,7 @@ json verbose(const HeardFile& heard, const Form& form) {
 
 void hear_file(const ModelSet& models, const Call& call, bool translates) {
     Asked asked = read_form(call.request(), translates);
-    SpeechModel& model = models.get<SpeechModel>(asked.model);
+    SpeechModel& model = models.get<SpeechModel>(call, asked.model);
     std::vector<SoundFile> files;
     const Form wanted = {asked.format, asked.file.task, asked.segments, asked.file.word_timestamps};
     files.push_back(std::move(asked.file));

@@ -19,7 +19,7 @@ void submit(Calls& calls, const Call& call, std::vector<Input> inputs, Answer an
             if (result)
                 answer(call, *result);
             else
-                call.refuse(told(result.error()));
+                call.refuse(call.failed(result.error()));
         },
         std::move(group));
     call.exchange().on_gone([ticket] { ticket->cancel(); });

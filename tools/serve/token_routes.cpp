@@ -11,7 +11,7 @@ using json = nlohmann::ordered_json;
 void tokenize(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    const TextModel& model = models.get<TextModel>(fields.text("model"));
+    const TextModel& model = models.get<TextModel>(call, fields.text("model"));
     const std::string text = fields.needed_text("content");
     fields.only("add_special", true, "the tokenizer's special tokens are always there");
     fields.only("with_pieces", false, "pieces are not given; /detokenize has the text of tokens");
@@ -24,7 +24,7 @@ void tokenize(const ModelSet& models, const Call& call) {
 void detokenize(const ModelSet& models, const Call& call) {
     const json body = parse_body(call.request());
     Fields fields(body);
-    const TextModel& model = models.get<TextModel>(fields.text("model"));
+    const TextModel& model = models.get<TextModel>(call, fields.text("model"));
     const json& given = fields.needed("tokens");
     if (!given.is_array()) fields.refuse("tokens", "it is no list of token ids");
     std::vector<std::int32_t> tokens;

@@ -30,24 +30,24 @@ json body_of(const Request& request, const Access& access) {
 
 /// A form that crosses origins needs no leave from this server, so a browser's are taken from its own pages alone (see
 /// Access::check_host_and_origin); programs send no Origin.
-TranslationModel& model_for(const ModelSet& models, Fields& fields, const std::string& source,
+TranslationModel& model_for(const ModelSet& models, const Call& call, Fields& fields, const std::string& source,
                             const std::string& target) {
     if (source == "auto")
         fields.refuse("source",
                       "\"auto\" needs a detector of languages, which this server has not: say which one it is");
-    TranslationModel* found = nullptr;
-    if (const auto name = fields.text("model")) {
-        found = &models.get<TranslationModel>(name);
-        if (!found->takes(source, target))
-            fields.refuse("model", "it does not translate " + source + " into " + target);
-        return *found;
+    auto name = fields.text("model");
+    if (!name)
+        models.for_each<TranslationModel>([&](const TranslationModel& model) {
+            if (!name && model.takes(source, target)) name = model.name();
+        });
+    if (name) {
+        TranslationModel& found = models.get<TranslationModel>(call, name);
+        if (!found.takes(source, target)) fields.refuse("model", "it does not translate " + source + " into " + target);
+        return found;
     }
     bool is_pending = false;
     for (const auto& entry : models.entries())
-        is_pending = is_pending || (entry->kind == ModelKind::translation && !entry->is_ready);
-    for (TranslationModel* model : models.all<TranslationModel>())
-        if (!found && model->takes(source, target)) found = model;
-    if (found) return *found;
+        is_pending = is_pending || (entry->kind == ModelKind::translation && models.state(*entry) != ModelState::ready);
     if (is_pending) throw Refusal(503, "models are being loaded");
     throw Refusal(400, source + " is not translated into " + target + " here; /languages lists what is");
 }
@@ -56,7 +56,7 @@ void translate(const ModelSet& models, const Access& access, const Call& call) {
     const json body = body_of(call.request(), access);
     Fields fields(body);
     const std::string source = fields.needed_text("source"), target = fields.needed_text("target");
-    TranslationModel& model = model_for(models, fields, source, target);
+    TranslationModel& model = model_for(models, call, fields, source, target);
     const bool is_list = fields.has("q") && fields.needed("q").is_array();
     fields.needed("q");
     std::vector<std::string> texts = fields.texts("q", kMostTranslated);
@@ -76,11 +76,11 @@ void translate(const ModelSet& models, const Access& access, const Call& call) {
 
 void list_languages(const ModelSet& models, const Call& call) {
     std::map<std::string, std::set<std::string>> targets;
-    for (const TranslationModel* model : models.all<TranslationModel>()) {
-        for (const std::string& from : model->sources())
-            targets[from].insert(model->targets().begin(), model->targets().end());
-        for (const std::string& to : model->targets()) targets.try_emplace(to);
-    }
+    models.for_each<TranslationModel>([&](const TranslationModel& model) {
+        for (const std::string& from : model.sources())
+            targets[from].insert(model.targets().begin(), model.targets().end());
+        for (const std::string& to : model.targets()) targets.try_emplace(to);
+    });
     json list = json::array();
     for (const auto& [code, into] : targets) list.push_back({{"code", code}, {"name", code}, {"targets", into}});
     call.reply(list);

@@ -16,25 +16,26 @@ namespace {
 
 using Function = Value (*)(const Value& value, const Arguments& arguments, Budget& budget);
 
-template <std::string (*Map)(std::string_view)>
+template <std::string (*Map)(std::string_view, Budget&)>
 Value mapped(const Value& value, const Arguments& arguments, Budget& budget) {
     arguments.bind("the filter", {});
-    return Map(to_text(value, budget));
+    return Map(to_text(value, budget), budget);
 }
 
 Value trim(const Value& value, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("trim", {"chars"});
-    return std::string(strip(to_text(value, budget), text_argument(bound[0], "trim"), {}));
+    return std::string(strip(to_text(value, budget), text_argument(bound[0], "trim"), {}, budget));
 }
 
 /// A capital behind white space, -, and opening brackets.
-std::string word_title(std::string_view text) {
+std::string word_title(std::string_view text, Budget& budget) {
+    budget.scan(text.size());
     std::string out;
     std::string word;
     const auto flush = [&] {
         if (!word.empty()) {
             const std::size_t first = first_character(word).bytes;
-            out += upper(word.substr(0, first)) + lower(word.substr(first));
+            out += upper(word.substr(0, first), budget) + lower(word.substr(first), budget);
         }
         word.clear();
     };
@@ -55,7 +56,10 @@ std::string word_title(std::string_view text) {
 
 Value length(const Value& value, const Arguments& arguments, Budget& budget) {
     arguments.bind("length", {});
-    if (const auto* text = value.text()) return static_cast<std::int64_t>(count_characters(*text));
+    if (const auto* text = value.text()) {
+        budget.scan(text->size());
+        return static_cast<std::int64_t>(count_characters(*text));
+    }
     if (const auto* list = value.list()) return static_cast<std::int64_t>(list->items.size());
     if (const auto* dict = value.dict()) return static_cast<std::int64_t>(dict->items.size());
     if (value.is_undefined()) return std::int64_t{0};
@@ -74,6 +78,7 @@ Value attribute_of(Value value, const Value& path, Budget& budget) {
         const auto parsed = std::from_chars(part.data(), part.data() + part.size(), number);
         const bool is_number = !part.empty() && parsed.ec == std::errc() && parsed.ptr == part.data() + part.size();
         if (value.is_undefined()) return value;
+        budget.bytes(part.size());
         value = item_of(value, is_number ? Value(number) : Value(part), budget);
         if (dot == rest.npos) return value;
         rest.remove_prefix(dot + 1);
@@ -203,8 +208,9 @@ Value string(const Value& value, const Arguments& arguments, Budget& budget) {
 }
 
 template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-    text = strip(text, std::nullopt, {});
+std::optional<Number> parse_number(std::string_view text, Budget& budget) {
+    text = strip(text, std::nullopt, {}, budget);
+    budget.scan(text.size());
     if (text.starts_with('+')) text.remove_prefix(1);
     Number number{};
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -218,24 +224,24 @@ Value truncated(double number, const Value& otherwise) {
     return static_cast<std::int64_t>(number);
 }
 
-Value to_integer(const Value& value, const Arguments& arguments, Budget&) {
+Value to_integer(const Value& value, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("int", {"default", "base"});
     const Value otherwise = bound[0].value_or(std::int64_t{0});
     if (integer_argument(bound[1], 10, "int") != 10) refuse("the filter int with another base");
     if (const auto whole = value.integer()) return *whole;
     if (const auto number = value.number()) return truncated(*number, otherwise);
-    if (const auto* undefined = value.get<Undefined>()) fail(undefined->what + " is undefined");
+    if (const auto* undefined = value.get<Undefined>()) fail(undefined->what() + " is undefined");
     if (!value.text()) return otherwise;
-    if (const auto whole = parse_number<std::int64_t>(*value.text())) return *whole;
-    const auto number = parse_number<double>(*value.text());
+    if (const auto whole = parse_number<std::int64_t>(*value.text(), budget)) return *whole;
+    const auto number = parse_number<double>(*value.text(), budget);
     return number ? truncated(*number, otherwise) : otherwise;
 }
 
-Value to_float(const Value& value, const Arguments& arguments, Budget&) {
+Value to_float(const Value& value, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("float", {"default"});
     if (const auto number = value.number()) return *number;
-    if (const auto* undefined = value.get<Undefined>()) fail(undefined->what + " is undefined");
-    const auto number = value.text() ? parse_number<double>(*value.text()) : std::nullopt;
+    if (const auto* undefined = value.get<Undefined>()) fail(undefined->what() + " is undefined");
+    const auto number = value.text() ? parse_number<double>(*value.text(), budget) : std::nullopt;
     return number ? Value(*number) : bound[0].value_or(0.0);
 }
 
@@ -283,7 +289,7 @@ Value absolute(const Value& value, const Arguments& arguments, Budget&) {
 /// Texts are ordered without regard to case, unless asked for.
 Value sort_key(const Value& value, const std::optional<Value>& attribute, bool case_sensitive, Budget& budget) {
     Value key = attribute ? attribute_of(value, *attribute, budget) : value;
-    return key.text() && !case_sensitive ? Value(lower(*key.text())) : key;
+    return key.text() && !case_sensitive ? Value(lower(*key.text(), budget)) : key;
 }
 
 Value sort(const Value& value, const Arguments& arguments, Budget& budget) {
@@ -302,8 +308,9 @@ Value sort(const Value& value, const Arguments& arguments, Budget& budget) {
 }
 
 Value dictsort(const Value& value, const Arguments& arguments, Budget& budget) {
+    budget.step(16);
     const auto bound = arguments.bind("dictsort", {"case_sensitive", "by", "reverse"});
-    const std::string by = text_argument(bound[1], "dictsort").value_or("key");
+    const std::string_view by = text_argument(bound[1], "dictsort").value_or("key");
     if (by != "key" && by != "value") fail("dictsort: by is \"key\" or \"value\"");
     const Arguments order{{},
                           {{"reverse", bound[2].value_or(false)},

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "text/jinja/interpreter.hpp"
 
+#include <bit>
 #include <cmath>
 #include <utility>
 
 #include "text/jinja/builtins.hpp"
+#include "text/unicode.hpp"
 
 namespace vkformer::text::jinja {
 namespace {
 
-[[noreturn]] void undefined(const Value& value) { fail(value.get<Undefined>()->what + " is undefined"); }
+[[noreturn]] void undefined(const Value& value) { fail(value.get<Undefined>()->what() + " is undefined"); }
 
 [[noreturn]] void no_operation(const char* sign, const Value& left, const Value& right) {
     for (const Value* value : {&left, &right})
@@ -30,7 +32,8 @@ Value repeat(const Value& value, std::int64_t count, Budget& budget) {
     if (!list.items.empty() && times > Budget::kMaxBytes / list.items.size()) budget.bytes(Budget::kMaxBytes + 1);
     budget.bytes(list.items.size() * times * sizeof(Value));
     std::vector<Value> items;
-    for (std::size_t i = 0; i < times; ++i) items.insert(items.end(), list.items.begin(), list.items.end());
+    for (std::size_t i = 0; i < times && !list.items.empty(); ++i)
+        items.insert(items.end(), list.items.begin(), list.items.end());
     return Value::list(std::move(items), budget, list.is_tuple);
 }
 
@@ -89,6 +92,7 @@ Value arithmetic(Operator op, const Value& left, const Value& right, Budget& bud
     if (const auto a = left.number(), b = right.number(); a && b) {
         const bool divides = op == Operator::Divide || op == Operator::FloorDivide || op == Operator::Modulo;
         if (divides && *b == 0) fail("a division by zero");
+        if (op == Operator::Modulo) budget.step(16);  // that of fractions goes bit by bit through their exponents
         const bool whole = left.integer() && right.integer() && op != Operator::Divide &&
                            (op != Operator::Power || *right.integer() >= 0);
         return whole ? integers(op, *left.integer(), *right.integer()) : numbers(op, *a, *b);
@@ -139,22 +143,46 @@ Value loop_attribute(const LoopState& loop, const std::string& name) {
     refuse("loop." + name);
 }
 
-/// Python's slices, as the indices to take.
-std::vector<std::size_t> slice_indices(std::size_t size, std::optional<std::int64_t> begin,
-                                       std::optional<std::int64_t> end, std::int64_t step) {
-    const auto length = static_cast<std::int64_t>(size);
-    const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? length : length - 1;
-    const auto place = [&](std::optional<std::int64_t> index, std::int64_t fallback) {
-        if (!index) return fallback;
-        return std::clamp(*index < 0 ? *index + length : *index, low, high);
-    };
-    const std::int64_t last = place(end, step > 0 ? high : low);
-    std::vector<std::size_t> indices;
-    for (std::int64_t i = place(begin, step > 0 ? low : high); step > 0 ? i < last : i > last;) {
-        indices.push_back(static_cast<std::size_t>(i));
-        if (__builtin_add_overflow(i, step, &i)) break;
+/// Python's slices: the indices to take, one after the other.
+class SliceIndices {
+public:
+    SliceIndices(std::size_t size, std::optional<std::int64_t> begin, std::optional<std::int64_t> end,
+                 std::int64_t step)
+        : step_(step) {
+        const auto length = static_cast<std::int64_t>(size);
+        const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? length : length - 1;
+        const auto place = [&](std::optional<std::int64_t> index, std::int64_t fallback) {
+            if (!index) return fallback;
+            return std::clamp(*index < 0 ? *index + length : *index, low, high);
+        };
+        at_ = place(begin, step > 0 ? low : high);
+        end_ = place(end, step > 0 ? high : low);
     }
-    return indices;
+    bool has_next() const { return step_ > 0 ? at_ < end_ : at_ > end_; }
+    std::int64_t next() {
+        const std::int64_t at = at_;
+        if (__builtin_add_overflow(at_, step_, &at_)) at_ = end_;
+        return at;
+    }
+    bool is_backwards() const { return step_ < 0; }
+
+private:
+    std::int64_t step_, at_ = 0, end_ = 0;
+};
+
+/// The characters at these places, of which the text has `length`; once through it, from its end where they go backwards.
+std::string slice_of(std::string_view text, std::size_t length, SliceIndices indices) {
+    const bool from_right = indices.is_backwards();
+    std::int64_t at = from_right ? static_cast<std::int64_t>(length) - 1 : 0;
+    std::string result;
+    while (indices.has_next()) {
+        for (const std::int64_t wanted = indices.next(); at != wanted; from_right ? --at : ++at)
+            from_right ? text.remove_suffix(last_character(text).bytes)
+                       : text.remove_prefix(first_character(text).bytes);
+        const std::size_t bytes = from_right ? last_character(text).bytes : first_character(text).bytes;
+        result += from_right ? text.substr(text.size() - bytes) : text.substr(0, bytes);
+    }
+    return result;
 }
 
 std::string filtered(std::string text, const std::vector<std::unique_ptr<Filter>>& filters, Interpreter& in) {
@@ -192,7 +220,7 @@ Flow Interpreter::execute(const Body& body) {
 
 Value Interpreter::lookup(const std::string& name) const {
     for (const Scope* scope = scope_; scope; scope = scope->outer) {
-        budget.step();
+        budget.step(1 + std::bit_width(scope->names.size()) / 4);
         if (const auto found = scope->names.find(name); found != scope->names.end()) return found->second;
     }
     return Undefined{"\"" + name + "\""};
@@ -222,6 +250,7 @@ void Interpreter::set(const Target& target, const Value& value) {
     if (parts.size() != target.names.size())
         fail("expected " + std::to_string(target.names.size()) + " values for as many names, got " +
              std::to_string(parts.size()));
+    budget.step(2 * parts.size());
     for (std::size_t i = 0; i < parts.size(); ++i) scope_->names.insert_or_assign(target.names[i], parts[i]);
 }
 
@@ -259,6 +288,7 @@ std::string Interpreter::call(const Macro& node, Scope& definition, const Argume
     if (arguments.positional.size() > node.parameters.size())
         fail("the macro " + node.name + " takes at most " + std::to_string(node.parameters.size()) + " arguments");
     return in_scope_below(definition, [&](Scope& scope) {
+        budget.step(node.parameters.size() * (4 + arguments.named.size() / 8));
         std::size_t used = 0;
         for (std::size_t i = 0; i < node.parameters.size(); ++i) {
             const auto& [name, fallback] = node.parameters[i];
@@ -329,10 +359,10 @@ Value Slice::evaluate(Interpreter& in) const {
     const std::int64_t stride = index(step).value_or(1);
     if (stride == 0) fail("a slice whose step is zero");
     if (const auto* text = value.text()) {
-        const auto parts = characters(*text, in.budget);
-        std::string result;
-        for (const std::size_t i : slice_indices(parts.size(), first, last, stride)) result += parts[i];
-        return result;
+        in.budget.bytes(text->size());
+        in.budget.scan(3 * text->size());
+        const std::size_t length = count_characters(*text);
+        return slice_of(*text, length, {length, first, last, stride});
     }
     const auto* list = value.list();
     if (!list) {
@@ -340,7 +370,9 @@ Value Slice::evaluate(Interpreter& in) const {
         fail(std::string("a ") + value.type_name() + " has no slices");
     }
     std::vector<Value> items;
-    for (const std::size_t i : slice_indices(list->items.size(), first, last, stride)) items.push_back(list->items[i]);
+    in.budget.step(list->items.size() / 4);
+    for (SliceIndices indices(list->items.size(), first, last, stride); indices.has_next();)
+        items.push_back(list->items[static_cast<std::size_t>(indices.next())]);
     return Value::list(std::move(items), in.budget, list->is_tuple);
 }
 
@@ -447,6 +479,7 @@ Flow For::execute(Interpreter& in) const {
         return Flow::Next;
     }
     for (; loop.index < values.size(); ++loop.index) {
+        in.budget.step(2);
         const Flow flow = in.in_scope([&](Scope& scope) {
             scope.names["loop"] = Value(static_cast<const LoopState*>(&loop));
             in.set(target, values[loop.index]);

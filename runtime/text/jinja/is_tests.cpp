@@ -47,10 +47,10 @@ bool is_equal(const Value& value, const Arguments& arguments, Budget& budget) {
 }
 
 /// A text with letters all of one case.
-template <std::string (*Map)(std::string_view)>
+template <std::string (*Map)(std::string_view, Budget&)>
 bool has_case(const Value& value, const Arguments&, Budget& budget) {
     const std::string text = to_text(value, budget);
-    return Map(text) == text && upper(text) != lower(text);
+    return Map(text, budget) == text && upper(text, budget) != lower(text, budget);
 }
 
 const std::map<std::string_view, Predicate>& predicates() {

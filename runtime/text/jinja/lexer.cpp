@@ -14,6 +14,7 @@ namespace vkformer::text::jinja {
 namespace {
 
 constexpr std::size_t kMaxTokens = 1'000'000;
+constexpr std::size_t kMaxNameBytes = 256;  // looking one up counts as one step
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -177,6 +178,7 @@ private:
         if (is_name_start(c)) {
             std::size_t size = 1;
             while (size < rest().size() && is_name_part(rest()[size])) ++size;
+            if (size > kMaxNameBytes) broken("a name of more than " + std::to_string(kMaxNameBytes) + " characters");
             return take(Token::Kind::Name, size);
         }
         if (is_digit(c)) return number();

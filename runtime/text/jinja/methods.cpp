@@ -13,36 +13,46 @@ namespace {
 
 using TextMethod = Value (*)(const std::string& self, const Arguments& arguments, Budget& budget);
 
-Value texts(std::vector<std::string_view> parts, Budget& budget) {
-    std::vector<Value> items;
-    for (const std::string_view part : parts) {
-        budget.bytes(part.size());
-        items.emplace_back(part);
+/// The parts of a text, each paid for.
+class Parts {
+public:
+    explicit Parts(Budget& budget) : budget_(&budget) {}
+    void add(std::string_view part) {
+        budget_->step();
+        budget_->bytes(2 * sizeof(Value) + part.size());
+        items_.emplace_back(part);
     }
-    return Value::list(std::move(items), budget);
-}
+    Value list(bool is_backwards = false) {
+        if (is_backwards) std::ranges::reverse(items_);
+        return Value::list(std::move(items_), *budget_);
+    }
+
+private:
+    Budget* budget_;
+    std::vector<Value> items_;
+};
 
 template <bool Left, bool Right>
 Value strip_method(const std::string& self, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("strip", {"chars"});
     budget.bytes(self.size());
-    return std::string(strip(self, text_argument(bound[0], "strip"), {.left = Left, .right = Right}));
+    return std::string(strip(self, text_argument(bound[0], "strip"), {.left = Left, .right = Right}, budget));
 }
 
-template <std::string (*Map)(std::string_view)>
+template <std::string (*Map)(std::string_view, Budget&)>
 Value mapped(const std::string& self, const Arguments& arguments, Budget& budget) {
     arguments.bind("the method", {});
-    budget.bytes(self.size());
-    return Map(self);
+    return Map(self, budget);
 }
 
 /// str.split() without a separator: at runs of white space.
-std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_t most, bool from_right) {
-    std::vector<std::string_view> parts;
+Value split_at_spaces(std::string_view text, std::int64_t most, bool from_right, Budget& budget) {
+    Parts parts(budget);
+    budget.scan(text.size());
     const auto trim = [&] { text = from_right ? trim_end(text, is_python_space) : trim_start(text, is_python_space); };
     for (trim(); !text.empty(); trim()) {
         if (most-- == 0) {
-            parts.push_back(text);
+            parts.add(text);
             break;
         }
         std::string_view rest = text;
@@ -51,24 +61,23 @@ std::vector<std::string_view> split_at_spaces(std::string_view text, std::int64_
             if (is_python_space(c.code)) break;
             from_right ? rest.remove_suffix(c.bytes) : rest.remove_prefix(c.bytes);
         }
-        parts.push_back(from_right ? text.substr(rest.size()) : text.substr(0, text.size() - rest.size()));
+        parts.add(from_right ? text.substr(rest.size()) : text.substr(0, text.size() - rest.size()));
         text = rest;
     }
-    return parts;
+    return parts.list(from_right);
 }
 
-std::vector<std::string_view> split_at(std::string_view text, std::string_view separator, std::int64_t most,
-                                       bool from_right) {
+Value split_at(std::string_view text, std::string_view separator, std::int64_t most, bool from_right, Budget& budget) {
     if (separator.empty()) fail("split: the separator is empty");
-    std::vector<std::string_view> parts;
+    Parts parts(budget);
     for (; most != 0; --most) {
-        const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+        const std::size_t found = search(text, separator, from_right, budget);
         if (found == text.npos) break;
-        parts.push_back(from_right ? text.substr(found + separator.size()) : text.substr(0, found));
+        parts.add(from_right ? text.substr(found + separator.size()) : text.substr(0, found));
         text = from_right ? text.substr(0, found) : text.substr(found + separator.size());
     }
-    parts.push_back(text);
-    return parts;
+    parts.add(text);
+    return parts.list(from_right);
 }
 
 template <bool FromRight>
@@ -76,20 +85,18 @@ Value split_method(const std::string& self, const Arguments& arguments, Budget& 
     const auto bound = arguments.bind("split", {"sep", "maxsplit"});
     const auto separator = text_argument(bound[0], "split");
     const std::int64_t most = integer_argument(bound[1], -1, "split");
-    budget.bytes(self.size() * sizeof(Value));  // as many parts as characters, perhaps
-    auto parts = separator ? split_at(self, *separator, most, FromRight) : split_at_spaces(self, most, FromRight);
-    if (FromRight) std::ranges::reverse(parts);
-    return texts(std::move(parts), budget);
+    return separator ? split_at(self, *separator, most, FromRight, budget)
+                     : split_at_spaces(self, most, FromRight, budget);
 }
 
 Value splitlines(const std::string& self, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("splitlines", {"keepends"});
     const bool keeps = bound[0] && is_true(*bound[0]);
-    budget.bytes(self.size() * sizeof(Value));
+    budget.scan(self.size());
     const auto is_end = [](char32_t c) {
         return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
     };
-    std::vector<std::string_view> lines;
+    Parts lines(budget);
     const std::string_view text = self;
     for (std::size_t begin = 0, at = 0; at < text.size();) {
         const Character character = first_character(text.substr(at));
@@ -97,11 +104,11 @@ Value splitlines(const std::string& self, const Arguments& arguments, Budget& bu
         at += character.bytes;
         const bool ends = is_end(character.code);
         if (character.code == '\r' && text.substr(at).starts_with('\n')) ++at;
-        if (ends) lines.push_back(text.substr(begin, (keeps ? at : line_end) - begin));
-        if (!ends && at == text.size()) lines.push_back(text.substr(begin));
+        if (ends) lines.add(text.substr(begin, (keeps ? at : line_end) - begin));
+        if (!ends && at == text.size()) lines.add(text.substr(begin));
         if (ends) begin = at;
     }
-    return texts(std::move(lines), budget);
+    return lines.list();
 }
 
 /// One text or a tuple of them.
@@ -111,8 +118,9 @@ Value has_affix(const std::string& self, const Arguments& arguments, Budget& bud
     const std::vector<Value> affixes =
         bound[0]->list() && bound[0]->list()->is_tuple ? elements(*bound[0], budget) : std::vector<Value>{*bound[0]};
     return std::ranges::any_of(affixes, [&](const Value& affix) {
-        const std::string text = text_argument(affix, AtEnd ? "endswith" : "startswith").value_or("");
         if (affix.is_none()) fail("startswith: none is no string");
+        const std::string_view text = *text_argument(affix, AtEnd ? "endswith" : "startswith");
+        budget.sweep(std::min(text.size(), self.size()));
         return AtEnd ? self.ends_with(text) : self.starts_with(text);
     });
 }
@@ -128,20 +136,23 @@ Value replace_method(const std::string& self, const Arguments& arguments, Budget
 template <bool FromRight>
 Value find_text(const std::string& self, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("find", {"sub"}, 1);
-    const std::string part = text_argument(bound[0], "find").value_or("");
-    budget.step(self.size() / 64);
-    const std::size_t found = FromRight ? self.rfind(part) : self.find(part);
+    const std::size_t found = search(self, text_argument(bound[0], "find").value_or(""), FromRight, budget);
     if (found == self.npos) return std::int64_t{-1};
+    budget.scan(found);
     return static_cast<std::int64_t>(count_characters(std::string_view(self).substr(0, found)));
 }
 
 Value count_text(const std::string& self, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("count", {"sub"}, 1);
-    const std::string part = text_argument(bound[0], "count").value_or("");
-    if (part.empty()) return static_cast<std::int64_t>(count_characters(self) + 1);
-    budget.step(self.size() / 64);
+    const std::string_view part = text_argument(bound[0], "count").value_or("");
+    std::string_view text = self;
+    if (part.empty()) {
+        budget.scan(text.size());
+        return static_cast<std::int64_t>(count_characters(text) + 1);
+    }
     std::int64_t count = 0;
-    for (std::size_t at = 0; (at = self.find(part, at)) != self.npos; at += part.size()) ++count;
+    for (std::size_t at; (at = search(text, part, false, budget)) != text.npos; ++count)
+        text.remove_prefix(at + part.size());
     return count;
 }
 
@@ -160,7 +171,7 @@ Value join_method(const std::string& self, const Arguments& arguments, Budget& b
 template <bool Suffix>
 Value remove_affix(const std::string& self, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("removeprefix", {"affix"}, 1);
-    const std::string affix = text_argument(bound[0], "removeprefix").value_or("");
+    const std::string_view affix = text_argument(bound[0], "removeprefix").value_or("");
     std::string_view text = self;
     if (Suffix ? text.ends_with(affix) : text.starts_with(affix))
         Suffix ? text.remove_suffix(affix.size()) : text.remove_prefix(affix.size());
@@ -172,9 +183,10 @@ Value remove_affix(const std::string& self, const Arguments& arguments, Budget& 
 template <bool (*Holds)(char32_t)>
 Value all_characters(const std::string& self, const Arguments& arguments, Budget& budget) {
     arguments.bind("the method", {});
-    const auto parts = characters(self, budget);
-    return !parts.empty() &&
-           std::ranges::all_of(parts, [](std::string_view part) { return Holds(first_character(part).code); });
+    budget.scan(2 * self.size());
+    std::string_view rest = self;
+    while (!rest.empty() && Holds(first_character(rest).code)) rest.remove_prefix(first_character(rest).bytes);
+    return !self.empty() && rest.empty();
 }
 bool is_ascii_digit(char32_t code) {
     if (code >= 0x80) refuse("isdigit beyond ASCII");
@@ -219,6 +231,7 @@ Value method(std::string_view name, std::function<Value(const Arguments&)> funct
 }
 
 std::optional<Value> find_text_method(const Value& object, std::string_view name, Budget& budget) {
+    budget.step(4);
     const auto found = text_methods().find(name);
     if (found == text_methods().end()) {
         if (std::ranges::find(kOtherTextMethods, name) != kOtherTextMethods.end())
@@ -238,6 +251,7 @@ std::optional<Value> find_dict_method(const Value& object, std::string_view name
         return method(name, [dict, part, &budget](const Arguments& arguments) {
             arguments.bind("the method", {});
             std::vector<Value> items;
+            budget.step(dict->items.size());
             for (const auto& item : dict->items) items.push_back(part(item));
             return Value::list(std::move(items), budget);
         });
@@ -284,8 +298,24 @@ std::optional<Value> find_method(const Value& object, std::string_view name, Bud
     return std::nullopt;
 }
 
+namespace {
+
+/// The character at a place counted from the front, or from the back where it is negative; nothing beyond the ends.
+std::string_view character_at(std::string_view text, std::int64_t at, Budget& budget) {
+    const bool from_right = at < 0;
+    auto passed = static_cast<std::uint64_t>(from_right ? -(at + 1) : at);
+    budget.scan(std::min<std::uint64_t>(text.size(), 4 * std::min<std::uint64_t>(passed, text.size())));
+    const auto bytes = [&] { return from_right ? last_character(text).bytes : first_character(text).bytes; };
+    for (; passed > 0 && !text.empty(); --passed)
+        from_right ? text.remove_suffix(bytes()) : text.remove_prefix(bytes());
+    if (text.empty()) return {};
+    return from_right ? text.substr(text.size() - bytes()) : text.substr(0, bytes());
+}
+
+}  // namespace
+
 Value item_of(const Value& object, const Value& index, Budget& budget) {
-    if (const auto* undefined = object.get<Undefined>()) fail(undefined->what + " is undefined");
+    if (const auto* undefined = object.get<Undefined>()) fail(undefined->what() + " is undefined");
     const auto missing = [&] {
         return Value(Undefined{"the member " + to_text(index, budget) + " of a " + object.type_name()});
     };
@@ -294,26 +324,20 @@ Value item_of(const Value& object, const Value& index, Budget& budget) {
         return found ? *found : missing();
     }
     if (const auto* space = object.get<NamespacePointer>()) {
+        budget.step((*space)->items.size() / 8);
         for (const auto& [name, value] : (*space)->items)
             if (index.text() && name == *index.text()) return value;
         return missing();
     }
     const auto at = index.integer();
     if (!at) return missing();
-    const auto place = [&](std::size_t size) -> std::optional<std::size_t> {
-        const auto length = static_cast<std::int64_t>(size);
-        if (*at >= length || *at < -length) return std::nullopt;
-        return static_cast<std::size_t>(*at < 0 ? *at + length : *at);
-    };
     if (const auto* list = object.list()) {
-        const auto i = place(list->items.size());
-        return i ? list->items[*i] : missing();
+        const auto length = static_cast<std::int64_t>(list->items.size());
+        if (*at >= length || *at < -length) return missing();
+        return list->items[static_cast<std::size_t>(*at < 0 ? *at + length : *at)];
     }
-    if (const auto* text = object.text()) {
-        const auto parts = characters(*text, budget);
-        const auto i = place(parts.size());
-        return i ? Value(parts[*i]) : missing();
-    }
+    if (const auto* text = object.text())
+        if (const std::string_view character = character_at(*text, *at, budget); !character.empty()) return character;
     return missing();
 }
 

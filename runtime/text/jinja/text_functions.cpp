@@ -20,6 +20,15 @@ void for_each_character(std::string_view text, Visit visit) {
     }
 }
 
+/// For a text like this with other letters, each of which is looked up.
+std::string room_for(std::string_view text, Budget& budget) {
+    budget.bytes(text.size());
+    budget.step(text.size() / 4);
+    std::string room;
+    room.reserve(text.size());
+    return room;
+}
+
 /// Letters that become one letter; of those that become several only ß.
 void append_upper(std::string& out, char32_t code) {
     if (code == 0xDF) {
@@ -50,26 +59,26 @@ bool is_cased(char32_t code) {
 
 }  // namespace
 
-std::string upper(std::string_view text) {
-    std::string out;
+std::string upper(std::string_view text, Budget& budget) {
+    std::string out = room_for(text, budget);
     for_each_character(text, [&](char32_t code) { append_upper(out, code); });
     return out;
 }
 
-std::string lower(std::string_view text) {
-    std::string out;
+std::string lower(std::string_view text, Budget& budget) {
+    std::string out = room_for(text, budget);
     for_each_character(text, [&](char32_t code) { append_lower(out, code); });
     return out;
 }
 
-std::string capitalize(std::string_view text) {
-    std::string out;
+std::string capitalize(std::string_view text, Budget& budget) {
+    std::string out = room_for(text, budget);
     for_each_character(text, [&](char32_t code) { out.empty() ? append_title(out, code) : append_lower(out, code); });
     return out;
 }
 
-std::string title(std::string_view text) {
-    std::string out;
+std::string title(std::string_view text, Budget& budget) {
+    std::string out = room_for(text, budget);
     bool after_letter = false;
     for_each_character(text, [&](char32_t code) {
         after_letter ? append_lower(out, code) : append_title(out, code);
@@ -78,9 +87,11 @@ std::string title(std::string_view text) {
     return out;
 }
 
-std::string_view strip(std::string_view text, const std::optional<std::string>& set, Sides sides) {
+std::string_view strip(std::string_view text, std::optional<std::string_view> set, Sides sides, Budget& budget) {
     const auto goes = [&](char32_t code) {
+        budget.step();
         if (!set) return is_python_space(code);
+        budget.scan(set->size());
         bool found = false;
         for_each_character(*set, [&](char32_t member) { found |= member == code; });
         return found;
@@ -96,16 +107,16 @@ std::string replace(std::string_view text, std::string_view from, std::string_vi
                     Budget& budget) {
     Text out(budget);
     if (from.empty()) refuse("replacing an empty text");
-    std::size_t begin = 0;
-    for (std::size_t found; count != 0 && (found = text.find(from, begin)) != text.npos; begin = found + from.size()) {
-        (out += text.substr(begin, found - begin)) += to;
+    for (std::size_t found; count != 0 && (found = search(text, from, false, budget)) != text.npos;) {
+        (out += text.substr(0, found)) += to;
+        text.remove_prefix(found + from.size());
         if (count > 0) --count;
     }
-    out += text.substr(begin);
+    out += text;
     return out.take();
 }
 
-std::optional<std::string> text_argument(const std::optional<Value>& value, std::string_view callee) {
+std::optional<std::string_view> text_argument(const std::optional<Value>& value, std::string_view callee) {
     if (!value || value->is_none()) return std::nullopt;
     if (!value->text()) fail(std::string(callee) + ": a " + value->type_name() + " is no string");
     return *value->text();

@@ -7,7 +7,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 
 #include "core/stable_order.hpp"
 #include "text/unicode.hpp"
@@ -47,9 +46,9 @@ bool is_printable(char32_t code) {
 }
 
 std::string hexadecimal(const char* prefix, unsigned code, int digits) {
-    std::array<char, 16> buffer{};
-    std::snprintf(buffer.data(), buffer.size(), "%0*x", digits, code);
-    return prefix + std::string(buffer.data());
+    std::string text = prefix;
+    for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) text += "0123456789abcdef"[code >> shift & 15];
+    return text;
 }
 
 /// Python's repr() of a text.
@@ -193,27 +192,34 @@ private:
             write(item.second);
         });
     }
+    /// What needs no escape is written a run at a time.
     void string(std::string_view text) {
+        budget_.scan(text.size());
         out_ += "\"";
-        while (!text.empty()) {
-            const Character character = first_character(text);
-            escape(character.code, text.substr(0, character.bytes));
-            text.remove_prefix(character.bytes);
+        std::size_t begin = 0;
+        for (std::size_t at = 0; at < text.size();) {
+            const Character character = first_character(text.substr(at));
+            const char32_t code = character.code;
+            const bool is_plain = code >= 0x20 && code != '"' && code != '\\' && !(style_.ensure_ascii && code > 0x7E);
+            if (!is_plain) {
+                out_ += text.substr(begin, at - begin);
+                escape(code);
+                begin = at + character.bytes;
+            }
+            at += character.bytes;
         }
-        out_ += "\"";
+        (out_ += text.substr(begin)) += "\"";
     }
-    void escape(char32_t code, std::string_view spelled) {
+    void escape(char32_t code) {
         constexpr std::string_view kNamed = "\"\\\n\r\t\f\b", kNames = "\"\\nrtfb";
         const auto named = code < 0x80 ? kNamed.find(static_cast<char>(code)) : kNamed.npos;
         if (named != kNamed.npos) {
             (out_ += "\\") += kNames.substr(named, 1);
-        } else if (code < 0x20 || (style_.ensure_ascii && code > 0x7E && code < 0x10000)) {
+        } else if (code < 0x10000) {
             out_ += hexadecimal("\\u", code, 4);
-        } else if (style_.ensure_ascii && code >= 0x10000) {
+        } else {
             out_ += hexadecimal("\\u", 0xD800 + ((code - 0x10000) >> 10), 4);
             out_ += hexadecimal("\\u", 0xDC00 + ((code - 0x10000) & 0x3FF), 4);
-        } else {
-            out_ += spelled;
         }
     }
 
@@ -234,6 +240,12 @@ bool equal_dicts(const Dict& left, const Dict& right, Budget& budget) {
                const Value* other = find(right, item.first, budget);
                return other && equal(item.second, *other, budget);
            });
+}
+
+bool equal_texts(const std::string& left, const std::string& right, Budget& budget) {
+    if (left.size() != right.size()) return false;
+    budget.sweep(left.size());
+    return left == right;
 }
 
 template <class T>
@@ -265,6 +277,7 @@ Budget::Depth::Depth(Budget& budget) : budget_(budget) {
 
 Value Value::list(std::vector<Value> items, Budget& budget, bool is_tuple) {
     budget.bytes(items.size() * kElementBytes);
+    budget.step(items.size() / 4);
     auto list = std::make_shared<List>();
     for (const Value& item : items) check_member(item, list->depth);
     list->items = std::move(items);
@@ -345,8 +358,11 @@ std::vector<std::optional<Value>> Arguments::bind(std::string_view callee,
 
 void Text::repeat(std::string_view part, std::size_t count) {
     if (!part.empty() && count > Budget::kMaxBytes / part.size()) budget_->bytes(Budget::kMaxBytes + 1);
-    budget_->bytes(part.size() * count);
-    for (; count > 0 && !part.empty(); --count) text_ += part;
+    const std::size_t begin = text_.size(), size = part.size() * count;
+    budget_->bytes(size);
+    if (size > 0) text_ += part;
+    for (std::size_t made; (made = text_.size() - begin) < size;)
+        text_.append(text_, begin, std::min(made, size - made));
 }
 
 bool is_true(const Value& value) {
@@ -362,7 +378,7 @@ bool equal(const Value& left, const Value& right, Budget& budget) {
     budget.step();
     if (left.get<std::int64_t>() && right.get<std::int64_t>()) return left.integer() == right.integer();
     if (const auto a = left.number(), b = right.number(); a && b) return *a == *b;
-    if (const auto* a = left.text(), *b = right.text(); a && b) return *a == *b;
+    if (const auto* a = left.text(), *b = right.text(); a && b) return equal_texts(*a, *b, budget);
     if (const auto* a = left.list(), *b = right.list(); a && b) return equal_lists(*a, *b, budget);
     if (const auto* a = left.dict(), *b = right.dict(); a && b) return equal_dicts(*a, *b, budget);
     if (left.is_none() && right.is_none()) return true;
@@ -375,23 +391,44 @@ int compare(const Value& left, const Value& right, Budget& budget) {
     budget.step();
     if (const auto a = left.integer(), b = right.integer(); a && b) return three_way(*a, *b);
     if (const auto a = left.number(), b = right.number(); a && b) return three_way(*a, *b);
-    if (const auto* a = left.text(), *b = right.text(); a && b) return three_way(a->compare(*b), 0);
+    if (const auto* a = left.text(), *b = right.text(); a && b) {
+        budget.sweep(std::min(a->size(), b->size()));
+        return three_way(a->compare(*b), 0);
+    }
     if (const auto* a = left.list(), *b = right.list(); a && b && a->is_tuple == b->is_tuple) {
         for (std::size_t i = 0; i < std::min(a->items.size(), b->items.size()); ++i)
             if (!equal(a->items[i], b->items[i], budget)) return compare(a->items[i], b->items[i], budget);
         return three_way(a->items.size(), b->items.size());
     }
     for (const Value* value : {&left, &right})
-        if (const auto* undefined = value->get<Undefined>()) fail(undefined->what + " is undefined");
+        if (const auto* undefined = value->get<Undefined>()) fail(undefined->what() + " is undefined");
     fail(std::string("a ") + left.type_name() + " and a " + right.type_name() + " have no order");
+}
+
+std::size_t search(std::string_view text, std::string_view part, bool from_right, Budget& budget) {
+    constexpr std::size_t kBytesOfStep = 32;
+    if (part.size() > text.size()) return text.npos;
+    if (part.empty()) return from_right ? text.size() : 0;
+    std::string_view places = text.substr(0, text.size() - part.size() + 1);  // where it may begin
+    for (std::size_t begin = 0;;) {
+        const std::size_t at = from_right ? places.rfind(part.front()) : places.find(part.front(), begin);
+        const std::size_t passed = at == text.npos ? places.size() - begin
+                                   : from_right    ? places.size() - at
+                                                   : at - begin;
+        budget.step(1 + passed / kBytesOfStep);
+        if (at == text.npos) return at;
+        const auto same = static_cast<std::size_t>(std::ranges::mismatch(part, text.substr(at)).in1 - part.begin());
+        budget.step(same / kBytesOfStep);
+        if (same == part.size()) return at;
+        from_right ? places.remove_suffix(places.size() - at) : void(begin = at + 1);
+    }
 }
 
 bool contains(const Value& container, const Value& item, Budget& budget) {
     if (const auto* text = container.text()) {
         const auto* part = item.text();
         if (!part) fail(std::string("a string does not contain a ") + item.type_name());
-        budget.step(text->size() / 256);
-        return text->find(*part) != text->npos;
+        return search(*text, *part, false, budget) != text->npos;
     }
     if (const auto* dict = container.dict()) return find(*dict, item, budget) != nullptr;
     if (const auto* list = container.list())
@@ -405,7 +442,8 @@ const Value* find(const Dict& dict, const Value& key, Budget& budget) {
     budget.step(1 + dict.items.size() / 8);
     for (const auto& [other, value] : dict.items) {
         const std::string* other_text = other.text();
-        if (text && other_text ? *text == *other_text : !text && !other_text && equal(key, other, budget))
+        if (text && other_text ? equal_texts(*text, *other_text, budget)
+                               : !text && !other_text && equal(key, other, budget))
             return &value;
     }
     return nullptr;
@@ -422,20 +460,14 @@ std::vector<Value> elements(const Value& value, Budget& budget) {
         for (const auto& item : dict->items) result.push_back(item.first);
     } else if (const auto* text = value.text()) {
         budget.bytes(text->size() * kElementBytes * 2);
-        for (const std::string_view character : characters(*text, budget)) result.emplace_back(character);
+        budget.step(text->size());
+        for (std::string_view rest = *text; !rest.empty();) {
+            const std::size_t size = first_character(rest).bytes;
+            result.emplace_back(rest.substr(0, size));
+            rest.remove_prefix(size);
+        }
     } else if (!value.is_undefined()) {
         fail(std::string("a ") + value.type_name() + " cannot be looped over");
-    }
-    return result;
-}
-
-std::vector<std::string_view> characters(std::string_view text, Budget& budget) {
-    budget.bytes(text.size());
-    std::vector<std::string_view> result;
-    while (!text.empty()) {
-        const std::size_t size = first_character(text).bytes;
-        result.push_back(text.substr(0, size));
-        text.remove_prefix(size);
     }
     return result;
 }

@@ -29,7 +29,8 @@ struct Failure {
 /// Jinja that is not implemented.
 [[noreturn]] void refuse(std::string what);
 
-/// What a template may use up; beyond it, rendering fails.
+/// What a template may use up; beyond it, rendering fails. All that takes time is paid for in steps of some 50 ns, and before it
+/// is done, so that the bound on steps is one on time.
 class Budget {
 public:
     static constexpr std::size_t kMaxSteps = 20'000'000;            ///< about a second
@@ -37,7 +38,13 @@ public:
     static constexpr std::size_t kMaxDepth = 500;  ///< nested evaluations: some 500 bytes of stack each
 
     void step(std::size_t count = 1);
+    /// So many bytes are read, character by character.
+    void scan(std::size_t count) { step(count / 8); }
+    /// So many bytes are compared, many at a time.
+    void sweep(std::size_t count) { step(count / 256); }
+    /// So many bytes are made.
     void bytes(std::size_t count);
+    std::size_t steps() const noexcept { return steps_; }
 
     /// One level deeper while it lives.
     class Depth {
@@ -61,7 +68,12 @@ struct LoopState;
 
 /// What a name or a member is that nobody has set; it may be tested and printed (as nothing), but not used.
 struct Undefined {
-    std::string what = "the value";
+    Undefined() = default;
+    explicit Undefined(std::string what) : what_(std::make_shared<const std::string>(std::move(what))) {}
+    std::string what() const { return what_ ? *what_ : "the value"; }
+
+private:
+    std::shared_ptr<const std::string> what_;  // shared: a key that is missing may be long, and values are copied
 };
 struct None {
     bool operator==(const None&) const = default;
@@ -174,6 +186,9 @@ bool is_true(const Value& value);
 bool equal(const Value& left, const Value& right, Budget& budget);
 /// Python's <, as -1, 0, 1. Fails on what has no order.
 int compare(const Value& left, const Value& right, Budget& budget);
+/// Where `part` is in `text`, the last place where `from_right`; npos where it is not. Pays for what it looks at, which may be
+/// the product of both lengths.
+std::size_t search(std::string_view text, std::string_view part, bool from_right, Budget& budget);
 /// Python's `in`.
 bool contains(const Value& container, const Value& item, Budget& budget);
 /// The member of a dictionary or nullptr.
@@ -181,8 +196,6 @@ const Value* find(const Dict& dict, const Value& key, Budget& budget);
 
 /// What a loop goes over: elements, keys, characters. Fails on others.
 std::vector<Value> elements(const Value& value, Budget& budget);
-/// The characters of a text.
-std::vector<std::string_view> characters(std::string_view text, Budget& budget);
 
 /// Python's str().
 std::string to_text(const Value& value, Budget& budget);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// A libvulkan.so.1 in front of the loader's, for the server's tests: a submission loses its device while there is the file that
+// VKFORMER_TEST_LOSE names, which is removed then. What runs ends before, since software drivers run on in threads of their own.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <vulkan/vulkan.h>
+
+static PFN_vkGetInstanceProcAddr next_instance;
+static PFN_vkGetDeviceProcAddr next_device;
+static PFN_vkQueueSubmit next_submit;
+static PFN_vkQueueWaitIdle next_wait;
+
+static VKAPI_ATTR VkResult VKAPI_CALL submit(VkQueue queue, uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
+    const char* file = getenv("VKFORMER_TEST_LOSE");
+    if (!file || unlink(file) != 0) return next_submit(queue, count, infos, fence);
+    next_wait(queue);
+    return VK_ERROR_DEVICE_LOST;
+}
+
+static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char* name) {
+    PFN_vkVoidFunction found = next_device(device, name);
+    if (strcmp(name, "vkGetDeviceProcAddr") == 0) return (PFN_vkVoidFunction)get_device;
+    if (strcmp(name, "vkQueueSubmit") != 0) return found;
+    next_submit = (PFN_vkQueueSubmit)found;
+    next_wait = (PFN_vkQueueWaitIdle)next_device(device, "vkQueueWaitIdle");
+    return (PFN_vkVoidFunction)submit;
+}
+
+VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL vkGetInstanceProcAddr(VkInstance instance, const char* name) {
+    if (!next_instance) {
+        void* loader = dlopen(getenv("VKFORMER_TEST_LOADER"), RTLD_NOW | RTLD_LOCAL);
+        next_instance = (PFN_vkGetInstanceProcAddr)dlsym(loader, "vkGetInstanceProcAddr");
+    }
+    PFN_vkVoidFunction found = next_instance(instance, name);
+    if (strcmp(name, "vkGetInstanceProcAddr") == 0) return (PFN_vkVoidFunction)vkGetInstanceProcAddr;
+    if (strcmp(name, "vkGetDeviceProcAddr") != 0) return found;
+    next_device = (PFN_vkGetDeviceProcAddr)found;
+    return (PFN_vkVoidFunction)get_device;
+}

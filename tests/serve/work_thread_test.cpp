@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "serve/work_thread.hpp"
+
+#include <semaphore>
+#include <thread>
+#include <vector>
+
+#include "support/catch.h"
+
+namespace vkformer::tests {
+
+TEST_CASE("serve: what a work thread is given is done in order, elsewhere, and whole at its end", "[serve][threads]") {
+    std::vector<int> done;  // of the thread alone, until it is finished
+    std::binary_semaphore may_go{0};
+    std::thread::id thread;
+    serve::WorkThread worker;
+    worker.give([&] {
+        thread = std::this_thread::get_id();
+        may_go.acquire();
+    });
+    for (int i = 0; i < 100; ++i) worker.give([&done, i] { done.push_back(i); });
+    worker.give([&] { worker.give([&done] { done.push_back(100); }); });
+    may_go.release();  // nobody who gave has waited for the first
+    worker.finish();
+    REQUIRE(done.size() == 101);
+    for (int i = 0; i <= 100; ++i) CHECK(done[static_cast<std::size_t>(i)] == i);
+    CHECK(thread != std::this_thread::get_id());
+
+    worker.give([&] { thread = std::this_thread::get_id(); });
+    CHECK(thread == std::this_thread::get_id());
+    worker.finish();
+}
+
+}  // namespace vkformer::tests
