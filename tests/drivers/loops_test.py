@@ -128,88 +128,189 @@ L7:
 """
 
 
+# A clause loads into the slot 0 and the next one waits for it at its end. Of the two tuples there one multiplies and adds, one only
+# multiplies; wls is shared memory, tl private memory, ubo descriptors.
+BIFROST = """
+clause_3:
+ds(0) nbb ncph next_load 
+{
+    *NOP t0
+    +LOAD.i128 t1, r4, r5, @r8
+}
+
+clause_5:
+ds(1) nbb ncph next_load dwb(0) 
+{
+    *NOP t0
+    +LOAD.i64.wls t1, r6, #0.x, @r12
+}
+
+clause_7:
+ds(2) nbb ncph next_load dwb(1) 
+{
+    *FMA.f32 r0:t0, r8, r12, r0
+    +V2F32_TO_V2F16 r1:t1, r3, r4
+    *FMA.f32 r0:t0, r8, r2, #0.neg
+    +LOAD.i32.tl t1, r6, #0.x, @r12
+}
+
+clause_9:
+ds(3) nbb ncph dwb(2, 3) 
+{
+    *FMA.v2f16 r0:t0, r8, r13, r0
+    +LOAD.i64.ubo t1, r6, #0.x, @r14
+    *IDP.v4i8 r0:t0, r8, r13
+    +BRANCHZ.i32.ne t1, r5, clause_3
+}
+"""
+
+# A pointer's upper half, moved from where it was kept, tells what a load reads.
+VALHALL = """
+   MOV.i32 r9, workgroup_local_pointer.w1
+   MOV.i32 r5, r9
+   IADD.u32 r4, workgroup_local_pointer.w0, r1
+   LOAD.i128.unsigned.slot0 @r16:r17:r18:r19, ^r2, offset:0
+   LOAD.i64.unsigned.slot1.wait0 @r20:r21, u2, offset:16
+   FMA.f32.wait1 r2, r16, u8, 0x0.neg
+   FMA.f32 r2, r16, u8, r2
+   FMA.v2f16 r2, r16, u8, r2
+   F16_TO_F32 r2, r16.h0
+   LOAD.i32.unsigned.slot2.wait2 @r0, ^r4, offset:0
+   STORE.i32.slot0 @r0, thread_local_pointer.w0, offset:4
+   NOP.reconverge 
+   BRANCHZ.reconverge ^r1, offset:-10
+
+   NOP.end 
+"""
+
+
+# Two loads before a switch of threads, whose answers come as three ldtmu, and a store. Of the loop's three products two are added to
+# a sum; three instructions behind the branch belong to it.
+QPU = """nop                           ; nop                         ; ldunifrf.rf9
+add tmua, rf1, rf9            ; fmul rf20, rf4, rf5
+add tmua, rf2, rf9            ; nop                         ; thrsw
+nop                           ; nop
+itof rf6, rf7                 ; nop
+fadd rf10, rf10, rf20         ; nop                         ; ldtmu.rf11
+nop                           ; fmul rf20, rf11, rf5        ; ldtmu.rf12
+fadd rf10, rf10, rf20         ; fmul rf21, rf12, rf5        ; ldtmu.rf13
+mov tmud, rf10                ; nop
+b.anya  -96
+add tmua, rf3, rf9            ; nop
+nop                           ; nop
+nop                           ; nop
+barrierid syncb               ; nop                         ; thrsw
+nop                           ; nop
+"""
+
+
 def hot(name, text, subgroup_size=None):
     return loops.hot_loops(name, text, subgroup_size)[0]
 
 
 class FullWaits(unittest.TestCase):
     def test_loads_one_by_one_are_waited_for_one_by_one(self):
-        self.assertEqual(hot("Assembly", AMD_ONE_BY_ONE).full_waits, 3)
+        self.assertEqual(hot("AMD", AMD_ONE_BY_ONE).full_waits, 3)
 
     def test_loads_in_flight_together_are_waited_for_once(self):
-        self.assertEqual(hot("Assembly", AMD_TOGETHER).full_waits, 1)
+        self.assertEqual(hot("AMD", AMD_TOGETHER).full_waits, 1)
 
     def test_a_wait_that_the_turn_hides_is_none(self):
-        self.assertEqual(hot("Assembly", AMD_AHEAD).full_waits, 0)
+        self.assertEqual(hot("AMD", AMD_AHEAD).full_waits, 0)
         before_use = AMD_AHEAD.replace("\ts_waitcnt lgkmcnt(0) ", "\ts_waitcnt vmcnt(0) & lgkmcnt(0) ")
-        self.assertEqual(hot("Assembly", before_use).full_waits, 1)
+        self.assertEqual(hot("AMD", before_use).full_waits, 1)
 
     def test_adreno_waits_for_everything_at_once(self):
-        self.assertEqual(hot("IR3 Assembly", ADRENO).full_waits, 2)
-        self.assertEqual(hot("IR3 Assembly", ADRENO.replace("(sy)(nop2)", "(nop2)")).full_waits, 1)
+        self.assertEqual(hot("IR3", ADRENO).full_waits, 2)
+        self.assertEqual(hot("IR3", ADRENO.replace("(sy)(nop2)", "(nop2)")).full_waits, 1)
 
     def test_nvidia_waits_by_scoreboards(self):
-        self.assertEqual(hot("NAK assembly", NVIDIA).full_waits, 2)
-        self.assertEqual(hot("NAK assembly", NVIDIA.replace("wt=000010 rd:0 wr:1", "rd:0 wr:3")).full_waits, 0)
+        self.assertEqual(hot("NAK", NVIDIA).full_waits, 2)
+        self.assertEqual(hot("NAK", NVIDIA.replace("wt=000010 rd:0 wr:1", "rd:0 wr:3")).full_waits, 0)
 
     def test_intel_waits_by_tokens(self):
-        self.assertEqual(hot("GEN Assembly", INTEL).full_waits, 1)
-        self.assertEqual(hot("GEN Assembly", INTEL.replace("{$2.dst}", "{$3.dst}")).full_waits, 0)
+        self.assertEqual(hot("GEN", INTEL).full_waits, 1)
+        self.assertEqual(hot("GEN", INTEL.replace("{$2.dst}", "{$3.dst}")).full_waits, 0)
         one_by_one = INTEL.replace("{I@1,$2}  //", "{I@1,$2,$1.dst}  //")
-        self.assertEqual(hot("GEN Assembly", one_by_one).full_waits, 2)
+        self.assertEqual(hot("GEN", one_by_one).full_waits, 2)
+
+    def test_mali_waits_by_slots(self):
+        self.assertEqual(hot("Bifrost", BIFROST).full_waits, 1)
+        self.assertEqual(hot("Bifrost", BIFROST.replace(" dwb(0)", "").replace("dwb(1)", "dwb(0, 1)")).full_waits, 0)
+        self.assertEqual(hot("Valhall", VALHALL).full_waits, 1)
+        self.assertEqual(hot("Valhall", VALHALL.replace(".wait1", ".wait2")).full_waits, 0)
+
+    def test_videocore_waits_for_the_first_answer(self):
+        self.assertEqual(hot("QPU", QPU).full_waits, 1)
 
     def test_where_the_hardware_waits_by_itself_nothing_is_told(self):
-        self.assertIsNone(hot("GEN Assembly", INTEL_OLD).full_waits)
+        self.assertIsNone(hot("GEN", INTEL_OLD).full_waits)
 
 
 class Numbers(unittest.TestCase):
     def test_amd(self):
-        one_by_one = hot("Assembly", AMD_ONE_BY_ONE)
+        one_by_one = hot("AMD", AMD_ONE_BY_ONE)
         self.assertEqual((one_by_one.instructions, one_by_one.macs), (7, 3))
         self.assertEqual((one_by_one.loads, one_by_one.load_bytes), (3, 40))
-        self.assertEqual(hot("Assembly", AMD_TOGETHER).macs, 3)
+        self.assertEqual(hot("AMD", AMD_TOGETHER).macs, 3)
 
     def test_products_of_matrices_are_divided_by_the_invocations(self):
-        ahead = hot("Assembly", AMD_AHEAD)
+        ahead = hot("AMD", AMD_AHEAD)
         self.assertEqual(ahead.macs, 2 * 16 * 16 * 16 / 64)
         self.assertEqual((ahead.conversions, ahead.shared_loads, ahead.barriers), (2, 1, 1))
         of_32 = AMD_AHEAD.replace("v[68:71]", "v[68:75]").replace("v[72:75]", "v[76:83]")
-        self.assertEqual(hot("Assembly", of_32).macs, 2 * 16 * 16 * 16 / 32)
+        self.assertEqual(hot("AMD", of_32).macs, 2 * 16 * 16 * 16 / 32)
 
     def test_the_hot_loop_and_what_is_around_it(self):
-        inner, around = loops.hot_loops("Assembly", AMD_NEST)
+        inner, around = loops.hot_loops("AMD", AMD_NEST)
         self.assertEqual((inner.macs, inner.scratch, inner.loads, inner.full_waits), (1, 1, 0, 0))
         self.assertEqual((around.macs, around.loads, around.load_bytes, around.full_waits), (1, 1, 2, 1))
 
     def test_of_a_loop_inside_a_hot_one_nothing_is_counted(self):
         outer = AMD_NEST.replace("\tds_store_b16 v79", "\tv_fmac_f32_e32 v5, v24, v28\n\tv_fmac_f32_e32 v6, v24, v28\n\tds_store_b16 v79")
-        one, around = loops.hot_loops("Assembly", outer)
+        one, around = loops.hot_loops("AMD", outer)
         self.assertEqual((one.macs, one.scratch, one.loads), (2, 0, 1))
         self.assertIsNone(around)
 
     def test_adreno(self):
-        loop = hot("IR3 Assembly", ADRENO)
+        loop = hot("IR3", ADRENO)
         self.assertEqual((loop.macs, loop.instructions, loop.cycles), (4, 7, 11))
         self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.conversions), (2, 20, 1, 1))
 
     def test_nvidia(self):
-        loop = hot("NAK assembly", NVIDIA)
+        loop = hot("NAK", NVIDIA)
         self.assertEqual((loop.loads, loop.load_bytes, loop.conversions, loop.scratch), (3, 26, 1, 1))
         self.assertEqual((loop.instructions, loop.cycles), (9, 16))
         self.assertEqual(loop.macs, 4)  # of the dot product, for which the two others are made
 
     def test_intel(self):
-        loop = hot("GEN Assembly", INTEL, 8)
+        loop = hot("GEN", INTEL, 8)
         self.assertEqual((loop.instructions, loop.macs, loop.conversions), (10, 1, 1))
         self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 18, 1, 1))
-        self.assertEqual(hot("GEN Assembly", INTEL, 16).macs, 0.5)
-        old = hot("GEN Assembly", INTEL_OLD, 8)
+        self.assertEqual(hot("GEN", INTEL, 16).macs, 0.5)
+        old = hot("GEN", INTEL_OLD, 8)
         self.assertEqual((old.loads, old.load_bytes, old.shared_loads), (1, 8, 1))
         matrices = INTEL.replace("mad (8)                   r81:f ", "dpas.8x8 (8)              r81:f ").replace("r99:f", "r99:hf")
-        self.assertEqual(hot("GEN Assembly", matrices, 16).macs, 8 * 8 * 16 / 16)
+        self.assertEqual(hot("GEN", matrices, 16).macs, 8 * 8 * 16 / 16)
+
+    def test_bifrost(self):
+        loop = hot("Bifrost", BIFROST)
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (6, 4, 1))  # of the dot product
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (1, 16, 1, 1))
+        self.assertEqual(loops.registers("Bifrost", BIFROST), {"registers": 15})
+
+    def test_valhall(self):
+        loop = hot("Valhall", VALHALL)
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (9, 3, 1))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 24, 1, 1))
+
+    def test_videocore(self):
+        loop = hot("QPU", QPU)
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (12, 2, 1))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 12, None, None))
 
     def test_a_shader_without_loops_is_all_hot(self):
-        loop, around = loops.hot_loops("Assembly", "BB0:\n\tv_fmac_f32_e32 v5, v24, v28\n\ts_endpgm\n")
+        loop, around = loops.hot_loops("AMD", "BB0:\n\tv_fmac_f32_e32 v5, v24, v28\n\ts_endpgm\n")
         self.assertEqual((loop.macs, loop.instructions), (1, 2))
         self.assertIsNone(around)
 
