@@ -128,78 +128,150 @@ L7:
 """
 
 
-# A clause loads into the slot 0 and the next one waits for it at its end. Of the two tuples there one multiplies and adds, one only
-# multiplies; wls is shared memory, tl private memory, ubo descriptors.
+# A descriptor, a load through it and one from shared memory, each waited for at the end of its clause, and of the two products one with
+# something to add.
 BIFROST = """
-clause_3:
-ds(0) nbb ncph next_load 
+clause_75:
+ds(0) nbb load ncph next_load dwb(0) 
 {
     *NOP t0
-    +LOAD.i128 t1, r4, r5, @r8
+    +LOAD.i64 t1, u3.w0, u3.w1, @r5
 }
 
-clause_5:
-ds(1) nbb ncph next_load dwb(0) 
+clause_76:
+ds(0) nbb load ncph dwb(0) 
 {
     *NOP t0
-    +LOAD.i64.wls t1, r6, #0.x, @r12
+    +IADD.s32 t1, r0, r2
+    *LSHIFT_OR.i32 t0, t1, #0, 0x00000002 /* 0.000000 */
+    +IADD.s32 r4:t1, r5, t
+    *NOP t0
+    +LOAD.i32 t1, r4, t1, @r4
 }
 
-clause_7:
-ds(2) nbb ncph next_load dwb(1) 
+clause_80:
+ds(0) nbb load ncph dwb(0) 
 {
-    *FMA.f32 r0:t0, r8, r12, r0
-    +V2F32_TO_V2F16 r1:t1, r3, r4
-    *FMA.f32 r0:t0, r8, r2, #0.neg
-    +LOAD.i32.tl t1, r6, #0.x, @r12
+    *NOP t0
+    +LOAD.i32.wls t1, t1, #0.x, @r55
 }
 
-clause_9:
-ds(3) nbb ncph dwb(2, 3) 
+clause_81:
+ds(0) nbb r_uncond ncph dwb(0) 
 {
-    *FMA.v2f16 r0:t0, r8, r13, r0
-    +LOAD.i64.ubo t1, r6, #0.x, @r14
-    *IDP.v4i8 r0:t0, r8, r13
-    +BRANCHZ.i32.ne t1, r5, clause_3
+    *FMA.f32 r50:t0, r53, r55, r50
+    +NOP t1
+    *FMA.f32 t0, t1, 0x3fb8aa3b /* 1.442695 */, #0.neg
+    +F32_TO_S32 t1, t
+    *NOP t0
+    +JUMP t1, clause_75
 }
 """
 
-# A pointer's upper half, moved from where it was kept, tells what a load reads.
+# From a buffer to shared memory and from there to a product; the upper half of a pointer tells what is read and written. The branch
+# goes back to the load from the buffer.
 VALHALL = """
-   MOV.i32 r9, workgroup_local_pointer.w1
-   MOV.i32 r5, r9
-   IADD.u32 r4, workgroup_local_pointer.w0, r1
-   LOAD.i128.unsigned.slot0 @r16:r17:r18:r19, ^r2, offset:0
-   LOAD.i64.unsigned.slot1.wait0 @r20:r21, u2, offset:16
-   FMA.f32.wait1 r2, r16, u8, 0x0.neg
-   FMA.f32 r2, r16, u8, r2
-   FMA.v2f16 r2, r16, u8, r2
-   F16_TO_F32 r2, r16.h0
-   LOAD.i32.unsigned.slot2.wait2 @r0, ^r4, offset:0
-   STORE.i32.slot0 @r0, thread_local_pointer.w0, offset:4
-   NOP.reconverge 
-   BRANCHZ.reconverge ^r1, offset:-10
+   LSHIFT_OR.i32.wait1 r14, r14, 0x3020100.b22, 0x0
+   LD_BUFFER.i32.unsigned.slot0 @r14, ^r14, 0x1000000
+   MOV.i32 r48, ^r15
+   MOV.i32.wait0 r49, workgroup_local_pointer.w1
+   STORE.i32.slot1 @r14, ^r48, offset:0
+   IADD_IMM.i32 r53, r52, #0x410
+   IADD.u32 r53, workgroup_local_pointer.w0, ^r53
+   MOV.i32 r56, ^r53
+   MOV.i32 r57, workgroup_local_pointer.w1
+   LOAD.i32.unsigned.slot2 @r53, ^r56, offset:0
+   IADD_IMM.i32 r55, r54, #0x810
+   IADD.u32 r55, workgroup_local_pointer.w0, ^r55
+   MOV.i32 r56, ^r55
+   MOV.i32.wait2 r57, workgroup_local_pointer.w1
+   LOAD.i32.unsigned.slot0.wait0 @r55, ^r56, offset:0
+   FMA.f32 r50, ^r53, ^r55, ^r50
+   FMA.f32 r1, ^r1, r2, 0x0.neg
+   U32_TO_F32 r3, u7
+   U16_TO_U32 r4, r1.h00
+   BRANCHZ.eq.reconverge 0x0, offset:-19
 
    NOP.end 
 """
 
+# A sum of exponentials, on a Raspberry Pi 4: a load before a switch of threads, three instructions behind the branch that belong to
+# the loop.
+QPU = """\
+nop                           ; mov.ifa r1, 0
+nop                           ; mov.pushz -, rf11
+nop                           ; mov rf27, r1
+nop                           ; mov.ifa rf7, rf10
+nop                           ; nop                         ; ldunif
+xor.pushz -, rf11, r5         ; nop                         ; ldunif
+nop                           ; mov.ifa rf11, 0
+sub.pushc -, rf7, rf12        ; nop
+nop                           ; mov.andz -, rf11
+nop                           ; mov.ifa rf11, r5
+nop                           ; mov.pushz -, rf11
+bu.allna  16, r:unif
+nop                           ; nop
+nop                           ; nop
+nop                           ; nop
+nop                           ; mov.pushz -, rf11           ; ldunif
+nop                           ; mov.ifa rf11, r5
+add r2, rf13, rf7             ; nop                         ; ldunif
+xor.pushz -, rf11, r5         ; nop                         ; ldunif
+nop                           ; mov.ifa rf11, 0
+shl r3, r2, 2                 ; mov.pushz -, rf11
+add.ifa tmua, r5, r3          ; nop                         ; thrsw
+add.ifa rf7, rf7, rf15        ; nop
+nop                           ; nop
+nop                           ; nop                         ; ldtmu.r4; ldunif
+fsub r0, r4, rf27             ; nop
+nop                           ; fmul r1, r0, rf28
+exp rf29, r1                  ; nop
+fadd.ifa rf8, rf8, rf29       ; nop
+xor.pushz -, rf11, r5         ; nop
+nop                           ; mov.ifa rf11, 0
+nop                           ; mov.pushz -, rf11
+bu.anyap  -256, r:unif
+nop                           ; nop
+nop                           ; nop
+nop                           ; nop
+barrierid syncb               ; nop                         ; ldunif
+"""
 
-# Two loads before a switch of threads, whose answers come as three ldtmu, and a store. Of the loop's three products two are added to
-# a sum; three instructions behind the branch belong to it.
-QPU = """nop                           ; nop                         ; ldunifrf.rf9
-add tmua, rf1, rf9            ; fmul rf20, rf4, rf5
-add tmua, rf2, rf9            ; nop                         ; thrsw
+# A Raspberry Pi 5 keeps the sums of a product in private memory, whose addresses are made of the number of the thread: sixteen bytes
+# of weights come by one load, and four bytes of x each, and the sum that they are added to, by one of private memory.
+QPU_PRIVATE = """\
+tidx rf9                      ; nop                         ; ldunif
+eidx rf11                     ; multop -, rf9, rf0
+shl rf12, rf11, 2             ; umul24 rf10, rf9, rf0
+add rf13, rf10, rf12          ; nop                         ; ldunif
+add rf14, rf13, rf0           ; nop                         ; ldunifrf.rf4
+nop                           ; mov tmud, rf16              ; thrsw
+add.ifa tmua, rf14, rf0       ; nop                         ; ldunif
+add.ifa tmuau, rf0, rf22      ; nop
+tmuwt rf19                    ; nop                         ; ldunif
+nop                           ; nop                         ; ldtmu.rf20
+nop                           ; nop                         ; ldtmu.rf21
+nop                           ; nop                         ; ldtmu.rf22
+nop                           ; nop                         ; ldtmu.rf23
+add.ifa tmua, rf14, rf0       ; nop                         ; ldunif
+add.ifa tmua, rf14, rf0       ; nop                         ; thrsw; ldunif
+add.ifa tmua, rf14, rf0       ; nop                         ; ldunif
+add.ifa tmua, rf14, rf0       ; nop                         ; ldunif
+nop                           ; nop                         ; ldtmu.rf24
+nop                           ; fmul rf2, rf20, rf24        ; ldtmu.rf26
+nop                           ; fmul rf3, rf21, rf26        ; thrsw; ldtmu.rf27
+nop                           ; fmul rf5, rf22, rf27        ; ldtmu.rf1
+add.ifa tmua, rf14, rf0       ; fmul rf6, rf23, rf1
+nop                           ; nop                         ; ldtmu.rf9
+fadd rf11, rf2, rf9           ; nop
+fadd rf12, rf3, rf11          ; nop
+fadd rf13, rf5, rf12          ; nop
+fadd rf16, rf6, rf13          ; nop
+nop                           ; mov tmud, rf16              ; thrsw
+add.ifa tmua, rf14, rf0       ; nop                         ; ldunif
+bu.anyap  -224, r:unif
 nop                           ; nop
-itof rf6, rf7                 ; nop
-fadd rf10, rf10, rf20         ; nop                         ; ldtmu.rf11
-nop                           ; fmul rf20, rf11, rf5        ; ldtmu.rf12
-fadd rf10, rf10, rf20         ; fmul rf21, rf12, rf5        ; ldtmu.rf13
-mov tmud, rf10                ; nop
-b.anya  -96
-add tmua, rf3, rf9            ; nop
 nop                           ; nop
-nop                           ; nop
-barrierid syncb               ; nop                         ; thrsw
 nop                           ; nop
 """
 
@@ -235,13 +307,16 @@ class FullWaits(unittest.TestCase):
         self.assertEqual(hot("GEN", one_by_one).full_waits, 2)
 
     def test_mali_waits_by_slots(self):
-        self.assertEqual(hot("Bifrost", BIFROST).full_waits, 1)
-        self.assertEqual(hot("Bifrost", BIFROST.replace(" dwb(0)", "").replace("dwb(1)", "dwb(0, 1)")).full_waits, 0)
+        self.assertEqual(hot("Bifrost", BIFROST).full_waits, 2)
+        self.assertEqual(hot("Bifrost", BIFROST.replace("dwb(0)", "dwb(1)")).full_waits, 0)
         self.assertEqual(hot("Valhall", VALHALL).full_waits, 1)
-        self.assertEqual(hot("Valhall", VALHALL.replace(".wait1", ".wait2")).full_waits, 0)
+        self.assertEqual(hot("Valhall", VALHALL.replace("MOV.i32.wait0", "MOV.i32")).full_waits, 0)  # later, at the last LOAD
 
     def test_videocore_waits_for_the_first_answer(self):
         self.assertEqual(hot("QPU", QPU).full_waits, 1)
+        lines = QPU.splitlines()
+        lines.insert(0, lines.pop(next(i for i, line in enumerate(lines) if "tmua" in line)))
+        self.assertEqual(hot("QPU", "\n".join(lines)).full_waits, 0)  # by then half of the turn has been issued
 
     def test_where_the_hardware_waits_by_itself_nothing_is_told(self):
         self.assertIsNone(hot("GEN", INTEL_OLD).full_waits)
@@ -295,19 +370,42 @@ class Numbers(unittest.TestCase):
 
     def test_bifrost(self):
         loop = hot("Bifrost", BIFROST)
-        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (6, 4, 1))  # of the dot product
-        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (1, 16, 1, 1))
-        self.assertEqual(loops.registers("Bifrost", BIFROST), {"registers": 15})
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions, loop.barriers), (8, 1, 1, 0))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 12, 1, 0))
+        self.assertEqual(loops.registers("Bifrost", BIFROST), {"registers": 7})
+        private = hot("Bifrost", BIFROST.replace(".wls", ".tl"))
+        self.assertEqual((private.loads, private.shared_loads, private.scratch), (2, 0, 1))
+        halves = BIFROST.replace("FMA.f32 r50", "FMA.v2f16 r50").replace("+NOP", "+BARRIER")
+        self.assertEqual((hot("Bifrost", halves).macs, hot("Bifrost", halves).barriers), (2, 1))
 
     def test_valhall(self):
         loop = hot("Valhall", VALHALL)
-        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (9, 3, 1))
-        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 24, 1, 1))
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions, loop.barriers), (19, 1, 1, 0))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (1, 4, 2, 0))
+        self.assertEqual(hot("Valhall", VALHALL.replace("wait2 r57, workgroup_local_pointer.w1", "wait2 r57, ^r49")).shared_loads, 2)
+        private = hot("Valhall", VALHALL.replace("workgroup", "thread"))
+        self.assertEqual((private.loads, private.shared_loads, private.scratch), (1, 0, 3))
+        of_bytes = VALHALL.replace("FMA.f32 r50, ^r53, ^r55, ^r50", "IDP.v4s8 r50, ^r53, ^r55").replace("U16_TO_U32", "BARRIER.slot7.wait")
+        self.assertEqual((hot("Valhall", of_bytes).macs, hot("Valhall", of_bytes).barriers), (4, 1))
 
     def test_videocore(self):
         loop = hot("QPU", QPU)
-        self.assertEqual((loop.instructions, loop.macs, loop.conversions), (12, 2, 1))
-        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (2, 12, None, None))
+        self.assertEqual((loop.instructions, loop.macs, loop.conversions, loop.barriers), (32, 1, 0, 0))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.shared_loads, loop.scratch), (1, 4, None, 0))
+        self.assertEqual(loops.registers("QPU", QPU), {"registers": 16})
+        changed = QPU.replace("sub.pushc -, rf7", "itof rf1, rf2").replace("mov.andz -", "vfmul rf1, rf2").replace("xor.pushz", "fsub")
+        changed = changed.replace("mov.ifa rf7, rf10", "itof rf7, rf10")  # before the loop
+        self.assertEqual((hot("QPU", changed).macs, hot("QPU", changed).conversions), (3, 1))
+        self.assertEqual(hot("QPU", QPU.replace("exp rf29, r1 ", "barrierid syncb")).barriers, 1)
+
+    def test_videocores_private_memory(self):
+        loop = hot("QPU", QPU_PRIVATE)
+        self.assertEqual((loop.instructions, loop.macs, loop.full_waits), (28, 4, 1))
+        self.assertEqual((loop.loads, loop.load_bytes, loop.scratch), (1, 16, 7))
+        self.assertEqual(hot("QPU", QPU_PRIVATE.replace("fadd", "fmin")).macs, 0)  # products that nothing adds
+        narrow = hot("QPU", QPU_PRIVATE.replace("nop                           ; mov tmud, rf16 ", "add.ifa tmua, rf4, rf17       ; nop           ", 1))
+        self.assertEqual((narrow.loads, narrow.load_bytes), (2, 12))  # of four answers one is for the narrow load, one for private memory
+        self.assertEqual(hot("QPU", QPU_PRIVATE.replace("ldtmu.rf20", "ldtmu.rf14")).scratch, 1)  # another address from there on
 
     def test_a_shader_without_loops_is_all_hot(self):
         loop, around = loops.hot_loops("AMD", "BB0:\n\tv_fmac_f32_e32 v5, v24, v28\n\ts_endpgm\n")

@@ -7,7 +7,7 @@ import re
 
 from instruction import DOT, PLAIN, Instruction, first_number
 
-CONVERSION = re.compile(r"\w*\d+_TO_\w+")
+CONVERSION = re.compile(r"(?=\w*F)\w*\d_TO_\w+")  # of integers to wider ones there are more, of which compilers make divisions
 # A product to which nothing is added is a multiplication. The zero has a sign, so that it changes no zero.
 NO_SUM = re.compile(r", (?:0x0|#0)(?:\.neg\w*)?(?:\.\w+)*$")
 
@@ -31,13 +31,13 @@ def wait(slots):
 
 
 def registers(text):
-    """How many are named, counted up to the last."""
-    return max((int(found) for found in re.findall(r"\br(\d+)\b", text)), default=-1) + 1
+    """How many are named."""
+    return len(set(re.findall(r"\br(\d+)\b", text)))
 
 
 class Bifrost:
     """A tuple, an instruction of the multiplier and one of the adder, is issued at once. Tuples are bound to clauses, of which each
-    has at most one message; a clause says before it begins what is waited for after its end."""
+    has at most one message; a clause says before it begins what is waited for after its end. Descriptors are loaded like buffers."""
     registers = staticmethod(registers)
 
     def instructions(self, text):
@@ -79,8 +79,8 @@ class Bifrost:
 
 
 class Valhall:
-    """An instruction to a line; a branch counts them. Memory has one address space: what a load reads from is told by the pointer
-    that its address was made of."""
+    """An instruction to a line; a branch counts them. LD_BUFFER reads a buffer, LOAD any memory, since there is one address space: what
+    it reads from is told by the pointer that its address was made of."""
     registers = staticmethod(registers)
     pointers = {"workgroup_local_pointer": "shared", "thread_local_pointer": "private"}
     waits = {"wait0": "0", "wait1": "1", "wait01": "01", "wait2": "2", "wait02": "02", "wait12": "12", "wait012": "012",
@@ -99,7 +99,9 @@ class Valhall:
             if name.split(".")[0] == "BRANCHZ":
                 one.target = i + 1 + first_number(r"offset:(-?\d+)", line, 0)
             operands = operands.split(", ")
-            if re.match(r"(?:LOAD|STORE)\.", name):
+            if name.startswith("LD_BUFFER."):
+                self.access(one, name, None)
+            elif re.match(r"(?:LOAD|STORE)\.", name):
                 self.access(one, name, self.space(operands[1], spaces))
             self.write(name, operands, spaces)
             out.append(one)
@@ -111,7 +113,7 @@ class Valhall:
     @staticmethod
     def access(one, name, space):
         one.scratch = space == "private"
-        if name.startswith("LOAD."):
+        if not name.startswith("STORE."):
             one.shared_load = space == "shared"
             if not space:
                 one.load_bytes, one.token = bytes_of(name), first_number(r"\.slot(\d)", name, 0)
