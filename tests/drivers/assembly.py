@@ -1,39 +1,14 @@
 # SPDX-License-Identifier: MIT
 """What the instructions of each compiler's assembly are, as far as the numbers of a loop need it.
 
-One class per assembly, which reads a line at a time: ASSEMBLIES has them by the name that the driver gives the representation.
-Everything is counted per invocation: a load of 16 bytes is 16 bytes of one invocation, and a product of matrices, which all
-invocations of a subgroup share, is its multiply-adds divided by them.
+One class per assembly, which reads a line at a time: ASSEMBLIES has them by the language that a GPU of gpus.py names. Mali's and
+VideoCore's, where an instruction is more or less than a line, have files of their own.
 """
-import dataclasses
 import re
 
-ALL = "all"
-PLAIN, DOT, MATRIX = 1, 2, 3  # multiply-adds of an invocation, sums of packed products, products of matrices
-
-
-@dataclasses.dataclass
-class Instruction:
-    labels: tuple = ()          # of the place before it
-    target: str = None          # the label that it branches to
-    falls_through: bool = True  # whether the next one may follow
-    issued: bool = True         # takes a slot of the issuing unit; waits and hints do not
-    cycles: int = 1             # to issue, by what the compiler says or by what is known of matrix units
-    macs: float = 0             # multiply-adds
-    kind: int = 0               # of these: PLAIN, DOT or MATRIX
-    conversion: bool = False    # from one number format to another
-    load_bytes: int = 0         # from buffers
-    shared_load: bool = False   # from shared memory
-    barrier: bool = False
-    scratch: bool = False       # reads or writes private memory
-    width: int = None           # invocations, where an instruction may be for a part of the subgroup
-    token: object = None        # of a load: what is waited for
-    awaits: object = None       # ALL, a number of loads that may stay on their way, or the set of tokens waited for
-
-
-def first_number(pattern, text, default=None):
-    found = re.search(pattern, text)
-    return int(found[1], 0) if found else default
+import mali
+import videocore
+from instruction import ALL, DOT, MATRIX, PLAIN, Instruction, first_number
 
 
 class Amd:
@@ -236,11 +211,14 @@ class Intel:
         out.barrier = "barrier_msg" in meaning
 
 
-ASSEMBLIES = {"Assembly": Amd(), "IR3 Assembly": Adreno(), "NAK assembly": Nvidia(), "GEN Assembly": Intel()}
+ASSEMBLIES = {"AMD": Amd(), "IR3": Adreno(), "NAK": Nvidia(), "GEN": Intel(), "Bifrost": mali.Bifrost(), "Valhall": mali.Valhall(),
+              "QPU": videocore.Qpu()}
 
 
 def parse(assembly, text):
     """The instructions in order."""
+    if hasattr(assembly, "instructions"):
+        return assembly.instructions(text)
     out, labels = [], ()
     for line in text.splitlines():
         line = line.strip()

@@ -58,10 +58,20 @@ def manifest_of(folder, manifest, where):
     return path
 
 
+def chosen_by(manifest):
+    return {"VK_DRIVER_FILES": str(manifest), "VK_ICD_FILENAMES": str(manifest), "OPENBLAS_NUM_THREADS": "1"}
+
+
 def driver_environment(folder, driver, where):
     """What chooses a Vulkan driver of the folder, lvp for one."""
-    manifest = str(manifest_of(folder, next((folder / "usr/share/vulkan/icd.d").glob(f"{driver}_icd*.json")), where))
-    return {"VK_DRIVER_FILES": manifest, "VK_ICD_FILENAMES": manifest, "OPENBLAS_NUM_THREADS": "1"}
+    return chosen_by(manifest_of(folder, next((folder / "usr/share/vulkan/icd.d").glob(f"{driver}_icd*.json")), where))
+
+
+def environment_of(library, where):
+    """What chooses the Vulkan driver that a library is; its manifest is written into the folder `where`."""
+    manifest = pathlib.Path(where) / f"{library.stem}.json"
+    manifest.write_text(json.dumps({"file_format_version": "1.0.1", "ICD": {"library_path": str(library), "api_version": "1.3.0"}}))
+    return chosen_by(manifest)
 
 
 def command(folder, *preloaded):

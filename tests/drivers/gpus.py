@@ -16,20 +16,29 @@ class Gpu:
     title: str
     driver: str       # of Vulkan, as its manifest is called
     shim: str
-    variables: dict   # what chooses the GPU
+    variables: dict   # what chooses the GPU, and lets the driver tell what it tells by no extension
     assembly: str     # the representation of the final code, as the driver calls it; "" where it shows none
+    language: str     # of it, of assembly.ASSEMBLIES
     debug: dict = dataclasses.field(default_factory=dict)  # what lets the driver print a program's shaders, which a peer needs
 
 
-AMD = ("radeon", "amdgpu"), "Assembly", {"RADV_DEBUG": "shaderstats,asm,nocache"}
-ADRENO = ("freedreno", "freedreno"), "IR3 Assembly", {"IR3_SHADER_DEBUG": "cs,disasm"}
-NVIDIA = ("nouveau", "nouveau"), "NAK assembly", {"NAK_DEBUG": "print"}
-INTEL = ("intel", "intel"), "GEN Assembly", {"INTEL_DEBUG": "cs"}
+AMD = {"driver": "radeon", "shim": "amdgpu", "assembly": "Assembly", "language": "AMD",
+       "debug": {"RADV_DEBUG": "shaderstats,asm,nocache"}}
+ADRENO = {"driver": "freedreno", "shim": "freedreno", "assembly": "IR3 Assembly", "language": "IR3",
+          "debug": {"IR3_SHADER_DEBUG": "cs,disasm"}}
+NVIDIA = {"driver": "nouveau", "shim": "nouveau", "assembly": "NAK assembly", "language": "NAK", "debug": {"NAK_DEBUG": "print"}}
+INTEL = {"driver": "intel", "shim": "intel", "assembly": "GEN Assembly", "language": "GEN", "debug": {"INTEL_DEBUG": "cs"}}
+# PanVK of Mesa 25.0 calls itself Vulkan 1.0 or 1.1 and has what 1.2 asks of compute shaders; of Bifrost it wants to be asked for.
+MALI = {"driver": "panfrost", "shim": "panfrost", "assembly": "Assembly",
+        "variables": {"MESA_VK_VERSION_OVERRIDE": "1.3", "PAN_I_WANT_A_BROKEN_VULKAN_DRIVER": "1", "BIFROST_MESA_DEBUG": "shaderdb"}}
+BIFROST, VALHALL = MALI | {"language": "Bifrost"}, MALI | {"language": "Valhall"}
+VIDEOCORE = {"driver": "broadcom", "shim": "v3d", "assembly": "QPU (MESA_SHADER_COMPUTE)", "language": "QPU",
+             "variables": {"V3D_DEBUG": "shaderdb"}}
+APPLE = {"driver": "asahi", "shim": "asahi", "assembly": "", "language": ""}
 
 
 def gpu(title, family, **variables):
-    (driver, shim), assembly, debug = family
-    return Gpu(title, driver, shim, variables, assembly, debug)
+    return Gpu(title=title, **family | {"variables": family.get("variables", {}) | variables})
 
 
 GPUS = {
@@ -52,7 +61,12 @@ GPUS = {
     "mtl": gpu("Intel Meteor Lake", INTEL, INTEL_STUB_GPU_PLATFORM="mtl"),
     "lnl": gpu("Intel Lunar Lake", INTEL, INTEL_STUB_GPU_PLATFORM="lnl"),
     "bmg": gpu("Intel Battlemage", INTEL, INTEL_STUB_GPU_PLATFORM="bmg"),
-    "m1": Gpu("Apple M1", "asahi", "asahi", {}, ""),
+    "m1": gpu("Apple M1", APPLE),
+    "g52": gpu("Mali G52", BIFROST, PAN_GPU_ID="7212"),
+    "g610": gpu("Mali G610", VALHALL, PAN_GPU_ID="a867"),
+    "g310": gpu("Mali G310", VALHALL, PAN_GPU_ID="ac74"),
+    "v3d42": gpu("Raspberry Pi 4", VIDEOCORE, V3D_SHIM_VERSION="42"),
+    "v3d71": gpu("Raspberry Pi 5", VIDEOCORE, V3D_SHIM_VERSION="71"),
 }
 
 
@@ -62,20 +76,26 @@ def library_of(folder, which):
     return built if built.exists() else debian_folder.library_folder(folder) / which
 
 
+def libraries_of(gpu):
+    """What the loader of programs must find: the shim and the driver."""
+    return f"lib{gpu.shim}_noop_drm_shim.so", f"libvulkan_{gpu.driver}.so"
+
+
 def missing(key, folder):
     """What the folder lacks for this GPU, in words; None if nothing."""
-    shim = f"lib{GPUS[key].shim}_noop_drm_shim.so"
-    return None if library_of(folder, shim).exists() else f"{key}: the folder has no {shim}"
+    lacking = [name for name in libraries_of(GPUS[key]) if not library_of(folder, name).exists()]
+    return f"{key}: the folder has no {lacking[0]}" if lacking else None
 
 
 @contextlib.contextmanager
 def environment_on(key, folder, variables=None):
     """For as long as it lasts: what a command line begins with and the environment, so that the program finds the GPU `key`."""
     gpu = GPUS[key]
+    shim, driver = (library_of(folder, name) for name in libraries_of(gpu))
     with tempfile.TemporaryDirectory() as temporary:
-        environment = {**os.environ, **debian_folder.driver_environment(folder, gpu.driver, temporary), "HOME": temporary,
+        environment = {**os.environ, **debian_folder.environment_of(driver, temporary), "HOME": temporary,
                        "MESA_SHADER_CACHE_DISABLE": "true", "XDG_RUNTIME_DIR": temporary, **gpu.variables, **(variables or {})}
-        yield debian_folder.command(folder, library_of(folder, f"lib{gpu.shim}_noop_drm_shim.so")), environment
+        yield debian_folder.command(folder, shim), environment
 
 
 def run_on(key, folder, program):

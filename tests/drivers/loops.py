@@ -2,7 +2,8 @@
 """The loop in which a shader spends its time, and what a turn of it costs."""
 import dataclasses
 
-from assembly import ALL, ASSEMBLIES, DOT, MATRIX, PLAIN, parse
+from assembly import ASSEMBLIES, parse
+from instruction import ALL, DOT, MATRIX, PLAIN
 
 
 @dataclasses.dataclass
@@ -12,12 +13,12 @@ class Loop:
     cycles: int             # to issue them, where the compiler tells
     macs: float             # multiply-adds
     full_waits: int | None  # how often all loads must have arrived, with less than half of the turn's work since the last of them;
-                            # None where the compiler does not tell
+                            # None, as below, where the compiler does not tell
     loads: int              # from buffers
     load_bytes: int         # of all of them
-    shared_loads: int
+    shared_loads: int | None
     conversions: int
-    scratch: int            # loads and stores of private memory
+    scratch: int | None     # loads and stores of private memory
     barriers: int
 
     def as_json(self):
@@ -29,7 +30,8 @@ def loops_of(instructions, scattered):
     branch back without passing its target; the others enter a loop at its test, which would look like a second entry, but leave
     nothing between."""
     place = {label: i for i, one in enumerate(instructions) for label in one.labels}
-    back = [(place[one.target], i) for i, one in enumerate(instructions) if place.get(one.target, i + 1) <= i]
+    back = [(place[one.target], min(i + one.delay_slots, len(instructions) - 1)) for i, one in enumerate(instructions)
+            if place.get(one.target, i + 1) <= i]
     if not scattered:
         return [set(range(head, branch + 1)) for head, branch in back]
     sources = [[] for _ in instructions]
@@ -77,15 +79,26 @@ def useful_macs(turn):
     """Those of the widest kind, where they are most of all: what is multiplied beside products of matrices or dot products scales
     their operands or sums."""
     by_kind = [sum(one.macs for one in turn if one.kind == kind) for kind in (PLAIN, DOT, MATRIX)]
+    sums = [one.sums for one in turn if one.sums is not None]
+    if sums:
+        return min(sum(by_kind), sum(sums))
     return next((macs for macs in reversed(by_kind) if 2 * macs >= sum(by_kind)), sum(by_kind))
 
 
-def measure(turn, tells_waits=True):
-    return Loop(instructions=sum(one.issued for one in turn), cycles=sum(one.cycles for one in turn if one.issued),
-                macs=useful_macs(turn), full_waits=full_waits(turn) if tells_waits else None, loads=sum(one.load_bytes > 0 for one in turn),
-                load_bytes=sum(one.load_bytes for one in turn), shared_loads=sum(one.shared_load for one in turn),
-                conversions=sum(one.conversion for one in turn), scratch=sum(one.scratch for one in turn),
-                barriers=sum(one.barrier for one in turn))
+def measure(turn, untold):
+    """One turn; None for what the assembly does not tell."""
+    load_bytes = round(sum(one.load_bytes for one in turn), 6)
+    loop = Loop(instructions=sum(one.issued for one in turn), cycles=sum(one.cycles for one in turn if one.issued),
+                macs=useful_macs(turn), full_waits=full_waits(turn), loads=sum(one.load_bytes > 0 for one in turn),
+                load_bytes=int(load_bytes) if load_bytes == int(load_bytes) else load_bytes,
+                shared_loads=sum(one.shared_load for one in turn), conversions=sum(one.conversion for one in turn),
+                scratch=sum(one.scratch for one in turn), barriers=sum(one.barrier for one in turn))
+    return dataclasses.replace(loop, **dict.fromkeys(untold))
+
+
+def registers(name, text):
+    """{"registers": how many the code names}, where the assembly tells that and the driver does not."""
+    return {"registers": ASSEMBLIES[name].registers(text)} if hasattr(ASSEMBLIES.get(name), "registers") else {}
 
 
 def per_invocation(instructions, subgroup_size):
@@ -103,13 +116,15 @@ def hot_loops(name, text, subgroup_size=None):
         return None, None
     instructions = parse(ASSEMBLIES[name], text)
     per_invocation(instructions, subgroup_size)
-    tells_waits = any(one.awaits is not None for one in instructions) or not any(one.load_bytes for one in instructions)
-    loops = loops_of(instructions, scattered=name == "NAK assembly")
+    untold = getattr(ASSEMBLIES[name], "untold", ())
+    if any(one.load_bytes for one in instructions) and all(one.awaits is None for one in instructions):
+        untold += ("full_waits",)
+    loops = loops_of(instructions, scattered=name == "NAK")
     bodies = [loop.difference(*(inner for inner in loops if inner < loop)) for loop in loops]
     weight = lambda places: (sum(instructions[i].macs for i in places), sum(instructions[i].load_bytes for i in places))
     if not any(any(weight(body)) for body in bodies):
-        return measure(instructions, tells_waits), None
+        return measure(instructions, untold), None
     hot = max(range(len(loops)), key=lambda i: weight(bodies[i]))
     around = max((loop for loop in loops if loop > loops[hot]), key=len, default=None)
-    turn = lambda places: measure([instructions[i] for i in sorted(places)], tells_waits)
+    turn = lambda places: measure([instructions[i] for i in sorted(places)], untold)
     return turn(bodies[hot]), turn(around) if around else None

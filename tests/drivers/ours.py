@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
 """What a GPU's compiler makes of vkformer's shaders: the report of `vkformer bench pipelines`, with loops in place of code."""
+import itertools
 import json
 import re
 
 import gpus
 import loops
+import shaderdb
 
 
-def measured(executable, assembly):
-    """An executable of the report with the numbers of its hot loop in place of its code."""
-    text = next((code["text"] for code in executable.pop("code", []) if code["name"] == assembly), None)
-    hot, around = loops.hot_loops(assembly, text, executable.get("subgroup_size")) if text else (None, None)
+def measured(executable, gpu, printed=""):
+    """An executable of the report with the numbers of its hot loop in place of its code, and with what the driver printed of it."""
+    text = next((code["text"] for code in executable.pop("code", []) if code["name"] == gpu.assembly), None)
+    hot, around = loops.hot_loops(gpu.language, text, executable.get("subgroup_size")) if text else (None, None)
+    shaderdb.complete(executable, gpu.language, printed)
+    if text and "registers" not in executable["summary"]:
+        executable["summary"] |= loops.registers(gpu.language, text)
     executable["loop"] = hot and hot.as_json()
     executable["around"] = around and around.as_json()
     return executable
@@ -32,8 +37,8 @@ def report(key, folder, vkformer, arguments=(), run_on=gpus.run_on):
         done = run_on(key, folder, [*program, "--first", first, *(["--last", last] if last is not None else [])])
         if done.stdout:
             whole = json.loads(done.stdout)
-            for pipeline in whole["pipelines"]:
-                pipeline["executables"] = [measured(e, gpus.GPUS[key].assembly) for e in pipeline.get("executables", [])]
+            for pipeline, printed in itertools.zip_longest(whole["pipelines"], shaderdb.lines_of(done.stderr), fillvalue=""):
+                pipeline["executables"] = [measured(e, gpus.GPUS[key], printed) for e in pipeline.get("executables", [])]
             pipelines += whole["pipelines"]
             continue
         begun = last_begun(done.stderr)

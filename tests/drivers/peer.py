@@ -69,24 +69,24 @@ def intel(text):
         yield code, int(width), {"spills": int(spills) + int(fills)}
 
 
-READERS = {"Assembly": amd, "NAK assembly": nvidia, "IR3 Assembly": adreno, "GEN Assembly": intel}
+READERS = {"AMD": amd, "NAK": nvidia, "IR3": adreno, "GEN": intel}
 
 
-def shaders(assembly, text):
+def shaders(language, text):
     """The shaders in what a driver printed, as executables of a report."""
-    for code, width, summary in READERS[assembly](text):
-        hot, around = loops.hot_loops(assembly, code, width)
+    for code, width, summary in READERS[language](text):
+        hot, around = loops.hot_loops(language, code, width)
         if hot:
             yield {"summary": summary, "loop": hot.as_json(), "around": around and around.as_json()}
 
 
-def ops(assembly, text):
+def ops(language, text):
     """The shader of each op, which is named behind what was compiled for it: the one with most multiply-adds in its loop, or with most
     loads. A second op that needs nothing new has none."""
     out = {}
     parts = re.split(r"^\s*((?:MUL_MAT|FLASH_ATTN_EXT|RMS_NORM|ROPE|SOFT_MAX)\([^)]*\)):", text, flags=re.M)
     for part, name in zip(parts[0::2], parts[1::2]):
-        found = list(shaders(assembly, part))
+        found = list(shaders(language, part))
         if found:
             out[name] = max(found, key=lambda e: (e["loop"]["macs"], e["loop"]["load_bytes"]))
     return out
@@ -120,5 +120,5 @@ def report(key, folder, runs=tuple(RUNS), variables=None):
         with gpus.environment_on(key, folder, {**gpu.debug, **(variables or {})}) as (command, environment):
             program = [folder / "usr" / PROGRAM, mode, "-b", "Vulkan0", "-o", op, "-p", pattern]
             text = run_with_terminal([*command, *map(str, program)], environment, backends)
-        out |= ops(gpu.assembly, text)
+        out |= ops(gpu.language, text)
     return out

@@ -91,24 +91,24 @@ NIR (SSA form) for compute shader:
 
 class Outputs(unittest.TestCase):
     def test_amd(self):
-        found = peer.ops("Assembly", AMD)
+        found = peer.ops("AMD", AMD)
         self.assertEqual(list(found), ["MUL_MAT(type_a=q4_0,type_b=f32,m=4096,n=1,k=14336,bs=[1,1])"])  # nothing new for the other
         executable = next(iter(found.values()))
         self.assertEqual(executable["summary"], {"registers": 48, "waves": 32, "spills": 3})
         self.assertEqual((executable["loop"]["macs"], executable["loop"]["full_waits"]), (4, 1))
 
     def test_nvidia(self):
-        executable = next(iter(peer.ops("NAK assembly", NVIDIA).values()))
+        executable = next(iter(peer.ops("NAK", NVIDIA).values()))
         self.assertEqual(executable["summary"], {"registers": 24, "waves": 48, "spills": 7, "scratch_bytes": 16})
         self.assertEqual((executable["loop"]["macs"], executable["loop"]["instructions"]), (1, 2))
 
     def test_adreno(self):
-        executable = next(iter(peer.ops("IR3 Assembly", ADRENO).values()))
+        executable = next(iter(peer.ops("IR3", ADRENO).values()))
         self.assertEqual(executable["summary"], {"registers": 64, "waves": 6, "spills": 0})
         self.assertEqual((executable["loop"]["macs"], executable["loop"]["instructions"]), (1, 2))
 
     def test_intel(self):
-        executable = next(iter(peer.ops("GEN Assembly", INTEL).values()))
+        executable = next(iter(peer.ops("GEN", INTEL).values()))
         self.assertEqual(executable["summary"], {"spills": 5})
         self.assertEqual((executable["loop"]["macs"], executable["loop"]["instructions"]), (1, 2))
 

@@ -55,7 +55,8 @@ def ask(options):
     """The reports of the GPUs that were asked for; those that the folder lacks a driver for are named and left out."""
     wanted = options.gpu or list(gpus.GPUS)
     lacking = {key: gpus.missing(key, options.folder) for key in wanted}
-    print("\n".join(text for text in lacking.values() if text), end="", file=sys.stderr)
+    for text in filter(None, lacking.values()):
+        print(text, file=sys.stderr)
     arguments = ["--all"] * options.all + (["--only", options.only] if options.only else [])
     wanted = [key for key in wanted if not lacking[key]]
     reports = {}
@@ -68,7 +69,7 @@ def ask(options):
                 options.out.mkdir(parents=True, exist_ok=True)
                 (options.out / f"{key}.json").write_text(json.dumps(report, indent=1))
         if options.peer:
-            wanted = [key for key in wanted if gpus.GPUS[key].assembly in peer.READERS]
+            wanted = [key for key in wanted if gpus.GPUS[key].language in peer.READERS]
             for key, found in zip(wanted, pool.map(lambda key: peer.report(key, options.folder), wanted)):
                 (options.out / f"{key}.peer.json").write_text(json.dumps(found, indent=1))
     return reports

@@ -51,7 +51,7 @@ def loads(loop, around):
 def numbers_of(executable):
     """The cells of NUMBERS."""
     summary, loop, around = executable["summary"], executable.get("loop"), executable.get("around")
-    of = lambda what: number(loop[what]) if loop else "–"
+    of = lambda what: "–" if not loop else "not told" if loop[what] is None else number(loop[what])
     return [number(summary.get("registers")), number(summary.get("waves")), spilled(executable) or "0", of("macs"),
             number(ratio(loop["macs"], loop["instructions"]) if loop else None), waits(loop, around), loads(loop, around),
             of("shared_loads"), of("conversions"), of("barriers")]
