@@ -154,7 +154,7 @@ Result<void> read_windows(const Config& config, DecoderConfig& c) {
     return {};
 }
 
-Result<DecoderConfig> read_config(const Config& config) {
+Result<DecoderConfig> read_gpt_oss_config(const Config& config) {
     VKFORMER_CHECK(check_given(config));
     VKFORMER_CHECK(check_fixed(config));
     VKFORMER_TRY(DecoderConfig c, read_sizes(config));
@@ -172,7 +172,7 @@ Result<DecoderConfig> read_config(const Config& config) {
 
 Result<DecoderParts> load_gpt_oss(const Config& config, const formats::Weights& weights) {
     DecoderParts parts;
-    VKFORMER_TRY(parts.config, read_config(config));
+    VKFORMER_TRY(parts.config, read_gpt_oss_config(config));
     LlamaLayout layout = {.read_experts = read_experts, .sinks = true};
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", true));
     layout.output_bias = layout.attention_bias;
