@@ -48,7 +48,9 @@ float additive_mask(uint batch, uint head, uint query, uint key) {
 // beside it, the sum is infinite, and their weights are zeros.
 float sink_weight(uint head, float largest) {
     if ((MASK & kScoreSinks) == 0) return 0.0;
-    return exp(additive[head] - (largest == MINUS_INFINITY ? 0.0 : largest));
+    const float sink = additive[head];
+    if (isnan(sink)) return sink;  // SwiftShader's exp() of it is none
+    return exp(sink - (largest == MINUS_INFINITY ? 0.0 : largest));
 }
 
 #endif
