@@ -16,7 +16,7 @@ struct ServeCommand {
     CacheOption cache;
     serve::ServerOptions server;
     std::vector<std::string> models, languages;
-    std::string key_file, weights = "model";
+    std::string key_file, weights = "model", load = "at-start";
     unsigned request_seconds = 600, grace_seconds = 30;
     bool json_logs = false, checks = false;
 };
@@ -56,6 +56,7 @@ Result<serve::ServerOptions> server_options(const ServeCommand& command) {
     model.weights = command.weights == "dtype" ? WeightStorage::precision : WeightStorage::model;
     model.cache = command.cache.is_q8_0() ? CacheStorage::q8_0 : CacheStorage::precision;
     model.plain_shaders = command.device.plain;
+    model.on_demand = command.load == "on-demand";
     VKFORMER_TRY(model.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) model.on_progress = show_progress;
     model.read_sound = [](std::string_view bytes, std::uint32_t rate) { return read_sound(bytes, rate); };
@@ -134,6 +135,17 @@ void add_serve(CLI::App& app, Action& action) {
                     "What a translation model translates, as NAME=FROM:TO (default: what its folder says); repeatable")
         ->allow_extra_args(false)
         ->type_name("NAME=FROM:TO");
+    command
+        .add_option("--load", options->load,
+                    "When models are loaded: before the first request, or with each one's first")
+        ->check(CLI::IsMember({"at-start", "on-demand"}))
+        ->capture_default_str();
+    command
+        .add_option("--memory", options->server.model_options.memory,
+                    "With --load on-demand: what weights and caches of the loaded models may take together, as 8G; for "
+                    "another one, that goes which was used least recently (default: what the devices have)")
+        ->transform(CLI::AsSizeValue(false))
+        ->type_name("SIZE");
     add_access(command, *options);
     add_limits(command, *options);
     command.add_flag("--check", options->checks, "Say what would be loaded and what memory it takes, and end");

@@ -59,6 +59,12 @@ void Metrics::set(std::string_view name, const Labels& labels, double value) {
     at(name, labels).value = value;
 }
 
+void Metrics::clear(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_)
+        if (entry.family.name == name) entry.series.clear();
+}
+
 void Metrics::observe(std::string_view name, const Labels& labels, double value) {
     const std::lock_guard lock(mutex_);
     Series& series = at(name, labels);

@@ -29,6 +29,8 @@ public:
     // The name is one of a family of that kind.
     void add(std::string_view name, const Labels& labels, double amount = 1);
     void set(std::string_view name, const Labels& labels, double value);
+    /// Forgets a gauge's values: of what is no more.
+    void clear(std::string_view name);
     void observe(std::string_view name, const Labels& labels, double value);
 
     /// https://prometheus.io/docs/instrumenting/exposition_formats/, version 0.0.4.

@@ -25,6 +25,9 @@ struct ModelOptions {
     std::uint32_t sequences = 8;  ///< that a language model decodes together
     std::uint64_t cache_tokens = 0;
     bool plain_shaders = false;
+    bool on_demand = false;  ///< a model is loaded with its first request
+    std::uint64_t memory =
+        0;  ///< bytes that models loaded on demand may have together; 0: as many as their devices have
     std::map<std::string, std::string> shader_variants;
     /// Language and language of translation models, by the model's name, where their folders do not say: {"opus", {"en", "de"}}.
     std::map<std::string, std::pair<std::string, std::string>> languages;

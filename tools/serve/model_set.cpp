@@ -96,14 +96,19 @@ std::string_view to_string(ModelKind kind) noexcept {
 
 std::string_view to_string(ModelState state) noexcept {
     switch (state) {
+    case ModelState::unloaded: return "unloaded";
     case ModelState::loading: return "loading";
     case ModelState::ready: return "ready";
+    case ModelState::leaving: return "leaving";
     case ModelState::lost: return "lost";
     }
     return "";
 }
 
 Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions options, Metrics& metrics, Log& log) {
+    if (options.memory > 0 && !options.on_demand)
+        return Error{ErrorCode::InvalidArgument,
+                     "a bound on the models' memory is for those that are loaded on demand"};
     ModelSet set(std::move(options), metrics, log);
     for (ModelSpec& spec : specs) {
         for (const auto& entry : set.entries_)
@@ -111,7 +116,19 @@ Result<ModelSet> ModelSet::find(std::vector<ModelSpec> specs, ModelOptions optio
                 return Error{ErrorCode::InvalidArgument, "two models are called \"" + spec.name + "\""};
         auto entry = std::make_unique<Entry>();
         VKFORMER_TRY(entry->kind, serve::kind_of(spec));
-        entry->bytes = bytes_of(spec.path);
+        entry->bytes = entry->needs = bytes_of(spec.path);
+        if (entry->kind == ModelKind::language && set.options_.memory > 0) {
+            VKFORMER_TRY(const auto cache, TextModel::cache_of(spec.path, set.options_));
+            entry->needs += cache.bytes;
+        }
+        if (entry->kind == ModelKind::translation) {
+            VKFORMER_TRY(entry->languages, TranslationModel::languages_of(spec.name, spec.path, set.options_));
+        }
+        if (set.options_.memory > 0 && entry->needs > set.options_.memory)
+            return Error{ErrorCode::InvalidArgument, spec.name + " takes " + std::to_string(entry->needs) +
+                                                         " bytes, and all models together may have " +
+                                                         std::to_string(set.options_.memory)};
+        if (set.options_.on_demand) entry->state = ModelState::unloaded;
         entry->spec = std::move(spec);
         set.entries_.push_back(std::move(entry));
     }
@@ -148,12 +165,17 @@ Result<void> ModelSet::load(Entry& entry) {
     return {};
 }
 
+/// Nobody holds it; a lost device goes with it.
+void ModelSet::unload(Entry& entry) {
+    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
+                  0);
+    entry.model.reset();
+}
+
 Result<void> ModelSet::load_anew(Entry& entry) {
     constexpr int kAttempts = 3;
     constexpr std::chrono::seconds kPause{2};
-    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
-                  0);
-    entry.model.reset();  // nobody holds it, and the lost device with it
+    unload(entry);
     for (int attempt = 1;; ++attempt) {
         auto loaded = load(entry);
         if (loaded || attempt == kAttempts) return loaded;
@@ -169,21 +191,115 @@ Result<void> ModelSet::run(const std::function<void()>& on_ready) {
         return shared_->stops;
     };
     for (const auto& entry : entries_) {
-        if (is_stopped()) return {};
+        if (options_.on_demand || is_stopped()) break;
         VKFORMER_CHECK(load(*entry));
     }
     on_ready();
+    while (Entry* const entry = next()) {
+        if (!options_.on_demand) {
+            VKFORMER_CHECK(load_anew(*entry));
+        } else if (state(*entry) == ModelState::unloaded) {
+            load_wanted(*entry);
+        } else {
+            unload(*entry);
+            const std::lock_guard lock(shared_->mutex);
+            entry->state = ModelState::unloaded;
+        }
+    }
+    for (const auto& entry : entries_) tell(*entry, told({ErrorCode::Cancelled, {}}));
+    return {};
+}
+
+ModelSet::Entry* ModelSet::next() {
+    const auto has_work = [](const auto& entry) {
+        return entry->state == ModelState::unloaded
+                   ? !entry->waiting.empty()
+                   : (entry->state == ModelState::lost || entry->state == ModelState::leaving) && *entry->users == 0;
+    };
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [&] { return shared_->stops || std::ranges::any_of(entries_, has_work); });
+    return shared_->stops ? nullptr : std::ranges::find_if(entries_, has_work)->get();
+}
+
+/// Loads it, where there is no room after others have gone, and tells those that wait.
+void ModelSet::load_wanted(Entry& entry) {
+    if (!make_room(entry, true)) return;  // the end: those that wait are told so
+    {
+        const std::lock_guard lock(shared_->mutex);
+        entry.state = ModelState::loading;
+    }
+    auto loaded = load(entry);
+    const auto has_no_memory = [&] {
+        return !loaded && (loaded.error().code == ErrorCode::OutOfDeviceMemory ||
+                           loaded.error().code == ErrorCode::OutOfHostMemory);
+    };
+    while (has_no_memory() && make_room(entry, false)) loaded = load(entry);
+    if (loaded) return tell(entry, std::nullopt);
+    log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
+    {
+        const std::lock_guard lock(shared_->mutex);
+        entry.state = ModelState::unloaded;
+    }
+    tell(entry, Refusal(503, "the model cannot be loaded; the server's log says more", "model"));
+}
+
+/// An idle one, or else any other; nullptr: none is loaded. Under the mutex.
+ModelSet::Entry* ModelSet::least_recent(const Entry& wanted) const {
+    Entry* found = nullptr;
+    const auto rank = [](const Entry& entry) { return std::pair(*entry.users > 0, entry.last_used); };
+    for (const auto& entry : entries_)
+        if (entry->state == ModelState::ready && entry.get() != &wanted && (!found || rank(*entry) < rank(*found)))
+            found = entry.get();
+    return found;
+}
+
+/// Lets models go, until there is room for the wanted one by the bytes that they need, or else a single one. False: there was none.
+bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
     for (;;) {
-        const auto is_free = [](const auto& entry) { return entry->state == ModelState::lost && *entry->users == 0; };
-        Entry* lost = nullptr;
+        Entry* victim = nullptr;
         {
             std::unique_lock lock(shared_->mutex);
-            shared_->changed.wait(lock, [&] { return shared_->stops || std::ranges::any_of(entries_, is_free); });
-            if (shared_->stops) return {};
-            lost = std::ranges::find_if(entries_, is_free)->get();
+            std::uint64_t used = wanted.needs;
+            for (const auto& entry : entries_)
+                if (entry->state != ModelState::unloaded && entry.get() != &wanted) used += entry->needs;
+            if (for_bytes && (options_.memory == 0 || used <= options_.memory)) return true;
+            victim = least_recent(wanted);
+            for (const auto& entry : entries_)
+                if (!victim && (entry->state == ModelState::lost || entry->state == ModelState::leaving))
+                    victim = entry.get();
+            if (!victim || shared_->stops) return false;
+            if (victim->state == ModelState::ready) victim->state = ModelState::leaving;
+            shared_->changed.wait(lock, [&] { return shared_->stops || *victim->users == 0; });
+            if (shared_->stops) return false;
         }
-        VKFORMER_CHECK(load_anew(*lost));
+        unload(*victim);
+        log_->say("unloaded", {{"model", victim->spec.name}});
+        {
+            const std::lock_guard lock(shared_->mutex);
+            victim->state = ModelState::unloaded;
+        }
+        if (!for_bytes) return true;
     }
+}
+
+void ModelSet::tell(Entry& entry, const std::optional<Refusal>& why_not) {
+    std::vector<NotYet::Told> waiting;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        waiting.swap(entry.waiting);
+    }
+    for (const NotYet::Told& told : waiting) told(why_not);
+}
+
+void ModelSet::wait(Entry& entry, NotYet::Told told) const {
+    bool is_ready = false;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        is_ready = entry.state == ModelState::ready;
+        if (!is_ready && !shared_->stops) entry.waiting.push_back(std::exchange(told, nullptr));
+    }
+    shared_->changed.notify_all();
+    if (told) told(is_ready ? std::nullopt : std::optional(serve::told({ErrorCode::Cancelled, {}})));
 }
 
 void ModelSet::stop() {
@@ -204,7 +320,7 @@ ModelState ModelSet::state() const {
     for (const auto& entry : entries_) {
         const ModelState one = state(*entry);
         if (one == ModelState::lost) return one;
-        if (one == ModelState::loading) worst = one;
+        if (one == ModelState::loading && !options_.on_demand) worst = one;
     }
     return worst;
 }
@@ -224,9 +340,14 @@ ModelSet::Held ModelSet::hold(Entry& entry) const {
 
 ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
     Held held = hold(entry);
+    if (!held && options_.on_demand) throw NotYet([this, &entry](NotYet::Told told) { wait(entry, std::move(told)); });
     if (!held)
         throw state(entry) == ModelState::lost ? told({ErrorCode::DeviceLost, {}})
                                                : Refusal(503, "the model is being loaded", "model");
+    {
+        const std::lock_guard lock(shared_->mutex);
+        entry.last_used = ++shared_->uses;
+    }
     call.keep(std::const_pointer_cast<LoadedModel>(held), [this, &entry](const Error& error) { failed(entry, error); });
     return held;
 }

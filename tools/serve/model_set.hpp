@@ -42,7 +42,7 @@ using LoadedModel =
     std::variant<std::unique_ptr<TextModel>, std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
                  std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
 
-enum class ModelState : std::uint8_t { loading, ready, lost };
+enum class ModelState : std::uint8_t { unloaded, loading, ready, leaving, lost };
 /// "loading", …
 std::string_view to_string(ModelState state) noexcept;
 
@@ -51,13 +51,17 @@ public:
     struct Entry {
         ModelSpec spec;
         ModelKind kind = ModelKind::embeddings;
-        std::uintmax_t bytes = 0;  ///< of its weights' files
+        std::uintmax_t bytes = 0;        ///< of its weights' files
+        std::uint64_t needs = 0;         ///< bytes: these and a language model's cache
+        TranslationLanguages languages;  ///< of a translation model
 
     private:
         friend class ModelSet;
         // Under the set's mutex:
         ModelState state = ModelState::loading;
-        std::optional<LoadedModel> model;  // where it is ready, or was, and is held
+        std::uint64_t last_used = 0;        // by the count of the set's uses
+        std::vector<NotYet::Told> waiting;  // requests that came before it was loaded
+        std::optional<LoadedModel> model;   // where it is ready, or was, and is held
         std::shared_ptr<std::size_t> users = std::make_shared<std::size_t>(0);  // that hold it; some outlive the set
     };
     /// A model that stays as it is while this is held.
@@ -68,24 +72,24 @@ public:
     static Result<ModelSet> find(std::vector<ModelSpec> specs, ModelOptions options, Metrics& metrics, Log& log);
 
     /// Loads all, one after the other, and then calls on_ready; a model whose device is lost is destroyed, once nobody holds it, and loaded
-    /// anew on a new device. Returns after stop(). Errors: of the first that cannot be loaded, with its name; one that was lost is tried
-    /// three times, since a device that resets itself takes some time.
+    /// anew on a new device. On demand, it loads what requests wait for; where room is needed, it destroys the model that was used least
+    /// recently, an idle one if there is any, and else one that takes no further requests then. Returns after stop(), when those that wait
+    /// are refused. Errors: of the first that cannot be loaded, with its name; one that was lost is tried three times, since a device that
+    /// resets itself takes some time. None on demand: then the requests are told.
     Result<void> run(const std::function<void()>& on_ready);
     void stop();
-    /// Of the whole: ready where all are, lost where one is.
+    /// Of the whole: lost where one is, and else loading where one is, but for those that are loaded on demand.
     ModelState state() const;
     ModelState state(const Entry& entry) const;
     const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
     /// The one of this kind that a request names; without a name, the only one. The call holds it, and tells it of a lost device
-    /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded).
+    /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded);
+    /// NotYet where it is loaded on demand and not ready.
     template <class Model>
     Model& get(const Call& call, const std::optional<std::string>& name) const;
     /// Nothing where it is not ready.
     Held hold(Entry& entry) const;
-    /// Calls visit(model) for each of a kind that is ready, which is held as long.
-    template <class Model, class Visit>
-    void for_each(Visit visit) const;
 
 private:
     /// What the functions share that run on different threads.
@@ -93,12 +97,21 @@ private:
         std::mutex mutex;
         std::condition_variable changed;
         bool stops = false;
+        std::uint64_t uses = 0;
     };
     Entry& named(const std::optional<std::string>& name, const std::function<bool(ModelKind)>& is_wanted) const;
     Held hold(const Call& call, Entry& entry) const;
     void failed(Entry& entry, const Error& error) const;
     Result<void> load(Entry& entry);
     Result<void> load_anew(Entry& entry);
+    void unload(Entry& entry);
+    void wait(Entry& entry, NotYet::Told told) const;
+    /// What is to be done next, once there is something; nullptr: the end.
+    Entry* next();
+    void load_wanted(Entry& entry);
+    Entry* least_recent(const Entry& wanted) const;
+    bool make_room(const Entry& wanted, bool for_bytes);
+    void tell(Entry& entry, const std::optional<Refusal>& why_not);
     template <class Model>
     static constexpr ModelKind kind_of();
 
@@ -126,13 +139,6 @@ template <class Model>
 Model& ModelSet::get(const Call& call, const std::optional<std::string>& name) const {
     Entry& entry = named(name, [](ModelKind kind) { return kind == kind_of<Model>(); });
     return *std::get<std::unique_ptr<Model>>(*hold(call, entry));
-}
-
-template <class Model, class Visit>
-void ModelSet::for_each(Visit visit) const {
-    for (const auto& entry : entries_)
-        if (const Held held = entry->kind == kind_of<Model>() ? hold(*entry) : nullptr)
-            visit(*std::get<std::unique_ptr<Model>>(*held));
 }
 
 }  // namespace vkformer::serve

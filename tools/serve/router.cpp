@@ -101,14 +101,32 @@ void Router::handle(ExchangePtr exchange) {
         if (route.is_work && !(place = take_place(at_work_, limits_.requests)))
             throw Refusal(503,
                           "the server is busy with " + std::to_string(limits_.requests) + " requests; try again soon");
-        route.answer(Call(exchange, family, std::move(place)));
+        answer(route, Call(exchange, family, std::move(place)));
     } catch (const Refusal& refusal) {
         exchange->reply(as_response(family, refusal));
+    }
+}
+
+void Router::answer(const Route& route, const Call& call) {
+    const auto is_gone = std::make_shared<std::atomic<bool>>(false);
+    const auto go_on = [this, &route, call, is_gone](const std::optional<Refusal>& why_not) {
+        if (why_not)
+            call.refuse(*why_not);
+        else if (!*is_gone)
+            answer(route, call);
+    };
+    try {
+        route.answer(call);
+    } catch (const NotYet& model) {
+        call.exchange().on_gone([is_gone] { *is_gone = true; });
+        model.wait(go_on);
+    } catch (const Refusal& refusal) {
+        call.refuse(refusal);
     } catch (const std::bad_alloc&) {
-        exchange->reply(as_response(family, {503, "there is not enough memory for this request now"}));
+        call.refuse({503, "there is not enough memory for this request now"});
     } catch (const std::exception& error) {
-        log_.say("failed", {{"request", request.number}, {"what", error.what()}});
-        exchange->reply(as_response(family, {500, "the server failed; its log says more"}));
+        log_.say("failed", {{"request", call.request().number}, {"what", error.what()}});
+        call.refuse({500, "the server failed; its log says more"});
     }
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,14 @@ private:
     std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
+/// Thrown by a route whose model is to be loaded first. The router waits, on some thread, until it is told: then the route is asked
+/// again, or its client told why not.
+struct NotYet : std::exception {
+    using Told = std::function<void(std::optional<Refusal> why_not)>;
+    explicit NotYet(std::function<void(Told)> how) : wait(std::move(how)) {}
+    std::function<void(Told)> wait;
+};
+
 struct Route {
     std::string_view method, path;
     bool is_prefix = false;  ///< what begins with `path` and has more behind it
@@ -79,6 +88,7 @@ public:
     void finished(const Request& request, const Outcome& outcome) override;
 
 private:
+    void answer(const Route& route, const Call& call);
     /// Throws Refusal (404, 405).
     const Route& find(const Request& head) const;
     const Route* at(std::string_view method, std::string_view path) const;

@@ -7,8 +7,6 @@
 #include <thread>
 
 #include "core/try.hpp"
-#include "decoding/batch_script.hpp"
-#include "models/open_model.hpp"
 #include "serve/chat_routes.hpp"
 #include "serve/encoder_routes.hpp"
 #include "serve/listener.hpp"
@@ -65,23 +63,6 @@ Result<void> check_exposure(const ServerOptions& options) {
 
 std::string megabytes(std::uint64_t bytes) { return std::to_string((bytes + 500'000) / 1'000'000) + " MB"; }
 
-/// Keys and values of the tokens that the engine keeps: as EngineOptions::cache_tokens says.
-Result<std::string> describe_cache(const std::filesystem::path& path, const ModelOptions& options) {
-    VKFORMER_TRY(const models::Decoder decoder, models::load_decoder(path));
-    const models::DecoderConfig& config = decoder.config();
-    decoding::BatchOptions wanted = {.rows = options.sequences, .context = options.context};
-    if (options.cache_tokens > 0)
-        wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
-    VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
-    const std::uint64_t tokens = (batch.pages - 1) * graph::kPageLen;
-    const std::uint64_t numbers = tokens * config.layers.size() * 2 * config.kv_heads * config.head_dim;
-    const std::uint64_t bytes = options.cache == CacheStorage::q8_0
-                                    ? numbers * 34 / 32
-                                    : numbers * (options.precision == Precision::f16 ? 2 : 4);
-    return ", a cache of " + megabytes(bytes) + " for " + std::to_string(tokens) +
-           " tokens, of which a request has at most " + std::to_string(batch.context);
-}
-
 }  // namespace
 
 Result<std::string> describe_server(const ServerOptions& options) {
@@ -94,11 +75,15 @@ Result<std::string> describe_server(const ServerOptions& options) {
         text +=
             entry->spec.name + ": " + std::string(to_string(entry->kind)) + ", weights of " + megabytes(entry->bytes);
         if (entry->kind == ModelKind::language) {
-            VKFORMER_TRY(const std::string cache, describe_cache(entry->spec.path, options.model_options));
-            text += cache;
+            VKFORMER_TRY(const auto cache, TextModel::cache_of(entry->spec.path, options.model_options));
+            text += ", a cache of " + megabytes(cache.bytes) + " for " + std::to_string(cache.tokens) +
+                    " tokens, of which a request has at most " + std::to_string(cache.context);
         }
         text += "\n";
     }
+    if (options.model_options.on_demand)
+        text += "loaded on demand" +
+                (options.model_options.memory > 0 ? ", within " + megabytes(options.model_options.memory) : "") + "\n";
     return text;
 }
 

@@ -34,6 +34,7 @@ json describe_model(const ModelSet& models, const ModelSet::Entry& entry, std::t
             {"display_name", entry.spec.name},
             {"created_at", iso_time(created)},
             {"kind", to_string(entry.kind)},
+            {"state", to_string(models.state(entry))},
             {"ready", models.state(entry) == ModelState::ready}};
 }
 
@@ -61,6 +62,9 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
         std::optional<std::uint64_t> left;
     };
     std::map<std::string, Device> devices;
+    for (const char* name :
+         {"vkformer_model_memory_bytes", "vkformer_device_memory_used_bytes", "vkformer_device_memory_budget_bytes"})
+        metrics.clear(name);
     for (const auto& entry : models.entries()) {
         const ModelSet::Held held = models.hold(*entry);
         if (!held) continue;

@@ -4,6 +4,8 @@
 #include <chrono>
 
 #include "core/try.hpp"
+#include "decoding/batch_script.hpp"
+#include "models/open_model.hpp"
 
 namespace vkformer::serve {
 
@@ -27,6 +29,21 @@ Result<std::unique_ptr<TextModel>> TextModel::load(std::string name, const std::
         return Error{ErrorCode::FileNotFound, path.string() + " has no tokenizer, and clients send texts"};
     loaded->engine_.emplace(std::move(engine));
     return loaded;
+}
+
+Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, const ModelOptions& options) {
+    VKFORMER_TRY(const models::Decoder decoder, models::load_decoder(path));
+    const models::DecoderConfig& config = decoder.config();
+    decoding::BatchOptions wanted = {.rows = options.sequences, .context = options.context};
+    if (options.cache_tokens > 0)
+        wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
+    VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
+    const std::uint64_t tokens = (batch.pages - 1) * graph::kPageLen;
+    const std::uint64_t numbers = tokens * config.layers.size() * 2 * config.kv_heads * config.head_dim;
+    const std::uint64_t bytes = options.cache == CacheStorage::q8_0
+                                    ? numbers * 34 / 32
+                                    : numbers * (options.precision == Precision::f16 ? 2 : 4);
+    return Cache{bytes, tokens, batch.context};
 }
 
 Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEngine::OnText on_text,

@@ -21,6 +21,13 @@ public:
     static Result<std::unique_ptr<TextModel>> load(std::string name, const std::filesystem::path& path,
                                                    const ModelOptions& options, Metrics& metrics);
 
+    /// What its cache will be, as EngineOptions::cache_tokens says. Errors: those of reading the model's head.
+    struct Cache {
+        std::uint64_t bytes = 0, tokens = 0;
+        std::uint32_t context = 0;  ///< tokens that one request has of them at most
+    };
+    static Result<Cache> cache_of(const std::filesystem::path& path, const ModelOptions& options);
+
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return engine_->device(); }
     DeviceMemory memory() const { return engine_->memory(); }

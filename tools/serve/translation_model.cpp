@@ -13,14 +13,18 @@ namespace {
 
 constexpr std::uint32_t kTextsPerTranslation = 8;
 
-struct Languages {
-    std::vector<std::string> sources, targets;
-    bool are_many = false;
-};
+bool are_in(const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+}
 
-/// Those that a model's files say, or else the options.
-Result<Languages> languages_of(const std::string& name, const std::filesystem::path& path,
-                               const ModelOptions& options) {
+}  // namespace
+
+bool TranslationLanguages::take(const std::string& from, const std::string& to) const {
+    return are_in(sources, from) && are_in(targets, to);
+}
+
+Result<TranslationLanguages> TranslationModel::languages_of(const std::string& name, const std::filesystem::path& path,
+                                                            const ModelOptions& options) {
     const auto said = options.languages.find(name);
     VKFORMER_TRY(const auto marks, text::read_language_marks(path));
     if (marks) {
@@ -29,26 +33,16 @@ Result<Languages> languages_of(const std::string& name, const std::filesystem::p
         VKFORMER_TRY(const auto tokenizer, text::load_tokenizer(path));
         const auto all = text::list_languages(*tokenizer);
         if (all.empty()) return Error{ErrorCode::CorruptFile, path.string() + " has no languages in its vocabulary"};
-        return Languages{all, all, true};
+        return TranslationLanguages{all, all, true};
     }
-    if (said != options.languages.end()) return Languages{{said->second.first}, {said->second.second}};
+    if (said != options.languages.end()) return TranslationLanguages{{said->second.first}, {said->second.second}};
     VKFORMER_TRY(const auto config, formats::Config::open_if_present(path / "tokenizer_config.json"));
     VKFORMER_TRY(const auto from, config.string("source_lang", std::string()));
     VKFORMER_TRY(const auto to, config.string("target_lang", std::string()));
     if (from.empty() || to.empty())
         return Error{ErrorCode::InvalidArgument,
                      name + ": the model's files do not say which languages it translates from and into"};
-    return Languages{{from}, {to}};
-}
-
-bool are_in(const std::vector<std::string>& names, const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-}
-
-}  // namespace
-
-bool TranslationModel::takes(const std::string& from, const std::string& to) const {
-    return are_in(sources_, from) && are_in(targets_, to);
+    return TranslationLanguages{{from}, {to}};
 }
 
 Result<std::vector<Translation>> TranslationModel::translate(std::span<const std::string> texts) {
@@ -64,7 +58,7 @@ Result<std::vector<Translation>> TranslationModel::translate(std::span<const std
 Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string name, const std::filesystem::path& path,
                                                                  const ModelOptions& options, Metrics& metrics) {
     auto loaded = std::make_unique<TranslationModel>();
-    VKFORMER_TRY(Languages languages, languages_of(name, path, options));
+    VKFORMER_TRY(const TranslationLanguages languages, languages_of(name, path, options));
     loaded->name_ = std::move(name);
     TranslatorOptions translator{.device = options.device,
                                  .precision = options.precision,
@@ -76,8 +70,6 @@ Result<std::unique_ptr<TranslationModel>> TranslationModel::load(std::string nam
         translator.from = translator.to = languages.sources.front();
         loaded->chosen_ = group_of(translator.from, translator.to);
     }
-    loaded->sources_ = std::move(languages.sources);
-    loaded->targets_ = std::move(languages.targets);
     translator.should_stop = [self = loaded.get()] { return self->calls_ && self->calls_->should_stop(); };
     VKFORMER_TRY(auto model, Translator::load(path, translator));
     loaded->model_.emplace(std::move(model));

@@ -14,6 +14,14 @@
 
 namespace vkformer::serve {
 
+/// Those that a model translates from, and into: one each, or the same ones.
+struct TranslationLanguages {
+    std::vector<std::string> sources, targets;
+    bool are_many = false;
+
+    bool take(const std::string& from, const std::string& to) const;
+};
+
 class TranslationModel {
 public:
     using Calls = SharedCalls<std::string, Translation>;
@@ -25,10 +33,9 @@ public:
     const std::string& name() const noexcept { return name_; }
     const std::string& device() const noexcept { return model_->device(); }
     DeviceMemory memory() const { return model_->memory(); }
-    /// Those that it translates from, and into: one each, or the same ones.
-    const std::vector<std::string>& sources() const noexcept { return sources_; }
-    const std::vector<std::string>& targets() const noexcept { return targets_; }
-    bool takes(const std::string& from, const std::string& to) const;
+    /// Those that its files say, or else the options. Errors: as of load.
+    static Result<TranslationLanguages> languages_of(const std::string& name, const std::filesystem::path& path,
+                                                     const ModelOptions& options);
     /// The group of requests that share calls.
     static std::string group_of(const std::string& from, const std::string& to) { return from + ":" + to; }
     Calls& calls() noexcept { return *calls_; }
@@ -41,7 +48,6 @@ private:
     Result<std::vector<Translation>> translate(std::span<const std::string> texts);
 
     std::string name_;
-    std::vector<std::string> sources_, targets_;
     std::optional<std::string> chosen_;  // of a model of many languages: the group that it translates for now
     std::optional<Translator> model_;
     std::unique_ptr<Calls> calls_;

@@ -35,20 +35,16 @@ TranslationModel& model_for(const ModelSet& models, const Call& call, Fields& fi
     if (source == "auto")
         fields.refuse("source",
                       "\"auto\" needs a detector of languages, which this server has not: say which one it is");
-    auto name = fields.text("model");
-    if (!name)
-        models.for_each<TranslationModel>([&](const TranslationModel& model) {
-            if (!name && model.takes(source, target)) name = model.name();
-        });
+    const auto name = fields.text("model");
+    for (const auto& entry : models.entries())
+        if (!name && entry->languages.take(source, target)) return models.get<TranslationModel>(call, entry->spec.name);
     if (name) {
         TranslationModel& found = models.get<TranslationModel>(call, name);
-        if (!found.takes(source, target)) fields.refuse("model", "it does not translate " + source + " into " + target);
+        for (const auto& entry : models.entries())
+            if (entry->spec.name == *name && !entry->languages.take(source, target))
+                fields.refuse("model", "it does not translate " + source + " into " + target);
         return found;
     }
-    bool is_pending = false;
-    for (const auto& entry : models.entries())
-        is_pending = is_pending || (entry->kind == ModelKind::translation && models.state(*entry) != ModelState::ready);
-    if (is_pending) throw Refusal(503, "models are being loaded");
     throw Refusal(400, source + " is not translated into " + target + " here; /languages lists what is");
 }
 
@@ -76,11 +72,11 @@ void translate(const ModelSet& models, const Access& access, const Call& call) {
 
 void list_languages(const ModelSet& models, const Call& call) {
     std::map<std::string, std::set<std::string>> targets;
-    models.for_each<TranslationModel>([&](const TranslationModel& model) {
-        for (const std::string& from : model.sources())
-            targets[from].insert(model.targets().begin(), model.targets().end());
-        for (const std::string& to : model.targets()) targets.try_emplace(to);
-    });
+    for (const auto& entry : models.entries()) {
+        const auto& [from_these, into, are_many] = entry->languages;
+        for (const std::string& from : from_these) targets[from].insert(into.begin(), into.end());
+        for (const std::string& to : into) targets.try_emplace(to);
+    }
     json list = json::array();
     for (const auto& [code, into] : targets) list.push_back({{"code", code}, {"name", code}, {"targets", into}});
     call.reply(list);
