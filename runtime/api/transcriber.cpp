@@ -57,14 +57,11 @@ std::size_t first_window(std::span<const float> samples, std::size_t longest, st
     return cut;
 }
 
-/// That the folder says which heads look at what is being said.
-Result<void> check_alignment(const models::SpeechConfig& speech, const std::filesystem::path& folder) {
-    if (!speech.alignment_heads.empty()) return {};
-    return Error{
-        ErrorCode::InvalidArgument,
-        (folder / "generation_config.json").string() +
-            ": \"alignment_heads\" is missing, so that nothing says when words were said; ask for no times of words"};
-}
+/// Where in a window that lies between two times, seconds, its tokens begin, and what follows them.
+struct TimedTokens {
+    std::span<const std::uint32_t> positions;  // of the encoder; empty: not known
+    double start, end;
+};
 
 /// What a decoder made of a window.
 struct Heard {
@@ -87,7 +84,7 @@ struct Transcriber::Impl {
     std::unique_ptr<text::Tokenizer> tokenizer;
     audio::LogMel mel;
     api::OpenedBackend device;
-    std::optional<decoding::SpeechSession> session;  // made by the first call, which fixes the batch
+    std::optional<decoding::SpeechSession> session;                   // made by the first call, which fixes the batch
     decoding::WordBounds word_bounds = decoding::WordBounds::spaces;  // of the language of the prefix
 
     /// Spectrogram frames of a window; two make a position of the encoder.
@@ -100,8 +97,10 @@ struct Transcriber::Impl {
     Result<void> align(std::span<const std::int32_t> given, std::span<const std::size_t> frames, std::span<Heard> heard,
                        std::span<const std::vector<std::int32_t>> tokens);
     void finish(SpeechSegment& segment, double start, double end) const;
-    std::vector<SpokenWord> words_of(const SpeechSegment& segment, std::span<const std::uint32_t> positions,
-                                     double start) const;
+    Result<void> check_alignment() const {
+        return models::check_alignment(speech, model->limits().decoder_layers, model->limits().decoder_heads);
+    }
+    std::vector<SpokenWord> words_of(const SpeechSegment& segment, const TimedTokens& timed) const;
     Result<Transcription> transcribe_segments(std::span<const float> samples, const Progress& progress);
     Result<Transcription> transcribe_windows(std::span<const float> samples, const Progress& progress);
     std::string language_of(std::span<const std::int32_t> prefix) const;
@@ -112,7 +111,9 @@ Result<void> Transcriber::Impl::make_session(std::size_t windows) {
     const std::size_t batch = options.batch > 0 ? options.batch : std::min(windows, kDefaultWindowBatch);
     decoding::SpeechSessionOptions wanted = {.rules = {.generation = speech.generation, .timestamps = {}},
                                              .batch = static_cast<std::uint32_t>(batch),
-                                             .dtype = dtype_of(options)};
+                                             .dtype = dtype_of(options),
+                                             .alignment_heads = speech.alignment_heads,
+                                             .median_width = speech.median_filter_width};
     if (options.timestamps)
         wanted.rules.timestamps = {
             .first = speech.first_timestamp, .eos = speech.generation.eos, .latest_initial = speech.latest_initial};
@@ -183,11 +184,8 @@ Result<void> Transcriber::Impl::align(std::span<const std::int32_t> given, std::
     std::vector<std::uint32_t> positions;  // two frames make one
     for (const std::size_t count : sound_frames)
         positions.push_back(static_cast<std::uint32_t>(std::max<std::size_t>(count / 2, 1)));
-    VKFORMER_TRY(auto begins, session->align({.given = {given.begin(), given.end()},
-                                              .tokens = tokens,
-                                              .positions = positions,
-                                              .heads = speech.alignment_heads,
-                                              .median_width = speech.median_filter_width}));
+    VKFORMER_TRY(auto begins,
+                 session->align({.given = {given.begin(), given.end()}, .tokens = tokens, .positions = positions}));
     for (std::size_t i = 0; i < heard.size(); ++i) {
         heard[i].positions = std::move(begins[i]);
         const bool has_end = tokens[i].size() > heard[i].window.tokens.size();
@@ -205,17 +203,17 @@ void Transcriber::Impl::finish(SpeechSegment& segment, double start, double end)
     segment.text = tokenizer->decode(spoken);
 }
 
-/// `positions`: where the segment's tokens begin, and what follows them, in a window that begins at `start` seconds.
-std::vector<SpokenWord> Transcriber::Impl::words_of(const SpeechSegment& segment,
-                                                    std::span<const std::uint32_t> positions, double start) const {
+std::vector<SpokenWord> Transcriber::Impl::words_of(const SpeechSegment& segment, const TimedTokens& timed) const {
     std::vector<std::int32_t> spoken;
     std::vector<std::size_t> place;  // of each in the segment's tokens
-    for (std::size_t i = 0; i < segment.tokens.size() && !positions.empty(); ++i) {
+    for (std::size_t i = 0; i < segment.tokens.size() && !timed.positions.empty(); ++i) {
         if (speech.first_timestamp >= 0 && segment.tokens[i] >= speech.first_timestamp) continue;
         spoken.push_back(segment.tokens[i]);
         place.push_back(i);
     }
-    const auto at = [&](std::size_t token) { return start + seconds(2 * mel.options().hop * positions[token]); };
+    const auto at = [&](std::size_t token) {
+        return std::min(timed.start + seconds(2 * mel.options().hop * timed.positions[token]), timed.end);
+    };
     std::vector<SpokenWord> words;
     for (const auto& word : decoding::words_of(
              spoken, [&](std::span<const std::int32_t> tokens) { return tokenizer->decode(tokens); }, word_bounds))
@@ -264,8 +262,8 @@ Result<Transcription> Transcriber::Impl::transcribe_segments(std::span<const flo
             SpeechSegment segment = whole;
             segment.tokens = std::move(piece.tokens);
             finish(segment, seconds_at(at + piece.start), seconds_at(at + piece.end));
-            segment.words =
-                words_of(segment, std::span(positions).subspan(std::min(first, positions.size())), seconds(at * hop));
+            segment.words = words_of(segment, {std::span(positions).subspan(std::min(first, positions.size())),
+                                               seconds(at * hop), seconds(samples.size())});
             first += segment.tokens.size();
             before.push_back(segment.tokens);
             result.text += segment.text;
@@ -311,7 +309,7 @@ Result<Transcription> Transcriber::Impl::transcribe_windows(std::span<const floa
         for (std::size_t i = first; i < last; ++i) {
             auto& [segment, positions] = heard[i - first];
             finish(segment, seconds(starts[i]), seconds(end_of(i)));
-            segment.words = words_of(segment, positions, seconds(starts[i]));
+            segment.words = words_of(segment, {positions, seconds(starts[i]), seconds(end_of(i))});
             result.text += segment.text;
             result.segments.push_back(std::move(segment));
         }
@@ -348,7 +346,8 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
                  models::load_speech_config(
                      folder, model->limits().target_len, model->limits().target_vocab,
                      {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
-    if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, folder));
+    if (options.word_timestamps)
+        VKFORMER_CHECK(models::check_alignment(speech, model->limits().decoder_layers, model->limits().decoder_heads));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
@@ -381,7 +380,7 @@ Result<void> Transcriber::choose(const std::string& language, const std::string&
 }
 
 Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
-    if (are_wanted) VKFORMER_CHECK(check_alignment(impl_->speech, impl_->folder));
+    if (are_wanted) VKFORMER_CHECK(impl_->check_alignment());
     impl_->options.word_timestamps = are_wanted;
     return {};
 }

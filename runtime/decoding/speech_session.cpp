@@ -225,9 +225,9 @@ Result<std::vector<Utterance>> SpeechSession::write_down(const SpeechRequest& re
 }
 
 /// For the least power of two that has room for as many tokens.
-Result<SpeechSession::Aligner*> SpeechSession::aligner(std::size_t tokens,
-                                                       std::span<const models::AlignmentHead> heads) {
+Result<SpeechSession::Aligner*> SpeechSession::aligner(std::size_t tokens) {
     constexpr std::size_t kLeast = 32;
+    const std::vector<models::AlignmentHead>& heads = options_.alignment_heads;
     const auto len = static_cast<std::uint32_t>(
         std::min<std::size_t>(std::bit_ceil(std::max(tokens, kLeast)), options_.rules.generation.max_steps));
     std::shared_ptr<Aligner>& known = aligners_[len];
@@ -278,26 +278,26 @@ Result<LayerWeights> read_weights(Program& program, const models::EncoderDecoder
 
 /// Where the tokens of a window begin. The query that writes a token is the one before it.
 std::vector<std::uint32_t> begins_of_window(const LayerWeights& weights, const AlignmentRequest& request,
-                                            std::size_t window) {
+                                            std::size_t window, const SpeechSessionOptions& options) {
     const Shape& shape = weights.shape;
     const std::size_t tokens = request.tokens[window].size();
     const std::size_t positions = std::min<std::size_t>(request.positions[window], shape[3]);
     std::vector<float> own;  // [heads, tokens, positions]
-    own.reserve(request.heads.size() * tokens * positions);
-    for (const auto& [layer, head] : request.heads)
+    own.reserve(options.alignment_heads.size() * tokens * positions);
+    for (const auto& [layer, head] : options.alignment_heads)
         for (std::size_t t = 0; t < tokens; ++t) {
             const std::size_t row = (window * shape[1] + head) * shape[2] + request.given.size() - 1 + t;
             const auto values = std::span(weights.by_layer.at(layer)).subspan(row * shape[3], positions);
             own.insert(own.end(), values.begin(), values.end());
         }
-    return token_positions({own, request.heads.size(), tokens, positions}, request.median_width);
+    return token_positions({own, options.alignment_heads.size(), tokens, positions}, options.median_width);
 }
 
 }  // namespace
 
 Result<void> SpeechSession::check(const AlignmentRequest& request) const {
     if (heard_ == 0) return invalid("nothing was heard yet");
-    if (request.given.empty() || request.heads.empty())
+    if (request.given.empty() || options_.alignment_heads.empty())
         return invalid("the decoder is given nothing, or no heads are known");
     if (std::ranges::find(request.positions, 0u) != request.positions.end()) return invalid("a window without sound");
     if (request.tokens.size() != heard_ || request.positions.size() != heard_)
@@ -312,7 +312,8 @@ Result<void> SpeechSession::check(const AlignmentRequest& request) const {
 Result<std::vector<std::vector<std::uint32_t>>> SpeechSession::align(const AlignmentRequest& request) {
     VKFORMER_CHECK(check(request));
     const std::size_t most = std::ranges::max(request.tokens, {}, &std::vector<std::int32_t>::size).size();
-    VKFORMER_TRY(Aligner* const made, aligner(request.given.size() + most - 1, request.heads));
+    if (most == 0) return std::vector<std::vector<std::uint32_t>>(heard_);
+    VKFORMER_TRY(Aligner* const made, aligner(request.given.size() + most - 1));
     Program& program = *made->program;
     VKFORMER_CHECK(backend_->check_wanted());
     VKFORMER_CHECK(
@@ -322,7 +323,7 @@ Result<std::vector<std::vector<std::uint32_t>>> SpeechSession::align(const Align
     VKFORMER_TRY(const LayerWeights weights, read_weights(program, made->target));
     std::vector<std::vector<std::uint32_t>> all(heard_);
     for (std::size_t i = 0; i < heard_; ++i)
-        if (!request.tokens[i].empty()) all[i] = begins_of_window(weights, request, i);
+        if (!request.tokens[i].empty()) all[i] = begins_of_window(weights, request, i, options_);
     return all;
 }
 

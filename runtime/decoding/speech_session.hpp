@@ -18,6 +18,8 @@ struct SpeechSessionOptions {
     SpeechRules rules;
     std::uint32_t batch = 1;   ///< windows that are heard together
     DType dtype = DType::f32;  ///< of weights, activations and caches; log-probabilities are always f32
+    std::vector<models::AlignmentHead> alignment_heads = {};  ///< for align(): see models::check_alignment
+    std::uint32_t median_width = 7;                           ///< of their weights over time, odd
 };
 
 /// How to write down what was heard.
@@ -36,13 +38,11 @@ struct Utterance {
     double no_speech = 0;              ///< probability of SpeechRequest::no_speech
 };
 
-/// What was written down of the windows that were heard, and which heads say when.
+/// What was written down of the windows that were heard.
 struct AlignmentRequest {
     std::vector<std::int32_t> given;                    ///< as of SpeechRequest
     std::span<const std::vector<std::int32_t>> tokens;  ///< behind it, of each window
     std::span<const std::uint32_t> positions;  ///< of each window: those of the encoder that are sound, at least one
-    std::span<const models::AlignmentHead> heads;  ///< at least one
-    std::uint32_t median_width = 7;                ///< odd
 };
 
 /// Not thread-safe. The backend and the model outlive the session.
@@ -64,7 +64,7 @@ public:
     Result<std::vector<Utterance>> write_down(const SpeechRequest& request);
 
     /// For each window that was heard the position of the encoder at which each of its tokens begins, by what the decoder looks at when it
-    /// writes it. Errors: InvalidArgument (heads that there are not), and those of the backend.
+    /// writes it. Errors: InvalidArgument (a session without heads, or with some that the model has not), and those of the backend.
     Result<std::vector<std::vector<std::uint32_t>>> align(const AlignmentRequest& request);
 
     const SpeechSessionOptions& options() const noexcept { return options_; }
@@ -82,7 +82,7 @@ private:
     Result<std::vector<double>> probability_of(Step& step, std::int32_t token) const;
     Result<std::vector<Utterance>> collect(Step& step, const SpeechRequest& request) const;
     Result<void> check(const AlignmentRequest& request) const;
-    Result<Aligner*> aligner(std::size_t tokens, std::span<const models::AlignmentHead> heads);
+    Result<Aligner*> aligner(std::size_t tokens);
 
     graph::Backend* backend_;
     const models::EncoderDecoder* model_;

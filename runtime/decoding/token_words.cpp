@@ -42,6 +42,8 @@ Words whole_characters(std::span<const std::int32_t> tokens,
         words.push_back({std::move(text), first, i});
         first = i + 1;
     }
+    // What is broken in another way by itself than in the whole text.
+    if (first < tokens.size()) words.push_back({decode(tokens.subspan(first)), first, tokens.size() - 1});
     return words;
 }
 

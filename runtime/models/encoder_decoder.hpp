@@ -79,6 +79,8 @@ public:
         std::uint64_t source_vocab = 0;     ///< tokens of the encoder: 0 … source_vocab − 1
         std::uint64_t target_vocab = 0;     ///< width of the logits
         std::uint64_t source_features = 0;  ///< numbers per position of a source that is no text; 0: it is tokens
+        std::uint64_t decoder_layers = 0,
+                      decoder_heads = 0;  ///< with attention to the source, that add_known_target keeps
         bool takes_any_mask = true;  ///< false: only SourceMask::none and lengths, no target_mask, no masked_source
     };
 

@@ -46,6 +46,8 @@ EncoderDecoder::Limits Seq2Seq::limits() const noexcept {
             .source_vocab = config_.encoder.vocab_size,
             .target_vocab = config_.target_vocab,
             .source_features = source_features(),
+            .decoder_layers = weights_.decoder.layers.size(),
+            .decoder_heads = config_.decoder.heads,
             .takes_any_mask = !config_.has_relative_bias};
 }
 

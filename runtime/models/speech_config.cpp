@@ -14,6 +14,7 @@ namespace {
 
 using formats::Config;
 
+constexpr std::uint32_t kMostMedianWidth = 1023;
 constexpr std::int32_t kHeard = -1;  // in a prefix: the language that the model hears
 
 /// Read here, or of no use here.
@@ -131,11 +132,8 @@ Result<std::vector<AlignmentHead>> read_alignment_heads(const Config& config) {
 }
 
 Result<std::uint32_t> read_median_filter_width(const std::filesystem::path& folder) {
-    VKFORMER_TRY(const Config config, Config::open(folder / "config.json"));
-    VKFORMER_TRY(const std::uint32_t width,
-                 config.unsigned_integer("median_filter_width", {.fallback = 7, .min = 1, .max = 1023}));
-    if (width % 2 == 0) return config.unsupported("median_filter_width", "an odd number");
-    return width;
+    VKFORMER_TRY(const Config config, Config::open_if_present(folder / "config.json"));
+    return config.unsigned_integer("median_filter_width", {.fallback = 7, .max = 1u << 20});
 }
 
 /// max_length counts what the decoder is given; max_new_tokens and the library's default do not.
@@ -241,6 +239,26 @@ Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std
         VKFORMER_TRY(speech.conditions_on_previous, config.boolean("condition_on_prev_tokens"));
     }
     return speech;
+}
+
+Result<void> check_alignment(const SpeechConfig& speech, std::uint64_t layers, std::uint64_t heads) {
+    const auto refusal = [](const std::string& what) {
+        return Error{ErrorCode::InvalidArgument,
+                     what + ", so that nothing says when words were said; ask for no times of words"};
+    };
+    const std::vector<AlignmentHead>& known = speech.alignment_heads;
+    const std::string field = "generation_config.json: \"alignment_heads\" ";
+    if (known.empty()) return refusal(field + "is missing");
+    for (auto head = known.begin(); head != known.end(); ++head) {
+        const std::string name = std::to_string(head->head) + " of layer " + std::to_string(head->layer);
+        if (head->layer >= layers || head->head >= heads)
+            return refusal(field + "has head " + name + ", which the decoder has not");
+        if (std::find(known.begin(), head, *head) != head) return refusal(field + "has head " + name + " twice");
+    }
+    if (speech.median_filter_width % 2 == 0 || speech.median_filter_width > kMostMedianWidth)
+        return refusal("config.json: \"median_filter_width\" is no odd number up to " +
+                       std::to_string(kMostMedianWidth));
+    return {};
 }
 
 }  // namespace vkformer::models

@@ -34,7 +34,7 @@ struct SpeechConfig {
     std::optional<double> log_prob_threshold, no_speech_threshold, compression_ratio_threshold;
     std::optional<bool> conditions_on_previous;
     std::vector<AlignmentHead> alignment_heads;  ///< those that look at what is being said; empty: not known
-    std::uint32_t median_filter_width = 7;       ///< of their weights over time, odd
+    std::uint32_t median_filter_width = 7;       ///< of their weights over time, odd if check_alignment says nothing
 
     /// Tokens in all for a decoder that is given `given` of them, at most as many as it has positions.
     std::uint32_t length_for(std::size_t given) const noexcept;
@@ -53,5 +53,8 @@ struct SpeechChoice {
 /// model does not have).
 Result<SpeechConfig> load_speech_config(const std::filesystem::path& folder, std::uint64_t max_positions,
                                         std::uint64_t vocab, const SpeechChoice& choice);
+
+/// That what says when words were said is there and fits a decoder. Errors: InvalidArgument (names the field, not the folder).
+Result<void> check_alignment(const SpeechConfig& speech, std::uint64_t layers, std::uint64_t heads);
 
 }  // namespace vkformer::models

@@ -35,6 +35,25 @@ TEST_CASE("tokens make the words that they make for Hugging Face", "[decoding][s
     CHECK(decoding::word_bounds("") == decoding::WordBounds::spaces);
 }
 
+TEST_CASE("bytes that are no character are part of a word", "[decoding][speech]") {
+    // Two bytes of a character of three, then a space: by themselves and before it they are broken in different ways.
+    const auto decode = [](std::span<const std::int32_t> tokens) {
+        const std::string broken = "\xEF\xBF\xBD";
+        if (tokens.size() == 3) return broken + " ";
+        return tokens.size() == 2 ? broken + broken : broken;
+    };
+    const std::vector<std::int32_t> tokens = {0, 1, 2};
+    std::string joined;
+    for (const auto& word : decoding::words_of(tokens, decode, decoding::WordBounds::spaces)) joined += word.text;
+    CHECK_FALSE(joined.empty());
+    std::size_t next = 0;  // every token is in a word
+    for (const auto& word : decoding::words_of(tokens, decode, decoding::WordBounds::characters)) {
+        CHECK(word.first == next);
+        next = word.last + 1;
+    }
+    CHECK(next == tokens.size());
+}
+
 /// Weights [heads, tokens, positions]: 1 where a head looks, a little elsewhere.
 struct Looks {
     std::size_t heads, tokens, positions;
