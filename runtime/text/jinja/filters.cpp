@@ -70,17 +70,18 @@ Value length(const Value& value, const Arguments& arguments, Budget& budget) {
 /// "a.b" or 0: what is looked up in the elements.
 Value attribute_of(Value value, const Value& path, Budget& budget) {
     if (!path.text()) return item_of(value, path, budget);
+    if (value.is_undefined()) return value;
     std::string_view rest = *path.text();
+    budget.scan(rest.size());
     while (true) {
         const std::size_t dot = rest.find('.');
         const std::string_view part = rest.substr(0, dot);
         std::int64_t number = 0;
         const auto parsed = std::from_chars(part.data(), part.data() + part.size(), number);
         const bool is_number = !part.empty() && parsed.ec == std::errc() && parsed.ptr == part.data() + part.size();
-        if (value.is_undefined()) return value;
         budget.bytes(part.size());
         value = item_of(value, is_number ? Value(number) : Value(part), budget);
-        if (dot == rest.npos) return value;
+        if (dot == rest.npos || value.is_undefined()) return value;
         rest.remove_prefix(dot + 1);
     }
 }
@@ -106,12 +107,16 @@ Value fallback(const Value& value, const Arguments& arguments, Budget&) {
 
 Value tojson(const Value& value, const Arguments& arguments, Budget& budget) {
     const auto bound = arguments.bind("tojson", {"ensure_ascii", "indent", "separators", "sort_keys"});
+    const auto copied = [&](const std::string& text) {
+        budget.bytes(text.size());
+        return text;
+    };
     JsonStyle style;
     style.ensure_ascii = bound[0] && is_true(*bound[0]);
     if (bound[1] && !bound[1]->is_none()) {
         style.item_separator = ",";
         if (const auto* text = bound[1]->text()) {
-            style.indent = *text;
+            style.indent = copied(*text);
         } else {
             Text spaces(budget);
             const auto width = integer_argument(bound[1], 0, "tojson");
@@ -123,8 +128,8 @@ Value tojson(const Value& value, const Arguments& arguments, Budget& budget) {
         const auto separators = elements(*bound[2], budget);
         if (separators.size() != 2 || !separators[0].text() || !separators[1].text())
             fail("tojson: separators are two strings");
-        style.item_separator = *separators[0].text();
-        style.key_separator = *separators[1].text();
+        style.item_separator = copied(*separators[0].text());
+        style.key_separator = copied(*separators[1].text());
     }
     style.sort_keys = bound[3] && is_true(*bound[3]);
     return to_json(value, style, budget);

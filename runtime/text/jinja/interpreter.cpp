@@ -359,10 +359,14 @@ Value Slice::evaluate(Interpreter& in) const {
     const std::int64_t stride = index(step).value_or(1);
     if (stride == 0) fail("a slice whose step is zero");
     if (const auto* text = value.text()) {
-        in.budget.bytes(text->size());
-        in.budget.scan(3 * text->size());
-        const std::size_t length = count_characters(*text);
-        return slice_of(*text, length, {length, first, last, stride});
+        std::string_view looked_at = *text;
+        // What is behind the first `last` characters does not matter.
+        if (stride > 0 && first.value_or(0) >= 0 && last && *last >= 0)
+            looked_at = looked_at.substr(0, 4 * std::min(looked_at.size(), static_cast<std::size_t>(*last)));
+        in.budget.bytes(looked_at.size());
+        in.budget.scan(3 * looked_at.size());
+        const std::size_t length = count_characters(looked_at);
+        return slice_of(looked_at, length, {length, first, last, stride});
     }
     const auto* list = value.list();
     if (!list) {

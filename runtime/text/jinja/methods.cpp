@@ -173,6 +173,7 @@ Value remove_affix(const std::string& self, const Arguments& arguments, Budget& 
     const auto bound = arguments.bind("removeprefix", {"affix"}, 1);
     const std::string_view affix = text_argument(bound[0], "removeprefix").value_or("");
     std::string_view text = self;
+    budget.sweep(std::min(affix.size(), text.size()));
     if (Suffix ? text.ends_with(affix) : text.starts_with(affix))
         Suffix ? text.remove_suffix(affix.size()) : text.remove_prefix(affix.size());
     budget.bytes(text.size());
@@ -326,7 +327,7 @@ Value item_of(const Value& object, const Value& index, Budget& budget) {
     if (const auto* space = object.get<NamespacePointer>()) {
         budget.step((*space)->items.size() / 8);
         for (const auto& [name, value] : (*space)->items)
-            if (index.text() && name == *index.text()) return value;
+            if (index.text() && equal_texts(name, *index.text(), budget)) return value;
         return missing();
     }
     const auto at = index.integer();

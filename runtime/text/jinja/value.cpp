@@ -242,12 +242,6 @@ bool equal_dicts(const Dict& left, const Dict& right, Budget& budget) {
            });
 }
 
-bool equal_texts(const std::string& left, const std::string& right, Budget& budget) {
-    if (left.size() != right.size()) return false;
-    budget.sweep(left.size());
-    return left == right;
-}
-
 template <class T>
 int three_way(const T& left, const T& right) {
     return left < right ? -1 : right < left ? 1 : 0;
@@ -372,6 +366,12 @@ bool is_true(const Value& value) {
     if (const auto* list = value.list()) return !list->items.empty();
     if (const auto* dict = value.dict()) return !dict->items.empty();
     return true;
+}
+
+bool equal_texts(const std::string& left, const std::string& right, Budget& budget) {
+    if (left.size() != right.size()) return false;
+    budget.sweep(left.size());
+    return left == right;
 }
 
 bool equal(const Value& left, const Value& right, Budget& budget) {

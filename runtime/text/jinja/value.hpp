@@ -182,6 +182,7 @@ private:
 };
 
 bool is_true(const Value& value);
+bool equal_texts(const std::string& left, const std::string& right, Budget& budget);
 /// Python's ==.
 bool equal(const Value& left, const Value& right, Budget& budget);
 /// Python's <, as -1, 0, 1. Fails on what has no order.
