@@ -18,6 +18,7 @@
 ///     q6_k       256     210   nibble q[256], two upper bits of q (64 bytes), int8 s[16], half d   d · s · (q − 32)
 ///
 /// mxfp4 is that of the OCP Microscaling Formats specification 1.0 (2023), where e = 255 is no number: here it is 2^127, as in ggml.
+/// Files with e > 252, whose larger numbers are infinite as float32, are refused (finite.hpp).
 /// s and t belong to 32 elements in q4_k, q5_k and iq4_xs, to 16 in q2_k, q3_k and q6_k. Bits do not lie in the order of their elements:
 /// see block_format.cpp.
 #pragma once

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kExponent32 = 0x7F800000;
 constexpr std::uint16_t kExponent16 = 0x7C00, kExponentBfloat = 0x7F80;
-constexpr std::uint8_t kNoExponent = 0xFF;  // of mxfp4
+constexpr std::uint8_t kLargestExponent = 252;  // of mxfp4: 12 · 2^(253 − 128) is infinite
 
 /// Number i of values that lie `stride` bytes apart, from `offset` on; they may be misaligned.
 template <class Bits>
@@ -29,7 +29,14 @@ std::optional<std::uint64_t> first_of(std::span<const std::byte> bytes, Bits exp
     return {};
 }
 
-/// The same for neighbours, eight bytes at a time: an exponent of ones carries into the bit of the sign when its lowest bit is added.
+/// The first block of mxfp4, by its number, whose exponent stands for infinite numbers, or for none.
+std::optional<std::uint64_t> first_too_large(std::span<const std::byte> blocks, std::size_t stride) {
+    for (std::size_t i = 0; i < blocks.size() / stride; ++i)
+        if (std::to_integer<std::uint8_t>(blocks[i * stride]) > kLargestExponent) return i;
+    return {};
+}
+
+/// As first_of, of neighbours, eight bytes at a time: an exponent of ones carries into the bit of the sign when its lowest bit is added.
 template <class Bits>
 std::optional<std::uint64_t> first_of_neighbours(std::span<const std::byte> bytes, Bits exponent) {
     constexpr std::size_t kChunk = 4096, kWord = sizeof(std::uint64_t);
@@ -61,8 +68,7 @@ std::optional<std::uint64_t> first_not_finite(DType dtype, std::span<const std::
     if (dtype == DType::f16) return first_of_neighbours(bytes, kExponent16);
     const std::size_t block = static_cast<std::size_t>(bytes_of(dtype, block_elements(dtype)));
     const BlockScales scales = block_scales(dtype);
-    auto found = dtype == DType::mxfp4 ? first_of(bytes, kNoExponent, block, scales.d)
-                                       : first_of(bytes, kExponent16, block, scales.d);
+    auto found = dtype == DType::mxfp4 ? first_too_large(bytes, block) : first_of(bytes, kExponent16, block, scales.d);
     if (scales.m) {
         const auto minimum = first_of(bytes, kExponent16, block, *scales.m);
         if (minimum && (!found || *minimum < *found)) found = minimum;

@@ -116,8 +116,9 @@ private:
                      file_.real(key("final_logit_softcapping"), {.fallback = 0, .min = 0, .max = 1e6}));
         c.attention_soft_cap = static_cast<float>(score_cap);
         c.logit_soft_cap = static_cast<float>(logit_cap);
-        VKFORMER_TRY(const auto window,
-                     file_.unsigned_integer(key("attention.sliding_window"), {.fallback = 0, .max = 1u << 28}));
+        formats::Expect<std::uint32_t> expected = {.fallback = 0, .max = 1u << 28};
+        if (architecture_.is_gpt_oss) expected = {.min = 1, .max = 1u << 28};  // llama.cpp makes none up
+        VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), expected));
         for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].window = architecture_.has_window(i) ? window : 0;
         return {};
     }

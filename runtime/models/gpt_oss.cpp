@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpt-oss (OpenAI 2025, arXiv 2508.10925): a mixture of experts with biases and clamped gates, every second layer with a window, a sink for
 // each head of attention. Its experts are stored as MXFP4, or as numbers, in both of which gates and their other halves lie in turns.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -55,7 +56,11 @@ void repack_row(std::span<const std::byte> nibbles, std::span<const std::byte> e
 /// Matrices [rows, width] of all experts as MXFP4, of which some rows are wanted: name + "_blocks" and name + "_scales".
 Result<TensorData> read_mxfp4(const WeightReader& read, const std::string& name, std::uint64_t count,
                               std::uint64_t rows, std::uint64_t width, const RowsOf& wanted) {
-    const std::uint64_t blocks = width / 32, row_nibbles = blocks * 16;
+    const std::uint64_t block = block_elements(DType::mxfp4), blocks = width / block, row_nibbles = blocks * 16;
+    if (width % block != 0)
+        return Error{ErrorCode::ShapeMismatch, read.source() + ": " + name + "_blocks has rows of " +
+                                                   std::to_string(width) + " elements, expected whole blocks of " +
+                                                   std::to_string(block)};
     VKFORMER_TRY(const TensorData nibbles, read.bytes(name + "_blocks", {count, rows, blocks, 16}));
     VKFORMER_TRY(const TensorData exponents, read.bytes(name + "_scales", {count, rows, blocks}));
     NewStack stack(DType::mxfp4, {count, rows / wanted.step, width});
@@ -67,7 +72,8 @@ Result<TensorData> read_mxfp4(const WeightReader& read, const std::string& name,
         }
     if (first_not_finite(DType::mxfp4, stack.data.bytes))
         return Error{ErrorCode::CorruptFile, read.source() + ": " + name +
-                                                 "_scales has a value of 255, which is no number: the file is damaged"};
+                                                 "_scales has a value of 253 or more, whose numbers are infinite or "
+                                                 "none: the file is damaged"};
     return std::move(stack.data);
 }
 
@@ -145,12 +151,17 @@ Result<void> check_fixed(const Config& config) {
     return method == "mxfp4" ? Result<void>{} : quantization.unsupported("quant_method", "mxfp4");
 }
 
-/// A window in every second layer, from the first on, where no list says which layers have it.
+/// A window in every second layer, from the first on, where no list says which layers have it. transformers makes up one of 128 tokens
+/// where the field is missing, and refuses layers with a window where it is null.
 Result<void> read_windows(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.fallback = 0, .max = 1u << 28}));
     VKFORMER_TRY(std::vector<bool> slides, read_sliding_layers(config, c.layers.size()));
+    if (!config.has("layer_types"))
+        for (std::size_t i = 0; i < slides.size(); ++i) slides[i] = i % 2 == 0;
+    if (std::ranges::find(slides, true) == slides.end()) return {};
+    if (!config.has("sliding_window")) return config.unsupported("sliding_window", "a number");
+    VKFORMER_TRY(const auto window, config.unsigned_integer("sliding_window", {.min = 1, .max = 1u << 28}));
     for (std::size_t i = 0; i < slides.size(); ++i)
-        if (config.has("layer_types") ? slides[i] : i % 2 == 0) c.layers[i].window = window;
+        if (slides[i]) c.layers[i].window = window;
     return {};
 }
 

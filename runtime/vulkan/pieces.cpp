@@ -171,8 +171,10 @@ private:
         if (tensor.kind != TensorKind::weight) return graph::fills_words(tensor.dtype, cut.sizes[3]) ? 1 : 2;
         const bool is_even = cut.style == Style::experts && cut.sizes[1] % 2 == 0;
         const std::uint64_t even = is_even ? 1 : 2;  // the columns of a result in float16
+        // A gate and its other half are parts by themselves.
+        const std::uint64_t part_rows = cut.style == Style::experts ? cut.sizes[1] : 1;
         const auto fills = [&](std::uint64_t rows) {
-            return graph::fills_words(tensor.dtype, rows * cut.sizes[1] * cut.sizes[3]);
+            return graph::fills_words(tensor.dtype, rows * part_rows * cut.sizes[3]);
         };
         return is_quantized(tensor.dtype) ? (fills(even) ? even
                                              : fills(2)  ? 2

@@ -40,13 +40,22 @@ TEST_CASE("halves and bfloats that are not finite are found", "[core]") {
     CHECK_FALSE(first_not_finite(DType::bf16, std::as_bytes(std::span(bfloats).first(2))));
 }
 
-TEST_CASE("blocks of mxfp4 whose exponent is no number are found", "[core]") {
+TEST_CASE("blocks of mxfp4 whose exponent is no number, or makes infinite ones, are found", "[core]") {
     std::vector<std::byte> blocks(5 * 17, std::byte{0x77});
     CHECK_FALSE(first_not_finite(DType::mxfp4, blocks));
-    blocks[17] = std::byte{0xFE};  // numbers, though their products may be too large
+    blocks[17] = std::byte{252};  // 12 · 2^124
     CHECK_FALSE(first_not_finite(DType::mxfp4, blocks));
-    blocks[3 * 17] = std::byte{0xFF};
-    CHECK(first_not_finite(DType::mxfp4, blocks) == std::optional<std::uint64_t>{96});
+    std::vector<float> values(5 * 32);
+    for (const int exponent : {253, 254, 255}) {
+        CAPTURE(exponent);
+        blocks[3 * 17] = static_cast<std::byte>(exponent);
+        CHECK(first_not_finite(DType::mxfp4, blocks) == std::optional<std::uint64_t>{96});
+        dequantize(DType::mxfp4, blocks, values);
+        CHECK(std::isfinite(values[32]));
+        CHECK(std::isinf(values[96]));
+    }
+    blocks[0] = std::byte{253};
+    CHECK(first_not_finite(DType::mxfp4, blocks) == std::optional<std::uint64_t>{0});
 }
 
 TEST_CASE("blocks with a scale that is not finite are found", "[core]") {

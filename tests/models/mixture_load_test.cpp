@@ -6,6 +6,7 @@
 
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
+#include "formats/safetensors.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/gguf_export.hpp"
 #include "models/open_model.hpp"
@@ -21,15 +22,38 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 using enum ErrorCode;
 
-/// The golden with some fields changed; null takes one out.
-Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields) {
-    const TemporaryFolder folder;
-    const fs::path model = folder.path() / name;
-    fs::copy(goldens_dir() / "decoders" / name, model);
+/// null takes a field out.
+void write_config_with(const fs::path& model, const json& fields) {
     std::ifstream file(model / "config.json");
     json config = json::parse(file);
     config.merge_patch(fields);
     std::ofstream(model / "config.json") << config;
+}
+
+/// The golden with some fields changed.
+Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields) {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / name;
+    fs::copy(goldens_dir() / "decoders" / name, model);
+    write_config_with(model, fields);
+    return models::load_decoder(model);
+}
+
+/// The golden with some fields changed, and other tensors in place of those of these names.
+Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields,
+                                          const formats::TensorMap& changed) {
+    const TemporaryFolder folder;
+    const fs::path source = goldens_dir() / "decoders" / name, model = folder.path() / name;
+    fs::create_directory(model);
+    fs::copy_file(source / "config.json", model / "config.json");
+    write_config_with(model, fields);
+    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [tensor, data] : file.tensors()) {
+        const auto found = changed.find(tensor);
+        tensors.push_back({tensor, found == changed.end() ? data : found->second});
+    }
+    must(formats::write_safetensors(model / "model.safetensors", tensors));
     return models::load_decoder(model);
 }
 
@@ -71,7 +95,8 @@ TEST_CASE("gpt-oss is refused by the field that asks for something else", "[mode
     refused({{"hidden_act", "gelu"}}, UnsupportedConfig, R"("hidden_act" is "gelu")");
     refused({{"quantization_config", {{"quant_method", "gptq"}}}}, UnsupportedConfig, R"("quant_method" is "gptq")");
     refused({{"rope_parameters", nullptr}}, UnsupportedConfig, R"("rope_parameters" is missing)");
-    for (const char* const field : {"head_dim", "num_key_value_heads", "max_position_embeddings", "rms_norm_eps"})
+    for (const char* const field :
+         {"head_dim", "num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "sliding_window"})
         refused({{field, nullptr}}, UnsupportedConfig, field);
     refused({{"layer_types", {"full_attention", "chunked_attention", "full_attention", "full_attention"}}},
             UnsupportedConfig, "layer_types");
@@ -94,7 +119,32 @@ TEST_CASE("windows of gpt-oss are in every second layer, or where the config say
     CHECK(windows_of({{"layer_types", nullptr}}) == Windows{5, 0, 5, 0});
     CHECK(windows_of({{"layer_types", {"full_attention", "full_attention", "full_attention", "sliding_attention"}}}) ==
           Windows{0, 0, 0, 5});
-    CHECK(windows_of({{"sliding_window", nullptr}}) == Windows{0, 0, 0, 0});
+    const std::vector<std::string> all_full(4, "full_attention");
+    CHECK(windows_of({{"layer_types", all_full}, {"sliding_window", nullptr}}) == Windows{0, 0, 0, 0});
+    check_refused(load_mixture_with("gpt_oss", {{"layer_types", nullptr}, {"sliding_window", nullptr}}),
+                  UnsupportedConfig, R"("sliding_window" is missing)");
+    check_refused(load_mixture_with("gpt_oss", {{"sliding_window", 0}}), CorruptFile, R"("sliding_window" is 0)");
+}
+
+TEST_CASE("MXFP4 of gpt-oss is refused by the tensor whose rows are no whole blocks, or whose numbers are infinite",
+          "[models][decoder][errors]") {
+    const std::string experts = "model.layers.0.mlp.experts.";
+    const auto bytes_with = [](const Shape& shape, int last) {
+        const auto bytes = std::make_shared<std::vector<std::byte>>(shape.element_count(), std::byte{120});
+        bytes->back() = static_cast<std::byte>(last);
+        return TensorData{.dtype = DType::u8, .shape = shape, .bytes = *bytes, .owner = bytes};
+    };
+    const auto with_scale = [&](int scale) {
+        return load_mixture_with("gpt_oss_mxfp4", json::object(),
+                                 {{experts + "down_proj_scales", bytes_with({6, 64, 1}, scale)}});
+    };
+    CHECK(with_scale(252));
+    check_refused(with_scale(253), CorruptFile, "down_proj_scales has a value of 253 or more");
+    check_refused(with_scale(255), CorruptFile, "down_proj_scales has a value of 253 or more");
+    const auto with_width_33 = load_mixture_with("gpt_oss_mxfp4", {{"intermediate_size", 33}},
+                                                 {{experts + "gate_up_proj_blocks", bytes_with({6, 66, 2, 16}, 0)},
+                                                  {experts + "gate_up_proj_scales", bytes_with({6, 66, 2}, 127)}});
+    check_refused(with_width_33, ShapeMismatch, "down_proj_blocks has rows of 33 elements");
 }
 
 TEST_CASE("experts of gpt-oss in a folder are those of its GGUF file, block by block", "[models][decoder][gguf]") {
@@ -130,6 +180,14 @@ TEST_CASE("gpt-oss's GGUF file is refused without what it needs", "[models][deco
         return load_gguf_with("gpt_oss",
                               [&](models::GgufContents& contents) { contents.metadata.set("gpt-oss." + key, value); });
     };
+    const auto without_window = load_gguf_with("gpt_oss", [](models::GgufContents& contents) {
+        const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / "gpt_oss.gguf"));
+        contents.metadata = {};
+        for (const formats::GgufValue& value : file.values())
+            if (value.key != "gpt-oss.attention.sliding_window") contents.metadata.set(value);
+    });
+    check_refused(without_window, CorruptFile, R"("gpt-oss.attention.sliding_window" is missing)");
+    check_refused(with("attention.sliding_window", 0u), CorruptFile, R"("gpt-oss.attention.sliding_window" is 0)");
     check_refused(with("expert_gating_func", 2u), UnsupportedConfig, "expert_gating_func");
     CHECK(with("expert_gating_func", 3u));
     const auto rope_of = [&](bool truncates) {
