@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Log-probabilities in the shapes of OpenAI's two routes, against a double-precision softmax of logits that are known."""
 
+import json
 import math
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import openai
 import pytest
-from conftest import Server
+from conftest import Server, read_all
 from scripted import Scripted
 
 TEXTS = {"hello": "Hello there, Köln.", "stop": "One. Two! Three?"}
@@ -302,3 +305,21 @@ def test_what_is_wrong_is_named(scored: Server) -> None:
     ):
         asked = {"prompt": "a"} if path == "completions" else {"messages": [{"role": "user", "content": "a"}]}
         assert name in scored.refused(f"/v1/{path}", {"model": "scores", **asked, **fields})
+
+
+@pytest.mark.parametrize("choices", [1, 16])
+def test_a_long_prompts_lists_wait_for_a_slow_reader(scored: Server, scripted: Scripted, choices: int) -> None:
+    """They are larger than what may be unsent of an answer, and come as fast as they are written."""
+    body = {"model": "scores", "prompt": [scripted.vocabulary[PLAN]] * 1000, "max_tokens": 1, "echo": True, "logprobs": 20, "n": choices, "stream": True}
+    data = json.dumps(body).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect(("127.0.0.1", scored.port))
+        connection.sendall(head.encode() + data)
+        time.sleep(1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        content = read_all(connection)
+    assert content.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), (len(content), content[-300:])
+    assert content.count(b'"text_offset"') >= choices and (choices == 1 or len(content) > 4 << 20)

@@ -4,6 +4,7 @@
 import ctypes.util
 import http.client
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -15,6 +16,8 @@ import pytest
 from conftest import MODELS, Server, program
 
 STORY = {"model": "texts", "prompt": "Once", "max_tokens": 16, "temperature": 0}
+# Eight at a time, without end tokens.
+LONG_STORY = {**STORY, "prompt": ["Once"] * 32, "max_tokens": 150, "logit_bias": {str(token): -100 for token in range(4)}}
 
 
 def has_vulkan() -> bool:
@@ -40,10 +43,12 @@ class LossyServer(Server):
         listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
         real = next(line.split()[-1] for line in listed.splitlines() if line.split()[0] == loader)
         self.mark = folder / "lose"
+        self.replaced = folder / "replaced"  # while it is there, the device is another one
         environment = {
             "LD_LIBRARY_PATH": str(libraries),
             "VKFORMER_TEST_LOADER": real,
             "VKFORMER_TEST_LOSE": str(self.mark),
+            "VKFORMER_TEST_REPLACE": str(self.replaced),
         }
         super().__init__(*arguments, models=models, device="0", environment=environment)
 
@@ -53,6 +58,11 @@ class LossyServer(Server):
     def health(self) -> tuple[int, str]:
         status, _, content = self.request("GET", "/health")
         return status, json.loads(content)["status"]
+
+    def gauge(self, name: str, model: str) -> float | None:
+        """None where it is not told."""
+        found = re.search(rf'^{name}{{[^}}]*model="{model}"[^}}]*}} (\S+)$', self.request("GET", "/metrics")[2].decode(), re.MULTILINE)
+        return float(found[1]) if found else None
 
     def wait_until_well(self) -> None:
         end = time.monotonic() + 60
@@ -82,7 +92,8 @@ def test_what_runs_ends_with_an_error_and_the_model_comes_back(lossy: LossyServe
     vectors = lossy.post("/v1/embeddings", {"model": "vectors", "input": "Hi"})
     assert lossy.health() == (200, "ok")
 
-    streamed = events(lossy, "/v1/completions", STORY)
+    # So many tokens that a fast device has not had all of them when the first is read.
+    streamed = events(lossy, "/v1/completions", LONG_STORY)
     next(streamed)
     lossy.lose_device()
     *_, last = streamed
@@ -100,6 +111,23 @@ def test_what_runs_ends_with_an_error_and_the_model_comes_back(lossy: LossyServe
     lossy.wait_until_well()
     assert lossy.post("/v1/embeddings", {"model": "vectors", "input": "Hi"}) == vectors
     assert lossy.stop() == 0
+
+
+def test_it_is_not_loaded_on_another_device(lossy: LossyServer) -> None:
+    """Whose place "auto" would give to what is left while a GPU resets itself."""
+    lossy.replaced.touch()
+    lossy.lose_device()
+    lossy.post("/v1/completions", STORY, expect=503)
+    failed = lossy.line("failed", model="texts")["what"]
+    assert "another device" in failed and "was lost" in failed
+    assert lossy.health() == (503, "lost")
+    assert lossy.gauge("vkformer_model_loaded", "texts") == 0 and lossy.gauge("vkformer_model_loaded", "vectors") == 1
+    assert lossy.gauge("vkformer_queue_requests", "texts") is None and lossy.gauge("vkformer_queue_requests", "vectors") == 0
+    assert lossy.gauge("vkformer_model_memory_bytes", "texts") is None
+    lossy.replaced.unlink()
+    lossy.wait_until_well()
+    lossy.post("/v1/completions", STORY)
+    assert lossy.gauge("vkformer_model_loaded", "texts") == 1 and lossy.gauge("vkformer_queue_requests", "texts") == 0
 
 
 def test_messages_of_anthropics_shape(lossy: LossyServer) -> None:

@@ -2,6 +2,7 @@
 #include "serve/work_thread.hpp"
 
 #include <semaphore>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,21 +15,35 @@ TEST_CASE("serve: what a work thread is given is done in order, elsewhere, and w
     std::binary_semaphore may_go{0};
     std::thread::id thread;
     serve::WorkThread worker;
-    worker.give([&] {
+    worker.give(&done, [&] {
         thread = std::this_thread::get_id();
         may_go.acquire();
     });
-    for (int i = 0; i < 100; ++i) worker.give([&done, i] { done.push_back(i); });
-    worker.give([&] { worker.give([&done] { done.push_back(100); }); });
+    for (int i = 0; i < 100; ++i) worker.give(&done, [&done, i] { done.push_back(i); });
+    worker.give(&done, [&] { worker.give(&done, [&done] { done.push_back(100); }); });
     may_go.release();  // nobody who gave has waited for the first
     worker.finish();
     REQUIRE(done.size() == 101);
     for (int i = 0; i <= 100; ++i) CHECK(done[static_cast<std::size_t>(i)] == i);
     CHECK(thread != std::this_thread::get_id());
 
-    worker.give([&] { thread = std::this_thread::get_id(); });
+    worker.give(&done, [&] { thread = std::this_thread::get_id(); });
     CHECK(thread == std::this_thread::get_id());
     worker.finish();
+}
+
+TEST_CASE("serve: whose pieces are many holds up nobody else's", "[serve][threads]") {
+    std::string done;
+    std::binary_semaphore may_go{0};
+    serve::WorkThread worker;
+    const int many = 0, few = 0, one = 0;
+    worker.give(&done, [&] { may_go.acquire(); });
+    for (const char piece : std::string("abcd")) worker.give(&many, [&done, piece] { done += piece; });
+    for (const char piece : std::string("xy")) worker.give(&few, [&done, piece] { done += piece; });
+    worker.give(&one, [&done] { done += '1'; });
+    may_go.release();
+    worker.finish();
+    CHECK(done == "ax1bycd");
 }
 
 }  // namespace vkformer::tests

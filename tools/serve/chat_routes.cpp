@@ -5,6 +5,7 @@
 #include <atomic>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,6 +25,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostChoices = 16, kMostStops = 16, kMostPrompts = 64;
+constexpr std::size_t kScoredTokens = 256;  // of a prompt, before others have their turn
 constexpr std::int64_t kMostTokens = 1 << 24, kMostLogProbs = 20;
 constexpr std::int64_t kCompletionTokens = 16;  // where nothing is said, as in OpenAI's API
 
@@ -240,18 +242,26 @@ public:
     /// Of all the prompt's choices, before anything of theirs.
     void score_prompt(std::size_t prompt, std::span<const StepLogProbs> log_probs) {
         if (!thread_) return;
-        later([this, prompt, told = std::vector(log_probs.begin(), log_probs.end())] {
-            const auto choices = std::span(choices_).subspan(prompt * choices_per_prompt_, choices_per_prompt_);
-            Choice& first = choices.front();
-            first.scores->echo(first.first_token, told, prompt_of(prompt * choices_per_prompt_));
-            for (Choice& other : choices.subspan(1)) other.scores = first.scores;
+        const std::size_t first = prompt * choices_per_prompt_;
+        later([this, first] { choices_[first].scores->echo(choices_[first].first_token); });
+        while (!log_probs.empty()) {
+            const auto piece = log_probs.first(std::min(log_probs.size(), kScoredTokens));
+            log_probs = log_probs.subspan(piece.size());
+            later([this, first, steps = std::vector(piece.begin(), piece.end())] {
+                choices_[first].scores->echo(std::span(steps));
+            });
+        }
+        later([this, first] {
+            choices_[first].scores->echoed(prompt_of(first));
+            for (std::size_t i = first + 1; i < first + choices_per_prompt_; ++i)
+                choices_[i].scores = choices_[first].scores;
         });
     }
     void score(std::size_t index, const StepLogProbs& log_probs) { choices_[index].steps.push_back(log_probs); }
     /// Of an answer that is not streamed; false: it is complete.
     bool read(std::size_t index, std::string_view text) {
         choices_[index].reader.push(text);
-        return !choices_[index].reader.is_enough();
+        return !is_gone_ && !choices_[index].reader.is_enough();
     }
     void reply(std::vector<Generation> all) {
         later([this, all = std::move(all)] {
@@ -315,11 +325,26 @@ private:
         bool is_echoed = false;        // the prompt has been streamed
     };
 
-    /// Does it here, or behind what is left of this answer on the thread.
+    /// Does it here, or behind what is left of this answer on the thread; there nothing is done for who has gone.
     template <class Work>
     void later(Work work) {
         if (!thread_) return work();
-        thread_->give([self = shared_from_this(), work = std::move(work)] { work(); });
+        thread_->give(this, [self = shared_from_this(), work = std::move(work)] {
+            try {
+                if (!self->is_gone_ && !self->call_.exchange().write({})) self->is_gone_ = true;
+                if (!self->is_gone_) work();
+            } catch (const std::bad_alloc&) {
+                self->give_up();
+            }
+        });
+    }
+    /// Does not throw: where there is no memory to say so either, the time for the request ends it.
+    void give_up() noexcept {
+        is_gone_ = true;
+        try {
+            stream_.fail({503, "there is not enough memory for this request now"});
+        } catch (const std::bad_alloc&) {
+        }
     }
     std::vector<StepLogProbs> take_steps(std::size_t index) { return std::exchange(choices_[index].steps, {}); }
     void said(std::size_t index, std::span<const StepLogProbs> steps, std::string_view text) {
@@ -337,8 +362,8 @@ private:
         return echoed_.empty() ? std::string_view() : echoed_[index / choices_per_prompt_];
     }
     void echo(std::size_t index) {
-        if (!echoed_.empty() && !std::exchange(choices_[index].is_echoed, true))
-            write(chunk(index, {}, prompt_of(index), nullptr));
+        if (echoed_.empty() || std::exchange(choices_[index].is_echoed, true)) return;
+        if (!stream_.write_asked(chunk(index, {}, prompt_of(index), nullptr))) is_gone_ = true;
     }
 
     json whole(std::size_t index, const Generation& generation) {
@@ -417,7 +442,7 @@ private:
     WorkThread* thread_;  // nullptr: the engine's
     Call call_;
     EventStream stream_;
-    std::atomic<bool> is_gone_{false};  // nobody reads the stream
+    std::atomic<bool> is_gone_{false};  // nobody reads the answer, or it has failed
     bool is_chat_, has_usage_;
     std::size_t choices_per_prompt_;
     std::vector<std::string> echoed_;  // as of Wanted

@@ -54,6 +54,8 @@ public:
     virtual void begin(std::string content_type) = 0;
     /// A piece. False: nobody is there any more who reads it, and no further one is needed.
     virtual bool write(std::string piece) = 0;
+    /// A piece whose size the request alone decides: like a whole answer it waits for a client who reads slowly, however large it is.
+    virtual bool write_asked(std::string piece) = 0;
     virtual void end() = 0;
     /// Told once, on some thread, when nobody waits for the reply any more: the client went away or read too slowly, or the time was up;
     /// at once, if that is so. Replaces what was given before.

@@ -156,10 +156,11 @@ public:
         std::function<void()> unneeded;  // what it holds is let go without the lock
         const std::lock_guard lock(mutex_);
         if (is_ended_ || has_begun_) return;
+        std::string bytes = whole(response, headers_, keeps_alive_, request_);  // first: there may be no memory for it
         is_ended_ = true;
         status_ = response.status;
         unneeded.swap(told_);
-        queue(whole(response, headers_, keeps_alive_, request_), true);
+        queue(std::move(bytes), true);
     }
 
     void begin(std::string content_type) override {
@@ -176,15 +177,23 @@ public:
             const std::lock_guard lock(mutex_);
             if (is_gone_ || is_ended_) return false;
             if (piece.empty()) return true;
-            if (unsent_ + piece.size() <= connection_->shared().limits.unsent_bytes) {
-                char size[24];
-                std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
-                queue(size + std::move(piece) + "\r\n", false);
+            if (unsent_ - asked_ + piece.size() <= connection_->shared().limits.unsent_bytes) {
+                queue_chunk(std::move(piece));
                 return true;
             }
         }
         connection_->close();  // who does not read
         return false;
+    }
+
+    bool write_asked(std::string piece) override {
+        const std::lock_guard lock(mutex_);
+        if (is_gone_ || is_ended_) return false;
+        if (piece.empty()) return true;
+        const std::size_t before = unsent_;
+        queue_chunk(std::move(piece));
+        asked_ += unsent_ - before;
+        return true;
     }
 
     void end() override {
@@ -211,6 +220,7 @@ public:
     void is_sent(std::size_t bytes) {
         const std::lock_guard lock(mutex_);
         unsent_ -= std::min(unsent_, bytes);
+        asked_ -= std::min(asked_, bytes);  // as if it came before the others
         sent_ += bytes;
     }
     void gone() {
@@ -244,6 +254,11 @@ private:
         unsent_ += bytes.size();
         connection_->send(std::move(bytes), is_last);
     }
+    void queue_chunk(std::string piece) {
+        char size[24];
+        std::snprintf(size, sizeof size, "%zx\r\n", piece.size());
+        queue(size + std::move(piece) + "\r\n", false);
+    }
 
     const std::shared_ptr<Connection> connection_;
     const Request request_;
@@ -255,6 +270,7 @@ private:
     int status_ = 0;
     std::uint64_t sent_ = 0;
     std::size_t unsent_ = 0;
+    std::size_t asked_ = 0;  // of these, from write_asked
     bool has_begun_ = false, is_ended_ = false, is_gone_ = false;
 };
 
@@ -434,16 +450,17 @@ void Connection::handle() {
 /// Sees a client go that waits for its reply; one whose reply is being sent may have closed its own side. What comes in its place, the
 /// next request, ends the watch.
 void Connection::watch() {
-    stream_.socket().async_wait(
-        tcp::socket::wait_read, [self = shared_from_this(), turn = turn_](beast::error_code error) {
-            if (error || self->is_closed_ || self->turn_ != turn || !self->exchange_) return;
-            char first = 0;
-            tcp::socket& socket = self->stream_.socket();
-            if (!socket.non_blocking()) socket.non_blocking(true, error);
-            if (!error) socket.receive(asio::buffer(&first, 1), tcp::socket::message_peek, error);
-            const bool is_there = !error || error == asio::error::would_block;
-            if (!is_there && !self->exchange_->has_ended()) self->shut();
-        });
+    stream_.socket().async_wait(tcp::socket::wait_read,
+                                [self = shared_from_this(), turn = turn_](beast::error_code error) {
+                                    if (error || self->is_closed_ || self->turn_ != turn || !self->exchange_) return;
+                                    char first = 0;
+                                    tcp::socket& socket = self->stream_.socket();
+                                    if (!socket.non_blocking()) socket.non_blocking(true, error);
+                                    if (!error)
+                                        socket.receive(asio::buffer(&first, 1), tcp::socket::message_peek, error);
+                                    const bool is_there = !error || error == asio::error::would_block;
+                                    if (!is_there && !self->exchange_->has_ended()) self->shut();
+                                });
 }
 
 void Connection::send(std::string bytes, bool is_last) {
@@ -509,7 +526,8 @@ struct Listener::Impl {
 
     void accept();
     bool has_room();
-    void stop();
+    /// False: it is stopping already.
+    bool stop();
     void wait_for_connections(Clock::time_point until);
 
     Shared shared;
@@ -555,13 +573,14 @@ bool Listener::Impl::has_room() {
     return oldest != nullptr;
 }
 
-void Listener::Impl::stop() {
-    if (shared.is_stopping.exchange(true)) return io.stop();  // the second signal
+bool Listener::Impl::stop() {
+    if (shared.is_stopping.exchange(true)) return false;
     on_stop();
     beast::error_code ignored;
     acceptor.close(ignored);
     for (const auto& connection : shared.all()) connection->close_if_waiting();
     wait_for_connections(Clock::now() + shared.limits.grace);
+    return true;
 }
 
 void Listener::Impl::wait_for_connections(Clock::time_point until) {
@@ -609,7 +628,7 @@ void Listener::run(const std::function<void()>& on_stop) {
     std::function<void(beast::error_code, int)> on_signal = [&](beast::error_code error, int) {
         if (error) return;
         impl_->signals.async_wait(on_signal);
-        impl_->stop();
+        if (!impl_->stop()) impl_->io.stop();  // the second signal
     };
     impl_->signals.async_wait(on_signal);
     impl_->accept();

@@ -81,6 +81,14 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
     return LoadedModel(std::move(model));
 }
 
+std::string device_of(const LoadedModel& model) {
+    return std::visit([](const auto& loaded) { return loaded->device(); }, model);
+}
+
+Labels labels_of(const ModelSet::Entry& entry) {
+    return {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}};
+}
+
 }  // namespace
 
 std::string_view to_string(ModelKind kind) noexcept {
@@ -149,15 +157,18 @@ Result<void> ModelSet::load(Entry& entry) {
         error.message = entry.spec.name + ": " + error.message;
         return error;
     }
-    const std::string device = std::visit([](const auto& loaded) { return loaded->device(); }, *model);
+    const std::string device = device_of(*model);
     {
         const std::lock_guard lock(shared_->mutex);
+        if (!entry.lost_device.empty() && entry.lost_device != device)  // it is not listed while it resets itself
+            return Error{ErrorCode::NoDevice, entry.spec.name + ": it would run on " + device + " in place of " +
+                                                  entry.lost_device + ", which was lost and is not back"};
+        entry.lost_device.clear();
         entry.model = *std::move(model);
         entry.state = ModelState::ready;
+        metrics_->set("vkformer_model_loaded", labels_of(entry), 1);
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
-                  1);
     log_->say("loaded", {{"model", entry.spec.name},
                          {"kind", to_string(entry.kind)},
                          {"device", device},
@@ -167,8 +178,7 @@ Result<void> ModelSet::load(Entry& entry) {
 
 /// Nobody holds it; a lost device goes with it.
 void ModelSet::unload(Entry& entry) {
-    metrics_->set("vkformer_model_loaded", {{"model", entry.spec.name}, {"kind", std::string(to_string(entry.kind))}},
-                  0);
+    metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
     entry.model.reset();
 }
 
@@ -194,7 +204,7 @@ Result<void> ModelSet::run(const std::function<void()>& on_ready) {
         if (options_.on_demand || is_stopped()) break;
         VKFORMER_CHECK(load(*entry));
     }
-    on_ready();
+    if (!is_stopped()) on_ready();
     while (Entry* const entry = next()) {
         if (!options_.on_demand) {
             VKFORMER_CHECK(load_anew(*entry));
@@ -326,9 +336,12 @@ ModelState ModelSet::state() const {
 }
 
 ModelSet::Held ModelSet::hold(Entry& entry) const {
-    const std::lock_guard lock(shared_->mutex);
-    if (entry.state != ModelState::ready) return nullptr;
-    ++*entry.users;
+    {
+        const std::lock_guard lock(shared_->mutex);
+        if (entry.state != ModelState::ready) return nullptr;
+        ++*entry.users;
+    }
+    // Without the lock: where there is no memory for it, the pointer calls its deleter.
     return {&*entry.model, [users = entry.users, shared = shared_](const LoadedModel*) {
                 {
                     const std::lock_guard release(shared->mutex);
@@ -355,10 +368,13 @@ ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
 /// A model whose device is lost takes no further request; the others that it has end with the same error.
 void ModelSet::failed(Entry& entry, const Error& error) const {
     if (error.code != ErrorCode::DeviceLost) return;
+    std::string device = device_of(*entry.model);  // which who tells it holds
     {
         const std::lock_guard lock(shared_->mutex);
         if (std::exchange(entry.state, ModelState::lost) == ModelState::lost) return;
+        entry.lost_device = std::move(device);
     }
+    metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
     log_->say("lost", {{"model", entry.spec.name}, {"what", error.message}});
     shared_->changed.notify_all();
 }

@@ -62,6 +62,7 @@ public:
         std::uint64_t last_used = 0;        // by the count of the set's uses
         std::vector<NotYet::Told> waiting;  // requests that came before it was loaded
         std::optional<LoadedModel> model;   // where it is ready, or was, and is held
+        std::string lost_device;            // where it is to be loaded again
         std::shared_ptr<std::size_t> users = std::make_shared<std::size_t>(0);  // that hold it; some outlive the set
     };
     /// A model that stays as it is while this is held.
@@ -75,7 +76,7 @@ public:
     /// anew on a new device. On demand, it loads what requests wait for; where room is needed, it destroys the model that was used least
     /// recently, an idle one if there is any, and else one that takes no further requests then. Returns after stop(), when those that wait
     /// are refused. Errors: of the first that cannot be loaded, with its name; one that was lost is tried three times, since a device that
-    /// resets itself takes some time. None on demand: then the requests are told.
+    /// resets itself takes some time, and no other one is taken in its place. None on demand: then the requests are told.
     Result<void> run(const std::function<void()>& on_ready);
     void stop();
     /// Of the whole: lost where one is, and else loading where one is, but for those that are loaded on demand.

@@ -112,13 +112,13 @@ Result<void> run_server(const ServerOptions& options) {
     Result<void> loaded;
     std::thread loader([&] {
         loaded = models.run([&] { log.say("ready"); });
-        if (!loaded) listener.stop();
+        if (!loaded && !is_stopping) listener.stop();
     });
     listener.run([&] {
         is_stopping = true;
         log.say("stopping");
+        models.stop();
     });
-    models.stop();
     loader.join();
     writers.finish();
     return loaded;

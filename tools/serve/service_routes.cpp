@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -62,9 +63,6 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
         std::optional<std::uint64_t> left;
     };
     std::map<std::string, Device> devices;
-    for (const char* name :
-         {"vkformer_model_memory_bytes", "vkformer_device_memory_used_bytes", "vkformer_device_memory_budget_bytes"})
-        metrics.clear(name);
     for (const auto& entry : models.entries()) {
         const ModelSet::Held held = models.hold(*entry);
         if (!held) continue;
@@ -92,6 +90,12 @@ void show_memory(const ModelSet& models, Metrics& metrics) {
 }
 
 void show_metrics(const ModelSet& models, Metrics& metrics, const Call& call) {
+    static std::mutex one;  // at a time: gauges of models that are not there any more are left out
+    const std::lock_guard lock(one);
+    for (const char* name :
+         {"vkformer_queue_requests", "vkformer_running_sequences", "vkformer_cache_pages",
+          "vkformer_model_memory_bytes", "vkformer_device_memory_used_bytes", "vkformer_device_memory_budget_bytes"})
+        metrics.clear(name);
     metrics.set("vkformer_resident_bytes", {}, static_cast<double>(platform::resident_bytes()));
     for (const auto& entry : models.entries()) {
         if (const ModelSet::Held held = models.hold(*entry))

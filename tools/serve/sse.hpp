@@ -34,6 +34,11 @@ public:
         begin();
         return call_.exchange().write(std::move(events));
     }
+    /// As Exchange::write_asked.
+    bool write_asked(std::string events) {
+        begin();
+        return call_.exchange().write_asked(std::move(events));
+    }
     /// The last event.
     void end(std::string events) {
         write(std::move(events));
@@ -51,7 +56,8 @@ public:
 private:
     void begin() {
         const std::lock_guard lock(mutex_);
-        if (!std::exchange(has_begun_, true)) call_.exchange().begin(std::string(kEventStream));
+        if (!has_begun_) call_.exchange().begin(std::string(kEventStream));
+        has_begun_ = true;
     }
 
     Call call_;

@@ -61,9 +61,11 @@ std::string TokenScores::text_of(std::int32_t token) const {
     return bytes;
 }
 
-void TokenScores::echo(std::int32_t first, std::span<const StepLogProbs> rest, std::string_view text) {
-    add({.chosen = {.token = first}, .likeliest = {}}, false);
-    for (const StepLogProbs& step : rest) add(step);
+void TokenScores::echo(std::span<const StepLogProbs> piece) {
+    for (const StepLogProbs& step : piece) add(step);
+}
+
+void TokenScores::echoed(std::string_view text) {
     covered_characters_ = characters(text);
     covered_bytes_ = 0;
     is_first_ = tells_end_ = true;  // what is generated is a text of its own

@@ -41,9 +41,11 @@ public:
     TokenScores(std::shared_ptr<TokenSpellings> spellings, bool is_chat)
         : spellings_(std::move(spellings)), is_chat_(is_chat) {}
 
-    /// The prompt before all else, which the text begins with: its first token, of which nothing is known, and those behind it. The token
-    /// that ends the text is then told, too: who measures prompts counts on one of each that was generated.
-    void echo(std::int32_t first, std::span<const StepLogProbs> rest, std::string_view text);
+    /// The prompt before all else, which the text begins with: its first token, of which nothing is known, those behind it, in pieces, and
+    /// its text. The token that ends the text is then told, too: who measures prompts counts on one of each that was generated.
+    void echo(std::int32_t first) { add({.chosen = {.token = first}, .likeliest = {}}, false); }
+    void echo(std::span<const StepLogProbs> piece);
+    void echoed(std::string_view text);
     void push(const StepLogProbs& step) { waiting_.push_back(step); }
     /// Of the steps whose text lies in all pieces so far, this one included. A chat's "content", or the lists of a completion.
     void said(std::string_view piece);

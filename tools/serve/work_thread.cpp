@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "serve/work_thread.hpp"
 
-#include <utility>
+#include <algorithm>
 
 namespace vkformer::serve {
 
-void WorkThread::give(Work work) {
+void WorkThread::give(const void* owner, Work work) {
     {
         const std::lock_guard lock(mutex_);
-        if (!has_ended_) waiting_.push_back(std::exchange(work, nullptr));
+        if (!has_ended_) {
+            std::list<Work> piece;
+            piece.push_back(std::exchange(work, nullptr));
+            const auto place = std::ranges::find(waiting_, owner, [](const auto& one) { return one.first; });
+            if (place == waiting_.end())
+                waiting_.emplace_back(owner, std::move(piece));
+            else
+                place->second.splice(place->second.end(), piece);
+        }
     }
     if (work) return work();
     changed_.notify_one();
@@ -31,8 +39,11 @@ void WorkThread::run() {
             changed_.wait(lock, [this] { return is_ending_ || !waiting_.empty(); });
             has_ended_ = waiting_.empty();
             if (has_ended_) return;
-            work = std::move(waiting_.front());
-            waiting_.pop_front();
+            waiting_.splice(waiting_.end(), waiting_, waiting_.begin());  // the next turn is another's
+            auto& pieces = waiting_.back().second;
+            work = std::move(pieces.front());
+            pieces.pop_front();
+            if (pieces.empty()) waiting_.pop_back();
         }
         work();
     }

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace vkformer::serve {
 
-/// A thread that does what it is given, one after the other, so that those who give it, a model's thread, go on.
+/// A thread that does what it is given, so that those who give it, a model's thread, go on: of each owner in order, and one piece of each
+/// in turn, so that nobody's many pieces hold up the others'.
 class WorkThread {
 public:
     using Work = std::function<void()>;
@@ -21,7 +23,7 @@ public:
     WorkThread& operator=(const WorkThread&) = delete;
 
     /// From any thread. The work does not throw.
-    void give(Work work);
+    void give(const void* owner, Work work);
     /// Waits for all that was given; what is given from then on is done by who gives it, at once.
     void finish();
 
@@ -30,7 +32,7 @@ private:
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::deque<Work> waiting_;
+    std::list<std::pair<const void*, std::list<Work>>> waiting_;  // by owner, each with some; whose turn it is first
     bool is_ending_ = false, has_ended_ = false;
     std::thread thread_;
 };
