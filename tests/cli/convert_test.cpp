@@ -89,11 +89,11 @@ TEST_CASE("convert writes other dtypes", "[cli][gguf]") {
 
     const fs::path types = goldens_dir() / "gguf/types.gguf";
     GgufBytes unread;
-    unread.tensors = {gguf_tensor("w", {32}, 39, 0)};
-    unread.data = std::string(17, '\1');
-    std::ofstream(folder / "mxfp4.gguf", std::ios::binary) << unread.file();
-    refuses("convert --dtype q8_0 " + quoted(folder / "mxfp4.gguf") + " " + quoted(folder / "x.gguf"),
-            "of the type MXFP4, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
+    unread.tensors = {gguf_tensor("w", {256}, 34, 0)};
+    unread.data = std::string(54, '\1');
+    std::ofstream(folder / "tq1_0.gguf", std::ios::binary) << unread.file();
+    refuses("convert --dtype q8_0 " + quoted(folder / "tq1_0.gguf") + " " + quoted(folder / "x.gguf"),
+            "of the type TQ1_0, which vkformer does not read; llama.cpp's llama-quantize makes a file that it reads "
             "(llama-quantize --allow-requantize FILE NEW.gguf Q8_0)");
     CHECK_FALSE(fs::exists(folder / "x.gguf"));
     const fs::path split = goldens_dir() / "gguf/split-00001-of-00003.gguf";
