@@ -57,6 +57,10 @@ std::size_t first_window(std::span<const float> samples, std::size_t longest, st
     return cut;
 }
 
+Result<void> check_alignment(const models::SpeechConfig& speech, const models::EncoderDecoder& model) {
+    return models::check_alignment(speech, model.limits().decoder_layers, model.limits().decoder_heads);
+}
+
 /// Where in a window that lies between two times, seconds, its tokens begin, and what follows them.
 struct TimedTokens {
     std::span<const std::uint32_t> positions;  // of the encoder; empty: not known
@@ -97,9 +101,6 @@ struct Transcriber::Impl {
     Result<void> align(std::span<const std::int32_t> given, std::span<const std::size_t> frames, std::span<Heard> heard,
                        std::span<const std::vector<std::int32_t>> tokens);
     void finish(SpeechSegment& segment, double start, double end) const;
-    Result<void> check_alignment() const {
-        return models::check_alignment(speech, model->limits().decoder_layers, model->limits().decoder_heads);
-    }
     std::vector<SpokenWord> words_of(const SpeechSegment& segment, const TimedTokens& timed) const;
     Result<Transcription> transcribe_segments(std::span<const float> samples, const Progress& progress);
     Result<Transcription> transcribe_windows(std::span<const float> samples, const Progress& progress);
@@ -346,8 +347,7 @@ Result<Transcriber> Transcriber::load(const std::filesystem::path& folder, const
                  models::load_speech_config(
                      folder, model->limits().target_len, model->limits().target_vocab,
                      {.language = options.language, .task = options.task, .timestamps = options.timestamps}));
-    if (options.word_timestamps)
-        VKFORMER_CHECK(models::check_alignment(speech, model->limits().decoder_layers, model->limits().decoder_heads));
+    if (options.word_timestamps) VKFORMER_CHECK(check_alignment(speech, *model));
     VKFORMER_TRY(auto tokenizer, text::load_tokenizer(folder));
     VKFORMER_TRY(const auto mel, audio::read_mel_options(folder, loaded.mel_bins));
     if (options.max_length > 0) speech.max_new_tokens = options.max_length;
@@ -380,7 +380,7 @@ Result<void> Transcriber::choose(const std::string& language, const std::string&
 }
 
 Result<void> Transcriber::choose_word_timestamps(bool are_wanted) {
-    if (are_wanted) VKFORMER_CHECK(impl_->check_alignment());
+    if (are_wanted) VKFORMER_CHECK(check_alignment(impl_->speech, *impl_->model));
     impl_->options.word_timestamps = are_wanted;
     return {};
 }

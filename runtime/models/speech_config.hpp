@@ -2,7 +2,6 @@
 /// How a Whisper wants to be decoded: generation_config.json, with the tokens that say language and task.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,7 +15,7 @@ namespace vkformer::models {
 /// A head of the decoder's cross-attention.
 struct AlignmentHead {
     std::uint32_t layer = 0, head = 0;
-    friend auto operator<=>(const AlignmentHead&, const AlignmentHead&) = default;
+    friend bool operator==(const AlignmentHead&, const AlignmentHead&) = default;
 };
 
 struct SpeechConfig {

@@ -173,13 +173,10 @@ private:
         const std::uint64_t even = is_even ? 1 : 2;  // the columns of a result in float16
         // A gate and its other half are parts by themselves.
         const std::uint64_t part_rows = cut.style == Style::experts ? cut.sizes[1] : 1;
-        const auto fills = [&](std::uint64_t rows) {
-            return graph::fills_words(tensor.dtype, rows * part_rows * cut.sizes[3]);
-        };
-        return is_quantized(tensor.dtype) ? (fills(even) ? even
-                                             : fills(2)  ? 2
-                                                         : 4)
-                                          : std::max(even, kAlignment / std::gcd(kAlignment, row_bytes));
+        if (!is_quantized(tensor.dtype)) return std::max(even, kAlignment / std::gcd(kAlignment, row_bytes));
+        std::uint64_t rows = even;
+        while (!graph::fills_words(tensor.dtype, rows * part_rows * cut.sizes[3])) rows *= 2;  // four blocks fill words
+        return rows;
     }
 
     Result<std::vector<Block>> blocks_of(std::uint32_t id, const Cut& cut) const {
