@@ -10,6 +10,7 @@ namespace vkformer::tests {
 namespace {
 
 using bench::Cache;
+using bench::CheckedCase;
 using bench::Measurement;
 using graph::Value;
 
@@ -60,7 +61,7 @@ cases::Case only_case(const std::string& op, const std::string& shape) {
 }
 
 Measurement measure_on(graph::Backend& backend, const cases::Case& c, Cache cache = Cache::hot) {
-    return must(bench::measure(c, {.backend = &backend},
+    return must(bench::measure(must(CheckedCase::make(c)), {.backend = &backend},
                                {.cache = cache, .cold_bytes = 10'000, .stopping = {.max_seconds = 0.02}}));
 }
 
@@ -93,8 +94,8 @@ TEST_CASE("cases of several nodes and of states are right and timed on every Vul
         CAPTURE(backend->name());
         for (const char* const op : {"decode_attention", "cache_reorder", "beam_step", "rope"}) {
             const cases::Case c = must(cases::choose_cases({.ops = {op}})).at(0);
-            const Measurement measured =
-                must(bench::measure(c, {.backend = backend}, {.cache = Cache::hot, .stopping = {.max_seconds = 0.01}}));
+            const Measurement measured = must(bench::measure(must(CheckedCase::make(c)), {.backend = backend},
+                                                             {.cache = Cache::hot, .stopping = {.max_seconds = 0.01}}));
             CAPTURE(op, measured.check.failure);
             CHECK(measured.check.right());
             CHECK(measured.wall_ns.runs > 0);

@@ -100,26 +100,21 @@ Result<Check> Oracle::compare(Value result, std::span<const std::int32_t> found)
     return compare_integers(found, expected);
 }
 
-namespace {
-
-Result<Check> check_result(const graph::Graph& graph, Value value, graph::Program& program, const Oracle& oracle) {
-    if (graph.dtype(value) == DType::i32) {
-        VKFORMER_TRY(const auto found, read<std::int32_t>(program, graph, value));
-        return oracle.compare(value, found);
-    }
-    VKFORMER_TRY(const auto found, read<double>(program, graph, value));
-    return oracle.compare(value, found, &program);
-}
-
-}  // namespace
-
-Result<Check> check_results(const cases::CaseBuilder& builder, graph::Program& program) {
-    VKFORMER_TRY(const Oracle oracle, Oracle::run(builder));
+Result<Check> Oracle::compare(graph::Program& program) const {
+    const graph::Graph& graph = builder_->graph;
+    const auto compare_one = [&](Value value) -> Result<Check> {
+        if (graph.dtype(value) == DType::i32) {
+            VKFORMER_TRY(const auto found, read<std::int32_t>(program, graph, value));
+            return compare(value, found);
+        }
+        VKFORMER_TRY(const auto found, read<double>(program, graph, value));
+        return compare(value, found, &program);
+    };
     Check worst;
-    for (const Value value : builder.results()) {
-        VKFORMER_TRY(Check check, check_result(builder.graph, value, program, oracle));
+    for (const Value value : builder_->results()) {
+        VKFORMER_TRY(Check check, compare_one(value));
         if (!check.right()) {
-            check.failure = builder.graph.tensor(value).name + ": " + check.failure;
+            check.failure = graph.tensor(value).name + ": " + check.failure;
             return check;
         }
         if (check.error >= worst.error) worst = check;

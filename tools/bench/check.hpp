@@ -29,14 +29,14 @@ public:
                           const graph::Program* found_by = nullptr) const;
     Result<Check> compare(graph::Value result, std::span<const std::int32_t> found) const;
 
+    /// The worst of the results of a program of the same graph that has run. Errors: those of Program::read.
+    Result<Check> compare(graph::Program& program) const;
+
 private:
     Oracle(const cases::CaseBuilder& builder, std::unique_ptr<graph::Program> program);
     const cases::CaseBuilder* builder_;
     std::unique_ptr<graph::Program> program_;
 };
-
-/// Compares every result of a program that has run. Errors: those of the programs.
-Result<Check> check_results(const cases::CaseBuilder& builder, graph::Program& program);
 
 /// One result. A single wrong element may not hide in the norm of the others: it is held against the largest element.
 Check compare_floats(std::span<const double> found, std::span<const double> expected, double bound);

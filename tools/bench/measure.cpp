@@ -224,15 +224,22 @@ Result<std::vector<std::string>> variants_of(const cases::Case& c, const Target&
     return all;
 }
 
-Result<Measurement> measure(const cases::Case& c, const Target& target, const MeasureOptions& options) {
+Result<CheckedCase> CheckedCase::make(const cases::Case& c) {
+    VKFORMER_TRY(cases::CaseBuilder built, repeated(c, 1, 1));
+    auto once = std::make_unique<cases::CaseBuilder>(std::move(built));
+    VKFORMER_TRY(Oracle oracle, Oracle::run(*once));
+    return CheckedCase(c, std::move(once), std::move(oracle));
+}
+
+Result<Measurement> measure(const CheckedCase& c, const Target& target, const MeasureOptions& options) {
     Measurement result;
-    VKFORMER_TRY(const cases::CaseBuilder single, repeated(c, 1, 1));
+    const cases::CaseBuilder& single = c.once();
     VKFORMER_TRY(const auto program, compile(target, single.graph, options.variant, vulkan::Timestamps::nodes));
     VKFORMER_CHECK(single.feed(*program));
     VKFORMER_CHECK(poison_results(single, *program));
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
-    VKFORMER_TRY(result.check, check_results(single, *program));
+    VKFORMER_TRY(result.check, c.oracle().compare(*program));
     if (auto* const timestamps = profiled(*program, target)) {
         VKFORMER_TRY(const auto times, timestamps->node_times());
         result.shader = joined(times, &vulkan::NodeTime::shader);
@@ -244,9 +251,10 @@ Result<Measurement> measure(const cases::Case& c, const Target& target, const Me
     if (!result.check.right()) return result;
 
     VKFORMER_TRY(const double run_seconds, least_of_runs(*program, target));
-    const Rotation rotation = plan_rotation(c, single.graph, options, run_seconds, timestamps_for(run_seconds, target));
+    const Rotation rotation =
+        plan_rotation(c.definition(), single.graph, options, run_seconds, timestamps_for(run_seconds, target));
     result.copies = rotation.copies;
-    VKFORMER_TRY(const cases::CaseBuilder several, repeated(c, rotation.copies, rotation.runs));
+    VKFORMER_TRY(const cases::CaseBuilder several, repeated(c.definition(), rotation.copies, rotation.runs));
     VKFORMER_TRY(const auto timed, compile(target, several.graph, options.variant, rotation.timestamps));
     VKFORMER_CHECK(several.feed(*timed));
     VKFORMER_CHECK(sample(*timed, several, target, rotation, options, result));

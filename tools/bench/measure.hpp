@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,8 +52,27 @@ struct Measurement {
 /// Errors: those of the case.
 Result<std::vector<std::string>> variants_of(const cases::Case& c, const Target& target);
 
+/// A case and what one run of it gives in double precision, which takes the CPU seconds for large ones and holds for every variant.
+class CheckedCase {
+public:
+    /// `c` outlives this. Errors: those of the case and of the CPU's program.
+    static Result<CheckedCase> make(const cases::Case& c);
+
+    const cases::Case& definition() const noexcept { return *definition_; }
+    const cases::CaseBuilder& once() const noexcept { return *once_; }
+    const Oracle& oracle() const noexcept { return oracle_; }
+
+private:
+    CheckedCase(const cases::Case& c, std::unique_ptr<cases::CaseBuilder> once, Oracle oracle)
+        : definition_(&c), once_(std::move(once)), oracle_(std::move(oracle)) {}
+
+    const cases::Case* definition_;
+    std::unique_ptr<cases::CaseBuilder> once_;  // where it is: the oracle holds it
+    Oracle oracle_;
+};
+
 /// A case whose result is wrong is not timed: `check` says what is wrong. Errors: those of the case and of the backend.
-Result<Measurement> measure(const cases::Case& c, const Target& target, const MeasureOptions& options);
+Result<Measurement> measure(const CheckedCase& c, const Target& target, const MeasureOptions& options);
 
 /// How much the copies should take so that no cache helps: several times the last-level cache of this machine for devices
 /// that are CPUs, more than the largest GPU cache for others.

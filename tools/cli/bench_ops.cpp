@@ -30,10 +30,11 @@ std::string list_text() {
     return text;
 }
 
-bench::CaseReport run_case(const cases::Case& c, const bench::Target& target, const bench::MeasureOptions& options) {
+bench::CaseReport run_case(const cases::Case& c, const Result<bench::CheckedCase>& checked, const bench::Target& target,
+                           const bench::MeasureOptions& options) {
     bench::CaseReport report{
         .op = c.op, .shape = c.shape, .dtype = c.dtype, .cache = std::string(to_string(options.cache)), .work = c.work};
-    auto measured = bench::measure(c, target, options);
+    auto measured = checked ? bench::measure(*checked, target, options) : checked.error();
     if (measured)
         report.measured = std::move(*measured);
     else
@@ -56,6 +57,7 @@ Result<void> run_cases(const std::vector<cases::Case>& chosen, const bench::Targ
     bench::MeasureOptions options = command.flags.options(target);
     for (const cases::Case& c : chosen) {
         VKFORMER_TRY(const auto variants, variants_to_run(c, target, command));
+        const auto checked = bench::CheckedCase::make(c);
         for (options.variant.clear(); const std::string& variant : variants)
             for (const bench::Cache cache : command.flags.caches()) {
                 options.variant = variant;
@@ -63,7 +65,7 @@ Result<void> run_cases(const std::vector<cases::Case>& chosen, const bench::Targ
                 if (!command.device.quiet)
                     std::fprintf(stderr, "vkformer: %s %s %s\n", c.name().c_str(), variant.c_str(),
                                  std::string(to_string(cache)).c_str());
-                bench::CaseReport& done = report.cases.emplace_back(run_case(c, target, options));
+                bench::CaseReport& done = report.cases.emplace_back(run_case(c, checked, target, options));
                 done.hold_against(report.limits);
             }
     }
