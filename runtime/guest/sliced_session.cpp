@@ -119,7 +119,7 @@ Result<void> SlicedSession::compile(std::span<decoding::Part* const> parts,
         compiled.program = program.get();
         for (std::uint32_t i = 0; i < program->dispatch_count(); ++i)
             compiled.kinds.push_back(clock_.number(program->kind(i)));
-        compiled.grains.resize(compiled.kinds.size());
+        compiled.is_cut.resize(compiled.kinds.size());
         part->program = std::move(program);
         tell(nodes);
     }
@@ -147,10 +147,10 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     const std::vector<std::int32_t> tokens(script().longest_warm_up(), 0);
     double dispatches = 0;
     for (const auto& [part, compiled] : programs_) dispatches += static_cast<double>(compiled.kinds.size());
-    VKFORMER_CHECK(cut_what_may_be_long());
+    cut_what_may_be_long();
     for (std::uint32_t round = 0; round < kWarmUps; ++round) {
         if (round + 1 == kWarmUps) {
-            VKFORMER_TRY(const bool is_cut, cut_what_is_long());
+            const bool is_cut = cut_what_is_long();
             if (!is_cut) break;
         }
         script().forget();  // nothing of the round before serves again
@@ -167,33 +167,23 @@ Result<void> SlicedSession::warm_up(const std::function<void(std::uint32_t, doub
     return {};
 }
 
-/// Whether it is now.
-Result<bool> SlicedSession::make_cuttable(Compiled& compiled, std::uint32_t dispatch) {
-    VKFORMER_TRY(const std::uint64_t grain, compiled.program->grain(dispatch));
-    if (grain == 0) return false;
-    VKFORMER_CHECK(compiled.program->make_cuttable(dispatch));
-    compiled.grains[dispatch] = grain;
-    return true;
-}
-
 /// What nothing is known of, and might hang a slow device when it is run alone.
-Result<void> SlicedSession::cut_what_may_be_long() {
-    if (backend_->device()->capabilities().is_cpu()) return {};
+void SlicedSession::cut_what_may_be_long() {
+    if (backend_->device()->capabilities().is_cpu()) return;
     for (auto& [part, compiled] : programs_)
         for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i)
             if (vulkan::RunClock::thought_us(compiled.program->kind(i)) > vulkan::RunLimits().most_us)
-                VKFORMER_CHECK(make_cuttable(compiled, i));
-    return {};
+                compiled.is_cut[i] = compiled.program->is_cuttable(i);
 }
 
 /// What is long for a frame's share; whether there is any.
-Result<bool> SlicedSession::cut_what_is_long() {
+bool SlicedSession::cut_what_is_long() {
     bool found = false;
     for (auto& [part, compiled] : programs_)
         for (std::uint32_t i = 0; i < compiled.program->dispatch_count(); ++i) {
             if (clock_.expected_us(compiled.kinds[i]) <= kCutAboveUs) continue;
-            VKFORMER_TRY(const bool is_cut, make_cuttable(compiled, i));
-            found = found || is_cut;
+            compiled.is_cut[i] = compiled.program->is_cuttable(i);
+            found = found || compiled.is_cut[i];
         }
     return found;
 }
@@ -213,7 +203,7 @@ Result<double> SlicedSession::run_alone(VkCommandBuffer commands) {
     while (has_work() && slices_.size() < kMostSlices) {
         const std::uint32_t dispatch = place_.dispatch;
         const double us = clock_.expected_us(compiled().kinds[dispatch]);
-        const bool is_cut = compiled().grains[dispatch] > 0;
+        const bool is_cut = compiled().is_cut[dispatch];
         // What was never measured may be anything: it has its own submission.
         if (is_watched && !slices_.empty() && (us < 0 || expected_us + us > vulkan::RunLimits().aim_us)) break;
         (void)record(commands, is_cut ? kCutAboveUs : kLeastBudgetUs);
@@ -254,10 +244,10 @@ RunPart SlicedSession::next_part(const Recorded& recorded, double budget_us) con
     }
     const auto cost = [&](std::uint32_t dispatch) -> vulkan::DispatchCost {
         const double known_us = clock_.expected_us(compiled.kinds[dispatch]);
-        const bool is_thought = known_us < 0 && compiled.grains[dispatch] > 0;  // begun with a piece of it
+        const bool is_thought = known_us < 0 && compiled.is_cut[dispatch];  // begun with a piece of it
         return {.us = is_thought ? vulkan::RunClock::thought_us(compiled.program->kind(dispatch)) : known_us,
                 .groups = compiled.program->dispatch(dispatch).group_count(),
-                .grain = compiled.grains[dispatch]};
+                .is_cuttable = compiled.is_cut[dispatch]};
     };
     RunPart part = vulkan::next_part(cost, count, place_, budget_us / clock_.likely_us(1), recorded.expected_us,
                                      recorded.dispatches.empty());

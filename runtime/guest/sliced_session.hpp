@@ -53,7 +53,7 @@ private:
     struct Compiled {
         vulkan::VulkanProgram* program = nullptr;        // the part's
         std::vector<vulkan::DispatchClock::Kind> kinds;  // of its dispatches
-        std::vector<std::uint64_t> grains;               // likewise, of those that are cuttable; else 0
+        std::vector<bool> is_cut;                        // likewise: its grid may end within a slice
     };
     class Readback;
 
@@ -66,9 +66,8 @@ private:
                          const std::function<void(std::uint32_t nodes)>& tell);
     const vulkan::VulkanProgram& program() const { return *compiled().program; }
     const Compiled& compiled() const { return programs_.at(job_->part); }
-    Result<void> cut_what_may_be_long();
-    Result<bool> cut_what_is_long();
-    Result<bool> make_cuttable(Compiled& compiled, std::uint32_t dispatch);
+    void cut_what_may_be_long();
+    bool cut_what_is_long();
     Result<void> warm_up(const std::function<void(std::uint32_t round, double share)>& tell);
     Result<double> run_alone(VkCommandBuffer commands);
     bool has_work();

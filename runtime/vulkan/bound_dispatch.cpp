@@ -8,36 +8,27 @@ namespace vkformer::vulkan {
 
 void BoundDispatch::record(const DeviceTable& vk, VkCommandBuffer commands, std::uint64_t first,
                            std::uint64_t last) const {
-    const bool is_whole = first == 0 && last == group_count();
-    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, is_whole || !cut_pipeline ? pipeline : cut_pipeline);
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
     vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, 1, &set, 0, nullptr);
-    const auto bytes = push.bytes();
-    if (!bytes.empty())
-        vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                              static_cast<std::uint32_t>(bytes.size()), bytes.data());
-    if (is_whole) return vk.vkCmdDispatch(commands, groups[0], groups[1], groups[2]);
 
-    // A range of workgroups is made of boxes: the rest of a row, the rest of a plane's rows, planes, and the same downwards.
+    // A range of workgroups is made of boxes: the rest of a row, the rest of a plane's rows, planes, and the same downwards. Shaders fold a
+    // plane by the width of what is dispatched, which rows of one box have in common.
     const std::uint64_t row = groups[0], plane = row * groups[1];
     for (std::uint64_t at = first; at < last;) {
-        const std::uint64_t left = last - at, x = at % row, y = at / row % groups[1], z = at / plane;
+        const std::uint64_t left = last - at, x = at % row, y = at / row % groups[1];
         std::array<std::uint64_t, 3> box{row, groups[1], left / plane};
         if (x != 0 || left < row)
             box = {std::min(left, row - x), 1, 1};
         else if (y != 0 || left < plane)
             box = {row, std::min(left / row, groups[1] - y), 1};
         const auto word = [](std::uint64_t value) { return static_cast<std::uint32_t>(value); };
-        if (at == 0)
-            vk.vkCmdDispatch(commands, word(box[0]), word(box[1]), word(box[2]));
-        else
-            vk.vkCmdDispatchBase(commands, word(x), word(y), word(z), word(box[0]), word(box[1]), word(box[2]));
+        PushConstants part = push;
+        part.begin_at(word(at % plane), word(at / plane));
+        vk.vkCmdPushConstants(commands, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, word(part.bytes().size()),
+                              part.bytes().data());
+        vk.vkCmdDispatch(commands, word(box[0]), word(box[1]), word(box[2]));
         at += box[0] * box[1] * box[2];
     }
-}
-
-bool BoundDispatch::is_box(std::uint64_t count) const noexcept {
-    const std::uint64_t row = groups[0], plane = row * groups[1];
-    return count <= row || (count <= plane && count % row == 0) || count % plane == 0;
 }
 
 Result<DescriptorSets> DescriptorSets::create(const Device& device, std::uint32_t sets,

@@ -24,8 +24,6 @@ struct DispatchKind {
 
 struct BoundDispatch {
     VkPipeline pipeline = VK_NULL_HANDLE;
-    /// The same shader for grids that begin behind their first workgroup; null until it is needed, for on some GPUs it costs an addition.
-    VkPipeline cut_pipeline = VK_NULL_HANDLE;
     VkPipelineLayout layout = VK_NULL_HANDLE;
     VkDescriptorSet set = VK_NULL_HANDLE;
     PushConstants push{};
@@ -33,11 +31,8 @@ struct BoundDispatch {
 
     std::uint64_t group_count() const noexcept { return std::uint64_t{groups[0]} * groups[1] * groups[2]; }
     void record(const DeviceTable& vk, VkCommandBuffer commands) const { record(vk, commands, 0, group_count()); }
-    /// The workgroups `first` up to but not including `last`, counted along x, then y, then z. A part needs the cut_pipeline, unless it
-    /// begins with the first workgroup and is_box(last).
+    /// The workgroups `first` up to but not including `last`, counted along x, then y, then z.
     void record(const DeviceTable& vk, VkCommandBuffer commands, std::uint64_t first, std::uint64_t last) const;
-    /// Whether the first `count` workgroups are a grid: whole planes, whole rows of one, or a part of one row.
-    bool is_box(std::uint64_t count) const noexcept;
 };
 
 /// A pool for sets whose number is known before.

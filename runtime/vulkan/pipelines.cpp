@@ -91,8 +91,7 @@ Result<std::unique_ptr<Pipelines>> Pipelines::create(std::shared_ptr<Device> dev
     return result;
 }
 
-Pipelines::Key::Key(const Dispatch& dispatch, Grid whether_cut)
-    : module(dispatch.module), constants(dispatch.constants), grid(whether_cut) {
+Pipelines::Key::Key(const Dispatch& dispatch) : module(dispatch.module), constants(dispatch.constants) {
     std::ranges::sort(constants);
 }
 
@@ -130,9 +129,9 @@ Result<const Pipelines::Layout*> Pipelines::layout_for(std::vector<std::uint32_t
     return &layouts_.emplace(std::move(ids), std::move(layout)).first->second;
 }
 
-Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch, Grid grid) {
+Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch) {
     Pipeline result;
-    const Key key(dispatch, grid);
+    const Key key(dispatch);
     std::vector<std::uint32_t> ids;
     for (const Dispatch::Binding& binding : dispatch.bindings) ids.push_back(binding.id);
     {
@@ -147,7 +146,7 @@ Result<Pipelines::Pipeline> Pipelines::get(const Dispatch& dispatch, Grid grid) 
         }
     }
     VKFORMER_TRY(Made made,
-                 compile(dispatch, result.layout, grid));  // not under the lock: several threads may compile at once
+                 compile(dispatch, result.layout));  // not under the lock: several threads may compile at once
     const std::lock_guard lock(mutex_);
     const Made& kept = pipelines_.try_emplace(key, std::move(made)).first->second;
     changed_ = true;
@@ -162,14 +161,14 @@ void Pipelines::prepare(std::span<const Dispatch> dispatches) {
     {
         const std::lock_guard lock(mutex_);
         for (const Dispatch& dispatch : dispatches)
-            if (Key key(dispatch, Grid::whole); !pipelines_.contains(key)) missing.emplace(std::move(key), &dispatch);
+            if (Key key(dispatch); !pipelines_.contains(key)) missing.emplace(std::move(key), &dispatch);
     }
     std::vector<const Dispatch*> parts;
     for (const auto& [key, part] : missing) parts.push_back(part);
     run_tasks(parts.size(), [&](std::size_t i) { (void)get(*parts[i]); });
 }
 
-Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout, Grid grid) const {
+Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineLayout layout) const {
     const Device& d = *device_;
     const std::string name = dispatch.module.name();
     const ShaderBinary* const binary = dispatch.module.binary();
@@ -200,9 +199,8 @@ Result<Pipelines::Made> Pipelines::compile(const Dispatch& dispatch, VkPipelineL
                                          .pMapEntries = entries.data(),
                                          .dataSize = values.size() * 4,
                                          .pData = values.data()};
-    const VkPipelineCreateFlags grid_flags = grid == Grid::parts ? VK_PIPELINE_CREATE_DISPATCH_BASE_BIT : 0;
     const VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
-                                           .flags = capture_flags(d.capture()) | grid_flags,
+                                           .flags = capture_flags(d.capture()),
                                            .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                      .pNext = nullptr,
                                                      .flags = 0,

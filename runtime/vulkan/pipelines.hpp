@@ -38,14 +38,8 @@ public:
     static Result<std::unique_ptr<Pipelines>> create(std::shared_ptr<Device> device, const Options& options);
     ~Pipelines();
 
-    /// What a grid may be cut into.
-    enum class Grid : std::uint8_t {
-        whole,
-        parts,  ///< it may begin behind its first workgroup (VK_PIPELINE_CREATE_DISPATCH_BASE_BIT)
-    };
-
     /// The pipeline for a dispatch. Errors: MissingFeature (the device or this build lacks the variant), Vulkan.
-    Result<Pipeline> get(const Dispatch& dispatch, Grid grid = Grid::whole);
+    Result<Pipeline> get(const Dispatch& dispatch);
     /// Makes those of the dispatches that are not there yet, several at a time; on an adopted device
     /// get() does, one by one. What cannot be made is left to get(), too, which tells why.
     void prepare(std::span<const Dispatch> dispatches);
@@ -55,10 +49,7 @@ public:
         double compile_ms = 0;
     };
     /// A pipeline of the caller's own, with a layout of its own; made with the same cache. Errors: as of get.
-    Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout, Grid grid = Grid::whole) const;
-
-    /// The SPIR-V that a dispatch runs. Errors: CorruptFile.
-    Result<std::span<const std::uint32_t>> words(const ShaderBinary& shader) const { return modules_.words(shader); }
+    Result<Made> compile(const Dispatch& dispatch, VkPipelineLayout layout) const;
 
     /// Writes the cache file if it lacks what was made here; an error costs time only. Not while another thread makes some.
     void save();
@@ -71,10 +62,9 @@ private:
     explicit Pipelines(std::shared_ptr<Device> device) : device_(std::move(device)) {}
     /// What makes one pipeline different from another.
     struct Key {
-        Key(const Dispatch& dispatch, Grid grid);
+        explicit Key(const Dispatch& dispatch);
         Module module;
         std::vector<Dispatch::Constant> constants;  // by id
-        Grid grid;
         friend auto operator<=>(const Key&, const Key&) = default;
     };
     /// `ids`: the bindings of set 0.

@@ -262,9 +262,8 @@ bool VulkanProgram::is_whole_node(std::uint32_t dispatch) const {
     return step.last - step.first == 1;
 }
 
-Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {
-    const BoundDispatch& bound = bound_[index];
-    if (bound.group_count() < 2) return 0;
+bool VulkanProgram::is_cuttable(std::uint32_t index) const {
+    if (bound_[index].group_count() < 2) return false;
     // A run may be given up between two parts, and a part be done again: tensors that are updated are then half old, half new.
     bool updates = false;
     graph::for_each_operand(plan_.graph.nodes()[step_of_[index]].op, [&](std::string_view, Value value, Access access) {
@@ -272,24 +271,11 @@ Result<std::uint64_t> VulkanProgram::grain(std::uint32_t index) const {
         updates = updates || access == Access::read_write || access == Access::scratch ||
                   (access == Access::write && is_kept);
     });
-    if (updates) return 0;
     // Workgroups that share out their work by a counter would do all of it in every part.
     const auto is_counter = [](const auto& use) { return use.operand.kind == Operand::Kind::counter; };
     const Dispatch& dispatch = dispatches_[index];
-    if (std::ranges::any_of(dispatch.bindings, is_counter) || std::ranges::any_of(dispatch.addresses, is_counter))
-        return 0;
-    if (bound.groups[1] == 1) return 1;  // lib/grid.glsl: y · width + x, in which the width then means nothing
-    VKFORMER_TRY(const auto words, pipelines_->words(*dispatch.module.binary()));
-    if (!reads_grid_size(words)) return 1;
-    return bound.groups[0];  // whole rows keep the width
-}
-
-Result<void> VulkanProgram::make_cuttable(std::uint32_t dispatch) {
-    BoundDispatch& bound = bound_[dispatch];
-    if (bound.cut_pipeline) return {};
-    VKFORMER_TRY(const auto pipeline, pipelines_->get(dispatches_[dispatch], Pipelines::Grid::parts));
-    bound.cut_pipeline = pipeline.handle;
-    return {};
+    return !updates && std::ranges::none_of(dispatch.bindings, is_counter) &&
+           std::ranges::none_of(dispatch.addresses, is_counter);
 }
 
 void VulkanProgram::record_poison(VkCommandBuffer commands) const {

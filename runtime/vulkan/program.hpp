@@ -93,11 +93,8 @@ public:
     DispatchKind kind(std::uint32_t dispatch) const;
     /// Whether it does all the work of its node.
     bool is_whole_node(std::uint32_t dispatch) const;
-    /// Where its grid may be cut: behind multiples of so many workgroups; 0: nowhere, as of ops that update a tensor. What may be cut may
-    /// also be begun again. Errors: CorruptFile.
-    Result<std::uint64_t> grain(std::uint32_t dispatch) const;
-    /// Compiles what a cut of its grid needs, if it was not yet. Requires a grain. Errors: as of create.
-    Result<void> make_cuttable(std::uint32_t dispatch);
+    /// Whether its grid may run in parts, and be begun again: not that of an op that updates a tensor.
+    bool is_cuttable(std::uint32_t dispatch) const;
 
     /// Where a tensor lies, for a caller that reads or writes it in its own commands. Inputs, outputs and states only.
     Result<Slice> slice(graph::Value tensor) const;

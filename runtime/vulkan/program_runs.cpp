@@ -26,7 +26,7 @@ Result<std::unique_ptr<ProgramRuns>> ProgramRuns::create(VulkanProgram& program,
     if (const VkResult r = device.vk().vkCreateCommandPool(device.handle(), &info, nullptr, &pool); r != VK_SUCCESS)
         return vulkan_error(r, "vkCreateCommandPool", "recording a program");
     runs->pool_ = UniqueCommandPool(device.vk(), device.handle(), pool);
-    runs->grains_.resize(program.dispatch_count());
+    runs->is_cut_.resize(program.dispatch_count());
     if (runs->needs_no_measuring()) VKFORMER_CHECK(runs->plan(true));
     return runs;
 }
@@ -38,10 +38,9 @@ RunClock::Time ProgramRuns::time(std::uint32_t dispatch) const { return clock_->
 DispatchCost ProgramRuns::cost(std::uint32_t dispatch) const {
     const std::uint64_t groups = std::max<std::uint64_t>(program_.dispatch(dispatch).group_count(), 1);
     if (limits_.cut_all) {  // each part is a ninth of the budget
-        const std::uint64_t grain = grains_[dispatch];
-        return {.us = grain ? 9 * limits_.aim_us : 0, .groups = groups, .grain = grain};
+        return {.us = is_cut_[dispatch] ? 9 * limits_.aim_us : 0, .groups = groups, .is_cuttable = is_cut_[dispatch]};
     }
-    return {.us = is_watched() ? time(dispatch).us : 0, .groups = groups, .grain = grains_[dispatch]};
+    return {.us = is_watched() ? time(dispatch).us : 0, .groups = groups, .is_cuttable = is_cut_[dispatch]};
 }
 
 /// Every dispatch was measured, or all together are short even if they are slow.
@@ -57,13 +56,8 @@ bool ProgramRuns::needs_no_measuring() const {
     return is_measured || sum_us <= limits_.aim_us;
 }
 
-Result<void> ProgramRuns::cut_if_long(std::uint32_t dispatch) {
-    if (grains_[dispatch] != 0 || (!limits_.cut_all && time(dispatch).us <= 2 * limits_.aim_us)) return {};
-    VKFORMER_TRY(const std::uint64_t grain, program_.grain(dispatch));
-    if (grain == 0) return {};
-    VKFORMER_CHECK(program_.make_cuttable(dispatch));
-    grains_[dispatch] = grain;
-    return {};
+void ProgramRuns::cut_if_long(std::uint32_t dispatch) {
+    if (limits_.cut_all || time(dispatch).us > 2 * limits_.aim_us) is_cut_[dispatch] = program_.is_cuttable(dispatch);
 }
 
 /// Cuts a run into its submissions, by what is known or, where it is not measured, thought; and records them.
@@ -71,7 +65,7 @@ Result<void> ProgramRuns::plan(bool is_measured) {
     const std::uint32_t count = program_.dispatch_count();
     if (is_watched() || limits_.cut_all) {
         for (std::uint32_t i = 0; i < count; ++i)
-            if (is_measured || time(i).us > limits_.most_us) VKFORMER_CHECK(cut_if_long(i));
+            if (is_measured || time(i).us > limits_.most_us) cut_if_long(i);
     }
     auto parts = cut_run([this](std::uint32_t dispatch) { return cost(dispatch); }, count, limits_.aim_us);
 
@@ -205,7 +199,7 @@ Result<void> ProgramRuns::run_measured(std::span<const SemaphorePoint> signals, 
     for (RunPlace at{}; at.dispatch < count;) {
         if (at.group == 0 && !time(at.dispatch).is_measured && time(at.dispatch).us > limits_.most_us)
             VKFORMER_CHECK(probe(at.dispatch, submitted));
-        VKFORMER_CHECK(cut_if_long(at.dispatch));
+        cut_if_long(at.dispatch);
         RunPart part = next_part([this](std::uint32_t dispatch) { return cost(dispatch); }, count, at, limits_.aim_us);
         // Without timestamps a dispatch's time is told by waiting for it alone.
         if (const RunPlace next{at.dispatch + 1, 0}; !queries_ && part.last > next) part.last = next;
@@ -241,14 +235,12 @@ Result<void> ProgramRuns::run_alone(const RunPart& part, std::span<const Semapho
 /// again as a whole later.
 Result<void> ProgramRuns::probe(std::uint32_t dispatch, std::uint64_t& submitted) {
     const BoundDispatch& bound = program_.dispatch(dispatch);
-    VKFORMER_TRY(const std::uint64_t grain, program_.grain(dispatch));
-    if (grain == 0) return {};
+    if (!program_.is_cuttable(dispatch)) return {};
     const auto all = static_cast<double>(bound.group_count());
     for (std::uint64_t before = 0;;) {
         const double us = time(dispatch).us;
         if (us <= 2 * limits_.aim_us) return {};
-        std::uint64_t groups = std::max(static_cast<std::uint64_t>(all * limits_.aim_us / us), grain);
-        while (groups > grain && (groups % grain != 0 || !bound.is_box(groups))) --groups;
+        const std::uint64_t groups = std::max<std::uint64_t>(static_cast<std::uint64_t>(all * limits_.aim_us / us), 1);
         if (groups < 2 * before || groups >= bound.group_count()) return {};
         VKFORMER_CHECK(run_alone({.first = {dispatch, 0}, .last = {dispatch, groups}}, {}, submitted));
         before = groups;

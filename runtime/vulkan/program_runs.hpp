@@ -20,7 +20,7 @@ class VulkanProgram;
 
 /// The submissions of one program. What a run takes is measured, not guessed: where a dispatch was never measured and a program may be
 /// long, its first run is waited for, part by part, and then known; later runs are command buffers that are recorded by that, most often
-/// one. Dispatches that alone take longer than twice the aim are cut (VulkanProgram::make_cuttable). Where a submission turns out to take
+/// one. Dispatches that alone take longer than twice the aim are cut (VulkanProgram::is_cuttable). Where a submission turns out to take
 /// twice what was expected and twice the aim, or all of them half of it, the next run is measured again. Devices that are CPUs are watched
 /// by nobody: there a run is one submission.
 class ProgramRuns {
@@ -47,7 +47,7 @@ private:
     RunClock::Time time(std::uint32_t dispatch) const;
     DispatchCost cost(std::uint32_t dispatch) const;
     bool needs_no_measuring() const;
-    Result<void> cut_if_long(std::uint32_t dispatch);
+    void cut_if_long(std::uint32_t dispatch);
     Result<void> plan(bool is_measured);
     Result<void> begin_anew(std::uint32_t queries);
     Result<void> reuse_buffers();
@@ -67,7 +67,7 @@ private:
     std::vector<VkCommandBuffer> buffers_;  // all of the pool; the first are those of the parts
     std::size_t used_buffers_ = 0;          // since it was reset
     TimestampQueries queries_;              // of the parts; empty where the queue has none, or nobody watches
-    std::vector<std::uint64_t> grains_;     // by dispatch, of those that are cuttable
+    std::vector<bool> is_cut_;              // by dispatch
     std::vector<RunPart> parts_;
     double run_us_ = 0;                         // of all of them: expected, and then what the last run took
     std::vector<std::uint32_t> first_queries_;  // of the parts

@@ -13,7 +13,7 @@ struct RunLimits {
     double aim_us = 50'000;  ///< of device time in one submission
     /// What is expected to take longer, though it was never measured, is begun with a piece of it.
     double most_us = 500'000;
-    bool cut_all = false;  ///< for tests: every grid that can be cut is, into parts of a grain or of a ninth of it
+    bool cut_all = false;  ///< for tests: every grid that can be cut is, into parts of a workgroup or of a ninth of it
 };
 
 /// Thread-safe.

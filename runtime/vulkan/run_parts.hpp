@@ -18,7 +18,7 @@ struct RunPlace {
 struct DispatchCost {
     double us = -1;            ///< expected of the whole grid; negative: unknown
     std::uint64_t groups = 1;  ///< its workgroups
-    std::uint64_t grain = 0;   ///< a cut lies behind a multiple of so many workgroups; 0: the grid cannot be cut
+    bool is_cuttable = false;  ///< its grid, between any two workgroups
 };
 
 struct RunPart {
@@ -47,11 +47,11 @@ RunPart next_part(auto&& cost, std::uint32_t count, RunPlace first, double budge
             if (!is_empty) break;
         } else if (share_us(left) > room_us) {
             part.is_full = true;
-            const bool is_cut = next.grain > 0 && next.us > budget_us;
+            const bool is_cut = next.is_cuttable && next.us > budget_us;
             if (is_cut) {
                 const double fitting = std::max(room_us, 0.0) / next.us * static_cast<double>(next.groups);
-                taken = std::min(left, static_cast<std::uint64_t>(fitting) / next.grain * next.grain);
-                if (taken == 0 && is_empty) taken = std::min(left, next.grain);
+                taken = std::min(left, static_cast<std::uint64_t>(fitting));
+                if (is_empty) taken = std::max<std::uint64_t>(taken, 1);
             }
             if (taken == 0 || (!is_cut && !is_empty)) break;
             part.exceeds = share_us(taken) > budget_us;

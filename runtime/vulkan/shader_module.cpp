@@ -48,19 +48,4 @@ Result<std::span<const std::uint32_t>> ShaderModules::words(const ShaderBinary& 
     return words;
 }
 
-bool reads_grid_size(std::span<const std::uint32_t> words) noexcept {
-    // The SPIR-V Specification, sections 2.3 (a header of 5 words, then instructions: length and opcode in one word), 3.20, 3.21.
-    constexpr std::size_t kHeader = 5;
-    constexpr std::uint32_t kOpDecorate = 71, kDecorationBuiltIn = 11, kBuiltInNumWorkgroups = 24;
-    for (std::size_t at = kHeader; at < words.size();) {
-        const std::uint32_t length = words[at] >> 16, opcode = words[at] & 0xFFFF;
-        if (length == 0) return true;  // no module: nothing is known of it
-        if (opcode == kOpDecorate && length == 4 && at + 3 < words.size() && words[at + 2] == kDecorationBuiltIn &&
-            words[at + 3] == kBuiltInNumWorkgroups)
-            return true;
-        at += length;
-    }
-    return false;
-}
-
 }  // namespace vkformer::vulkan

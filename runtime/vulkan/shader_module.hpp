@@ -84,7 +84,4 @@ private:
     std::map<const unsigned char*, std::vector<std::uint32_t>> contents_;  // by where the stream begins
 };
 
-/// Whether the module reads the size of its grid (gl_NumWorkGroups), which a part of the grid would tell it wrong.
-bool reads_grid_size(std::span<const std::uint32_t> words) noexcept;
-
 }  // namespace vkformer::vulkan

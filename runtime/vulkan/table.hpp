@@ -70,7 +70,6 @@ namespace vkformer::vulkan {
     X(vkCmdBindDescriptorSets)       \
     X(vkCmdPushConstants)            \
     X(vkCmdDispatch)                 \
-    X(vkCmdDispatchBase)             \
     X(vkCmdCopyBuffer)               \
     X(vkCmdFillBuffer)               \
     X(vkCmdUpdateBuffer)             \

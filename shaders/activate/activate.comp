@@ -5,15 +5,15 @@
 // so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "activate/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kActivateActivation) const uint ACTIVATION = kActivationNone;
-layout(push_constant) uniform Push { ActivatePush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ActivatePush p; };
 layout(std430, binding = kActivateX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kActivateY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/activation.glsl"
-#include "lib/grid.glsl"
 
 void main() {
     const uint first = linear_workgroup() * gl_WorkGroupSize.x * kActivateElementsPerInvocation;

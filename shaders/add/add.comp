@@ -5,14 +5,14 @@
 // so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "add/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { AddPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AddPush p; };
 layout(std430, binding = kAddA) readonly buffer A { ELEMENT a[]; };
 layout(std430, binding = kAddB) readonly buffer B { ELEMENT b[]; };
 layout(std430, binding = kAddY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint first = linear_workgroup() * gl_WorkGroupSize.x * kAddElementsPerInvocation;

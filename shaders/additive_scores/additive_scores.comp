@@ -8,18 +8,18 @@
 // exp() and a division, is what it costs, and larger tiles per invocation would save none of them.
 #extension GL_GOOGLE_include_directive : require
 #include "additive_scores/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAdditiveScoresTileQueries) const uint TILE_QUERIES = 8;
 layout(constant_id = kAdditiveScoresTileKeys) const uint TILE_KEYS = 8;
-layout(push_constant) uniform Push { AdditiveScoresPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AdditiveScoresPush p; };
 layout(std430, binding = kAdditiveScoresQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kAdditiveScoresKey) readonly buffer Key { ELEMENT key[]; };
 layout(std430, binding = kAdditiveScoresWeight) readonly buffer Weight { ELEMENT weight[]; };
 layout(std430, binding = kAdditiveScoresScores) writeonly buffer Scores { float scores[]; };
 #include "lib/activation.glsl"
-#include "lib/grid.glsl"
 
 // At most (1 + 64) · 33 · 4 bytes = 8.4 KiB, for a tile of 1 × 64.
 const uint DEPTH = kAdditiveScoresDepth;

@@ -5,12 +5,12 @@
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "arg_max/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { ArgMaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ArgMaxPush p; };
 layout(std430, binding = kArgMaxX) readonly buffer X { uint x[]; };
 layout(std430, binding = kArgMaxY) writeonly buffer Y { uint y[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce_candidate.glsl"
 
 void main() {

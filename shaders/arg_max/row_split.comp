@@ -4,15 +4,15 @@
 // of each row leaves the first of its elements, then (COMBINES) a workgroup per row chooses among those. parts: [rows, SPLITS] candidates.
 #extension GL_GOOGLE_include_directive : require
 #include "arg_max/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kArgMaxSplits) const uint SPLITS = 2;
 layout(constant_id = kArgMaxCombines) const uint COMBINES = 0;
-layout(push_constant) uniform Push { ArgMaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ArgMaxPush p; };
 layout(std430, binding = kArgMaxX) readonly buffer X { uint x[]; };
 layout(std430, binding = kArgMaxY) writeonly buffer Y { uint y[]; };
 layout(std430, binding = kArgMaxParts) buffer Parts { uvec2 parts[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce_candidate.glsl"
 
 void main() {

@@ -4,6 +4,7 @@
 #ifndef VKFORMER_ATTENTION_MATRIX_GLSL
 #define VKFORMER_ATTENTION_MATRIX_GLSL
 #include "attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/kv_cache.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
@@ -15,7 +16,7 @@ layout(constant_id = kAttentionMatrixN) const uint N = 16;
 layout(constant_id = kAttentionMatrixK) const uint K = 16;
 layout(constant_id = kAttentionMatrixSubgroups) const uint SUBGROUPS = 1;
 layout(constant_id = kAttentionMatrixTileKeys) const uint TILE_KEYS = 32;
-layout(push_constant) uniform Push { AttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AttentionPush p; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query { float16_t query[]; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query8 { uvec4 query8[]; };
 #ifdef Q8_CACHE
@@ -35,7 +36,6 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionY) writeonly Y_MEMORY buffer Y { float16_t y[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

@@ -15,6 +15,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/kv_cache.glsl"
 
@@ -22,7 +23,7 @@ layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionQuerySteps) const uint QUERY_STEPS = 1;
 layout(constant_id = kAttentionValueTiles) const uint VALUE_TILES = 1;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
-layout(push_constant) uniform Push { AttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AttentionPush p; };
 layout(std430, binding = kAttentionQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT key[]; };
 layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT value[]; };
@@ -32,7 +33,6 @@ layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float ad
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

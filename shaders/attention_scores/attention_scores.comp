@@ -8,15 +8,15 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "attention_scores/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kAttentionScoresHasSoftCap) const uint HAS_SOFT_CAP = 0;
-layout(push_constant) uniform Push { AttentionScoresPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AttentionScoresPush p; };
 layout(std430, binding = kAttentionScoresQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kAttentionScoresKey) readonly buffer Key { ELEMENT key[]; };
 layout(std430, binding = kAttentionScoresScores) writeonly buffer Scores { float scores[]; };
-#include "lib/grid.glsl"
 #include "lib/soft_cap.glsl"
 
 // 2 · 32 · 33 · 4 bytes = 8.25 KiB of shared memory, 16 sums and 8 operands per invocation; a tile of 64: 33 KiB.

@@ -11,12 +11,13 @@
 // continuations, lets the best run on and leaves all of them to FINISHED_ONLY, which does the rest.
 #extension GL_GOOGLE_include_directive : require
 #include "beam_step/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kBeamStepSequences) const uint SEQUENCES = 1;
 layout(constant_id = kBeamStepBeams) const uint BEAMS = 1;
 layout(constant_id = kBeamStepKept) const uint KEPT = 2;  // continuations looked at per beam: 1 + tokens that end
-layout(push_constant) uniform Push { BeamStepPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID BeamStepPush p; };
 #ifndef FINISHED_ONLY
 layout(std430, binding = kBeamStepCandidateScores) readonly buffer CandidateScores { float candidate_scores[]; };
 layout(std430, binding = kBeamStepCandidateTokens) readonly buffer CandidateTokens { int candidate_tokens[]; };

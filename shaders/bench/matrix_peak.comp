@@ -13,6 +13,7 @@
 #extension GL_KHR_shader_subgroup_vote : require
 #include "bench/contract.h"
 #include "lib/grid.glsl"
+const uvec2 first_workgroup = uvec2(0);  // whole grids
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = 1) const uint M = 16;
 layout(constant_id = 2) const uint N = 16;

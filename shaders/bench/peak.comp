@@ -15,6 +15,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "bench/contract.h"
 #include "lib/grid.glsl"
+const uvec2 first_workgroup = uvec2(0);  // whole grids
 #ifdef F16
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define TYPE f16vec2

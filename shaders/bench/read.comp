@@ -6,6 +6,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #include "bench/contract.h"
 #include "lib/grid.glsl"
+const uvec2 first_workgroup = uvec2(0);  // whole grids
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(push_constant) uniform Push { BenchCopyPush p; };
 #include "bench/walk.glsl"

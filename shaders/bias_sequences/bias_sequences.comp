@@ -8,9 +8,10 @@
 // and adds up the phrases that end with one of them, in their order. These stand side by side, for phrases are sorted.
 #extension GL_GOOGLE_include_directive : require
 #include "bias_sequences/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { BiasSequencesPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID BiasSequencesPush p; };
 layout(std430, binding = kBiasSequencesX) readonly buffer X { float x[]; };
 layout(std430, binding = kBiasSequencesStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kBiasSequencesSequences) readonly buffer Sequences { int sequences[]; };
@@ -18,7 +19,6 @@ layout(std430, binding = kBiasSequencesPhrases) readonly buffer Phrases { uint p
 layout(std430, binding = kBiasSequencesTokens) readonly buffer Tokens { int tokens[]; };
 layout(std430, binding = kBiasSequencesBiases) readonly buffer Biases { float biases[]; };
 layout(std430, binding = kBiasSequencesY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 
 uint last_of(uint phrase) { return phrases[phrase * kPhraseWords + kPhraseLast]; }
 

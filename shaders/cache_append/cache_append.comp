@@ -6,18 +6,18 @@
 // One workgroup per 4 · gl_WorkGroupSize.x consecutive elements of x; an invocation owns four of them, a workgroup's size apart.
 #extension GL_GOOGLE_include_directive : require
 #include "cache_append/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCacheAppendHasStarts) const uint HAS_STARTS = 0;
 layout(constant_id = kCacheAppendHasPages) const uint HAS_PAGES = 0;
-layout(push_constant) uniform Push { CacheAppendPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID CacheAppendPush p; };
 layout(std430, binding = kCacheAppendX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kCacheAppendStarts) readonly buffer Starts { uint starts[]; };
 layout(std430, binding = kCacheAppendCache) STORED buffer Cache { ELEMENT cache[]; };
 layout(std430, binding = kCacheAppendPages) readonly buffer Pages { uint pages[]; };
 const bool IN_PAGES = HAS_PAGES == 1;
-#include "lib/grid.glsl"
 #include "lib/pages.glsl"
 
 void main() {

@@ -8,18 +8,18 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cache_append/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCacheAppendHasStarts) const uint HAS_STARTS = 0;
 layout(constant_id = kCacheAppendHasPages) const uint HAS_PAGES = 0;
-layout(push_constant) uniform Push { CacheAppendPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID CacheAppendPush p; };
 layout(std430, binding = kCacheAppendX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kCacheAppendStarts) readonly buffer Starts { uint starts[]; };
 layout(std430, binding = kCacheAppendCache) writeonly buffer Cache { uint cache[]; };
 layout(std430, binding = kCacheAppendPages) readonly buffer Pages { uint pages[]; };
 const bool IN_PAGES = HAS_PAGES == 1;
-#include "lib/grid.glsl"
 #include "lib/pages.glsl"
 #include "lib/numbers.glsl"
 

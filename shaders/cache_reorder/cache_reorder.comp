@@ -11,18 +11,18 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cache_reorder/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCacheReorderBeams) const uint BEAMS = 1;
 layout(constant_id = kCacheReorderPlanes) const uint PLANES = 1;
 layout(constant_id = kCacheReorderHasBegins) const uint HAS_BEGINS = 0;
-layout(push_constant) uniform Push { CacheReorderPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID CacheReorderPush p; };
 layout(std430, binding = kCacheReorderParents) readonly buffer Parents { int parents[]; };
 layout(std430, binding = kCacheReorderBegins) readonly buffer Begins { int begins[]; };
 layout(std430, binding = kCacheReorderLengths) readonly buffer Lengths { int lengths[]; };
 layout(std430, binding = kCacheReorderCache) buffer Cache { ELEMENT cache[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint group = linear_workgroup() / p.workgroups_per_group;

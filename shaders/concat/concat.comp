@@ -6,14 +6,14 @@
 // apart, so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "concat/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { ConcatPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ConcatPush p; };
 layout(std430, binding = kConcatA) readonly buffer A { ELEMENT a[]; };
 layout(std430, binding = kConcatB) readonly buffer B { ELEMENT b[]; };
 layout(std430, binding = kConcatY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint width = p.a_width + p.b_width;

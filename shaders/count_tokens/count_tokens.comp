@@ -5,15 +5,15 @@
 // An invocation owns one token. A token may occur twice in a row, so that counts are changed by atomics.
 #extension GL_GOOGLE_include_directive : require
 #include "count_tokens/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kCountTokensHasLengths) const uint HAS_LENGTHS = 0;
 layout(constant_id = kCountTokensAdds) const uint ADDS = 1;
-layout(push_constant) uniform Push { CountTokensPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID CountTokensPush p; };
 layout(std430, binding = kCountTokensTokens) readonly buffer Tokens { uint tokens[]; };
 layout(std430, binding = kCountTokensLengths) readonly buffer Lengths { int lengths[]; };
 layout(std430, binding = kCountTokensCounts) buffer Counts { uint counts[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint element = linear_workgroup() * gl_WorkGroupSize.x + gl_LocalInvocationIndex;

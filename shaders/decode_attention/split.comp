@@ -14,6 +14,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "decode_attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/kv_cache.glsl"
 
@@ -21,7 +22,7 @@ layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kDecodeAttentionColumns) const uint COLUMNS = 1;
 layout(constant_id = kDecodeAttentionColumnSteps) const uint COLUMN_STEPS = 1;
 layout(constant_id = kDecodeAttentionMask) const uint MASK = 0;
-layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT query[]; };
 layout(std430, binding = kDecodeAttentionKey) readonly buffer Key { KV_ELEMENT key[]; };
 layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_ELEMENT value[]; };
@@ -29,7 +30,6 @@ layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { fl
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

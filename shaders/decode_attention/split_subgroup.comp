@@ -12,6 +12,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #include "decode_attention/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kDecodeAttentionHeads) const uint HEADS = 1;
@@ -19,7 +20,7 @@ layout(constant_id = kDecodeAttentionHeadSteps) const uint HEAD_STEPS = 1;
 layout(constant_id = kDecodeAttentionMask) const uint MASK = 0;
 layout(constant_id = kDecodeAttentionValueSteps) const uint VALUE_STEPS = 1;
 layout(constant_id = kDecodeAttentionSums) const uint SUMS = 1;
-layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID DecodeAttentionPush p; };
 #ifdef F16_WORDS
 #define PAIR uint
 #define LOAD_PAIR(buffer, i) unpackHalf2x16(buffer[i])
@@ -44,7 +45,6 @@ layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { fl
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

@@ -10,6 +10,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "decode_attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 #include "lib/kv_cache.glsl"
@@ -20,13 +21,12 @@ layout(constant_id = kDecodeAttentionColumnSteps) const uint COLUMN_STEPS = 1;
 layout(constant_id = kDecodeAttentionMask) const uint MASK = 0;
 layout(constant_id = kDecodeAttentionHeads) const uint HEADS = 1;  // 1 to 4
 layout(constant_id = kDecodeAttentionHeadPieces) const uint HEAD_PIECES = 1;
-layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionQuery) readonly buffer Query { ELEMENT4 query[]; };
 layout(std430, binding = kDecodeAttentionAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "decode_attention/words.glsl"
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;
 #include "lib/pages.glsl"

@@ -7,6 +7,7 @@
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "embedding/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 #ifdef TABLE_F32
@@ -27,11 +28,10 @@
 #endif
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { EmbeddingPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID EmbeddingPush p; };
 layout(std430, binding = kEmbeddingTokens) readonly buffer Tokens { int tokens[]; };
 layout(std430, binding = kEmbeddingTable) readonly buffer Table { STORED_ELEMENT table[]; };
 layout(std430, binding = kEmbeddingY) RESULT_STORED buffer Y { RESULT y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 void main() {

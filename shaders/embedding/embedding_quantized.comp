@@ -6,6 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "embedding/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 #define WEIGHT_BINDING kEmbeddingWeight
@@ -13,10 +14,9 @@
 #include "lib/dequantize.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { EmbeddingPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID EmbeddingPush p; };
 layout(std430, binding = kEmbeddingTokens) readonly buffer Tokens { int tokens[]; };
 layout(std430, binding = kEmbeddingY) writeonly buffer Y { ELEMENT4 y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 void main() {

@@ -9,10 +9,11 @@
 // Shared memory: 3 · 1025 · 4 = 12300 bytes.
 #extension GL_GOOGLE_include_directive : require
 #include "expert_linear/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kExpertLinearTileRows) const uint TILE_ROWS = 64;
-layout(push_constant) uniform Push { ExpertLinearPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ExpertLinearPush p; };
 layout(std430, binding = kExpertLinearExperts) readonly buffer Experts { uint experts[]; };
 layout(std430, binding = kExpertLinearGroups) writeonly buffer Groups { uint groups[]; };
 

@@ -9,7 +9,7 @@
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { ExpertLinearPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ExpertLinearPush p; };
 layout(std430, binding = kLinearY) STORED buffer Y { ELEMENT y[]; };
 
 uint own_expert;  // of this workgroup, from the first of weight on; p.count: one that there is not, whose results are NaN

@@ -6,16 +6,16 @@
 // apart, so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "gated_activation/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kGatedActivationActivation) const uint ACTIVATION = kActivationNone;
-layout(push_constant) uniform Push { GatedActivationPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID GatedActivationPush p; };
 layout(std430, binding = kGatedActivationGate) readonly buffer Gate { ELEMENT gate[]; };
 layout(std430, binding = kGatedActivationUp) readonly buffer Up { ELEMENT up[]; };
 layout(std430, binding = kGatedActivationY) STORED buffer Y { ELEMENT y[]; };
 #include "gated_activation/gated.glsl"
-#include "lib/grid.glsl"
 
 void main() {
     const uint chunk = gl_WorkGroupSize.x * kGatedActivationElementsPerInvocation;

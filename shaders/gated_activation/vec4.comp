@@ -6,17 +6,17 @@
 // One workgroup per 4 · gl_WorkGroupSize.x consecutive elements of a row; an invocation owns four neighbours, one load of each.
 #extension GL_GOOGLE_include_directive : require
 #include "gated_activation/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kGatedActivationActivation) const uint ACTIVATION = kActivationNone;
-layout(push_constant) uniform Push { GatedActivationPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID GatedActivationPush p; };
 layout(std430, binding = kGatedActivationGate) readonly buffer Gate { ELEMENT4 gate[]; };
 layout(std430, binding = kGatedActivationUp) readonly buffer Up { ELEMENT4 up[]; };
 layout(std430, binding = kGatedActivationY) writeonly buffer Y { ELEMENT4 y[]; };
 #include "gated_activation/gated.glsl"
-#include "lib/grid.glsl"
 
 void main() {
     const uint quads = p.width / 4;

@@ -8,9 +8,10 @@
 // One invocation per row.
 #extension GL_GOOGLE_include_directive : require
 #include "greedy_step/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { GreedyStepPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID GreedyStepPush p; };
 layout(std430, binding = kGreedyStepNext) readonly buffer Next { int next[]; };
 layout(std430, binding = kGreedyStepGiven) readonly buffer Given { int given[]; };
 layout(std430, binding = kGreedyStepLogProbs) readonly buffer LogProbs { float log_probs[]; };
@@ -19,7 +20,6 @@ layout(std430, binding = kGreedyStepStarts) buffer Starts { uint starts[]; };
 layout(std430, binding = kGreedyStepFinished) buffer Finished { int finished[]; };
 layout(std430, binding = kGreedyStepHistory) writeonly buffer History { int history[]; };
 layout(std430, binding = kGreedyStepScores) writeonly buffer Scores { float scores[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint row = linear_workgroup() * gl_WorkGroupSize.x + gl_LocalInvocationIndex;

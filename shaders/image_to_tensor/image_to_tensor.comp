@@ -7,16 +7,16 @@
 // One workgroup per gl_WorkGroupSize.x consecutive pixels; an invocation owns a pixel and writes all its channels.
 #extension GL_GOOGLE_include_directive : require
 #include "image_to_tensor/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { ImageToTensorPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID ImageToTensorPush p; };
 #ifdef FORMAT
 layout(binding = kImageToTensorImage, FORMAT) uniform readonly image2D image;
 #else
 layout(binding = kImageToTensorImage) uniform sampler2D image;
 #endif
 layout(std430, binding = kImageToTensorY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 
 #ifdef FORMAT
 vec3 texel(ivec2 at) { return imageLoad(image, clamp(at, ivec2(0), imageSize(image) - 1)).rgb; }

@@ -6,20 +6,20 @@
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "layer_norm/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kLayerNormHasResidual) const uint HAS_RESIDUAL = 0;
 layout(constant_id = kLayerNormHasBias) const uint HAS_BIAS = 0;
 layout(constant_id = kLayerNormHasSum) const uint HAS_SUM = 0;
-layout(push_constant) uniform Push { LayerNormPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID LayerNormPush p; };
 layout(std430, binding = kLayerNormX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kLayerNormResidual) readonly buffer Residual { ELEMENT residual[]; };
 layout(std430, binding = kLayerNormGain) readonly buffer Gain { ELEMENT gain[]; };
 layout(std430, binding = kLayerNormBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLayerNormSum) STORED buffer Sum { ELEMENT sum[]; };
 layout(std430, binding = kLayerNormY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 
 float element(uint i) {

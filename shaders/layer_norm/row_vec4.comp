@@ -7,6 +7,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "layer_norm/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 
@@ -15,14 +16,13 @@ layout(constant_id = kLayerNormHasResidual) const uint HAS_RESIDUAL = 0;
 layout(constant_id = kLayerNormHasBias) const uint HAS_BIAS = 0;
 layout(constant_id = kLayerNormHasSum) const uint HAS_SUM = 0;
 layout(constant_id = kLayerNormKept) const uint KEPT = 0;
-layout(push_constant) uniform Push { LayerNormPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID LayerNormPush p; };
 layout(std430, binding = kLayerNormX) readonly buffer X { ELEMENT4 x[]; };
 layout(std430, binding = kLayerNormResidual) readonly buffer Residual { ELEMENT4 residual[]; };
 layout(std430, binding = kLayerNormGain) readonly buffer Gain { ELEMENT4 gain[]; };
 layout(std430, binding = kLayerNormBias) readonly buffer Bias { ELEMENT4 bias[]; };
 layout(std430, binding = kLayerNormSum) writeonly buffer Sum { ELEMENT4 sum[]; };
 layout(std430, binding = kLayerNormY) writeonly buffer Y { ELEMENT4 y[]; };
-#include "lib/grid.glsl"
 #include "lib/quads.glsl"
 #include "lib/reduce.glsl"
 

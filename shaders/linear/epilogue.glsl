@@ -44,6 +44,7 @@ layout(constant_id = kLinearActivation) const uint ACTIVATION = kActivationNone;
 #ifdef VECTORS
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 layout(push_constant) uniform Push {
+    PART_OF_GRID
     LinearPush p;
     layout(offset = kCpuLinearXAddress) uint64_t x_address;
     layout(offset = kCpuLinearWeightAddress) uint64_t weight_address;
@@ -53,15 +54,15 @@ layout(push_constant) uniform Push {
 #endif
 };
 #else
-layout(push_constant) uniform Push { LinearPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID LinearPush p; };
 #endif
 layout(std430, binding = kLinearBias) readonly buffer Bias { ELEMENT bias[]; };
 layout(std430, binding = kLinearResidual) readonly buffer Residual { RESULT residual[]; };
 layout(std430, binding = kLinearY) RESULT_STORED buffer Y { RESULT_BITS y[]; };
 
 // Rows that lie before those of this workgroup's product.
-uint x_before() { return gl_WorkGroupID.z * p.x_batch; }
-uint weight_before() { return gl_WorkGroupID.z * p.weight_batch; }
+uint x_before() { return workgroup_plane() * p.x_batch; }
+uint weight_before() { return workgroup_plane() * p.weight_batch; }
 uint row_of_x(uint row) { return x_before() + row; }
 
 // The same of a weight in a format of its own, which is one product's, and all rows of that.
@@ -77,7 +78,7 @@ float norm_scale(float squares) { return HAS_NORM ? inversesqrt(squares / float(
 void finish(uint row, uint column, float sum) {
     if (HAS_BIAS == 1) sum += LOAD(bias, column);
     sum = activated(ACTIVATION, sum);
-    const uint i = (gl_WorkGroupID.z * p.rows + row) * p.out_width + column;
+    const uint i = (workgroup_plane() * p.rows + row) * p.out_width + column;
     if (END == kLinearEndResidual) sum += LOAD_RESULT(residual, i);
     STORE_RESULT(y, i, sum);
 }

@@ -7,13 +7,13 @@
 // One workgroup per row.
 #extension GL_GOOGLE_include_directive : require
 #include "linear/halve_rows.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { HalveRowsPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID HalveRowsPush p; };
 layout(std430, binding = kHalveRowsX) readonly buffer X { vec4 x[]; };
 layout(std430, binding = kHalveRowsHalves) writeonly buffer Halves { uvec2 halves[]; };
 layout(std430, binding = kHalveRowsScales) writeonly buffer Scales { float scales[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 
 const int kLargestExponent = 13;

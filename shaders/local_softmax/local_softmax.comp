@@ -9,17 +9,17 @@
 // window are not read.
 #extension GL_GOOGLE_include_directive : require
 #include "local_softmax/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kLocalSoftmaxIsRelative) const uint RELATIVE = 0;
 layout(constant_id = kLocalSoftmaxHasKeyLengths) const uint HAS_KEY_LENGTHS = 0;
-layout(push_constant) uniform Push { LocalSoftmaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID LocalSoftmaxPush p; };
 layout(std430, binding = kLocalSoftmaxScores) readonly buffer Scores { float scores[]; };
 layout(std430, binding = kLocalSoftmaxPositions) readonly buffer Positions { int positions[]; };
 layout(std430, binding = kLocalSoftmaxRelative) readonly buffer Relative { float relative[]; };
 layout(std430, binding = kLocalSoftmaxKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kLocalSoftmaxWeights) writeonly buffer Weights { float weights[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 
 // Keys first … end − 1, and the centre as a float.

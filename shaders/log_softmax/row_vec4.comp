@@ -8,14 +8,14 @@
 // One workgroup per row; an invocation owns the quads ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "log_softmax/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { LogSoftmaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID LogSoftmaxPush p; };
 layout(std430, binding = kLogSoftmaxX) readonly buffer X { ELEMENT4 x[]; };
 layout(std430, binding = kLogSoftmaxY) writeonly buffer Y { vec4 y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/reduce.glsl"
 

@@ -13,9 +13,10 @@
 // Shared memory: 4096 bits = 512 bytes.
 #extension GL_GOOGLE_include_directive : require
 #include "mask_logits/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { MaskLogitsPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID MaskLogitsPush p; };
 layout(std430, binding = kMaskLogitsX) readonly buffer X { float x[]; };
 layout(std430, binding = kMaskLogitsStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskLogitsBanned) readonly buffer Banned { uint banned[]; };
@@ -24,7 +25,6 @@ layout(std430, binding = kMaskLogitsBegins) readonly buffer Begins { int begins[
 layout(std430, binding = kMaskLogitsSequences) readonly buffer Sequences { int sequences[]; };
 layout(std430, binding = kMaskLogitsSource) readonly buffer Source { int source[]; };
 layout(std430, binding = kMaskLogitsY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 shared uint banned_bits[kMaskLogitsChunk / 32];

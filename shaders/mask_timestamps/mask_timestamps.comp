@@ -15,15 +15,15 @@
 // what is left, looking back for the last time, which lies a sentence away.
 #extension GL_GOOGLE_include_directive : require
 #include "mask_timestamps/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { MaskTimestampsPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID MaskTimestampsPush p; };
 layout(std430, binding = kMaskTimestampsX) readonly buffer X { float x[]; };
 layout(std430, binding = kMaskTimestampsStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskTimestampsBegins) readonly buffer Begins { int begins[]; };
 layout(std430, binding = kMaskTimestampsSequences) readonly buffer Sequences { int sequences[]; };
 layout(std430, binding = kMaskTimestampsY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/reduce.glsl"
 

@@ -8,17 +8,17 @@
 // One workgroup per row (b, h, i); an invocation owns the keys j ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "masked_softmax/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kMaskedSoftmaxMask) const uint MASK = 0;
-layout(push_constant) uniform Push { MaskedSoftmaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID MaskedSoftmaxPush p; };
 layout(std430, binding = kMaskedSoftmaxScores) readonly buffer Scores { float scores[]; };
 layout(std430, binding = kMaskedSoftmaxKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kMaskedSoftmaxStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskedSoftmaxAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kMaskedSoftmaxWeights) writeonly buffer Weights { float weights[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 
 void main() {

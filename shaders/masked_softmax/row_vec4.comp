@@ -10,18 +10,18 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "masked_softmax/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kMaskedSoftmaxMask) const uint MASK = 0;
 layout(constant_id = kMaskedSoftmaxKept) const uint KEPT = 0;
-layout(push_constant) uniform Push { MaskedSoftmaxPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID MaskedSoftmaxPush p; };
 layout(std430, binding = kMaskedSoftmaxScores) readonly buffer Scores { vec4 scores[]; };
 layout(std430, binding = kMaskedSoftmaxKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
 layout(std430, binding = kMaskedSoftmaxStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kMaskedSoftmaxAdditive) readonly buffer Additive { float additive[]; };
 layout(std430, binding = kMaskedSoftmaxWeights) writeonly buffer Weights { vec4 weights[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/quads.glsl"
 #include "lib/reduce.glsl"
 

@@ -8,13 +8,13 @@
 // apart, so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "patchify/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { PatchifyPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID PatchifyPush p; };
 layout(std430, binding = kPatchifyPixels) readonly buffer Pixels { float pixels[]; };
 layout(std430, binding = kPatchifyY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 
 // `token` counts the rows of all images, `k` the elements of a row.
 float element(uint token, uint k) {

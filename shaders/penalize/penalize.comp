@@ -9,6 +9,7 @@
 // so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "count_tokens/contract.h"
+#include "lib/grid.glsl"
 #include "penalize/contract.h"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
@@ -16,14 +17,13 @@ layout(constant_id = kPenalizeHasCounts) const uint HAS_COUNTS = 0;
 layout(constant_id = kPenalizeHasBias) const uint HAS_BIAS = 0;
 layout(constant_id = kPenalizeHasSettings) const uint HAS_SETTINGS = 0;
 layout(constant_id = kPenalizeHasAllowed) const uint HAS_ALLOWED = 0;
-layout(push_constant) uniform Push { PenalizePush p; };
+layout(push_constant) uniform Push { PART_OF_GRID PenalizePush p; };
 layout(std430, binding = kPenalizeX) readonly buffer X { float x[]; };
 layout(std430, binding = kPenalizeCounts) readonly buffer Counts { uint counts[]; };
 layout(std430, binding = kPenalizeBias) readonly buffer Bias { float bias[]; };
 layout(std430, binding = kPenalizeY) writeonly buffer Y { float y[]; };
 layout(std430, binding = kPenalizeSettings) readonly buffer Settings { float settings[]; };
 layout(std430, binding = kPenalizeAllowed) readonly buffer Allowed { uint allowed[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 // Repetition, presence and frequency.

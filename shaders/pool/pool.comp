@@ -12,16 +12,16 @@
 // neighbours, and nothing has to be shared.
 #extension GL_GOOGLE_include_directive : require
 #include "pool/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kPoolMode) const uint MODE = kPoolMean;
 layout(constant_id = kPoolHasLengths) const uint HAS_LENGTHS = 0;
-layout(push_constant) uniform Push { PoolPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID PoolPush p; };
 layout(std430, binding = kPoolX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kPoolLengths) readonly buffer Lengths { int lengths[]; };
 layout(std430, binding = kPoolY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 float largest_of(uint first, uint tokens) {

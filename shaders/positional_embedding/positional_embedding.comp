@@ -6,16 +6,16 @@
 // One workgroup per row; an invocation owns the elements ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "positional_embedding/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kPositionalEmbeddingHasStarts) const uint HAS_STARTS = 0;
-layout(push_constant) uniform Push { PositionalEmbeddingPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID PositionalEmbeddingPush p; };
 layout(std430, binding = kPositionalEmbeddingX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kPositionalEmbeddingTable) readonly buffer Table { float table[]; };
 layout(std430, binding = kPositionalEmbeddingStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kPositionalEmbeddingY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 void main() {

@@ -6,18 +6,18 @@
 // An invocation owns one element of the states, so that the next ones may lie where the old ones are.
 #extension GL_GOOGLE_include_directive : require
 #include "recurrent_cell/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kRecurrentCellUnit) const uint UNIT = kRecurrentUnitLstm;
-layout(push_constant) uniform Push { RecurrentCellPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RecurrentCellPush p; };
 layout(std430, binding = kRecurrentCellInputGates) readonly buffer InputGates { ELEMENT input_gates[]; };
 layout(std430, binding = kRecurrentCellHiddenGates) readonly buffer HiddenGates { ELEMENT hidden_gates[]; };
 layout(std430, binding = kRecurrentCellHidden) readonly buffer Hidden { ELEMENT hidden[]; };
 layout(std430, binding = kRecurrentCellCell) readonly buffer Cell { float cell[]; };
 layout(std430, binding = kRecurrentCellNextHidden) STORED buffer NextHidden { ELEMENT next_hidden[]; };
 layout(std430, binding = kRecurrentCellNextCell) writeonly buffer NextCell { float next_cell[]; };
-#include "lib/grid.glsl"
 #include "lib/recurrent_unit.glsl"
 
 const uint GATES = UNIT == kRecurrentUnitLstm ? 4 : 3;

@@ -13,6 +13,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "recurrent_layer/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
@@ -20,7 +21,7 @@ layout(constant_id = kRecurrentLayerUnit) const uint UNIT = kRecurrentUnitLstm;
 layout(constant_id = kRecurrentLayerHiddenDim) const uint HIDDEN_DIM = 1;
 layout(constant_id = kRecurrentLayerRows) const uint ROWS = 1;
 layout(constant_id = kRecurrentLayerOperands) const uint OPERANDS = 0;
-layout(push_constant) uniform Push { RecurrentLayerPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RecurrentLayerPush p; };
 layout(std430, binding = kRecurrentLayerGates) readonly buffer Gates { ELEMENT gates[]; };
 layout(std430, binding = kRecurrentLayerWeight) readonly buffer Weight { ELEMENT weight[]; };
 layout(std430, binding = kRecurrentLayerBias) readonly buffer Bias { ELEMENT bias[]; };
@@ -29,7 +30,6 @@ layout(std430, binding = kRecurrentLayerWords) readonly buffer Words { int words
 layout(std430, binding = kRecurrentLayerY) STORED buffer Y { ELEMENT y[]; };
 layout(std430, binding = kRecurrentLayerHidden) STORED buffer Hidden { ELEMENT hidden[]; };
 layout(std430, binding = kRecurrentLayerCell) writeonly buffer Cell { float cell[]; };
-#include "lib/grid.glsl"
 #include "lib/recurrent_unit.glsl"
 
 const uint GATES = UNIT == kRecurrentUnitLstm ? 4 : 3;

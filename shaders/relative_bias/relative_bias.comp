@@ -6,14 +6,14 @@
 // One workgroup per row of keys; an invocation owns the keys ≡ its index modulo the workgroup's size.
 #extension GL_GOOGLE_include_directive : require
 #include "relative_bias/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kRelativeBiasHasStarts) const uint HAS_STARTS = 0;
-layout(push_constant) uniform Push { RelativeBiasPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RelativeBiasPush p; };
 layout(std430, binding = kRelativeBiasTable) readonly buffer Table { float table[]; };
 layout(std430, binding = kRelativeBiasStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kRelativeBiasY) writeonly buffer Y { float y[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint row = linear_workgroup();

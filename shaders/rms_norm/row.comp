@@ -6,19 +6,19 @@
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size. Two walks over the row.
 #extension GL_GOOGLE_include_directive : require
 #include "rms_norm/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kRmsNormHasResidual) const uint HAS_RESIDUAL = 0;
 layout(constant_id = kRmsNormHasGain) const uint HAS_GAIN = 0;
 layout(constant_id = kRmsNormHasSum) const uint HAS_SUM = 0;
-layout(push_constant) uniform Push { RmsNormPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RmsNormPush p; };
 layout(std430, binding = kRmsNormX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kRmsNormResidual) readonly buffer Residual { ELEMENT residual[]; };
 layout(std430, binding = kRmsNormGain) readonly buffer Gain { ELEMENT gain[]; };
 layout(std430, binding = kRmsNormSum) STORED buffer Sum { ELEMENT sum[]; };
 layout(std430, binding = kRmsNormY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 
 float element(uint i) {

@@ -7,6 +7,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "rms_norm/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "lib/storage4.glsl"
 
@@ -15,13 +16,12 @@ layout(constant_id = kRmsNormHasResidual) const uint HAS_RESIDUAL = 0;
 layout(constant_id = kRmsNormHasGain) const uint HAS_GAIN = 0;
 layout(constant_id = kRmsNormHasSum) const uint HAS_SUM = 0;
 layout(constant_id = kRmsNormKept) const uint KEPT = 0;
-layout(push_constant) uniform Push { RmsNormPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RmsNormPush p; };
 layout(std430, binding = kRmsNormX) readonly buffer X { ELEMENT4 x[]; };
 layout(std430, binding = kRmsNormResidual) readonly buffer Residual { ELEMENT4 residual[]; };
 layout(std430, binding = kRmsNormGain) readonly buffer Gain { ELEMENT4 gain[]; };
 layout(std430, binding = kRmsNormSum) writeonly buffer Sum { ELEMENT4 sum[]; };
 layout(std430, binding = kRmsNormY) writeonly buffer Y { ELEMENT4 y[]; };
-#include "lib/grid.glsl"
 #include "lib/quads.glsl"
 #include "lib/reduce.glsl"
 

@@ -8,17 +8,17 @@
 // size of all these heads, so that an angle is read once for all of them, and the elements that are only copied likewise.
 #extension GL_GOOGLE_include_directive : require
 #include "rope/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kRopeHasStarts) const uint HAS_STARTS = 0;
 layout(constant_id = kRopeInterleaved) const uint INTERLEAVED = 0;
-layout(push_constant) uniform Push { RopePush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RopePush p; };
 layout(std430, binding = kRopeX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kRopeTable) readonly buffer Table { float table[]; };
 layout(std430, binding = kRopeStarts) readonly buffer Starts { int starts[]; };
 layout(std430, binding = kRopeY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 
 void main() {

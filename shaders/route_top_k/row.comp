@@ -7,18 +7,18 @@
 // One workgroup per row; an invocation owns the experts i ≡ its index modulo the workgroup's size, and writes the j-th chosen of its index.
 #extension GL_GOOGLE_include_directive : require
 #include "route_top_k/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kRouteTopKScores) const uint SCORES = kRouteScoresSoftmax;
 layout(constant_id = kRouteTopKHasBias) const uint HAS_BIAS = 0;
 layout(constant_id = kRouteTopKNormalises) const uint NORMALISES = 0;
-layout(push_constant) uniform Push { RouteTopKPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID RouteTopKPush p; };
 layout(std430, binding = kRouteTopKX) readonly buffer X { float x[]; };
 layout(std430, binding = kRouteTopKBias) readonly buffer Bias { float bias[]; };
 layout(std430, binding = kRouteTopKWeights) writeonly buffer Weights { float weights[]; };
 layout(std430, binding = kRouteTopKIndices) writeonly buffer Indices { uint indices[]; };
 #include "lib/activation.glsl"
-#include "lib/grid.glsl"
 #include "lib/reduce.glsl"
 #include "lib/reduce_candidate.glsl"
 

@@ -18,15 +18,15 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "sample/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kSampleHasSettings) const uint HAS_SETTINGS = 0;
-layout(push_constant) uniform Push { SamplePush p; };
+layout(push_constant) uniform Push { PART_OF_GRID SamplePush p; };
 layout(std430, binding = kSampleX) readonly buffer X { uint x[]; };
 layout(std430, binding = kSampleRandom) buffer Random { uint random[]; };
 layout(std430, binding = kSampleY) writeonly buffer Y { uint y[]; };
 layout(std430, binding = kSampleSettings) readonly buffer SettingsOfRows { float settings[]; };
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/philox.glsl"
 #include "lib/reduce_candidate.glsl"

@@ -6,13 +6,13 @@
 // so that neighbours read neighbours.
 #extension GL_GOOGLE_include_directive : require
 #include "soft_cap/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { SoftCapPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID SoftCapPush p; };
 layout(std430, binding = kSoftCapX) readonly buffer X { ELEMENT x[]; };
 layout(std430, binding = kSoftCapY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 #include "lib/soft_cap.glsl"
 
 void main() {

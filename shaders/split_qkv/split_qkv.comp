@@ -12,6 +12,7 @@
 // size of all these heads, so that an angle is read once for all of them, and the elements that are only copied likewise.
 #extension GL_GOOGLE_include_directive : require
 #include "split_qkv/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
@@ -20,7 +21,7 @@ layout(constant_id = kSplitQkvHasTable) const uint HAS_TABLE = 0;
 layout(constant_id = kSplitQkvInterleaved) const uint INTERLEAVED = 0;
 layout(constant_id = kSplitQkvHasNorms) const uint HAS_NORMS = 0;
 layout(constant_id = kSplitQkvHasPages) const uint HAS_PAGES = 0;
-layout(push_constant) uniform Push { SplitQkvPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID SplitQkvPush p; };
 layout(std430, binding = kSplitQkvQkv) readonly buffer Qkv { ELEMENT qkv[]; };
 layout(std430, binding = kSplitQkvTable) readonly buffer Table { float table[]; };
 layout(std430, binding = kSplitQkvQuery) STORED buffer Query { ELEMENT query[]; };
@@ -39,7 +40,6 @@ layout(std430, binding = kSplitQkvPages) readonly buffer Pages { uint pages[]; }
 #define START(sequence) uint(starts[sequence])
 #endif
 const bool IN_PAGES = HAS_PAGES == 1;
-#include "lib/grid.glsl"
 #include "lib/pages.glsl"
 #include "lib/reduce.glsl"
 

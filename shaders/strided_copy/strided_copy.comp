@@ -6,12 +6,12 @@
 // One workgroup per gl_WorkGroupSize.x consecutive words of the block; an invocation owns one.
 #extension GL_GOOGLE_include_directive : require
 #include "strided_copy/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { StridedCopyPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID StridedCopyPush p; };
 layout(std430, binding = kStridedCopyX) readonly buffer X { uint x[]; };
 layout(std430, binding = kStridedCopyY) writeonly buffer Y { uint y[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint i = linear_workgroup() * gl_WorkGroupSize.x + gl_LocalInvocationIndex;

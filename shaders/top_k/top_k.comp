@@ -10,13 +10,13 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "top_k/contract.h"
+#include "lib/grid.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { TopKPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID TopKPush p; };
 layout(std430, binding = kTopKX) readonly buffer X { uint x[]; };
 layout(std430, binding = kTopKValues) writeonly buffer Values { uint values[]; };
 layout(std430, binding = kTopKIndices) writeonly buffer Indices { uint indices[]; };
-#include "lib/grid.glsl"
 #include "lib/reduce_candidate.glsl"
 
 const uint KEPT = 4;

@@ -7,14 +7,14 @@
 // One workgroup per head and as many columns v as it has invocations, each of which owns one.
 #extension GL_GOOGLE_include_directive : require
 #include "weighted_sum/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { WeightedSumPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID WeightedSumPush p; };
 layout(std430, binding = kWeightedSumWeights) readonly buffer Weights { float weights[]; };
 layout(std430, binding = kWeightedSumValue) readonly buffer Value { ELEMENT value[]; };
 layout(std430, binding = kWeightedSumY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 
 void main() {
     const uint column_groups = (p.value_dim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;

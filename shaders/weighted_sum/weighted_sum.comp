@@ -9,14 +9,14 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "weighted_sum/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 
 layout(local_size_x_id = kWorkgroupConstant) in;
-layout(push_constant) uniform Push { WeightedSumPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID WeightedSumPush p; };
 layout(std430, binding = kWeightedSumWeights) readonly buffer Weights { float weights[]; };
 layout(std430, binding = kWeightedSumValue) readonly buffer Value { ELEMENT value[]; };
 layout(std430, binding = kWeightedSumY) STORED buffer Y { ELEMENT y[]; };
-#include "lib/grid.glsl"
 
 // 2 · 32 · 33 · 4 bytes = 8.25 KiB of shared memory, 16 sums and 8 operands per invocation; a tile of 64: 33 KiB.
 const uint TILE = kWeightedSumTile;

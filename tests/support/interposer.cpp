@@ -102,7 +102,7 @@ struct State {
     std::map<VkCommandBuffer, std::uint64_t> workgroups;
     std::map<std::pair<VkQueryPool, std::uint32_t>, std::uint64_t> timestamps;  // in workgroups of their command buffer
     std::uint64_t longest_submission = 0;                                       // in workgroups
-    PFN_vkCmdDispatchBase dispatch_base = nullptr;
+    PFN_vkCmdPushConstants push_constants = nullptr;
     PFN_vkCmdWriteTimestamp write_timestamp = nullptr;
 };
 State* state = nullptr;
@@ -265,12 +265,14 @@ VKAPI_ATTR void VKAPI_CALL record_dispatch(VkCommandBuffer commands, std::uint32
     if (!state->loses_stores) state->dispatch(commands, x, y, z);
 }
 
-VKAPI_ATTR void VKAPI_CALL record_dispatch_base(VkCommandBuffer commands, std::uint32_t base_x, std::uint32_t base_y,
-                                                std::uint32_t base_z, std::uint32_t x, std::uint32_t y,
-                                                std::uint32_t z) {
-    note("vkCmdDispatchBase");
-    count_workgroups(commands, x, y, z);
-    state->dispatch_base(commands, base_x, base_y, base_z, x, y, z);
+/// Blocks begin with where a part of a grid does (PART_OF_GRID of shaders/lib/grid.glsl).
+VKAPI_ATTR void VKAPI_CALL record_push_constants(VkCommandBuffer commands, VkPipelineLayout layout,
+                                                 VkShaderStageFlags stages, std::uint32_t offset, std::uint32_t size,
+                                                 const void* values) {
+    std::array<std::uint32_t, 2> first{};
+    if (size >= sizeof first) std::memcpy(&first, values, sizeof first);
+    if (first != std::array<std::uint32_t, 2>{}) note(Interposer::kLaterPart);
+    state->push_constants(commands, layout, stages, offset, size, values);
 }
 
 /// What commands tell of themselves in place of the device, with slow_down().
@@ -367,9 +369,9 @@ VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL get_device(VkDevice device, const char*
         state->dispatch = reinterpret_cast<PFN_vkCmdDispatch>(real);
         return reinterpret_cast<PFN_vkVoidFunction>(&record_dispatch);
     }
-    if (std::strcmp(name, "vkCmdDispatchBase") == 0) {
-        state->dispatch_base = reinterpret_cast<PFN_vkCmdDispatchBase>(real);
-        return reinterpret_cast<PFN_vkVoidFunction>(&record_dispatch_base);
+    if (std::strcmp(name, "vkCmdPushConstants") == 0) {
+        state->push_constants = reinterpret_cast<PFN_vkCmdPushConstants>(real);
+        return reinterpret_cast<PFN_vkVoidFunction>(&record_push_constants);
     }
     if (std::strcmp(name, "vkCmdWriteTimestamp") == 0) {
         state->write_timestamp = reinterpret_cast<PFN_vkCmdWriteTimestamp>(real);

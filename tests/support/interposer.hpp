@@ -49,8 +49,10 @@ public:
     void give_cache_data(std::vector<std::byte> data);
     /// What the last pipeline cache was made from, with give_cache_data().
     std::vector<std::byte> initial_cache_data() const;
-    /// vkCmdDispatch and vkCmdPipelineBarrier as they were recorded since the making.
+    /// vkCmdDispatch, vkCmdPipelineBarrier, and kLaterPart before a dispatch of a part of a grid that does not begin it, as they were recorded
+    /// since the making.
     std::vector<std::string> recorded() const;
+    static constexpr const char* kLaterPart = "a later part";
     /// From now on the barrier() of this number (from 0, in the order of the SPIR-V) is missing from every shader module that has so many.
     void drop_barrier(std::size_t number);
     /// The most barriers that a shader module had since the making, with drop_barrier().

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -47,21 +48,20 @@ TEST_CASE("a dispatch of unknown time is alone", "[vulkan][runs]") {
 
 TEST_CASE("a dispatch that is longer than the budget is cut where it can be", "[vulkan][runs]") {
     // 250 µs in 10 workgroups: 4 of them fit into 100, and behind the 25 of another dispatch 3.
-    CHECK(ends_of(cut({{.us = 250, .groups = 10, .grain = 1}})) == std::vector<RunPlace>{{0, 4}, {0, 8}, {1, 0}});
-    CHECK(ends_of(cut({{.us = 25}, {.us = 250, .groups = 10, .grain = 1}, {.us = 50}})) ==
+    CHECK(ends_of(cut({{.us = 250, .groups = 10, .is_cuttable = true}})) ==
+          std::vector<RunPlace>{{0, 4}, {0, 8}, {1, 0}});
+    CHECK(ends_of(cut({{.us = 25}, {.us = 250, .groups = 10, .is_cuttable = true}, {.us = 50}})) ==
           std::vector<RunPlace>{{1, 3}, {1, 7}, {2, 0}, {3, 0}});
-    // Whole rows of 3: one takes 75.
-    CHECK(ends_of(cut({{.us = 275, .groups = 11, .grain = 3}})) ==
-          std::vector<RunPlace>{{0, 3}, {0, 6}, {0, 9}, {1, 0}});
     // Not at all; and not because it is the second of a part.
     const auto parts = cut({{.us = 10}, {.us = 250, .groups = 10}});
     CHECK(ends_of(parts) == std::vector<RunPlace>{{1, 0}, {2, 0}});
     CHECK(parts[1].exceeds);
-    CHECK(ends_of(cut({{.us = 60}, {.us = 60, .groups = 10, .grain = 1}})) == std::vector<RunPlace>{{1, 0}, {2, 0}});
-    // A grain that is longer than the budget comes alone.
-    const auto grains = cut({{.us = 300, .groups = 2, .grain = 1}});
-    CHECK(ends_of(grains) == std::vector<RunPlace>{{0, 1}, {1, 0}});
-    CHECK(grains[0].exceeds);
+    CHECK(ends_of(cut({{.us = 60}, {.us = 60, .groups = 10, .is_cuttable = true}})) ==
+          std::vector<RunPlace>{{1, 0}, {2, 0}});
+    // A workgroup that takes longer than the budget comes alone.
+    const auto alone = cut({{.us = 300, .groups = 2, .is_cuttable = true}});
+    CHECK(ends_of(alone) == std::vector<RunPlace>{{0, 1}, {1, 0}});
+    CHECK(alone[0].exceeds);
 }
 
 TEST_CASE("a part that goes on with what another program began leaves it its time", "[vulkan][runs]") {
@@ -77,15 +77,17 @@ struct Recorder {
     std::array<std::uint32_t, 3> groups{};
     std::vector<int> seen;
     std::size_t dispatches = 0;
-    VkPipeline pipeline = VK_NULL_HANDLE;
+    std::array<std::uint32_t, 2> first{};  // PART_OF_GRID
 
-    void mark(std::array<std::uint32_t, 3> base, std::array<std::uint32_t, 3> size) {
+    // As shaders/lib/grid.glsl does it.
+    void mark(std::array<std::uint32_t, 3> size) {
         ++dispatches;
-        for (std::uint32_t z = base[2]; z < base[2] + size[2]; ++z)
-            for (std::uint32_t y = base[1]; y < base[1] + size[1]; ++y)
-                for (std::uint32_t x = base[0]; x < base[0] + size[0]; ++x) {
-                    REQUIRE((x < groups[0] && y < groups[1] && z < groups[2]));
-                    ++seen[x + groups[0] * (y + groups[1] * z)];
+        for (std::uint32_t z = 0; z < size[2]; ++z)
+            for (std::uint32_t y = 0; y < size[1]; ++y)
+                for (std::uint32_t x = 0; x < size[0]; ++x) {
+                    const std::uint32_t workgroup = first[0] + y * size[0] + x, plane = first[1] + z;
+                    REQUIRE((workgroup < groups[0] * groups[1] && plane < groups[2]));
+                    ++seen[workgroup + groups[0] * groups[1] * plane];
                 }
     }
 };
@@ -93,17 +95,16 @@ Recorder* recorder = nullptr;  // a table's functions know nothing but their arg
 
 vulkan::DeviceTable recording_table() {
     vulkan::DeviceTable table;
-    table.vkCmdBindPipeline = [](VkCommandBuffer, VkPipelineBindPoint, VkPipeline pipeline) {
-        recorder->pipeline = pipeline;
-    };
+    table.vkCmdBindPipeline = [](VkCommandBuffer, VkPipelineBindPoint, VkPipeline) {};
     table.vkCmdBindDescriptorSets = [](VkCommandBuffer, VkPipelineBindPoint, VkPipelineLayout, std::uint32_t,
                                        std::uint32_t, const VkDescriptorSet*, std::uint32_t, const std::uint32_t*) {};
-    table.vkCmdDispatch = [](VkCommandBuffer, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
-        recorder->mark({0, 0, 0}, {x, y, z});
+    table.vkCmdPushConstants = [](VkCommandBuffer, VkPipelineLayout, VkShaderStageFlags, std::uint32_t offset,
+                                  std::uint32_t, const void* bytes) {
+        REQUIRE(offset == 0);
+        std::memcpy(&recorder->first, bytes, sizeof recorder->first);
     };
-    table.vkCmdDispatchBase = [](VkCommandBuffer, std::uint32_t base_x, std::uint32_t base_y, std::uint32_t base_z,
-                                 std::uint32_t x, std::uint32_t y, std::uint32_t z) {
-        recorder->mark({base_x, base_y, base_z}, {x, y, z});
+    table.vkCmdDispatch = [](VkCommandBuffer, std::uint32_t x, std::uint32_t y, std::uint32_t z) {
+        recorder->mark({x, y, z});
     };
     return table;
 }
@@ -112,9 +113,8 @@ TEST_CASE("parts of a grid are its workgroups, each once", "[vulkan][runs]") {
     const auto table = recording_table();
     Recorder recording;
     recorder = &recording;
-    int whole = 0, cuttable = 0;
-    vulkan::BoundDispatch dispatch{.pipeline = reinterpret_cast<VkPipeline>(&whole),
-                                   .cut_pipeline = reinterpret_cast<VkPipeline>(&cuttable)};
+    vulkan::BoundDispatch dispatch;
+    dispatch.push.set(std::uint32_t{7});
     std::mt19937 random(3);
     for (const std::array<std::uint32_t, 3> groups :
          {std::array<std::uint32_t, 3>{7, 1, 1}, {4, 5, 1}, {1, 6, 1}, {3, 2, 4}, {1, 1, 5}, {5, 4, 3}}) {
@@ -127,27 +127,12 @@ TEST_CASE("parts of a grid are its workgroups, each once", "[vulkan][runs]") {
                 recording.dispatches = 0;
                 dispatch.record(table, VK_NULL_HANDLE, at, end);
                 CHECK(recording.dispatches <= 5);
-                const bool is_whole = at == 0 && end == count;
-                CHECK(recording.pipeline == (is_whole ? dispatch.pipeline : dispatch.cut_pipeline));
-                if (at == 0) CHECK(dispatch.is_box(end) == (recording.dispatches == 1));
+                if (at == 0 && end == count) CHECK(recording.dispatches == 1);
                 at = end;
             }
             CHECK(std::ranges::all_of(recording.seen, [](int times) { return times == 1; }));
         }
     }
-}
-
-TEST_CASE("modules that read the size of their grid are known", "[vulkan][runs]") {
-    vulkan::ShaderModules modules;
-    const auto reads = [&](const vulkan::ShaderFamily& family) {
-        const vulkan::Module module{&family,
-                                    family.find(vulkan::Storage::f32) ? vulkan::Storage::f32 : vulkan::Storage::single};
-        return vulkan::reads_grid_size(must(modules.words(*module.binary())));
-    };
-    CHECK(reads(vulkan::modules::linear_tile));
-    CHECK_FALSE(reads(vulkan::modules::expert_linear_group));
-    const std::uint32_t nothing[] = {0x07230203, 0x10300, 0, 1, 0, 0};
-    CHECK(vulkan::reads_grid_size(nothing));  // an instruction without a length: no module
 }
 
 }  // namespace

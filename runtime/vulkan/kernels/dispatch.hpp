@@ -39,21 +39,29 @@ private:
 };
 
 /// Up to 128 bytes (what every Vulkan device has) of push constants.
+/// A block of push constants: where a part of the grid begins (PART_OF_GRID of shaders/lib/grid.glsl), then what the kernel says.
 class PushConstants {
 public:
+    static constexpr std::size_t kOwn = 2 * sizeof(std::uint32_t);  ///< bytes before the kernel's
+
     template <class T>
     void set(const T& values) {
-        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 128 && sizeof(T) % 4 == 0);
-        std::memcpy(bytes_.data(), &values, sizeof(T));
-        size_ = sizeof(T);
+        static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 128 - kOwn && sizeof(T) % 4 == 0);
+        std::memcpy(bytes_.data() + kOwn, &values, sizeof(T));
+        size_ = kOwn + sizeof(T);
     }
     template <class T>
     T get() const {
         T values;
-        std::memcpy(&values, bytes_.data(), sizeof(T));
+        std::memcpy(&values, bytes_.data() + kOwn, sizeof(T));
         return values;
     }
-    /// Behind what was set, or in place of an earlier one. `offset`: a multiple of 8, at most 120.
+    /// The workgroup, in its plane, and the plane, that what is dispatched begins with.
+    void begin_at(std::uint32_t workgroup, std::uint32_t plane) noexcept {
+        const std::uint32_t first[] = {workgroup, plane};
+        std::memcpy(bytes_.data(), first, kOwn);
+    }
+    /// Behind what was set, or in place of an earlier one. `offset`, of the whole block: a multiple of 8, at most 120.
     void set_address(std::size_t offset, std::uint64_t address) noexcept {
         std::memcpy(bytes_.data() + offset, &address, sizeof address);
         size_ = std::max(size_, offset + sizeof address);
@@ -62,7 +70,7 @@ public:
 
 private:
     std::array<std::byte, 128> bytes_{};
-    std::size_t size_ = 0;
+    std::size_t size_ = kOwn;
 };
 
 struct Dispatch {

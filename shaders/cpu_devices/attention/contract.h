@@ -19,7 +19,7 @@ const uint kCpuAttentionDepth = 8;       // keys.comp: elements of a row that ar
 const uint kCpuAttentionVectorsMaxDim = 128;
 // keys.comp: so few rows of a key head take the smaller tile: it compiles in half the time, which is more than a prompt of them takes.
 const uint kCpuAttentionFewRows = 64;
-// Push constants behind AttentionPush and DecodeAttentionPush, of the shaders with VECTORS: addresses (64 bits).
-const uint kCpuAttentionQueryAddress = 56, kCpuAttentionKeyAddress = 64, kCpuAttentionValueAddress = 72;
+// Push constants behind PART_OF_GRID and AttentionPush or DecodeAttentionPush, of the shaders with VECTORS: addresses (64 bits).
+const uint kCpuAttentionQueryAddress = 64, kCpuAttentionKeyAddress = 72, kCpuAttentionValueAddress = 80;
 SHARED_END
 #endif

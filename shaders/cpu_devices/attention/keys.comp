@@ -16,6 +16,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "cpu_devices/attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #include "cpu_devices/lib/wide.glsl"
 #ifdef VECTORS
@@ -46,14 +47,14 @@ layout(constant_id = kCpuAttentionValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 layout(constant_id = kCpuAttentionRows) const uint ROWS = 1;
 #ifdef SPLIT_KEYS
-layout(push_constant) uniform Push { DecodeAttentionPush p; ADDRESSES };
+layout(push_constant) uniform Push { PART_OF_GRID DecodeAttentionPush p; ADDRESSES };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "decode_attention/words.glsl"
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
-layout(push_constant) uniform Push { AttentionPush p; ADDRESSES };
+layout(push_constant) uniform Push { PART_OF_GRID AttentionPush p; ADDRESSES };
 layout(std430, binding = kAttentionY) writeonly buffer Y { RESULT_WORD y[]; };
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
@@ -68,7 +69,6 @@ layout(std430, binding = kAttentionValue) readonly buffer Value { WORD value[]; 
 #endif
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

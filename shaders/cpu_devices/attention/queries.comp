@@ -15,6 +15,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "cpu_devices/attention/contract.h"
+#include "lib/grid.glsl"
 #include "lib/storage.glsl"
 #define LOAD_WORDS
 #include "lib/storage4.glsl"
@@ -25,14 +26,14 @@ layout(constant_id = kCpuAttentionHeadDim) const uint HEAD_DIM = 4;
 layout(constant_id = kCpuAttentionValueDim) const uint VALUE_DIM = 4;
 layout(constant_id = kAttentionMask) const uint MASK = 0;
 #ifdef SPLIT_KEYS
-layout(push_constant) uniform Push { DecodeAttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID DecodeAttentionPush p; };
 layout(std430, binding = kDecodeAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 layout(std430, binding = kDecodeAttentionPages) readonly buffer Pages { uint pages[]; };
 #include "decode_attention/words.glsl"
 const uint QUERY_LEN = 1;
 #define SPLITS p.splits
 #else
-layout(push_constant) uniform Push { AttentionPush p; };
+layout(push_constant) uniform Push { PART_OF_GRID AttentionPush p; };
 layout(std430, binding = kAttentionY) writeonly buffer Y { ELEMENT4 y[]; };
 layout(std430, binding = kAttentionPages) readonly buffer Pages { uint pages[]; };
 layout(std430, binding = kAttentionKeyLengths) readonly buffer KeyLengths { int key_lengths[]; };
@@ -45,7 +46,6 @@ layout(std430, binding = kAttentionKey) readonly buffer Key { KV_ELEMENT4 key[];
 layout(std430, binding = kAttentionValue) readonly buffer Value { KV_ELEMENT4 value[]; };
 layout(std430, binding = kAttentionAdditive) readonly buffer Additive { float additive[]; };
 #include "lib/attention_mask.glsl"
-#include "lib/grid.glsl"
 #include "lib/numbers.glsl"
 #include "lib/soft_cap.glsl"
 const bool IN_PAGES = (MASK & kKeysInPages) != 0;

@@ -7,7 +7,7 @@
 SHARED_BEGIN
 // Words of 32 bits of a workgroup, and those that are taken at a time.
 const uint kCpuGatedActivationChunkWords = 512, kCpuGatedActivationStepWords = 32;
-// Push constants behind GatedActivationPush: the addresses (64 bits) of the tensors.
-const uint kCpuGatedActivationGateAddress = 24, kCpuGatedActivationUpAddress = 32;
+// Push constants behind PART_OF_GRID and GatedActivationPush: the addresses (64 bits) of the tensors.
+const uint kCpuGatedActivationGateAddress = 32, kCpuGatedActivationUpAddress = 40;
 SHARED_END
 #endif

@@ -18,6 +18,7 @@
 layout(local_size_x_id = kWorkgroupConstant) in;
 layout(constant_id = kGatedActivationActivation) const uint ACTIVATION = kActivationNone;
 layout(push_constant) uniform Push {
+    PART_OF_GRID
     GatedActivationPush p;
     layout(offset = kCpuGatedActivationGateAddress) uint64_t gate_address;
     layout(offset = kCpuGatedActivationUpAddress) uint64_t up_address;

@@ -124,7 +124,7 @@ void add_products(uint step, float w[COLUMNS][DEPTH]) {
 #ifdef PAIRS
 // finish() for two neighbours of an even width.
 void finish_pair(uint row, uint column, vec2 sums, vec2 biases) {
-    const uint i = ((gl_WorkGroupID.z * p.rows + row) * p.out_width + column) / 2;
+    const uint i = ((workgroup_plane() * p.rows + row) * p.out_width + column) / 2;
     if (HAS_BIAS == 1) sums += biases;
     sums = vec2(activated(ACTIVATION, sums.x), activated(ACTIVATION, sums.y));
     if (END == kLinearEndResidual) sums += unpackHalf2x16(residual_words[i]);

@@ -10,7 +10,7 @@ layout(buffer_reference, std430, buffer_reference_align = 4) buffer Staged { flo
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer FourStaged { vec4 v; };
 
 uint64_t staged_at(uint row, uint i) {
-    return staged_address + uint64_t((gl_WorkGroupID.x * ROWS + row) * p.in_width + i) * 4;
+    return staged_address + uint64_t((linear_workgroup() * ROWS + row) * p.in_width + i) * 4;
 }
 
 // The lane's element of the vector that begins at element `i` of what is staged of the row.

@@ -9,7 +9,7 @@
 namespace vkformer::vulkan::cpu_devices {
 namespace {
 
-static_assert(sizeof(shaders::GatedActivationPush) == shaders::kCpuGatedActivationGateAddress);
+static_assert(PushConstants::kOwn + sizeof(shaders::GatedActivationPush) == shaders::kCpuGatedActivationGateAddress);
 
 std::uint32_t word_elements(const graph::GatedActivation& op, const KernelContext& context) {
     return context.graph.dtype(op.gate) == DType::f16 ? 2 : 1;

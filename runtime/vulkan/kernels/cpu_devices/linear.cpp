@@ -12,7 +12,7 @@
 namespace vkformer::vulkan::cpu_devices {
 namespace {
 
-static_assert(sizeof(shaders::LinearPush) <= shaders::kCpuLinearXAddress);
+static_assert(PushConstants::kOwn + sizeof(shaders::LinearPush) <= shaders::kCpuLinearXAddress);
 
 /// Words of 32 bits in a row of x or weight.
 std::uint64_t words_of(const Product& product) { return product.in_width / (product.dtype == DType::f16 ? 2 : 1); }
