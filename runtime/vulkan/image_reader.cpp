@@ -136,7 +136,8 @@ Result<void> ImageReader::make_set(const ImageSource& image, const Slice& tensor
 Result<void> ImageReader::make_pipeline(const Pipelines& pipelines) {
     const Device& d = *device_;
     const VkDescriptorSetLayout set_layout = set_layout_.get();
-    const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(shaders::ImageToTensorPush)};
+    const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                                    PushConstants::kOwn + sizeof(shaders::ImageToTensorPush)};
     const VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                           .setLayoutCount = 1,
                                           .pSetLayouts = &set_layout,

@@ -27,30 +27,27 @@ void main() {
     if (first_column >= p.out_width) return;  // the whole workgroup leaves
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * p.out_width;
 
-    float sum[kLinearMaxRows][kLinearMaxColumns], squares[kLinearMaxRows];
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-        squares[r] = 0.0;
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) sum[r][c] = 0.0;
-    }
+    // Bounds that are known when the pipeline is made, not before: compilers that keep an array in registers only where its indices are
+    // constants then unroll what is there, and nothing else.
+    float sum[ROWS * COLUMNS], squares[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) squares[r] = 0.0;
+    [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; ++i) sum[i] = 0.0;
 
     const uvec2 part = steps_of_split(p.in_width / 16);
     for (uint sixteen = part.x + gl_LocalInvocationIndex; sixteen < part.y; sixteen += kLinearSumsWorkgroup) {
-        Stored16 stored[kLinearMaxColumns];
-        Place at[kLinearMaxColumns];
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-            if (c >= COLUMNS) continue;  // decided when the pipeline is made
+        Stored16 stored[COLUMNS];
+        Place at[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             at[c] = place_of(weight_row_of(first_column + c, 1) * row_blocks, sixteen, 0);
             stored[c] = load16(at[c], blocks);
         }
-        Sixteen packed[kLinearMaxColumns];
-        vec2 scale[kLinearMaxColumns];
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-            if (c >= COLUMNS) continue;
+        Sixteen packed[COLUMNS];
+        vec2 scale[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
             packed[c] = unpack16(stored[c], at[c]);
             scale[c] = scale16(stored[c], at[c]);
         }
-        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r) {
-            if (r >= ROWS) continue;
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             vec4 value[4];
             [[unroll]] for (uint q = 0; q < 4; ++q) {
                 value[q] = LOAD4(x, r * (p.in_width / 4) + sixteen * 4 + q);
@@ -59,21 +56,18 @@ void main() {
                 value[q] *= (HAS_GAIN ? LOAD4(gain, sixteen * 4 + q) : vec4(1.0)) + p.norm_gain_offset;
             }
             const float total = dot(value[0] + value[1] + value[2] + value[3], vec4(1.0));
-            [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-                if (c >= COLUMNS) continue;
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
                 float product = 0.0;
                 [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(value[q], quad_of(packed[c], q), product);
-                sum[r][c] += scale[c].x * product;
-                if (HAS_OFFSET) sum[r][c] += scale[c].y * total;
+                sum[r * COLUMNS + c] += scale[c].x * product;
+                if (HAS_OFFSET) sum[r * COLUMNS + c] += scale[c].y * total;
             }
         }
     }
 
-    [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-            if (r < ROWS && c < COLUMNS) put_part(r, c, sum[r][c]);
+    [[unroll]] for (uint r = 0; r < ROWS; ++r)
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(r, c, sum[r * COLUMNS + c]);
     if (HAS_NORM)
-        [[unroll]] for (uint r = 0; r < kLinearMaxRows; ++r)
-            if (r < ROWS) put_squares(r, squares[r]);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) put_squares(r, squares[r]);
     finish_row_sums(first_column);
 }

@@ -34,6 +34,12 @@ inline bool has_few_registers(const Capabilities& device) {
     return device.vendor_id == kIntel;
 }
 
+/// Mali: 64 registers per invocation.
+inline bool has_fewest_registers(const Capabilities& device) {
+    constexpr std::uint32_t kArm = 0x13B5;
+    return device.vendor_id == kArm;
+}
+
 /// Of linear/slices.glsl.
 inline bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }
 

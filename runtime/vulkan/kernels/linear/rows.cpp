@@ -27,8 +27,10 @@ LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const 
     // Many columns for one row: what is done to x serves all of them, and more loads are in flight. With a gate, whole pairs.
     const std::uint64_t rows = few_rows(product);
     // The sixteen decoded weights of each column stay in registers for all rows.
-    const std::uint64_t most_columns =
-        has_few_registers(device) && product.has_own_format && rows > 1 ? 3 : shaders::kLinearMaxColumns;
+    const std::uint64_t most_columns = !product.has_own_format                 ? shaders::kLinearMaxColumns
+                                       : has_fewest_registers(device)          ? 4
+                                       : has_few_registers(device) && rows > 1 ? 3
+                                                                               : shaders::kLinearMaxColumns;
     const std::uint64_t columns = std::min(shaders::kLinearMaxSums / rows, most_columns);
     return {.rows = rows, .columns = op.is_gated() ? columns / 2 * 2 : columns};
 }
