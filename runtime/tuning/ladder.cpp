@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
@@ -25,13 +26,17 @@ using graph::Value;
 
 /// Multiplications of a trial: a few milliseconds of a slow device.
 double max_work(const vulkan::Capabilities& device) { return device.is_cpu() ? 5e7 : 2e10; }
+/// Of one whose result is compared with what the CPU computes in double precision, which would take it seconds for what is timed on a GPU.
+constexpr double kMostCheckedWork = 3e8;
 
+constexpr double kWarmUpUs = 50e3;  // of device time: a GPU that had little to do is slow, and not in all alike
 constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
 constexpr double kNear = 4;                          // times slower than the best one: timed again
 constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
 constexpr int kRounds = 3;                           // in which what is near the best is timed again
 constexpr std::uint64_t kMostKeptBytes = 256 << 20;  // of operands of variants that may be timed again
+constexpr double kLittleWork = 0.005;                // of a plan's
 constexpr std::uint64_t kColdBytes = 16 << 20, kMostCopies = 8;
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
@@ -80,13 +85,22 @@ double error_of(std::span<const double> found, std::span<const double> expected,
     return std::sqrt(squares / norm);
 }
 
-/// The variants of one node, tried one after the other.
-class Climb {
+/// A node with operands, and what it gives in double precision, which is computed when it is first asked for.
+class Subject {
 public:
-    Climb(vulkan::VulkanBackend& backend, const TrialCase& trial, int runs)
-        : backend_(backend), trial_(trial), runs_(runs), plan_(graph::make_plan(trial.graph, {.fuse = false})) {}
+    explicit Subject(TrialCase trial)
+        : trial_(std::move(trial)), plan_(graph::make_plan(trial_.graph, {.fuse = false})) {}
 
-    Result<void> compute_expected() {
+    const TrialCase& trial() const noexcept { return trial_; }
+    const graph::Plan& plan() const noexcept { return plan_; }
+    const Node& node() const { return plan_.graph.nodes().front(); }
+    vulkan::KernelList kernels(const vulkan::Capabilities& device) const {
+        return vulkan::fitting_kernels(node().op, {plan_.graph, device});
+    }
+
+    /// By result.
+    Result<std::span<const std::vector<double>>> expected() {
+        if (!expected_.empty()) return std::span<const std::vector<double>>(expected_);
         const auto oracle = cpu::make_cpu_backend<double>();
         VKFORMER_TRY(const auto program, oracle->compile(plan_, oracle->make_store(), oracle->make_store()));
         VKFORMER_CHECK(feed(*program, trial_));
@@ -95,8 +109,24 @@ public:
             VKFORMER_TRY(auto values, read(*program, trial_.graph, result));
             expected_.push_back(std::move(values));
         }
-        return {};
+        return std::span<const std::vector<double>>(expected_);
     }
+
+private:
+    TrialCase trial_;
+    graph::Plan plan_;
+    std::vector<std::vector<double>> expected_;
+};
+
+/// The variants of one node, tried one after the other.
+class Climb {
+public:
+    /// `checked` is the node with less to do, for variants that it has; null: what is timed is checked.
+    Climb(vulkan::VulkanBackend& backend, std::unique_ptr<Subject> timed, std::unique_ptr<Subject> checked, int runs)
+        : backend_(backend), timed_(std::move(timed)), checked_(std::move(checked)), runs_(runs) {}
+
+    /// Compiles the pipelines of variants beside one another.
+    void prepare(const vulkan::KernelList& kernels) { backend_.prepare_pipelines(timed_->plan(), kernels); }
 
     /// An Error only where no other variant could be tried either.
     Result<Trial> attempt(std::string_view variant) {
@@ -111,6 +141,17 @@ public:
         return trial;
     }
 
+    /// Runs a variant for a while, so that the device is awake when the variants are compared.
+    Result<void> warm_up(const std::string& variant) {
+        const auto found = kept_.find(variant);
+        if (found == kept_.end() || backend_.capabilities().is_cpu()) return {};
+        for (double spent = 0; spent < kWarmUpUs;) {
+            VKFORMER_TRY(const double us, time_run(*found->second.front()));
+            spent += std::max(us, 20.0);  // what a submission takes
+        }
+        return {};
+    }
+
     /// Times once more what came near the best; its time is the shortest of all.
     Result<void> repeat(Trial& trial) {
         if (!trial.fault.empty() || trial.us > kNear * fastest_) return {};
@@ -120,25 +161,31 @@ public:
     }
 
 private:
-    Result<std::unique_ptr<vulkan::VulkanProgram>> compile(const std::string& variant, bool check) {
+    Result<std::unique_ptr<vulkan::VulkanProgram>> compile(const Subject& subject, const std::string& variant,
+                                                           bool check) {
         vulkan::ProgramOptions options{.timestamps = check ? vulkan::Timestamps::none : vulkan::Timestamps::ends,
                                        .check_memory = check,
                                        .variants = {variant}};
         VKFORMER_TRY(auto program,
-                     backend_.compile_program(plan_, backend_.make_store(), backend_.make_store(), options));
-        VKFORMER_CHECK(feed(*program, trial_));
+                     backend_.compile_program(subject.plan(), backend_.make_store(), backend_.make_store(), options));
+        VKFORMER_CHECK(feed(*program, subject.trial()));
         return program;
     }
 
     Result<void> check(Trial& trial) {
-        VKFORMER_TRY(const auto program, compile(trial.variant, true));
+        const bool has_less =
+            checked_ && vulkan::find_kernel(checked_->kernels(backend_.capabilities()), trial.variant);
+        Subject& subject = has_less ? *checked_ : *timed_;
+        VKFORMER_TRY(const auto expected, subject.expected());
+        VKFORMER_TRY(const auto program, compile(subject, trial.variant, true));
         VKFORMER_CHECK(program->submit());
         VKFORMER_CHECK(program->wait());
-        for (std::size_t i = 0; i < trial_.results.size(); ++i) {
-            VKFORMER_TRY(const auto found, read(*program, trial_.graph, trial_.results[i]));
-            const double bound = validation::error_bound(trial_.graph, plan_.graph.nodes().front(), trial_.results[i],
-                                                         program->rounding(0));
-            judge(trial, found, expected_[i], bound);
+        const TrialCase& operands = subject.trial();
+        for (std::size_t i = 0; i < operands.results.size(); ++i) {
+            VKFORMER_TRY(const auto found, read(*program, operands.graph, operands.results[i]));
+            const double bound =
+                validation::error_bound(operands.graph, subject.node(), operands.results[i], program->rounding(0));
+            judge(trial, found, expected[i], bound);
         }
         return {};
     }
@@ -180,25 +227,23 @@ private:
     /// With operands of their own.
     using Programs = std::vector<std::unique_ptr<vulkan::VulkanProgram>>;
     Result<Programs> compile_copies(const std::string& variant) {
-        const int copies = std::min(operand_copies(plan_.graph, plan_.graph.nodes().front()), runs_ + 1);
+        const int copies = std::min(operand_copies(timed_->plan().graph, timed_->node()), runs_ + 1);
         Programs programs;
         while (programs.size() < static_cast<std::size_t>(copies)) {
-            VKFORMER_TRY(programs.emplace_back(), compile(variant, false));
+            VKFORMER_TRY(programs.emplace_back(), compile(*timed_, variant, false));
         }
         return programs;
     }
 
     std::uint64_t copy_bytes() const {
         std::uint64_t bytes = 0;
-        for (const graph::Tensor& tensor : plan_.graph.tensors()) bytes += graph::storage_bytes(tensor);
+        for (const graph::Tensor& tensor : timed_->plan().graph.tensors()) bytes += graph::storage_bytes(tensor);
         return bytes;
     }
 
     vulkan::VulkanBackend& backend_;
-    const TrialCase& trial_;
+    std::unique_ptr<Subject> timed_, checked_;
     int runs_;
-    graph::Plan plan_;
-    std::vector<std::vector<double>> expected_;
     double fastest_ = std::numeric_limits<double>::infinity();
     std::map<std::string, Programs> kept_;  // by variant, so that another round costs no more than its runs
     std::uint64_t kept_bytes_ = 0;
@@ -302,12 +347,14 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
     const VerdictFile& verdicts = file(device);
     const std::lock_guard lock(mutex_);
     std::map<std::string, OpenCase> open;
+    std::set<std::string_view> ops;  // that something is found for, or will be by a case that comes before
     for (const Node& node : plan.graph.nodes()) {
         auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
         if (kernels.size() < 2) continue;
         const std::string key = case_key(plan.graph, node, options_.thorough);
         const bool is_open = options_.thorough ? !tuned_.contains(device.uuid + key)
                                                : known(verdicts, plan.graph, node, kernels) == nullptr;
+        if (!is_open) ops.insert(graph::op_name(node.op));
         if (!options_.thorough) kernels = worth_trying(kernels, device);
         if (is_open && kernels.size() >= 2)
             open.try_emplace(key, OpenCase{&node, std::move(kernels)}).first->second.work +=
@@ -315,6 +362,14 @@ std::vector<std::pair<std::string, Ladder::OpenCase>> Ladder::open_cases(const g
     }
     std::vector<std::pair<std::string, OpenCase>> sorted(open.begin(), open.end());
     sort_stably(sorted, [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
+    // An op's first case, where it is not little, before any op's second: what is not tried takes what was found for its op.
+    double all_work = 0;
+    for (const auto& [key, open_case] : sorted) all_work += open_case.work;
+    for (auto& [key, open_case] : sorted)
+        open_case.is_first_of_op =
+            ops.insert(graph::op_name(open_case.node->op)).second && open_case.work > kLittleWork * all_work;
+    sort_stably(sorted,
+                [](const auto& a, const auto& b) { return a.second.is_first_of_op && !b.second.is_first_of_op; });
     return sorted;
 }
 
@@ -322,9 +377,25 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
                            const OpenCase& open_case, Progress progress, double start) {
     const vulkan::Capabilities& device = backend.capabilities();
     VerdictFile& verdicts = file(device);
-    VKFORMER_TRY(const TrialCase trial, make_trial_case(graph, *open_case.node, max_work(device)));
-    Climb climb(backend, trial, options_.thorough ? kThoroughRuns : kRuns);
-    VKFORMER_CHECK(climb.compute_expected());
+    VKFORMER_TRY(auto timed, make_trial_case(graph, *open_case.node, max_work(device)));
+    std::unique_ptr<Subject> checked;
+    if (max_work(device) > kMostCheckedWork) {
+        VKFORMER_TRY(auto less, make_trial_case(graph, *open_case.node, kMostCheckedWork, Fewer::columns));
+        checked = std::make_unique<Subject>(std::move(less));
+    }
+    Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
+                options_.thorough ? kThoroughRuns : kRuns);
+    if (!device.is_cpu()) {  // whose drivers compile with all their threads, and what may not be needed
+        const bool may_prepare = [&] {
+            const std::lock_guard lock(mutex_);
+            return verdicts.begin(key, "all at a time");
+        }();
+        if (may_prepare) {
+            climb.prepare(open_case.kernels);
+            const std::lock_guard lock(mutex_);
+            verdicts.end();
+        }
+    }
     Verdict verdict;
     for (const vulkan::KernelTraits* kernel : open_case.kernels) {
         const std::string_view name = kernel->name;
@@ -355,6 +426,7 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
             return {};
         }
     }
+    VKFORMER_CHECK(climb.warm_up(fastest_of(verdict.trials)));
     VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
     verdict.variant = fastest_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);

@@ -32,8 +32,8 @@ struct LadderOptions {
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
     /// No case is begun that would not be done by then if it took as long as the longest one so far, all but the first one that was begun
     /// are given up after it, and what is not tried takes what was found for the same op where it has most work in the plan, or else the
-    /// first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come first.
-    /// 0: all are tried.
+    /// first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
+    /// first, one of each op before the others. 0: all are tried.
     double max_seconds = 0;
 };
 
@@ -53,11 +53,11 @@ Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
 /// The variant with the shortest time among those that are right; empty: there is none.
 std::string fastest_of(const std::vector<Trial>& trials);
 
-/// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double
-/// precision under validation::error_bound. Of those that are right the fastest is taken. A variant that is wrong or that the
-/// driver refuses is never used; so is one that ends the process twice. Without a queue nothing can be tried, and the first
-/// variant is taken. choose() is thread-safe: one thread at a time tries, as trials would spoil each other's times, and one that
-/// waited takes what was found meanwhile; a plan that all is known about waits for nobody.
+/// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double precision under
+/// validation::error_bound; on GPUs, of which the CPU would take seconds, with fewer columns than are timed. Of those that are right the
+/// fastest is taken. A variant that is wrong or that the driver refuses is never used; so is one that ends the process twice. Without a
+/// queue nothing can be tried, and the first variant is taken. choose() is thread-safe: one thread at a time tries, as trials would spoil
+/// each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
 class Ladder : public vulkan::VariantChooser {
 public:
     explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
@@ -80,9 +80,10 @@ private:
         const graph::Node* node;
         vulkan::KernelList kernels;
         double work = 0;  // of all the plan's nodes that it stands for
+        bool is_first_of_op = false;
     };
     Result<void> try_open_cases(vulkan::VulkanBackend& backend, const graph::Plan& plan);
-    /// By key, the most work first.
+    /// By key, the most work first, but an op's first before any op's second.
     std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
                                                              const vulkan::Capabilities& device);
     bool is_time_over(double seconds) const noexcept {

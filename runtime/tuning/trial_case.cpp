@@ -57,8 +57,18 @@ void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t
     if (value) shapes[value.id] = graph.shape(value).rank() == 1 ? Shape{width} : Shape{rows, width};
 }
 
+/// Halves rows, not below 64, and columns, not below 256, until the work is at most `max_work`.
+void lessen(const auto& work, double max_work, Fewer first, std::uint64_t& rows, std::uint64_t& out, bool in_pairs) {
+    const auto fewer_rows = [&] {
+        while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
+    };
+    if (first == Fewer::rows) fewer_rows();
+    while (work() > max_work && out > 256) out = in_pairs ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
+    fewer_rows();
+}
+
 /// Products of a batch: fewer of them first, then as for one.
-void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
+void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, Fewer first, Shapes& shapes) {
     const std::uint64_t in = graph.shape(op.x).back();
     const Shape& y = graph.shape(op.y);
     std::uint64_t batch = y[0], rows = y[1], out = y[2];
@@ -66,8 +76,7 @@ void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, S
         return static_cast<double>(batch * rows) * static_cast<double>(in) * static_cast<double>(out);
     };
     while (work() > max_work && batch > 2) batch = (batch + 1) / 2;
-    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
-    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    lessen(work, max_work, first, rows, out, false);
     shapes[op.x.id] = {std::min(batch, graph.shape(op.x)[0]), rows, in};
     shapes[op.weight.id] = {std::min(batch, graph.shape(op.weight)[0]), out, in};
     if (op.epilogue.bias) shapes[op.epilogue.bias.id] = {out};
@@ -75,14 +84,12 @@ void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, S
     shapes[op.y.id] = {batch, rows, out};
 }
 
-/// A product whose work is at most `max_work`: fewer rows first (they share the weights), then fewer columns.
-void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes& shapes) {
-    if (graph.shape(op.weight).rank() == 3) return limit_batch(op, graph, max_work, shapes);
+void limit(const graph::Linear& op, const Graph& graph, double max_work, Fewer first, Shapes& shapes) {
+    if (graph.shape(op.weight).rank() == 3) return limit_batch(op, graph, max_work, first, shapes);
     const std::uint64_t in = graph.shape(op.x).back();
     std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.weight)[0];
     const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
-    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
-    while (work() > max_work && out > 256) out = op.is_gated() ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
+    lessen(work, max_work, first, rows, out, op.is_gated());
     reshape_rows(shapes, graph, op.x, rows, in);
     reshape_rows(shapes, graph, op.weight, out, in);
     reshape_rows(shapes, graph, op.epilogue.bias, 1, out);
@@ -90,7 +97,7 @@ void limit(const graph::Linear& op, const Graph& graph, double max_work, Shapes&
     reshape_rows(shapes, graph, op.y, rows, op.is_gated() ? out / 2 : out);
 }
 /// As for one product; fewer experts before fewer columns, but so many that rows still have several.
-void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, Shapes& shapes) {
+void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, Fewer first, Shapes& shapes) {
     const std::uint64_t in = graph.shape(op.x).back(), slots = graph.shape(op.experts)[1];
     std::uint64_t rows = graph.shape(op.experts)[0], out = graph.shape(op.y).back();
     std::uint64_t experts = graph.shape(op.weight)[0] / out;
@@ -98,8 +105,7 @@ void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, S
     const auto work = [&] {
         return static_cast<double>(rows * slots) * static_cast<double>(in) * static_cast<double>(out);
     };
-    while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
-    while (work() > max_work && out > 256) out = (out + 1) / 2;
+    lessen(work, max_work, first, rows, out, false);
     while (static_cast<double>(experts * out) * static_cast<double>(in) > kMostElements && experts > 16)
         experts = (experts + 1) / 2;
     shapes[op.x.id] = graph.shape(op.x).rank() == 3 ? Shape{rows, slots, in} : Shape{rows, in};
@@ -107,7 +113,7 @@ void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, S
     shapes[op.experts.id] = {rows, slots};
     shapes[op.y.id] = {rows, slots, out};
 }
-void limit(const auto&, const Graph&, double, Shapes&) {}
+void limit(const auto&, const Graph&, double, Fewer, Shapes&) {}
 
 std::vector<float> random_floats(std::uint64_t count, std::uint32_t seed) {
     std::mt19937 random(seed);
@@ -300,10 +306,10 @@ std::string case_key(const Graph& graph, const graph::Node& node, bool exact) {
     return key + mask_text(node.op);
 }
 
-Result<TrialCase> make_trial_case(const Graph& graph, const graph::Node& node, double max_work) {
+Result<TrialCase> make_trial_case(const Graph& graph, const graph::Node& node, double max_work, Fewer first) {
     try {
         Shapes shapes;
-        std::visit([&](const auto& op) { limit(op, graph, max_work, shapes); }, node.op);
+        std::visit([&](const auto& op) { limit(op, graph, max_work, first, shapes); }, node.op);
         return Builder(graph, node.op, std::move(shapes)).build();
     } catch (const std::bad_alloc&) {
         return Error{ErrorCode::OutOfHostMemory, node.name + ": not enough memory to try its variants"};

@@ -2,6 +2,7 @@
 #include "vulkan/backend.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <cctype>
 #include <charconv>
 
@@ -163,6 +164,15 @@ Result<std::unique_ptr<VulkanProgram>> VulkanBackend::compile_program(graph::Pla
         return Error{ErrorCode::InvalidArgument, "compile: the stores must come from this backend's make_store()"};
     return VulkanProgram::create(device_, pipelines_, clock_, std::move(plan), std::move(weight_store),
                                  std::move(state_store), options);
+}
+
+void VulkanBackend::prepare_pipelines(const graph::Plan& plan, const KernelList& kernels) {
+    std::vector<Dispatch> all;
+    for (const KernelTraits* kernel : kernels) {
+        auto planned = plan_dispatches(plan.graph.nodes().front().op, {plan.graph, capabilities()}, *kernel);
+        if (planned) std::ranges::move(planned->dispatches, std::back_inserter(all));
+    }
+    pipelines_->prepare(all);
 }
 
 Result<std::unique_ptr<graph::Program>> VulkanBackend::compile(graph::Plan plan,

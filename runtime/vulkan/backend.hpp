@@ -88,6 +88,9 @@ public:
     Result<PipelineReport> report_pipeline(const Dispatch& dispatch);
 
     const Capabilities& capabilities() const noexcept { return device_->capabilities(); }
+    /// Has the driver compile what these kernels dispatch for a plan of one node, all at a time, for who compiles programs of each later.
+    /// What cannot be made, those programs tell.
+    void prepare_pipelines(const graph::Plan& plan, const KernelList& kernels);
     /// For callers that run shaders of their own on it.
     const std::shared_ptr<Device>& device() const noexcept { return device_; }
     std::vector<std::string> validation_messages() const { return device_->instance().validation_messages(); }

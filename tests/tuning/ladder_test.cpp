@@ -16,6 +16,8 @@
 #include "core/block_format.hpp"
 #include "graph/builders.hpp"
 #include "support/backends.hpp"
+#include "support/host_application.hpp"
+#include "support/interposer.hpp"
 #include "support/must.hpp"
 #include "support/quantized.hpp"
 #include "support/temporary_folder.hpp"
@@ -51,6 +53,13 @@ struct Counted {
                 .thorough = thorough};
     }
 };
+
+/// Verdicts on an op.
+std::size_t count_of(Ladder& ladder, const vulkan::VulkanBackend& backend, const std::string& op) {
+    const auto& verdicts = ladder.file(backend.capabilities()).verdicts();
+    return static_cast<std::size_t>(
+        std::ranges::count_if(verdicts, [&](const auto& v) { return v.first.starts_with(op + " "); }));
+}
 
 /// A ladder on which some variants are found to be wrong.
 class Suspicious final : public Ladder {
@@ -205,6 +214,81 @@ TEST_CASE("a case is begun only if it may be done in time, given up after that, 
             tuning::VerdictFile file(folder.path(), backend->capabilities());
             for (const auto& [key, verdict] : file.verdicts())
                 for (const Trial& trial : verdict.trials) CHECK(trial.fault.empty());
+        }
+    }
+}
+
+TEST_CASE("an op's first case is tried before another op's second", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        Graph graph;
+        const auto product = [&](const char* name, std::uint64_t in, std::uint64_t out) {
+            const std::string x = std::string("x") + name, w = std::string("w") + name;
+            graph.mark_output(must(linear(graph, must(graph.input(x, DType::f32, {16, in})),
+                                          must(graph.input(w, DType::f32, {out, in})))));
+        };
+        product("a", 128, 128);
+        product("b", 128, 64);
+        const auto q = must(graph.input("q", DType::f32, {1, 16, 2, 16}));
+        graph.mark_output(must(attention(graph, q, q, q, {}, 0.25f)));
+        graph.mark_output(must(add(graph, must(graph.input("l", DType::f32, {2, 4})),
+                                   must(graph.input("r", DType::f32, {2, 4})))));  // too little to come first
+        const graph::Plan plan = graph::make_plan(std::move(graph), {.fuse = false});
+        const TemporaryFolder folder;
+        std::vector<std::string> ops;
+        for (int run = 0; run < 3; ++run) {
+            Counted counted;
+            tuning::LadderOptions options = counted.options(folder.path());
+            options.max_seconds = 1e-9;  // one case
+            Ladder ladder(options);
+            must(ladder.choose(*backend, plan));
+            for (const auto& [key, verdict] : ladder.file(backend->capabilities()).verdicts()) {
+                const std::string op = key.substr(0, key.find(' '));
+                if (static_cast<std::size_t>(std::ranges::count(ops, op)) < count_of(ladder, *backend, op))
+                    ops.push_back(op);
+            }
+        }
+        CHECK(ops == std::vector<std::string>{"linear", "attention", "linear"});
+    }
+}
+
+TEST_CASE("what is timed on a GPU is checked with fewer columns and all its rows", "[tuning]") {
+    const auto product = [](std::uint64_t rows, std::uint64_t in, std::uint64_t out, tuning::Fewer first) {
+        Graph graph;
+        graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, {rows, in})),
+                                      must(graph.input("w", DType::f32, {out, in})))));
+        const auto trial = must(tuning::make_trial_case(graph, graph.nodes()[0], 3e8, first));
+        return trial.graph.shape(trial.results.at(0));
+    };
+    CHECK(product(512, 2048, 4096, tuning::Fewer::columns) == Shape{512, 256});
+    CHECK(product(512, 8192, 4096, tuning::Fewer::columns) == Shape{128, 256});  // and then fewer rows
+    CHECK(product(512, 2048, 4096, tuning::Fewer::rows) == Shape{64, 2048});
+    CHECK(product(8, 2048, 4096, tuning::Fewer::columns) == Shape{8, 4096});
+}
+
+TEST_CASE("a device that calls itself a GPU finds right variants for what is more than it checks", "[tuning][vulkan]") {
+    for (const std::string& index : vulkan_device_indices()) {
+        Interposer interposer(must(vulkan::open_loader()));
+        interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
+        HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
+        const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));
+        const auto backend = must(vulkan::VulkanBackend::on(
+            must(vulkan::Device::create(instance, instance->describe(host.physical))), {.cache_folder = {}}));
+        CAPTURE(backend->name());
+        Graph graph;
+        graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, {40, 1024})),
+                                      must(graph.input("w", DType::f32, {8192, 1024})))));
+        const graph::Plan plan = graph::make_plan(std::move(graph), {.fuse = false});
+        Ladder ladder({});
+        must(ladder.choose(*backend, plan));
+        const auto& verdicts = ladder.file(backend->capabilities()).verdicts();
+        REQUIRE(verdicts.size() == 1);
+        CHECK(verdicts.begin()->second.trials.size() >= 2);
+        for (const Trial& trial : verdicts.begin()->second.trials) {
+            CAPTURE(trial.variant);
+            CHECK(trial.fault.empty());
+            CHECK(trial.error > 0);
+            CHECK(trial.us > 0);
         }
     }
 }
