@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "bench/measure.hpp"
 
+#include <chrono>
+
 #include "cpu/backend.hpp"
 #include "support/backends.hpp"
 #include "support/catch.h"
@@ -74,6 +76,20 @@ TEST_CASE("what is right is timed, over as many operands as were asked for", "[b
     CHECK(hot.wall_ns.runs > 0);
     CHECK(hot.device_ns.runs == 0);
     CHECK(measure_on(backend, c, Cache::cold).copies == 4);
+}
+
+TEST_CASE("a warm-up takes its time and is not counted", "[bench][measure]") {
+    WrongBackend backend(0);
+    const cases::Case c = only_case("add", "5x50");
+    const CheckedCase checked = must(CheckedCase::make(c));
+    const auto start = std::chrono::steady_clock::now();
+    const Measurement measured =
+        must(bench::measure(checked, {.backend = &backend},
+                            {.cache = Cache::hot, .stopping = {.max_seconds = 0.001}, .warm_up_seconds = 0.1}));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    CHECK(taken.count() > 0.1);
+    CHECK(measured.wall_ns.runs > 0);
+    CHECK(bench::warm_up_seconds_for(backend) == 0);
 }
 
 TEST_CASE("what is wrong is not timed", "[bench][measure]") {

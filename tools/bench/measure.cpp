@@ -145,14 +145,18 @@ Result<void> sample(graph::Program& program, const cases::CaseBuilder& builder, 
                     const Rotation& rotation, const MeasureOptions& options, Measurement& result) {
     vulkan::VulkanProgram* const timestamps = profiled(program, target);
     Sampler device(options.stopping), wall(options.stopping);
-    const auto begin = SteadyClock::now();
+    const auto start = SteadyClock::now();
+    auto begin = start;
     for (std::uint32_t submission = 0;; ++submission) {
         VKFORMER_CHECK(builder.rewind(program));
-        const auto start = SteadyClock::now();
+        const auto submitted = SteadyClock::now();
         VKFORMER_CHECK(program.submit());
         VKFORMER_CHECK(program.wait());
-        const double ns = 1e9 * seconds_since(start) / static_cast<double>(rotation.runs);
-        if (submission < options.warm_up) continue;
+        const double ns = 1e9 * seconds_since(submitted) / static_cast<double>(rotation.runs);
+        if (submission < options.warm_up || seconds_since(start) < options.warm_up_seconds) {
+            begin = SteadyClock::now();
+            continue;
+        }
         wall.add(ns);
         if (timestamps) VKFORMER_CHECK(add_device_times(*timestamps, rotation, device));
         if ((timestamps ? device : wall).done(seconds_since(begin))) break;
@@ -259,6 +263,11 @@ Result<Measurement> measure(const CheckedCase& c, const Target& target, const Me
     VKFORMER_CHECK(several.feed(*timed));
     VKFORMER_CHECK(sample(*timed, several, target, rotation, options, result));
     return result;
+}
+
+double warm_up_seconds_for(const graph::Backend& backend) {
+    const auto* const vulkan = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
+    return vulkan && !vulkan->capabilities().is_cpu() ? 0.3 : 0;
 }
 
 std::uint64_t default_cold_bytes(const Target& target) {

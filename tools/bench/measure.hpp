@@ -36,7 +36,8 @@ struct MeasureOptions {
     std::uint64_t cold_bytes = 0;  ///< what the copies of the operands should take together
     std::string variant;           ///< empty: the one that the device would use
     Stopping stopping;
-    std::uint32_t warm_up = 1;  ///< submissions that are not counted
+    std::uint32_t warm_up = 1;   ///< submissions that are not counted
+    double warm_up_seconds = 0;  ///< nor are those of so many first seconds
 };
 
 struct Measurement {
@@ -73,6 +74,10 @@ private:
 
 /// A case whose result is wrong is not timed: `check` says what is wrong. Errors: those of the case and of the backend.
 Result<Measurement> measure(const CheckedCase& c, const Target& target, const MeasureOptions& options);
+
+/// A GPU that had nothing to do while the CPU computed what is right runs at a fraction of its clock, and takes tenths of a second to wake
+/// up: on an H200 kernels took 3 to 5 times as long in 0.08 s behind a pause as in a series of others. 0 for devices that are CPUs.
+double warm_up_seconds_for(const graph::Backend& backend);
 
 /// How much the copies should take so that no cache helps: several times the last-level cache of this machine for devices
 /// that are CPUs, more than the largest GPU cache for others.

@@ -186,13 +186,19 @@ cases::Work work_of(const ShaderManifest& manifest, const Reference* reference, 
 Result<void> sample(std::vector<std::unique_ptr<ShaderRunner>>& runners, const ShaderLaunch& launch,
                     const MeasureOptions& options, Measurement& result) {
     Sampler device(options.stopping), wall(options.stopping);
-    const auto begin = std::chrono::steady_clock::now();
+    using SteadyClock = std::chrono::steady_clock;
+    const std::chrono::duration<double> warm_up(options.warm_up_seconds);
+    const auto start = SteadyClock::now();
+    auto begin = start;
     for (std::size_t submission = 0;; ++submission) {
         VKFORMER_TRY(const auto times, runners[submission % runners.size()]->run(launch));
-        if (submission < options.warm_up) continue;
+        if (submission < options.warm_up || SteadyClock::now() - start < warm_up) {
+            begin = SteadyClock::now();
+            continue;
+        }
         wall.add(times.wall_ns / launch.times);
         if (times.device_ns > 0) device.add(times.device_ns / launch.times);
-        const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+        const std::chrono::duration<double> elapsed = SteadyClock::now() - begin;
         if ((device.count() > 0 ? device : wall).done(elapsed.count())) break;
     }
     result.device_ns = device.summary();

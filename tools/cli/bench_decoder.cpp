@@ -15,6 +15,7 @@
 #include "api/decoder_workload.hpp"
 #include "api/open_backend.hpp"
 #include "bench/limits.hpp"
+#include "bench/measure.hpp"
 #include "bench_memory.hpp"
 #include "bench_model.hpp"
 #include "bench_program.hpp"
@@ -86,14 +87,17 @@ Result<DecoderCost> measure_rates(const models::Decoder& model, const DecoderSes
     DecoderCost cost;
     VKFORMER_TRY(const Generate generate, generation_of(model, options, command, backend));
     std::vector<double> prompt, decode, host;
-    for (std::uint32_t run = 0; run < command.runs + 1; ++run) {
+    const double warm_up_seconds = bench::warm_up_seconds_for(backend);
+    std::optional<double> warm_since;
+    for (std::uint32_t run = 0; host.size() < command.runs; ++run) {
         std::vector<decoding::Request> requests;
         for (std::uint32_t b = 0; b < command.batch; ++b)
             requests.push_back(request_of(model, command.length, command.steps, run * 1000 + b));
         const double cpu = platform::thread_cpu_seconds();
         VKFORMER_TRY(const auto t, generate(requests, cost.first_token_seconds));
         const double cpu_us = (platform::thread_cpu_seconds() - cpu) * 1e6;
-        if (run == 0) continue;  // compiles, uploads, warms up
+        if (!warm_since) warm_since = platform::process_seconds();  // compiled, uploaded
+        if (run == 0 || platform::process_seconds() - *warm_since < warm_up_seconds) continue;
         const double generated = static_cast<double>(t.decode_steps) * command.batch;
         if (t.prompt_tokens > 0) prompt.push_back(static_cast<double>(t.prompt_tokens) / t.prompt_seconds);
         decode.push_back(generated / t.decode_seconds);

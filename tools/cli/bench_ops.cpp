@@ -109,7 +109,9 @@ void add_bench_ops(CLI::App& bench, Action& action) {
     command.footer(
         "Every result is compared with the CPU in double precision before it is timed; a wrong one is reported and "
         "not\n"
-        "timed, and the exit code is then 1. Times are the device's own, from timestamps.\n"
+        "timed, and the exit code is then 1. Times are the device's own, from timestamps; a GPU works for 0.3 s "
+        "before\n"
+        "they count.\n"
         "Examples:\n"
         "  vkformer bench ops --op linear --shape 1024x1024x1024 --dtype f32 --dtype f16\n"
         "  vkformer bench ops --device 0 --all-variants --cache both --json");

@@ -67,7 +67,8 @@ void MeasureFlags::add(CLI::App& command) {
 bench::MeasureOptions MeasureFlags::options(const bench::Target& target) const {
     return {.cold_bytes =
                 rotate_mib > 0 ? static_cast<std::uint64_t>(rotate_mib * (1 << 20)) : bench::default_cold_bytes(target),
-            .stopping = {.relative_bound = bound / 100, .min_seconds = seconds / 4, .max_seconds = seconds}};
+            .stopping = {.relative_bound = bound / 100, .min_seconds = seconds / 4, .max_seconds = seconds},
+            .warm_up_seconds = bench::warm_up_seconds_for(*target.backend)};
 }
 
 std::vector<bench::Cache> MeasureFlags::caches() const {
