@@ -3,9 +3,12 @@
 """Tests of tools/report that need nothing but Python: plots, pages, measurements that go on, models of random weights, the day of a GPU."""
 import json
 import pathlib
+import re
 import struct
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree
 
@@ -139,7 +142,7 @@ class Days(unittest.TestCase):
     ROW = {"group": "sums", "op": "add", "shape": "1x576", "dtype": "f32", "cache": "cold", "gflops": 1.0, "gbps": 2.0, "share": 0.5, "limit": "reads"}
 
     def day(self, **options):
-        options = {"minutes": 1, "out": pathlib.Path(self.folder.name), "vkformer": pathlib.Path(sys.executable), **options}
+        options = {"minutes": 1, "out": pathlib.Path(self.folder.name), "vkformer": pathlib.Path(sys.executable), "own": None, **options}
         return gpu_day.Day(gpu_day.argparse.Namespace(**options))
 
     def setUp(self):
@@ -174,6 +177,48 @@ class Days(unittest.TestCase):
         kept = json.loads((day.options.out / "gpu_day.json").read_text())
         self.assertEqual(kept["steps"][0]["note"], "a < b")
         self.assertIn("a &lt; b", (day.options.out / "gpu_day.html").read_text())
+
+    def script(self, name, text):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_text(f"#!{sys.executable}\n{text}")
+        path.chmod(0o755)
+        return path
+
+    def test_tests_are_shared_out_and_those_that_were_cut_off_are_no_failures(self):
+        """Stands for the tests' program: tells its names, or runs those of a file, of which one fails or never ends."""
+        for bad, said in (("b fails", "1 checks failed, the first: x.cpp:3"), ("c hangs", None)):
+            tests = self.script("tests", f"""
+import sys, time
+if "--list-test-names-only" in sys.argv:
+    print("a ends\\n{bad}\\nd ends")
+    sys.exit(3)
+for name in open(sys.argv[sys.argv.index("-f") + 1]).read().splitlines():
+    if "fails" in name:
+        print("x.cpp:3: FAILED:")
+    if "hangs" in name:
+        time.sleep(600)
+    print("0.001 s: " + name, flush=True)
+""")
+            day = self.day(tests=tests)
+            end = time.monotonic() + 4
+            if said:
+                with self.assertRaisesRegex(gpu_day.Failure, said):
+                    day.tests(end)
+                self.assertTrue(day.report["tests"]["is_whole"])
+            else:
+                self.assertRegex(day.tests(end), "^[0-2] tests ended well before the time was over$")
+                self.assertFalse(day.report["tests"]["is_whole"])
+
+    def test_what_is_packed_runs_elsewhere(self):
+        out = pathlib.Path(self.folder.name) / "own.tar.xz"
+        programs = [pathlib.Path("/bin/true"), pathlib.Path("/bin/false")]
+        gpu_day.pack_own(programs, out)
+        with tarfile.open(out) as packed:
+            names = packed.getnames()
+        self.assertEqual([name for name in names if name.startswith("bin/")], ["bin/true", "bin/false"])
+        self.assertFalse([name for name in names if re.search(r"lib/lib(c|stdc\+\+)\.so", name)])
+        with self.assertRaisesRegex(SystemExit, "there is no /nowhere"):
+            gpu_day.pack_own([pathlib.Path("/nowhere")], out)
 
     def test_what_a_command_says_against_it_is_the_failure(self):
         day = self.day()

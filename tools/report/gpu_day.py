@@ -4,20 +4,26 @@
 
     cmake --preset release && cmake --build --preset release --target vkformer_cli        # where there are compilers
     cmake --preset dev && cmake --build --preset dev --target vkformer_tests
+    scripts/gpu_day.sh --pack own.tar.xz               # the programs, with the libraries that they need
     scripts/gpu_day.sh --pack-peer sid peer.tar.xz     # llama.cpp of a Debian sid in a folder, with its libraries; without it there is no peer
-    scripts/gpu_day.sh --out day --peer peer.tar.xz    # on the machine with the GPU: Python 3.9 and a Vulkan driver are all it needs there
+    scripts/gpu_day.sh --out day --own own.tar.xz --peer peer.tar.xz    # on the machine with the GPU, which needs Python 3.9, a
+                                                       # Vulkan driver and a C library that is no older than this one's
+
+Without --own, on the machine that built them, the programs are taken from where they were built.
 
 Writes OUT/gpu_day.json and OUT/gpu_day.html, anew after each step, so that nothing is lost where time is cut short. The steps, each with a
-share of the time: the device; `validate` of a small model; single ops, every kernel (on CPUs the chosen one), beside the device's limits; a language model of 1.2
-thousand million random weights; the same file by llama-bench, and the peer's products and attention; what is left, for the tests of ops. A
+share of the time: the device; `validate` of a small model; single ops, every kernel (on CPUs the chosen one), beside the device's limits; a
+language model of 1.2 thousand million random weights; the same file by llama-bench, and the peer's products and attention; what is left, for the tests of ops. A
 step that fails or ends early is told as such, and the exit code is then 1.
 """
 import argparse
 import datetime
 import io
+import itertools
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -60,10 +66,16 @@ class Day:
         self.begin = time.monotonic()
         self.end = self.begin + 60 * options.minutes
         self.report = {"what": "gpu_day", "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                       "processor": processor(), "vkformer": version(options.vkformer), "minutes": options.minutes, "steps": []}
+                       "processor": processor(), "minutes": options.minutes, "steps": []}
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu_day"))
         # Verdicts of its own: every kernel is tried anew on this day.
-        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.work / "cache"), "OPENBLAS_NUM_THREADS": "1"}
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.work / "cache")}
+        if options.own:
+            with tarfile.open(options.own) as packed:
+                packed.extractall(self.work / "own")
+            options.vkformer, options.tests = (self.work / "own/bin" / name for name in ("vkformer", "vkformer_tests"))
+            self.environment["LD_LIBRARY_PATH"] = f"{self.work / 'own/lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
+        self.report["vkformer"] = self.run(self.end, options.vkformer, "--version").strip()
 
     def step(self, name, work):
         """Does a part; what it says, or how it failed, is in the report."""
@@ -145,26 +157,36 @@ class Day:
         begin, seconds = time.monotonic(), self.options.seconds
         all_kernels = [] if self.is_cpu else ["--all-variants"]  # CPUs take minutes to compile what is unrolled for GPUs
         for i, (name, (ops, dtypes)) in enumerate(GROUPS.items()):
-            arguments = [part for op in ops for part in ("--op", op)] + [part for dtype in dtypes for part in ("--dtype", dtype)]
             part_end = begin + (end - begin) * (i + 1) / len(GROUPS)
-            try:
-                found = self.vkformer(part_end, "bench", "ops", "-q", "-d", self.chosen, *all_kernels, *arguments, "--seconds", seconds, expects=(0, 1))
-            except subprocess.TimeoutExpired:
-                failures.append(f"{name}: out of time")
-                continue
-            self.report.setdefault("limits", [limit for limit in found.get("limits", []) if "value" in limit])
-            self.report["ops"] += [{"group": name, **case_row(case)} for case in found["cases"]]
-            failures += [f"{case['op']} {case['shape']} {case['dtype']} by {case['variant']}: {case.get('failure', 'wrong')}"
-                         for case in found["cases"] if not case["right"]]
+            for op, shape, dtype in ((op, shape, dtype) for op in ops for shape in self.shapes(op) for dtype in dtypes):
+                no_limits = ["--no-limits"] if "limits" in self.report else []
+                try:
+                    found = self.vkformer(part_end, "bench", "ops", "-q", "-d", self.chosen, "--op", op, "--shape", shape, "--dtype", dtype, *all_kernels,
+                                          *no_limits, "--seconds", seconds, expects=(0, 1))
+                except subprocess.TimeoutExpired:
+                    failures.append(f"{name}: out of time at {op} {shape} {dtype}")
+                    break
+                self.report.setdefault("limits", [limit for limit in found.get("limits", []) if "value" in limit])
+                self.report["ops"] += [{"group": name, **case_row(case)} for case in found["cases"]]
+                failures += [f"{case['op']} {case['shape']} {case['dtype']} by {case['variant']}: {case.get('failure', 'wrong')}"
+                             for case in found["cases"] if not case["right"]]
+                self.save()
         if failures:
             raise Failure("; ".join(failures))
+
+    def shapes(self, op):
+        """Those that `bench ops` has on this device, the ones that only GPUs have first."""
+        listed = self.run(self.end, self.options.vkformer, "bench", "ops", "--list").splitlines()
+        line = next(listed[i + 1] for i, text in enumerate(listed) if text.startswith(f"{op}  "))
+        everywhere, _, on_gpus = line.partition("; on GPUs also")
+        return ([] if self.is_cpu else on_gpus.split()) + everywhere.split()
 
     def models(self, end):
         self.report["models"] = []
         for weights in WEIGHTS:
             file = self.file(weights, self.sizes())
             found = self.vkformer(end, "bench", "model", "-q", "-m", file, "-d", self.chosen, "--dtype", "f32" if self.is_cpu else "f16", "--length", "512",
-                                  "--steps", "32", "--runs", "3")
+                                  "--steps", "32", "--runs", "10")
             self.report["models"].append({"weights": weights, "bytes": file.stat().st_size,
                                           **{part: found[f"{part}_tokens_per_second"]["median"] for part in ("prompt", "decode")}})
             self.save()
@@ -183,41 +205,52 @@ class Day:
             file = self.file(weights, self.sizes())
             rates = {}
             for part, arguments in {"prompt": ["-p", "512", "-n", "0"], "decode": ["-p", "0", "-n", "32", "-d", "512"]}.items():
-                printed = self.run(end, *command, folder / "bin/llama-bench", "-m", file, *arguments, "-r", "3", "-dev", "Vulkan0", "-ngl", "99", "-o", "jsonl",
-                                   cwd=folder / "backends", environment=environment)
+                printed = self.run(end, *command, folder / "bin/llama-bench", "-m", file, *arguments, "-r", "10", "-dev", "Vulkan0", "-ngl", "99",
+                                   "-o", "jsonl", cwd=folder / "backends", environment=environment)
                 rates[part] = json.loads(printed.splitlines()[-1])["avg_ts"]
             self.report["peer"]["models"].append({"weights": weights, **rates})
             self.save()
-        printed = self.run(end, *command, folder / "bin/test-backend-ops", "perf", "-b", "Vulkan0", "-o", PEER_OPS[0], "-p", PEER_OPS[1], cwd=folder / "backends",
-                           environment=environment)
+        printed = self.run(end, *command, folder / "bin/test-backend-ops", "perf", "-b", "Vulkan0", "-o", PEER_OPS[0], "-p", PEER_OPS[1],
+                           cwd=folder / "backends", environment=environment)
         self.report["peer"]["ops"] = [{"op": op, "us": float(us)} for op, us in re.findall(r"^\s*(\w+\([^)]*\)):.*?([\d.]+) us/run", plain(printed), re.M)]
 
     def tests(self, end):
-        """The tests of ops on every device there is; what was seen of them when the time was over counts, too."""
+        """The tests of ops on every device there is, shared out among processes; what was seen of them when the time was over counts, too."""
         tests = self.options.tests
         if not tests.exists():
             return f"there is no {tests}"
-        seconds = end - time.monotonic() - 2
-        command = ["timeout", "--signal=INT", f"{max(seconds, 1):.0f}", str(tests), "[op]", "--order", "rand", "--durations", "yes"]
-        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, errors="replace", check=False)
-        ended = re.findall(r"^([\d.]+) s: (.*)$", done.stdout, re.M)
-        failed = sorted(set(re.findall(r"^(\S+\.cpp:\d+): FAILED:\n(?!(?:  \{Unknown.*\n)?due to a fatal error condition:\n\s*SIGINT)", done.stdout, re.M)))
-        self.report["tests"] = {"ended": len(ended), "failed": failed, "is_whole": done.returncode != 124}
+        names = self.run(end, tests, "[op]", "--list-test-names-only", expects=range(256)).splitlines()  # the code is their number
+        names = sorted(name for name in names if name.strip())
+        random.Random(1).shuffle(names)
+        count = max(1, min(12, (os.cpu_count() or 2) - 2))
+        jobs = [self.start_tests(names[i::count], i) for i in range(count)]
+        printed, is_whole = "", True
+        for process in jobs:
+            try:
+                printed += process.communicate(timeout=max(0.1, end - 2 - time.monotonic()))[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                printed += process.communicate()[0]
+                is_whole = False
+        ended = re.findall(r"^([\d.]+) s: (.*)$", printed, re.M)
+        failed = sorted(set(re.findall(r"^(\S+\.cpp:\d+): FAILED:", printed, re.M)))
+        self.report["tests"] = {"ended": len(ended), "failed": failed, "is_whole": is_whole}
         if failed:
             raise Failure(f"{len(failed)} checks failed, the first: {failed[0]}")
-        if done.returncode not in (0, 124):
-            raise Failure(f"the tests ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}")
-        return f"{len(ended)} tests ended well" + ("" if done.returncode == 0 else " before the time was over")
+        ended_badly = [process.returncode for process in jobs if process.returncode not in (0, -9)]
+        if ended_badly:
+            raise Failure(f"the tests ended with {ended_badly[0]}: {printed[-600:]}")
+        return f"{len(ended)} tests ended well" + ("" if is_whole else " before the time was over")
+
+    def start_tests(self, names, number):
+        file = self.work / f"tests{number}.txt"
+        file.write_text("".join(f"{name}\n" for name in names))
+        return subprocess.Popen([self.options.tests, "-f", file, "--durations", "yes"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                errors="replace", env={**self.environment, "OPENBLAS_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.work / f"cache{number}")})
 
 
 def plain(text):
     return re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", text)
-
-
-def version(program):
-    if not program.exists():
-        sys.exit(f"there is no {program}; build it, or name it with --vkformer")
-    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def case_row(case):
@@ -228,6 +261,28 @@ def case_row(case):
     if "roofline" in case:
         row |= {"share": case["roofline"]["share"], "limit": case["roofline"]["limit"]}
     return row
+
+
+def pack_own(programs, out):
+    """The programs and the libraries that they need, but those of C and C++, which a newer system has, and what the driver may need of X and GL."""
+    missing = [program for program in programs if not program.exists()]
+    if missing:
+        sys.exit(f"there is no {missing[0]}; build it, or name it with --vkformer and --tests")
+    own_of_system = re.compile(r"/(ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)[-.]")
+    needed = set()
+    for program in programs:
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        needed |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not own_of_system.search(path)}
+    for name in ("libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libGLdispatch.so.0", "libGLX.so.0", "libEGL.so.1"):
+        needed |= set(itertools.islice(pathlib.Path("/usr/lib").glob(f"*/{name}"), 1))
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(out, "w:xz", preset=9) as packed:
+        for program in programs:
+            stripped = pathlib.Path(folder) / program.name
+            subprocess.run(["strip", "-o", stripped, program], check=True)
+            packed.add(stripped, f"bin/{program.name}")
+        for library in sorted(needed):
+            packed.add(library.resolve(), f"lib/{library.name}")
+    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
 
 
 def pack_peer(folder, out):
@@ -266,8 +321,12 @@ def main():
     parser.add_argument("--vkformer", type=pathlib.Path, default=SOURCE / "build/release/vkformer")
     parser.add_argument("--tests", type=pathlib.Path, default=SOURCE / "build/dev/tests/vkformer_tests", help="without it no test is run")
     parser.add_argument("--peer", type=pathlib.Path, help="a file that --pack-peer made")
+    parser.add_argument("--own", type=pathlib.Path, help="a file that --pack made, in place of --vkformer and --tests")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="OWN", help="make the file OWN of --vkformer and --tests and do nothing else")
     parser.add_argument("--pack-peer", type=pathlib.Path, nargs=2, metavar=("SID", "PEER"), help="make the file PEER and do nothing else")
     options = parser.parse_args()
+    if options.pack:
+        return pack_own([options.vkformer, options.tests], options.pack)
     if options.pack_peer:
         return pack_peer(*options.pack_peer)
     day = Day(options)
