@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
@@ -29,8 +30,8 @@ double max_work(const vulkan::Capabilities& device) { return device.is_cpu() ? 5
 /// Of one whose result is compared with what the CPU computes in double precision, which would take it seconds for what is timed on a GPU.
 constexpr double kMostCheckedWork = 3e8;
 
-constexpr double kWarmUpUs = 50e3;  // of device time: a GPU that had little to do is slow, and not in all alike
-constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
+constexpr double kWarmUpSeconds = 0.05;  // a GPU that had little to do is slow, and not in all alike
+constexpr double kEnoughUs = 20e3;       // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
 constexpr double kNear = 4;                          // times slower than the best one: timed again
 constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
@@ -94,22 +95,34 @@ public:
     const TrialCase& trial() const noexcept { return trial_; }
     const graph::Plan& plan() const noexcept { return plan_; }
     const Node& node() const { return plan_.graph.nodes().front(); }
-    vulkan::KernelList kernels(const vulkan::Capabilities& device) const {
-        return vulkan::fitting_kernels(node().op, {plan_.graph, device});
-    }
 
-    /// By result.
-    Result<std::span<const std::vector<double>>> expected() {
-        if (!expected_.empty()) return std::span<const std::vector<double>>(expected_);
+    /// By result, when it was computed.
+    std::span<const std::vector<double>> expected() const noexcept { return expected_; }
+
+    Result<void> compute_expected() {
+        if (!expected_.empty()) return {};
         const auto oracle = cpu::make_cpu_backend<double>();
         VKFORMER_TRY(const auto program, oracle->compile(plan_, oracle->make_store(), oracle->make_store()));
         VKFORMER_CHECK(feed(*program, trial_));
         VKFORMER_CHECK(program->submit());
+        std::vector<std::vector<double>> all;
         for (const Value result : trial_.results) {
-            VKFORMER_TRY(auto values, read(*program, trial_.graph, result));
-            expected_.push_back(std::move(values));
+            VKFORMER_TRY(all.emplace_back(), read(*program, trial_.graph, result));
         }
-        return std::span<const std::vector<double>>(expected_);
+        expected_ = std::move(all);
+        return {};
+    }
+
+    /// Whether a variant runs the same pipelines here and there, so that what is right here is not another shader there.
+    bool shares_pipelines(const Subject& other, std::string_view variant, const vulkan::Capabilities& device) const {
+        const auto planned = [&](const Subject& subject) {
+            return vulkan::plan_dispatches(subject.node().op, {subject.plan_.graph, device}, variant);
+        };
+        const auto here = planned(*this), there = planned(other);
+        return here && there &&
+               std::ranges::equal(here->dispatches, there->dispatches, [](const auto& a, const auto& b) {
+                   return a.module == b.module && a.constants == b.constants;
+               });
     }
 
 private:
@@ -121,7 +134,7 @@ private:
 /// The variants of one node, tried one after the other.
 class Climb {
 public:
-    /// `checked` is the node with less to do, for variants that it has; null: what is timed is checked.
+    /// `checked` is the node with less to do, for variants that run the same pipelines there; null: what is timed is checked.
     Climb(vulkan::VulkanBackend& backend, std::unique_ptr<Subject> timed, std::unique_ptr<Subject> checked, int runs)
         : backend_(backend), timed_(std::move(timed)), checked_(std::move(checked)), runs_(runs) {}
 
@@ -131,7 +144,11 @@ public:
     /// An Error only where no other variant could be tried either.
     Result<Trial> attempt(std::string_view variant) {
         Trial trial{.variant = std::string(variant)};
-        const auto checked = check(trial);
+        const bool has_less = checked_ && checked_->shares_pipelines(*timed_, variant, backend_.capabilities());
+        Subject& subject = has_less ? *checked_ : *timed_;
+        VKFORMER_CHECK(subject.compute_expected());
+        auto checked = check(subject, trial);
+        if (checked && has_less && trial.fault.empty()) checked = check_whole(trial);
         if (!checked && checked.error().code == ErrorCode::DeviceLost) return checked.error();
         if (!checked) trial.fault = checked.error().message;
         if (!trial.fault.empty()) return trial;
@@ -141,13 +158,13 @@ public:
         return trial;
     }
 
-    /// Runs a variant for a while, so that the device is awake when the variants are compared.
-    Result<void> warm_up(const std::string& variant) {
-        const auto found = kept_.find(variant);
-        if (found == kept_.end() || backend_.capabilities().is_cpu()) return {};
-        for (double spent = 0; spent < kWarmUpUs;) {
-            VKFORMER_TRY(const double us, time_run(*found->second.front()));
-            spent += std::max(us, 20.0);  // what a submission takes
+    /// Keeps a GPU busy before the first variant is timed, for it was idle while the CPU computed what is right.
+    Result<void> warm_up(vulkan::VulkanProgram& program) {
+        if (std::exchange(is_warm_, true) || backend_.capabilities().is_cpu()) return {};
+        const auto start = std::chrono::steady_clock::now();
+        while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kWarmUpSeconds)) {
+            VKFORMER_CHECK(program.submit());
+            VKFORMER_CHECK(program.wait());
         }
         return {};
     }
@@ -172,11 +189,20 @@ private:
         return program;
     }
 
-    Result<void> check(Trial& trial) {
-        const bool has_less =
-            checked_ && vulkan::find_kernel(checked_->kernels(backend_.capabilities()), trial.variant);
-        Subject& subject = has_less ? *checked_ : *timed_;
-        VKFORMER_TRY(const auto expected, subject.expected());
+    /// That every element is written of what is timed, where the check had less of them.
+    Result<void> check_whole(Trial& trial) {
+        VKFORMER_TRY(const auto program, compile(*timed_, trial.variant, true));
+        VKFORMER_CHECK(program->submit());
+        VKFORMER_CHECK(program->wait());
+        for (const Value result : timed_->trial().results) {
+            VKFORMER_TRY(const auto found, read(*program, timed_->trial().graph, result));
+            if (std::ranges::any_of(found, [](double value) { return std::isnan(value); }))
+                trial.fault = "wrong results";
+        }
+        return {};
+    }
+
+    Result<void> check(const Subject& subject, Trial& trial) {
         VKFORMER_TRY(const auto program, compile(subject, trial.variant, true));
         VKFORMER_CHECK(program->submit());
         VKFORMER_CHECK(program->wait());
@@ -185,7 +211,7 @@ private:
             VKFORMER_TRY(const auto found, read(*program, operands.graph, operands.results[i]));
             const double bound =
                 validation::error_bound(operands.graph, subject.node(), operands.results[i], program->rounding(0));
-            judge(trial, found, expected[i], bound);
+            judge(trial, found, subject.expected()[i], bound);
         }
         return {};
     }
@@ -198,6 +224,7 @@ private:
             VKFORMER_TRY(fresh, compile_copies(trial.variant));
         }
         const Programs& programs = found == kept_.end() ? fresh : found->second;
+        VKFORMER_CHECK(warm_up(*programs.front()));
         double best = std::numeric_limits<double>::infinity(), spent = 0;
         for (int run = 0; run <= runs && spent < kEnoughUs; ++run) {
             VKFORMER_TRY(const double us, time_run(*programs[static_cast<std::size_t>(run) % programs.size()]));
@@ -245,9 +272,15 @@ private:
     std::unique_ptr<Subject> timed_, checked_;
     int runs_;
     double fastest_ = std::numeric_limits<double>::infinity();
+    bool is_warm_ = false;
     std::map<std::string, Programs> kept_;  // by variant, so that another round costs no more than its runs
     std::uint64_t kept_bytes_ = 0;
 };
+
+/// Whether fewer columns are the same arithmetic for less of it.
+bool is_product(const graph::Op& op) {
+    return std::holds_alternative<graph::Linear>(op) || std::holds_alternative<graph::ExpertLinear>(op);
+}
 
 /// Devices that are CPUs make loops of barriers and compile them for long: nobody waits for the reference there where a kernel that is
 /// written for them is right.
@@ -379,18 +412,22 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     VerdictFile& verdicts = file(device);
     VKFORMER_TRY(auto timed, make_trial_case(graph, *open_case.node, max_work(device)));
     std::unique_ptr<Subject> checked;
-    if (max_work(device) > kMostCheckedWork) {
+    if (!device.is_cpu() && !options_.thorough && is_product(open_case.node->op) &&
+        graph::work_of(timed.graph.nodes().front().op, timed.graph) > kMostCheckedWork) {
         VKFORMER_TRY(auto less, make_trial_case(graph, *open_case.node, kMostCheckedWork, Fewer::columns));
         checked = std::make_unique<Subject>(std::move(less));
     }
     Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
                 options_.thorough ? kThoroughRuns : kRuns);
-    if (!device.is_cpu()) {  // whose drivers compile with all their threads, and what may not be needed
+    if (!device.is_cpu() &&
+        backend.device()->is_own()) {  // drivers of CPUs compile with all their threads, and not all is needed
         const bool may_prepare = [&] {
             const std::lock_guard lock(mutex_);
-            return verdicts.begin(key, "all at a time");
+            return !verdicts.has_unfinished(key) && verdicts.begin(key, "all at a time");
         }();
         if (may_prepare) {
+            progress.trial = key;
+            if (options_.progress) options_.progress(progress);
             climb.prepare(open_case.kernels);
             const std::lock_guard lock(mutex_);
             verdicts.end();
@@ -412,11 +449,12 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
             verdict.trials.push_back({.variant = std::string(name), .fault = "ended the process when it was tried"});
             continue;
         }
-        VKFORMER_TRY(Trial tried, climb.attempt(name));
-        {
+        auto attempted = climb.attempt(name);
+        if (attempted || attempted.error().code != ErrorCode::DeviceLost) {  // which counts as having ended the process
             const std::lock_guard lock(mutex_);
             verdicts.end();
         }
+        VKFORMER_TRY(Trial tried, std::move(attempted));
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
         // The first variant is right, and a case without a verdict takes it.
@@ -426,7 +464,6 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
             return {};
         }
     }
-    VKFORMER_CHECK(climb.warm_up(fastest_of(verdict.trials)));
     VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
     verdict.variant = fastest_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);

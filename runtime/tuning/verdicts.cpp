@@ -122,6 +122,11 @@ void VerdictFile::end() {
     trying_.clear();
 }
 
+bool VerdictFile::has_unfinished(const std::string& key) const {
+    const auto found = unfinished_.lower_bound(trial_name(key, ""));
+    return found != unfinished_.end() && found->first.starts_with(trial_name(key, ""));
+}
+
 std::map<std::string, double> VerdictFile::timings(const std::string& model) const {
     const auto found = timings_.find(model);
     return found == timings_.end() ? std::map<std::string, double>() : found->second;

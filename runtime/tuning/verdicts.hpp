@@ -45,6 +45,8 @@ public:
     /// To be called around whatever may crash. `begin` gives false where two earlier processes did not get to `end`.
     bool begin(const std::string& key, std::string_view variant);
     void end();
+    /// Whether a process has ended while something of this case was tried.
+    bool has_unfinished(const std::string& key) const;
 
     /// What a model took on this device: microseconds by name ("cpu", "vulkan"); see tuning/workload.hpp.
     std::map<std::string, double> timings(const std::string& model) const;

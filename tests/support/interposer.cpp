@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <set>
 #include <type_traits>
@@ -74,6 +75,8 @@ struct State {
     std::optional<std::vector<std::byte>> cache_data;
     std::vector<std::byte> initial_cache_data;
     bool loses_stores = false;
+    std::uint32_t most_workgroups = std::numeric_limits<std::uint32_t>::max();
+    std::uint32_t first_workgroup = 0;  // of the part that is recorded
     std::optional<std::size_t> dropped_barrier;
     std::size_t most_barriers = 0;
     std::vector<std::string> recorded;
@@ -262,7 +265,8 @@ VKAPI_ATTR void VKAPI_CALL record_dispatch(VkCommandBuffer commands, std::uint32
                                            std::uint32_t z) {
     note("vkCmdDispatch");
     count_workgroups(commands, x, y, z);
-    if (!state->loses_stores) state->dispatch(commands, x, y, z);
+    const std::uint32_t left = state->most_workgroups - std::min(state->first_workgroup, state->most_workgroups);
+    if (!state->loses_stores) state->dispatch(commands, std::min(x, left), y, z);
 }
 
 /// Blocks begin with where a part of a grid does (PART_OF_GRID of shaders/lib/grid.glsl).
@@ -272,6 +276,7 @@ VKAPI_ATTR void VKAPI_CALL record_push_constants(VkCommandBuffer commands, VkPip
     std::array<std::uint32_t, 2> first{};
     if (size >= sizeof first) std::memcpy(&first, values, sizeof first);
     if (first != std::array<std::uint32_t, 2>{}) note(Interposer::kLaterPart);
+    state->first_workgroup = first[0];
     state->push_constants(commands, layout, stages, offset, size, values);
 }
 
@@ -663,6 +668,11 @@ void Interposer::drop_barrier(std::size_t number) {
 std::size_t Interposer::most_barriers() const {
     const std::lock_guard lock(state->mutex);
     return state->most_barriers;
+}
+
+void Interposer::lose_workgroups_behind(std::uint32_t most) {
+    const std::lock_guard lock(state->mutex);
+    state->most_workgroups = most;
 }
 
 void Interposer::lose_stores() {

@@ -59,6 +59,8 @@ public:
     std::size_t most_barriers() const;
     /// From now on dispatches that are recorded do nothing: a driver that loses what shaders store.
     void lose_stores();
+    /// From now on the workgroups of a grid behind so many are lost, in whatever parts it runs; of grids that are one row.
+    void lose_workgroups_behind(std::uint32_t most);
 
     /// From now on every device claims to bind (maxStorageBufferRange) and to allocate (maxMemoryAllocationSize) no more than so many bytes at
     /// once; 0: what it does.

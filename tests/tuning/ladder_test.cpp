@@ -293,6 +293,26 @@ TEST_CASE("a device that calls itself a GPU finds right variants for what is mor
     }
 }
 
+TEST_CASE("a GPU that loses the end of a large grid is not believed for a small one", "[tuning][vulkan]") {
+    for (const std::string& index : vulkan_device_indices()) {
+        Interposer interposer(must(vulkan::open_loader()));
+        interposer.claim_type(VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU);
+        HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
+        const auto instance = must(vulkan::Instance::adopt(interposer.get(), host.instance, false));
+        const auto backend = must(vulkan::VulkanBackend::on(
+            must(vulkan::Device::create(instance, instance->describe(host.physical))), {.cache_folder = {}}));
+        CAPTURE(backend->name());
+        interposer.lose_workgroups_behind(100);  // of tiles of 64 columns: 64 are checked, 128 are timed
+        Graph graph;
+        graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, {40, 1024})),
+                                      must(graph.input("w", DType::f32, {8192, 1024})))));
+        Ladder ladder({});
+        const auto chosen = ladder.choose(*backend, graph::make_plan(std::move(graph), {.fuse = false}));
+        REQUIRE_FALSE(chosen);
+        CHECK_THAT(chosen.error().message, ContainsSubstring("no variant") && ContainsSubstring("tile: wrong results"));
+    }
+}
+
 TEST_CASE("tuning tries the exact shapes whatever is known", "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
         const TemporaryFolder folder;
