@@ -21,8 +21,8 @@
 #define Y_MEMORY
 #include "attention/matrix.glsl"
 
-// The host counts these bytes too (matrices.cpp) and takes what fits. Sizes 16 × 16 × 16, 4 subgroups, 32 keys: 15 KiB of shared memory
-// with head size 64, 20 KiB with 128. What is [row, N columns] for values that are not finite lies in the stage, too.
+// The host counts these bytes too (matrices.cpp) and takes what fits. Sizes 16 × 16 × 16, 4 subgroups of 32: 26.5 KiB of shared memory
+// with head size 64 and 64 keys, 18 KiB with 128 and 32. What is [row, N columns] for values that are not finite lies in the stage, too.
 const uint STAGE = LARGER(LARGER(KEY_TILE, VALUE_TILE), ROWS * N / 4);
 // Behind it a row has its scores, of TILE_KEYS keys. Then its weights, in halves, take their place, and behind these N times what its sums
 // are scaled by. At the end, TILE_KEYS of its sums.
@@ -145,7 +145,7 @@ void main() {
             coopMatLoad(w, tiles, row_tiles + k / 8, ROW_PITCH, ROW_MAJOR);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                coopMatLoad(x, tiles, v * N * COLUMN_PITCH + k / 8, COLUMN_PITCH, COLUMN_MAJOR);
+                coopMatLoad(x, tiles, k * VALUE_PITCH + v * (N / 8), VALUE_PITCH, ROW_MAJOR);
                 sums[v] = coopMatMulAdd(w, x, sums[v]);
             }
         }

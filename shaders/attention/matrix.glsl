@@ -46,16 +46,16 @@ const uint DEPTH_STEPS = (HEAD_DIM + K - 1) / K;
 const uint VALUE_STEPS = (VALUE_DIM + N - 1) / N;
 const uint DEPTH_OCTETS = DEPTH_STEPS * K / 8;
 const uint VALUE_OCTETS = VALUE_STEPS * N / 8;
-const uint KEY_PAIRS = TILE_KEYS / 2;
 
-// The operands of a product lie side by side in the direction in which it adds up: queries and keys along the depth, values along the
-// keys, so that a matrix is loaded by words and not by halves. Rows are 16 bytes longer than what they hold: the rows that are read at
-// a time then lie in different banks, and stay aligned to the 16 bytes that a matrix's rows must be.
-const uint DEPTH_PITCH = DEPTH_OCTETS + 1;                // of a query or key, in octets
-const uint COLUMN_PITCH = TILE_KEYS / 8 + 1;              // of a column of values
-const uint QUERY_TILE = ROWS * DEPTH_PITCH;               // [row, depth]
-const uint KEY_TILE = TILE_KEYS * DEPTH_PITCH;            // [key, depth]
-const uint VALUE_TILE = VALUE_STEPS * N * COLUMN_PITCH;   // [value column, key]
+// Rows lie as they do in memory. So values lie across the direction in which their product adds up: a matrix of them is loaded by halves
+// where no instruction transposes. To stage them transposed cost more on an H200: 1299 µs, 884 without (32 heads of 128, 4096 queries and
+// keys, causal). Rows are 16 bytes longer than what they hold: the rows that are read at a time then lie in different
+// banks, and stay aligned to the 16 bytes that a matrix's rows must be.
+const uint DEPTH_PITCH = DEPTH_OCTETS + 1;        // of a query or key, in octets
+const uint VALUE_PITCH = VALUE_OCTETS + 1;        // of a value
+const uint QUERY_TILE = ROWS * DEPTH_PITCH;       // [row, depth]
+const uint KEY_TILE = TILE_KEYS * DEPTH_PITCH;    // [key, depth]
+const uint VALUE_TILE = TILE_KEYS * VALUE_PITCH;  // [key, value column]
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
 
 const float16_t LARGEST_HALF = float16_t(65504.0);

@@ -138,7 +138,7 @@ void main() {
             total = coopMatMulAdd(weights, ones, total);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                coopMatLoad(x, tiles, KEY_TILE + v * N * COLUMN_PITCH + t * (K / 8), COLUMN_PITCH, COLUMN_MAJOR);
+                coopMatLoad(x, tiles, KEY_TILE + t * K * VALUE_PITCH + v * (N / 8), VALUE_PITCH, ROW_MAJOR);
                 sums[v] = coopMatMulAdd(weights, x, sums[v]);
             }
         }
