@@ -76,18 +76,22 @@ uint key_row(uint j) { return (key_offset(j) + j) * p.kv_heads + kv_head; }
 // Where tiles begin that reach from `first` on: in pages a tile lies in one of them.
 uint first_tile(uint first) { return first - (IN_PAGES ? first % TILE_KEYS : 0); }
 
-// Whether there is a tile of rows for this workgroup.
+// Whether there is a tile of rows for this workgroup. Neighbouring workgroups read the same keys; under a causal mask, the last rows of all
+// heads come first: they see most keys, and a GPU that starts workgroups in order would end with few of the longest.
 bool find_rows() {
     group = p.heads / p.kv_heads;
     const uint rows = p.query_len * group;
-    const uint tiles = (rows + ROWS - 1) / ROWS;
+    const uint row_tiles = (rows + ROWS - 1) / ROWS, key_heads = p.batch * p.kv_heads;
     const uint workgroup = linear_workgroup();
-    first_row = workgroup % tiles * ROWS;
+    const bool is_causal = (MASK & kMaskCausal) != 0;
+    const uint row_tile = is_causal ? row_tiles - 1 - workgroup / key_heads : workgroup % row_tiles;
+    const uint key_head = is_causal ? workgroup % key_heads : workgroup / row_tiles;
+    first_row = row_tile * ROWS;
     last_row = min(first_row + ROWS, rows) - 1;
-    kv_head = workgroup / tiles % p.kv_heads;
-    batch = workgroup / tiles / p.kv_heads;
+    kv_head = key_head % p.kv_heads;
+    batch = key_head / p.kv_heads;
     key_blocks = p.kv_rows * p.kv_heads * (HEAD_DIM / 32);
     value_blocks = p.kv_rows * p.kv_heads * (VALUE_DIM / 32);
-    return batch < p.batch;
+    return workgroup < row_tiles * key_heads;
 }
 #endif
