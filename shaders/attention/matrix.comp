@@ -35,12 +35,12 @@ shared float part_scratch[gl_WorkGroupSize.x];
 #include "attention/matrix_tiles.glsl"
 
 // stage[r, c] = Σ_j weights[r, j] · value[j, first_column + c] over the values that put_values() left out and row r sees
-void sum_not_finite(uint first_key, uint end_key, uint first_column) {
+void sum_not_finite(uint first_column) {
     for (uint e = gl_LocalInvocationIndex; e < ROWS * N; e += gl_WorkGroupSize.x) {
         const uint r = e / N, column = first_column + e % N;
         const uvec2 seen = visible_keys(batch, query_of(r));
         float sum = 0.0;
-        for (uint j = max(first_key, seen.x); j < min(end_key, seen.y) && column < VALUE_DIM; ++j) {
+        for (uint j = max(first_key, seen.x); j < min(first_key + TILE_KEYS, seen.y) && column < VALUE_DIM; ++j) {
             const float x = float(VALUE_ELEMENT(key_row(j) * VALUE_DIM + column));
             const uint k = j - first_key;
             if (!(abs(x) <= float(LARGEST_HALF)))
@@ -51,7 +51,7 @@ void sum_not_finite(uint first_key, uint end_key, uint first_column) {
 }
 
 void main() {
-    if (!find_rows()) return;  // the whole workgroup leaves
+    if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
     // A driver with smaller subgroups than it said has more of them: what they multiply is not used.
     const uint subgroup = gl_SubgroupID % SUBGROUPS;
@@ -61,8 +61,6 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
     const uint row = lane / PARTS, part = lane % PARTS;
 
-    const uint end_key = visible_keys(batch, last_row / group).y;
-    uint first_key = first_tile(visible_keys(batch, first_row / group).x);
     fetch_keys(first_key, max(end_key, 1));
     put_queries();
     barrier();
@@ -98,21 +96,21 @@ void main() {
 
         // scores = scale · scores + mask, weights = exp(scores − maximum)
         float scores[PART_OCTETS * 8];
-        float largest = running_max;
         [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
             const uint octet = part + i * PARTS;
-            [[unroll]] for (uint k = 0; k < 8; ++k) {
-                const uint j = first_key + octet * 8 + k;
-                float score = MINUS_INFINITY;
-                if (octet < TILE_KEYS / 8 && j >= seen.x && j < seen.y) {
-                    score = p.scale * uintBitsToFloat(tiles[STAGE + row * ROW_PITCH + octet * 2 + k / 4][k % 4]);
-                    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
-                    score += additive_mask(batch, head_of(row), query_of(row), j);
-                }
-                scores[i * 8 + k] = score;
-                largest = max_keeping_nan(largest, score);
-            }
+            [[unroll]] for (uint k = 0; k < 8; ++k)
+                scores[i * 8 + k] = octet >= TILE_KEYS / 8 ? MINUS_INFINITY
+                    : p.scale * uintBitsToFloat(tiles[STAGE + row * ROW_PITCH + octet * 2 + k / 4][k % 4]);
         }
+        if (is_tile_masked())
+            [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
+                const uint octet = part + i * PARTS;
+                [[unroll]] for (uint k = 0; k < 8; ++k)
+                    if (octet < TILE_KEYS / 8)
+                        scores[i * 8 + k] = masked_score(scores[i * 8 + k], row, first_key + octet * 8 + k, seen);
+            }
+        float largest = running_max;
+        [[unroll]] for (uint s = 0; s < PART_OCTETS * 8; ++s) largest = max_keeping_nan(largest, scores[s]);
         part_scratch[lane] = largest;
         barrier();
         [[unroll]] for (uint other = 0; other < PARTS; ++other)
@@ -152,7 +150,7 @@ void main() {
         if (not_finite != 0) {
             [[dont_unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 barrier();  // the stage may still be read
-                sum_not_finite(first_key, min(first_key + TILE_KEYS, end_key), v * N);
+                sum_not_finite(v * N);
                 barrier();
                 SUMS more;
                 coopMatLoad(more, tiles, tile_row * (N / 4), N / 4, ROW_MAJOR);

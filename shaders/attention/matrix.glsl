@@ -65,6 +65,9 @@ const float16_t LARGEST_HALF = float16_t(65504.0);
 #define SUMS coopmat<float, gl_ScopeSubgroup, M, N, gl_MatrixUseAccumulator>
 
 uint batch, kv_head, group, first_row, last_row;
+uint first_key;                 // of the tile that is worked on
+uint end_key;                   // behind the last that any row of the workgroup sees
+uint all_see_from, all_see_to;  // keys that all its rows see
 uint key_blocks, value_blocks;  // with Q8_CACHE
 
 uint query_of(uint r) { return min(first_row + r, last_row) / group; }  // rows past the end repeat the last, are not stored
@@ -76,13 +79,14 @@ uint key_row(uint j) { return (key_offset(j) + j) * p.kv_heads + kv_head; }
 // Where tiles begin that reach from `first` on: in pages a tile lies in one of them.
 uint first_tile(uint first) { return first - (IN_PAGES ? first % TILE_KEYS : 0); }
 
-// Whether there is a tile of rows for this workgroup. Neighbouring workgroups read the same keys; under a causal mask, the last rows of all
+// Whether there is a tile of rows, and of keys, for this workgroup. Neighbouring workgroups read the same keys; under a causal mask, the last rows of all
 // heads come first: they see most keys, and a GPU that starts workgroups in order would end with few of the longest.
-bool find_rows() {
+bool find_rows_and_keys() {
     group = p.heads / p.kv_heads;
     const uint rows = p.query_len * group;
     const uint row_tiles = (rows + ROWS - 1) / ROWS, key_heads = p.batch * p.kv_heads;
     const uint workgroup = linear_workgroup();
+    if (workgroup >= row_tiles * key_heads) return false;
     const bool is_causal = (MASK & kMaskCausal) != 0;
     const uint row_tile = is_causal ? row_tiles - 1 - workgroup / key_heads : workgroup % row_tiles;
     const uint key_head = is_causal ? workgroup % key_heads : workgroup / row_tiles;
@@ -92,6 +96,23 @@ bool find_rows() {
     batch = key_head / p.kv_heads;
     key_blocks = p.kv_rows * p.kv_heads * (HEAD_DIM / 32);
     value_blocks = p.kv_rows * p.kv_heads * (VALUE_DIM / 32);
-    return workgroup < row_tiles * key_heads;
+    const uvec2 first_sees = visible_keys(batch, first_row / group), last_sees = visible_keys(batch, last_row / group);
+    first_key = first_tile(first_sees.x);
+    end_key = last_sees.y;
+    all_see_from = last_sees.x;
+    all_see_to = first_sees.y;
+    return true;
+}
+
+// Scores are scaled products, and no more, in tiles of keys that all rows see whole: most where sequences are long. Elsewhere, and always with
+// MASKED_THROUGHOUT, each goes through masked_score().
+const bool MASKED_THROUGHOUT = (MASK & (kScoreSoftCap | kMaskAdditive)) != 0;
+bool is_tile_masked() { return MASKED_THROUGHOUT || first_key < all_see_from || first_key + TILE_KEYS > all_see_to; }
+
+// The score of row r, which sees the keys `seen`, and key j.
+float masked_score(float score, uint r, uint j, uvec2 seen) {
+    if (j < seen.x || j >= seen.y) return MINUS_INFINITY;
+    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
+    return score + additive_mask(batch, head_of(r), query_of(r), j);
 }
 #endif

@@ -24,8 +24,6 @@ shared uvec2 seen[ROWS];    // the keys that a row sees
 shared float totals[ROWS];  // the sum of its weights, in the end
 #include "attention/matrix_tiles.glsl"
 
-uint first_key;
-
 // What the drivers call with elements: a row and a column of the matrix, and what stands there.
 
 float larger(const in float a, const in float b) { return max_keeping_nan(a, b); }
@@ -43,14 +41,10 @@ float sink_of_row(const in uint row, const in uint column, const in float larges
     return additive[head_of(before_row + row)];
 }
 
-float masked_score(const in uint row, const in uint column, const in float product, const in uint before_row,
-                   const in uint before_column) {
+float masked_element(const in uint row, const in uint column, const in float score, const in uint before_row,
+                     const in uint before_column) {
     const uint r = before_row + row;
-    const uint j = first_key + before_column + column;
-    if (j < seen[r].x || j >= seen[r].y) return MINUS_INFINITY;
-    float score = p.scale * product;
-    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
-    return score + additive_mask(batch, head_of(r), query_of(r), j);
+    return masked_score(score, r, first_key + before_column + column, seen[r]);
 }
 
 float stored(const in uint row, const in uint column, const in float sum, const in float total, const in uint before_row,
@@ -78,7 +72,7 @@ void store_not_finite() {
 }
 
 void main() {
-    if (!find_rows()) return;  // the whole workgroup leaves
+    if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
     const uint tile_row = gl_SubgroupID * M;
     const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
@@ -101,8 +95,7 @@ void main() {
         coopMatPerElementNV(total, largest, exp_behind, largest);  // 1, or 0 where there is none
     }
 
-    const uint end_key = visible_keys(batch, last_row / group).y;
-    for (first_key = first_tile(visible_keys(batch, first_row / group).x); first_key < end_key; first_key += TILE_KEYS) {
+    for (; first_key < end_key; first_key += TILE_KEYS) {
         fetch_keys(first_key, end_key);
         fetch_values(first_key, end_key);
         barrier();  // the tiles may still be read
@@ -121,9 +114,12 @@ void main() {
                 coopMatLoad(k, tiles, t * N * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, COLUMN_MAJOR);
                 scores[t] = coopMatMulAdd(q[s], k, scores[t]);
             }
-            coopMatPerElementNV(scores[t], scores[t], masked_score, tile_row, t * N);
-            coopMatPerElementNV(largest, largest, larger_element, scores[t]);
+            scores[t] *= p.scale;
         }
+        if (is_tile_masked())
+            [[unroll]] for (uint t = 0; t < TILES; ++t)
+                coopMatPerElementNV(scores[t], scores[t], masked_element, tile_row, t * N);
+        [[unroll]] for (uint t = 0; t < TILES; ++t) coopMatPerElementNV(largest, largest, larger_element, scores[t]);
         coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
 
         // sums = sums · correction + weights · value, weights = exp(scores − largest)
