@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: MIT
 // attention/matrix.comp's formula, operands and rounding, on drivers that say where an element of a cooperative matrix lies
 // (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
-// subgroups M of them. Tiles of keys and values pass through shared memory, both at a time; scores, weights, maxima and sums never
-// leave the matrices of their subgroup. The maximum of a row stands in all N elements of a row of a matrix, and so does the sum of its
-// weights, which is their product with a matrix of ones. What are scores become weights, operands of the next product, so N = K.
+// subgroups M of them. Tiles of keys and values pass through shared memory, both at a time, and the next come from memory while they are
+// multiplied; scores, weights, maxima and sums never leave the matrices of their subgroup. The maximum of a row stands in all N elements of
+// a row of a matrix, and so does the sum of its weights, which is their product with a matrix of ones. What are scores become weights,
+// operands of the next product, so N = K.
 // Values that are not finite are staged as zeros, and what they would have given replaces the result at the end.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -95,13 +96,15 @@ void main() {
         coopMatPerElementNV(total, largest, exp_behind, largest);  // 1, or 0 where there is none
     }
 
+    fetch_keys(first_key, max(end_key, 1));
+    fetch_values(first_key, max(end_key, 1));
     for (; first_key < end_key; first_key += TILE_KEYS) {
-        fetch_keys(first_key, end_key);
-        fetch_values(first_key, end_key);
         barrier();  // the tiles may still be read
         put_keys(0);
         put_values(KEY_TILE);
         barrier();
+        fetch_keys(first_key + TILE_KEYS, end_key);
+        fetch_values(first_key + TILE_KEYS, end_key);
         if (!multiplies) continue;
 
         // scores = scale · query · keyᵀ + mask
