@@ -39,7 +39,7 @@ TEST_CASE("attention in float16 agrees with double precision under every mask", 
     c.check(backend);
 }
 
-/// More keys than two tiles of any kernel, so that there are tiles that all queries of a workgroup see whole, and tiles that hold an edge.
+/// More keys than two tiles of any kernel: some tiles are seen whole by all queries of a workgroup, others hold an edge.
 TEST_CASE("attention masks where a tile of keys holds an edge of the mask", "[op][attention]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
