@@ -31,10 +31,12 @@ float larger(const in float a, const in float b) { return max_keeping_nan(a, b);
 float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return larger(a, b); }
 
 // −∞ − (−∞) would be NaN.
-float shift_of(float largest) { return largest == MINUS_INFINITY ? 0.0 : largest; }
+float shift_of(const in uint row, const in uint column, const in float largest) {
+    return largest == MINUS_INFINITY ? 0.0 : largest;
+}
 
-float exp_behind(const in uint row, const in uint column, const in float score, const in float largest) {
-    return exp(score - shift_of(largest));
+float shifted_weight(const in uint row, const in uint column, const in float score, const in float shift) {
+    return exp(score - shift);
 }
 
 // The sink of a row's head, which its maximum begins with.
@@ -90,10 +92,12 @@ void main() {
     SUMS sums[VALUE_STEPS];
     SUMS total = SUMS(0.0);
     SUMS largest = SUMS(MINUS_INFINITY);
+    SUMS shift;  // what scores of the tile are less when they become weights
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
     if ((MASK & kScoreSinks) != 0) {
         coopMatPerElementNV(largest, largest, sink_of_row, gl_SubgroupID % SUBGROUPS * M);
-        coopMatPerElementNV(total, largest, exp_behind, largest);  // 1, or 0 where there is none
+        coopMatPerElementNV(shift, largest, shift_of);
+        coopMatPerElementNV(total, largest, shifted_weight, shift);  // 1, or 0 where there is none
     }
 
     fetch_keys(first_key, max(end_key, 1));
@@ -125,13 +129,14 @@ void main() {
         [[unroll]] for (uint t = 0; t < TILES; ++t) coopMatPerElementNV(largest, largest, larger_element, scores[t]);
         coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
 
-        // sums = sums · correction + weights · value, weights = exp(scores − largest)
+        // sums = sums · correction + weights · value, weights = exp(scores − shift)
         SUMS correction;
-        coopMatPerElementNV(correction, before, exp_behind, largest);
+        coopMatPerElementNV(shift, largest, shift_of);
+        coopMatPerElementNV(correction, before, shifted_weight, shift);
         total *= correction;
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= correction;
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
-            coopMatPerElementNV(scores[t], scores[t], exp_behind, largest);
+            coopMatPerElementNV(scores[t], scores[t], shifted_weight, shift);
             const coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weights =
                 coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>(scores[t]);
             total = coopMatMulAdd(weights, ones, total);
