@@ -21,8 +21,8 @@
 #define Y_MEMORY
 #include "attention/matrix.glsl"
 
-// The host counts these bytes too (matrices.cpp) and takes what fits. Sizes 16 × 16 × 16, 4 subgroups, 32 keys: 15 KiB of shared memory
-// with head size 64, 20 KiB with 128. What is [row, N columns] for values that are not finite lies in the stage, too.
+// The host counts these bytes too (matrices.cpp) and takes what fits. Sizes 16 × 16 × 16, 4 subgroups of 32: 26.5 KiB of shared memory
+// with head size 64 and 64 keys, 18 KiB with 128 and 32. What is [row, N columns] for values that are not finite lies in the stage, too.
 const uint STAGE = LARGER(LARGER(KEY_TILE, VALUE_TILE), ROWS * N / 4);
 // Behind it a row has its scores, of TILE_KEYS keys. Then its weights, in halves, take their place, and behind these N times what its sums
 // are scaled by. At the end, TILE_KEYS of its sums.
@@ -35,12 +35,12 @@ shared float part_scratch[gl_WorkGroupSize.x];
 #include "attention/matrix_tiles.glsl"
 
 // stage[r, c] = Σ_j weights[r, j] · value[j, first_column + c] over the values that put_values() left out and row r sees
-void sum_not_finite(uint first_key, uint end_key, uint first_column) {
+void sum_not_finite(uint first_column) {
     for (uint e = gl_LocalInvocationIndex; e < ROWS * N; e += gl_WorkGroupSize.x) {
         const uint r = e / N, column = first_column + e % N;
         const uvec2 seen = visible_keys(batch, query_of(r));
         float sum = 0.0;
-        for (uint j = max(first_key, seen.x); j < min(end_key, seen.y) && column < VALUE_DIM; ++j) {
+        for (uint j = max(first_key, seen.x); j < min(first_key + TILE_KEYS, seen.y) && column < VALUE_DIM; ++j) {
             const float x = float(VALUE_ELEMENT(key_row(j) * VALUE_DIM + column));
             const uint k = j - first_key;
             if (!(abs(x) <= float(LARGEST_HALF)))
@@ -51,7 +51,7 @@ void sum_not_finite(uint first_key, uint end_key, uint first_column) {
 }
 
 void main() {
-    if (!find_rows()) return;  // the whole workgroup leaves
+    if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
     // A driver with smaller subgroups than it said has more of them: what they multiply is not used.
     const uint subgroup = gl_SubgroupID % SUBGROUPS;
@@ -61,8 +61,6 @@ void main() {
     const uint lane = gl_LocalInvocationIndex;
     const uint row = lane / PARTS, part = lane % PARTS;
 
-    const uint end_key = visible_keys(batch, last_row / group).y;
-    uint first_key = first_tile(visible_keys(batch, first_row / group).x);
     fetch_keys(first_key, max(end_key, 1));
     put_queries();
     barrier();
@@ -98,21 +96,21 @@ void main() {
 
         // scores = scale · scores + mask, weights = exp(scores − maximum)
         float scores[PART_OCTETS * 8];
-        float largest = running_max;
         [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
             const uint octet = part + i * PARTS;
-            [[unroll]] for (uint k = 0; k < 8; ++k) {
-                const uint j = first_key + octet * 8 + k;
-                float score = MINUS_INFINITY;
-                if (octet < TILE_KEYS / 8 && j >= seen.x && j < seen.y) {
-                    score = p.scale * uintBitsToFloat(tiles[STAGE + row * ROW_PITCH + octet * 2 + k / 4][k % 4]);
-                    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
-                    score += additive_mask(batch, head_of(row), query_of(row), j);
-                }
-                scores[i * 8 + k] = score;
-                largest = max_keeping_nan(largest, score);
-            }
+            [[unroll]] for (uint k = 0; k < 8; ++k)
+                scores[i * 8 + k] = octet >= TILE_KEYS / 8 ? MINUS_INFINITY
+                    : p.scale * uintBitsToFloat(tiles[STAGE + row * ROW_PITCH + octet * 2 + k / 4][k % 4]);
         }
+        if (is_tile_masked())
+            [[unroll]] for (uint i = 0; i < PART_OCTETS; ++i) {
+                const uint octet = part + i * PARTS;
+                [[unroll]] for (uint k = 0; k < 8; ++k)
+                    if (octet < TILE_KEYS / 8)
+                        scores[i * 8 + k] = masked_score(scores[i * 8 + k], row, first_key + octet * 8 + k, seen);
+            }
+        float largest = running_max;
+        [[unroll]] for (uint s = 0; s < PART_OCTETS * 8; ++s) largest = max_keeping_nan(largest, scores[s]);
         part_scratch[lane] = largest;
         barrier();
         [[unroll]] for (uint other = 0; other < PARTS; ++other)
@@ -145,14 +143,14 @@ void main() {
             coopMatLoad(w, tiles, row_tiles + k / 8, ROW_PITCH, ROW_MAJOR);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                coopMatLoad(x, tiles, v * N * COLUMN_PITCH + k / 8, COLUMN_PITCH, COLUMN_MAJOR);
+                coopMatLoad(x, tiles, k * VALUE_PITCH + v * (N / 8), VALUE_PITCH, ROW_MAJOR);
                 sums[v] = coopMatMulAdd(w, x, sums[v]);
             }
         }
         if (not_finite != 0) {
             [[dont_unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 barrier();  // the stage may still be read
-                sum_not_finite(first_key, min(first_key + TILE_KEYS, end_key), v * N);
+                sum_not_finite(v * N);
                 barrier();
                 SUMS more;
                 coopMatLoad(more, tiles, tile_row * (N / 4), N / 4, ROW_MAJOR);

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: MIT
 // attention/matrix.comp's formula, operands and rounding, on drivers that say where an element of a cooperative matrix lies
 // (VK_NV_cooperative_matrix2). Its rows, too: a workgroup owns ROWS = SUBGROUPS · M rows of one key head, each of its first SUBGROUPS
-// subgroups M of them. Tiles of keys and values pass through shared memory, both at a time; scores, weights, maxima and sums never
-// leave the matrices of their subgroup. The maximum of a row stands in all N elements of a row of a matrix, and so does the sum of its
-// weights, which is their product with a matrix of ones. What are scores become weights, operands of the next product, so N = K.
+// subgroups M of them. Tiles of keys and values pass through shared memory, both at a time, and the next come from memory while they are
+// multiplied; scores, weights, maxima and sums never leave the matrices of their subgroup. The maximum of a row stands in all N elements of
+// a row of a matrix, and so does the sum of its weights, which is their product with a matrix of ones. What are scores become weights,
+// operands of the next product, so N = K.
 // Values that are not finite are staged as zeros, and what they would have given replaces the result at the end.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -24,18 +25,18 @@ shared uvec2 seen[ROWS];    // the keys that a row sees
 shared float totals[ROWS];  // the sum of its weights, in the end
 #include "attention/matrix_tiles.glsl"
 
-uint first_key;
-
 // What the drivers call with elements: a row and a column of the matrix, and what stands there.
 
 float larger(const in float a, const in float b) { return max_keeping_nan(a, b); }
 float larger_element(const in uint row, const in uint column, const in float a, const in float b) { return larger(a, b); }
 
 // −∞ − (−∞) would be NaN.
-float shift_of(float largest) { return largest == MINUS_INFINITY ? 0.0 : largest; }
+float shift_of(const in uint row, const in uint column, const in float largest) {
+    return largest == MINUS_INFINITY ? 0.0 : largest;
+}
 
-float exp_behind(const in uint row, const in uint column, const in float score, const in float largest) {
-    return exp(score - shift_of(largest));
+float shifted_weight(const in uint row, const in uint column, const in float score, const in float shift) {
+    return exp(score - shift);
 }
 
 // The sink of a row's head, which its maximum begins with.
@@ -43,14 +44,10 @@ float sink_of_row(const in uint row, const in uint column, const in float larges
     return additive[head_of(before_row + row)];
 }
 
-float masked_score(const in uint row, const in uint column, const in float product, const in uint before_row,
-                   const in uint before_column) {
+float masked_element(const in uint row, const in uint column, const in float score, const in uint before_row,
+                     const in uint before_column) {
     const uint r = before_row + row;
-    const uint j = first_key + before_column + column;
-    if (j < seen[r].x || j >= seen[r].y) return MINUS_INFINITY;
-    float score = p.scale * product;
-    if ((MASK & kScoreSoftCap) != 0) score = soft_capped(score, p.soft_cap);
-    return score + additive_mask(batch, head_of(r), query_of(r), j);
+    return masked_score(score, r, first_key + before_column + column, seen[r]);
 }
 
 float stored(const in uint row, const in uint column, const in float sum, const in float total, const in uint before_row,
@@ -78,7 +75,7 @@ void store_not_finite() {
 }
 
 void main() {
-    if (!find_rows()) return;  // the whole workgroup leaves
+    if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
     const uint tile_row = gl_SubgroupID * M;
     const bool multiplies = gl_SubgroupID < SUBGROUPS && first_row + tile_row <= last_row;
@@ -95,20 +92,23 @@ void main() {
     SUMS sums[VALUE_STEPS];
     SUMS total = SUMS(0.0);
     SUMS largest = SUMS(MINUS_INFINITY);
+    SUMS shift;  // what scores of the tile are less when they become weights
     [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] = SUMS(0.0);
     if ((MASK & kScoreSinks) != 0) {
         coopMatPerElementNV(largest, largest, sink_of_row, gl_SubgroupID % SUBGROUPS * M);
-        coopMatPerElementNV(total, largest, exp_behind, largest);  // 1, or 0 where there is none
+        coopMatPerElementNV(shift, largest, shift_of);
+        coopMatPerElementNV(total, largest, shifted_weight, shift);  // 1, or 0 where there is none
     }
 
-    const uint end_key = visible_keys(batch, last_row / group).y;
-    for (first_key = first_tile(visible_keys(batch, first_row / group).x); first_key < end_key; first_key += TILE_KEYS) {
-        fetch_keys(first_key, end_key);
-        fetch_values(first_key, end_key);
+    fetch_keys(first_key, max(end_key, 1));
+    fetch_values(first_key, max(end_key, 1));
+    for (; first_key < end_key; first_key += TILE_KEYS) {
         barrier();  // the tiles may still be read
         put_keys(0);
         put_values(KEY_TILE);
         barrier();
+        fetch_keys(first_key + TILE_KEYS, end_key);
+        fetch_values(first_key + TILE_KEYS, end_key);
         if (!multiplies) continue;
 
         // scores = scale · query · keyᵀ + mask
@@ -121,24 +121,28 @@ void main() {
                 coopMatLoad(k, tiles, t * N * DEPTH_PITCH + s * (K / 8), DEPTH_PITCH, COLUMN_MAJOR);
                 scores[t] = coopMatMulAdd(q[s], k, scores[t]);
             }
-            coopMatPerElementNV(scores[t], scores[t], masked_score, tile_row, t * N);
-            coopMatPerElementNV(largest, largest, larger_element, scores[t]);
+            scores[t] *= p.scale;
         }
+        if (is_tile_masked())
+            [[unroll]] for (uint t = 0; t < TILES; ++t)
+                coopMatPerElementNV(scores[t], scores[t], masked_element, tile_row, t * N);
+        [[unroll]] for (uint t = 0; t < TILES; ++t) coopMatPerElementNV(largest, largest, larger_element, scores[t]);
         coopMatReduceNV(largest, largest, gl_CooperativeMatrixReduceRowNV, larger);
 
-        // sums = sums · correction + weights · value, weights = exp(scores − largest)
+        // sums = sums · correction + weights · value, weights = exp(scores − shift)
         SUMS correction;
-        coopMatPerElementNV(correction, before, exp_behind, largest);
+        coopMatPerElementNV(shift, largest, shift_of);
+        coopMatPerElementNV(correction, before, shifted_weight, shift);
         total *= correction;
         [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) sums[v] *= correction;
         [[unroll]] for (uint t = 0; t < TILES; ++t) {
-            coopMatPerElementNV(scores[t], scores[t], exp_behind, largest);
+            coopMatPerElementNV(scores[t], scores[t], shifted_weight, shift);
             const coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA> weights =
                 coopmat<float16_t, gl_ScopeSubgroup, M, K, gl_MatrixUseA>(scores[t]);
             total = coopMatMulAdd(weights, ones, total);
             [[unroll]] for (uint v = 0; v < VALUE_STEPS; ++v) {
                 coopmat<float16_t, gl_ScopeSubgroup, K, N, gl_MatrixUseB> x;
-                coopMatLoad(x, tiles, KEY_TILE + v * N * COLUMN_PITCH + t * (K / 8), COLUMN_PITCH, COLUMN_MAJOR);
+                coopMatLoad(x, tiles, KEY_TILE + t * K * VALUE_PITCH + v * (N / 8), VALUE_PITCH, ROW_MAJOR);
                 sums[v] = coopMatMulAdd(weights, x, sums[v]);
             }
         }

@@ -62,9 +62,9 @@ void put_queries() {
 // An invocation's parts of a tile, on their way from memory while others are multiplied. They are loaded without a branch, behind which
 // a compiler would wait for them: keys at and past the end are the last again, and masked or weighted with 0.
 const uint KEY_LOADS = (TILE_KEYS * DEPTH_OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
-const uint VALUE_LOADS = (KEY_PAIRS * VALUE_OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+const uint VALUE_LOADS = (TILE_KEYS * VALUE_OCTETS + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 Octet next_keys[KEY_LOADS];
-Octet next_values[2 * VALUE_LOADS];  // of two keys each
+Octet next_values[VALUE_LOADS];
 
 void fetch_keys(uint first, uint end) {
     const uint offset = key_offset(min(first, end - 1));
@@ -86,11 +86,9 @@ void put_keys(uint at) {
 void fetch_values(uint first, uint end) {
     const uint offset = key_offset(min(first, end - 1));
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; ++i) {
-        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x, j = first + e % KEY_PAIRS * 2;
-        [[unroll]] for (uint k = 0; k < 2; ++k) {
-            const uint row = offset + min(j + k, end - 1);
-            next_values[2 * i + k] = value_octet(row * p.kv_heads + kv_head, min(e / KEY_PAIRS, VALUE_OCTETS - 1));
-        }
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+        const uint row = offset + min(first + e / VALUE_OCTETS, end - 1);
+        next_values[i] = value_octet(row * p.kv_heads + kv_head, e % VALUE_OCTETS);
     }
 }
 
@@ -105,21 +103,16 @@ uvec4 finite_part(uvec4 x) {
 
 void put_values(uint at) {
     [[unroll]] for (uint i = 0; i < VALUE_LOADS; ++i) {
-        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x, pair = e % KEY_PAIRS;
-        if (e >= KEY_PAIRS * VALUE_OCTETS) continue;
-        uvec4 a = halves_of(next_values[2 * i]), b = halves_of(next_values[2 * i + 1]);
+        const uint e = gl_LocalInvocationIndex + i * gl_WorkGroupSize.x;
+        if (e >= TILE_KEYS * VALUE_OCTETS) continue;
+        uvec4 x = halves_of(next_values[i]);
         uint found = 0;
-        [[unroll]] for (uint c = 0; c < 4; ++c) found |= not_finite_of(a[c]) | not_finite_of(b[c]);
+        [[unroll]] for (uint c = 0; c < 4; ++c) found |= not_finite_of(x[c]);
         if (found != 0) {
             atomicOr(not_finite, 1);  // several invocations may find one
-            a = finite_part(a);
-            b = finite_part(b);
+            x = finite_part(x);
         }
-        const uint first = at + e / KEY_PAIRS * 8 * COLUMN_PITCH + pair / 4;
-        [[unroll]] for (uint c = 0; c < 4; ++c) {
-            tiles[first + 2 * c * COLUMN_PITCH][pair % 4] = (a[c] & 0xFFFFu) | b[c] << 16;
-            tiles[first + (2 * c + 1) * COLUMN_PITCH][pair % 4] = a[c] >> 16 | (b[c] & 0xFFFF0000u);
-        }
+        tiles[at + e / VALUE_OCTETS * VALUE_PITCH + e % VALUE_OCTETS] = x;
     }
 }
 #endif

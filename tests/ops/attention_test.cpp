@@ -39,6 +39,27 @@ TEST_CASE("attention in float16 agrees with double precision under every mask", 
     c.check(backend);
 }
 
+/// More keys than two tiles of any kernel: some tiles are seen whole by all queries of a workgroup, others hold an edge.
+TEST_CASE("attention masks where a tile of keys holds an edge of the mask", "[op][attention]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    constexpr MaskKind kEdges[] = {
+        {.name = "none"},
+        {.name = "causal", .causal = true},
+        {.name = "causal, sinks", .causal = true, .sinks = true},
+        {.name = "causal from starts", .causal = true, .starts = true},
+        {.name = "lengths", .lengths = true},
+        {.name = "window", .window = 100},
+        {.name = "causal, window, lengths, starts", .causal = true, .window = 150, .lengths = true, .starts = true}};
+    const MaskKind kind = GENERATE_REF(from_range(std::begin(kEdges), std::end(kEdges)));
+    const AttentionSizes sizes{3, 150, 210, 2, 1, 8, 8};
+    CAPTURE(backend.name(), to_string(dtype), kind.name);
+    OpCase c;
+    const AttentionOperands o = attention_operands(c, sizes, dtype);
+    c.expect(attention(c.graph, o.query, o.key, o.value, make_mask(c, kind, sizes), attention_scale(sizes)));
+    c.check(backend);
+}
+
 TEST_CASE("attention caps its scores before the mask", "[op][attention][soft_cap]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);

@@ -22,7 +22,7 @@ std::uint64_t AttentionMatrices::shared_bytes(const AttentionSizes& sizes) const
     constexpr std::uint64_t kOctet = 16;  // bytes
     const std::uint64_t depth_pitch = round_up(sizes.head_dim, matrix.k) / 8 + 1;
     const std::uint64_t queries = rows() * depth_pitch, keys = tile_keys * depth_pitch;
-    const std::uint64_t values = round_up(sizes.value_dim, matrix.n) * (tile_keys / 8 + 1);
+    const std::uint64_t values = tile_keys * (round_up(sizes.value_dim, matrix.n) / 8 + 1);
     if (algorithm == MatrixAttention::register_weights)
         return std::max(queries, keys + values) * kOctet + rows() * 12 + 4;
     const std::uint64_t row_pitch = std::max(tile_keys / 4, tile_keys / 8 + matrix.n / 4) + 1;
