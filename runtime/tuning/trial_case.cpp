@@ -57,7 +57,7 @@ void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t
     if (value) shapes[value.id] = graph.shape(value).rank() == 1 ? Shape{width} : Shape{rows, width};
 }
 
-/// Halves rows, not below 64, and columns, not below 256, until the work is at most `max_work`.
+/// Halves the rows of a product, not below 64, and its columns, not below 256, until its work is at most `max_work`.
 void lessen(const auto& work, double max_work, Fewer first, std::uint64_t& rows, std::uint64_t& out, bool in_pairs) {
     const auto fewer_rows = [&] {
         while (work() > max_work && rows > 64) rows = (rows + 1) / 2;
@@ -67,7 +67,7 @@ void lessen(const auto& work, double max_work, Fewer first, std::uint64_t& rows,
     fewer_rows();
 }
 
-/// Products of a batch: fewer of them first, then as for one.
+/// Products of a batch: fewer of them first, then smaller ones.
 void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, Fewer first, Shapes& shapes) {
     const std::uint64_t in = graph.shape(op.x).back();
     const Shape& y = graph.shape(op.y);
@@ -84,6 +84,7 @@ void limit_batch(const graph::Linear& op, const Graph& graph, double max_work, F
     shapes[op.y.id] = {batch, rows, out};
 }
 
+/// One product whose work is at most `max_work`.
 void limit(const graph::Linear& op, const Graph& graph, double max_work, Fewer first, Shapes& shapes) {
     if (graph.shape(op.weight).rank() == 3) return limit_batch(op, graph, max_work, first, shapes);
     const std::uint64_t in = graph.shape(op.x).back();

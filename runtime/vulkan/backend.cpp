@@ -2,9 +2,9 @@
 #include "vulkan/backend.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <cctype>
 #include <charconv>
+#include <iterator>
 
 #include "core/try.hpp"
 

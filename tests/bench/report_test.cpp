@@ -87,6 +87,13 @@ TEST_CASE("a report survives JSON", "[bench][report]") {
     CHECK(back->cases[0].measured.wall_ns.runs == 4);
     CHECK_FALSE(back->cases[1].timed());
     CHECK(back->device_uuid == report.device_uuid);
+    REQUIRE(back->limits.size() == report.limits.size());
+    for (std::size_t i = 0; i < report.limits.size(); ++i) {
+        CHECK(back->limits[i].name == report.limits[i].name);
+        CHECK(back->limits[i].unit == report.limits[i].unit);
+        CHECK(back->limits[i].value == report.limits[i].value);
+        CHECK(back->limits[i].missing == report.limits[i].missing);
+    }
     CHECK_FALSE(back->all_right());
 }
 
@@ -101,7 +108,7 @@ TEST_CASE("a report that is none, or is damaged, is refused by name", "[bench][r
     refused(json::object());
     refused({{"schema", "vkformer-bench-ops/2"}});
     const json good = as_json(some_report());
-    for (const char* field : {"device", "cases", "device_uuid"}) {
+    for (const char* field : {"device", "cases", "device_uuid", "limits"}) {
         json damaged = good;
         damaged.erase(field);
         refused(damaged);

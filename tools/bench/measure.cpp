@@ -194,6 +194,16 @@ Result<double> one_run(graph::Program& program, const Target& target) {
     return std::max(seconds, 1e-7);
 }
 
+/// Keeps the device busy for so long.
+Result<void> wake_up(graph::Program& program, const cases::CaseBuilder& builder, double seconds) {
+    for (const auto start = SteadyClock::now(); seconds_since(start) < seconds;) {
+        VKFORMER_CHECK(builder.rewind(program));
+        VKFORMER_CHECK(program.submit());
+        VKFORMER_CHECK(program.wait());
+    }
+    return {};
+}
+
 /// One that was disturbed would have the copies be few, which what a submission costs weighs on then.
 Result<double> least_of_runs(graph::Program& program, const Target& target) {
     constexpr int kRuns = 5;
@@ -254,6 +264,8 @@ Result<Measurement> measure(const CheckedCase& c, const Target& target, const Me
     }
     if (!result.check.right()) return result;
 
+    VKFORMER_CHECK(wake_up(*program, single, options.warm_up_seconds));
+    VKFORMER_CHECK(single.rewind(*program));
     VKFORMER_TRY(const double run_seconds, least_of_runs(*program, target));
     const Rotation rotation =
         plan_rotation(c.definition(), single.graph, options, run_seconds, timestamps_for(run_seconds, target));

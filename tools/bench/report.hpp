@@ -64,7 +64,7 @@ inline constexpr const char* kSchema = "vkformer-bench-ops/1";
 
 nlohmann::json as_json(const Summary& summary_ns);
 nlohmann::json as_json(const Report& report);
-/// What compare needs of a report: cases with their times. Errors: CorruptFile (another schema, a field that is missing or of
+/// What compare and other reports need of a report: cases with their times, and limits. Errors: CorruptFile (another schema, a field that is missing or of
 /// another type), with the file's name.
 Result<Report> report_from_json(const nlohmann::json& json, const std::string& file_name);
 

@@ -127,6 +127,17 @@ Result<Report> report_from_json(const json& root, const std::string& file_name) 
                       .device_uuid = root.at("device_uuid").get<std::string>()};
         for (const auto& [name, value] : root.at("device").items())
             report.device.emplace_back(name, value.get<std::string>());
+        for (const json& object : root.at("limits")) {
+            Limit& limit = report.limits.emplace_back();
+            limit.name = object.at("name").get<std::string>();
+            limit.unit = object.at("unit").get<std::string>();
+            if (object.contains("missing")) {
+                limit.missing = object["missing"].get<std::string>();
+                continue;
+            }
+            limit.how = object.at("how").get<std::string>();
+            limit.value = object.at("value").get<double>();
+        }
         for (const json& c : root.at("cases")) report.cases.push_back(case_from(c));
         return report;
     } catch (const std::exception& failure)  // of the JSON library, and of summary_from

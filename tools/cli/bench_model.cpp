@@ -219,9 +219,10 @@ void add_bench_model(CLI::App& bench, Action& action) {
     options->device.add_device(command);
     options->device.add_dtype(command);
     command.footer(
-        "Medians over the runs, after two that are not counted. Device times are taken in a profiled copy of the "
-        "program, in\n"
-        "which no two nodes overlap. The caller's CPU time leaves out what the driver's own threads do.\n"
+        "Medians over the runs, after two that are not counted, or as many as a GPU does in 0.3 s. Device times are\n"
+        "taken in a profiled copy of the program, in which no two nodes overlap. The caller's CPU time leaves out "
+        "what\n"
+        "the driver's own threads do.\n"
         "Examples:\n"
         "  vkformer bench model\n"
         "  vkformer bench model --device llvmpipe --batch 32 --beams 4 --json\n"

@@ -57,6 +57,7 @@ Result<void> run_cases(const std::vector<cases::Case>& chosen, const bench::Targ
     bench::MeasureOptions options = command.flags.options(target);
     for (const cases::Case& c : chosen) {
         VKFORMER_TRY(const auto variants, variants_to_run(c, target, command));
+        if (!command.device.quiet) std::fprintf(stderr, "vkformer: %s, what is right\n", c.name().c_str());
         const auto checked = bench::CheckedCase::make(c);
         for (options.variant.clear(); const std::string& variant : variants)
             for (const bench::Cache cache : command.flags.caches()) {

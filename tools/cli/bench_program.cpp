@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/measure.hpp"
 #include "core/platform/process.hpp"
 #include "core/try.hpp"
 #include "line.hpp"
@@ -26,14 +27,16 @@ Result<ProgramCost> measure(const ProgramMeasurement& wanted, graph::Backend& ba
                      .runs_per_submit = wanted.runs_per_submit};
     VKFORMER_TRY(const auto program, backend.compile(plan, backend.make_store(), backend.make_store()));
     std::vector<double> wall, host;
-    for (std::uint32_t run = 0; run < wanted.runs + 2; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> warm_up(bench::warm_up_seconds_for(backend));
+    for (std::uint32_t run = 0; wall.size() < wanted.runs; ++run) {
         VKFORMER_CHECK(wanted.prepare(*program));
         const double cpu = platform::thread_cpu_seconds();
         const auto start = std::chrono::steady_clock::now();
         VKFORMER_CHECK(program->submit(wanted.runs_per_submit));
         VKFORMER_CHECK(program->wait());
         const std::chrono::duration<double, std::micro> elapsed = std::chrono::steady_clock::now() - start;
-        if (run < 2) continue;  // warm-up
+        if (run < 2 || start - begin < warm_up) continue;
         wall.push_back(elapsed.count() / wanted.runs_per_submit);
         host.push_back((platform::thread_cpu_seconds() - cpu) * 1e6 / wanted.runs_per_submit);
     }

@@ -14,6 +14,7 @@
 #include "core/platform/system.hpp"
 #include "core/try.hpp"
 #include "device.hpp"
+#include "formats/json.hpp"
 #include "limit_options.hpp"
 
 namespace vkformer::cli {
@@ -24,6 +25,15 @@ std::string utc_now() {
     char text[32];
     std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &now);
     return text;
+}
+
+/// Of an earlier report. Errors: those of the file, InvalidArgument (it is another device's).
+Result<std::vector<bench::Limit>> limits_of(const std::string& file, const std::string& device_uuid) {
+    VKFORMER_TRY(const auto json, formats::read_json(utf8_path(file)));
+    VKFORMER_TRY(auto report, bench::report_from_json(json, file));
+    if (report.device_uuid != device_uuid)
+        return Error{ErrorCode::InvalidArgument, file + " is a report of another device; leave --limits out"};
+    return std::move(report.limits);
 }
 
 }  // namespace
@@ -60,6 +70,9 @@ void MeasureFlags::add(CLI::App& command) {
         ->check(CLI::Range(0.01, 100.0))
         ->capture_default_str();
     command.add_flag("--no-limits", no_limits, "Do not measure the device's limits first (seconds)");
+    command.add_option("--limits", limits, "Take them from an earlier report (--json) of the same device")
+        ->check(CLI::ExistingFile)
+        ->excludes("--no-limits");
     command.add_flag("--json", json, "Print everything as JSON (docs/benchmark.md)");
     command.add_option("--html", html, "Write the report as one HTML page, with the roofline as a picture");
 }
@@ -83,7 +96,9 @@ Result<bench::Report> begin_report(const bench::Target& target, const MeasureFla
         target.vulkan ? bench::device_card(target.vulkan->capabilities()) : bench::cpu_card(target.backend->name());
     if (target.vulkan) report.device_uuid = target.vulkan->capabilities().uuid;
     report.before = bench::read_environment();
-    if (target.vulkan && !flags.no_limits) {
+    if (!flags.limits.empty()) {
+        VKFORMER_TRY(report.limits, limits_of(flags.limits, report.device_uuid));
+    } else if (target.vulkan && !flags.no_limits) {
         VKFORMER_TRY(report.limits, bench::measure_limits(target.vulkan->device(), limit_options(quiet)));
     }
     return report;

@@ -19,7 +19,7 @@ struct OpenedTarget {
 Result<OpenedTarget> open_target(const DeviceOptions& options);
 
 struct MeasureFlags {
-    std::string cache = "cold", html;
+    std::string cache = "cold", html, limits;
     double seconds = 2, bound = 2, rotate_mib = 0;
     bool no_limits = false, json = false;
 

@@ -70,7 +70,7 @@ def page(report):
     name = device.get("name", "no device")
     text = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{html.escape(name)}</title>\n<style>{STYLE}</style>\n'
     text += f"<h1>{html.escape(name)}</h1>\n"
-    parts = [device.get("driver"), report["processor"], report["vkformer"], report.get("peer", {}).get("version"), report["started"],
+    parts = [device.get("driver"), report["processor"], report.get("vkformer"), report.get("peer", {}).get("version"), report["started"],
              f"{report.get('seconds', 0):.0f} s of {60 * report['minutes']:.0f}"]
     text += f'<p class="meta">{html.escape(" · ".join(part for part in parts if part))}</p>\n'
     text += table(["step", "state", ">s", "note"], [([step["name"], step["state"], step.get("seconds", 0), step.get("note", "")], step["state"] != "done")

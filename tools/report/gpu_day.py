@@ -13,8 +13,8 @@ Without --own, on the machine that built them, the programs are taken from where
 
 Writes OUT/gpu_day.json and OUT/gpu_day.html, anew after each step, so that nothing is lost where time is cut short. The steps, each with a
 share of the time: the device; `validate` of a small model; single ops, every kernel (on CPUs the chosen one), beside the device's limits; a
-language model of 1.2 thousand million random weights; the same file by llama-bench, and the peer's products and attention; what is left, for the tests of ops. A
-step that fails or ends early is told as such, and the exit code is then 1.
+language model of 1.2 thousand million random weights; the same file by llama-bench, and the peer's products and attention; what is left, for
+the tests of ops. A step that fails or ends early is told as such, and the exit code is then 1.
 """
 import argparse
 import datetime
@@ -39,7 +39,7 @@ from machine import SOURCE, processor
 sys.path.append(str(SOURCE / "tests/drivers"))
 import debian_folder  # noqa: E402
 
-# Single ops: those that belong together, and the seconds for each of their cases. A group is one run of `bench ops`.
+# Single ops: those that belong together and share the time of their group. A case is one run of `bench ops`.
 GROUPS = {
     "products of floats": (["linear"], ["f32", "f16"]),
     "products of blocks": (["linear"], ["q8_0", "q4_0", "q4_k", "q6_k"]),
@@ -70,12 +70,18 @@ class Day:
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu_day"))
         # Verdicts of its own: every kernel is tried anew on this day.
         self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.work / "cache")}
-        if options.own:
-            with tarfile.open(options.own) as packed:
+
+    def programs(self, end):
+        """Those that --own brings, or that were built here."""
+        if self.options.own:
+            with tarfile.open(self.options.own) as packed:
                 packed.extractall(self.work / "own")
-            options.vkformer, options.tests = (self.work / "own/bin" / name for name in ("vkformer", "vkformer_tests"))
-            self.environment["LD_LIBRARY_PATH"] = f"{self.work / 'own/lib'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        self.report["vkformer"] = self.run(self.end, options.vkformer, "--version").strip()
+            self.options.vkformer, self.options.tests = (self.work / "own/bin" / name for name in ("vkformer", "vkformer_tests"))
+            folders = [str(self.work / "own/lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+            self.environment["LD_LIBRARY_PATH"] = ":".join(folders)
+        if not self.options.vkformer.exists():
+            raise Failure(f"there is no {self.options.vkformer}; build it, or name it with --vkformer, or bring it with --own")
+        self.report["vkformer"] = self.run(end, self.options.vkformer, "--version").strip()
 
     def step(self, name, work):
         """Does a part; what it says, or how it failed, is in the report."""
@@ -154,19 +160,25 @@ class Day:
 
     def ops(self, end):
         self.report["ops"], failures = [], []
+        first = self.work / "first.json"  # a report, whose limits the others take
         begin, seconds = time.monotonic(), self.options.seconds
         all_kernels = [] if self.is_cpu else ["--all-variants"]  # CPUs take minutes to compile what is unrolled for GPUs
         for i, (name, (ops, dtypes)) in enumerate(GROUPS.items()):
             part_end = begin + (end - begin) * (i + 1) / len(GROUPS)
             for op, shape, dtype in ((op, shape, dtype) for op in ops for shape in self.shapes(op) for dtype in dtypes):
-                no_limits = ["--no-limits"] if "limits" in self.report else []
+                known = ["--limits", first] if first.exists() else []
                 try:
                     found = self.vkformer(part_end, "bench", "ops", "-q", "-d", self.chosen, "--op", op, "--shape", shape, "--dtype", dtype, *all_kernels,
-                                          *no_limits, "--seconds", seconds, expects=(0, 1))
+                                          *known, "--seconds", seconds, expects=(0, 1))
                 except subprocess.TimeoutExpired:
                     failures.append(f"{name}: out of time at {op} {shape} {dtype}")
                     break
-                self.report.setdefault("limits", [limit for limit in found.get("limits", []) if "value" in limit])
+                except Failure as failure:
+                    failures.append(str(failure))
+                    continue
+                if not known:
+                    first.write_text(json.dumps(found))
+                    self.report["limits"] = [limit for limit in found["limits"] if "value" in limit]
                 self.report["ops"] += [{"group": name, **case_row(case)} for case in found["cases"]]
                 failures += [f"{case['op']} {case['shape']} {case['dtype']} by {case['variant']}: {case.get('failure', 'wrong')}"
                              for case in found["cases"] if not case["right"]]
@@ -219,34 +231,48 @@ class Day:
         tests = self.options.tests
         if not tests.exists():
             return f"there is no {tests}"
-        names = self.run(end, tests, "[op]", "--list-test-names-only", expects=range(256)).splitlines()  # the code is their number
-        names = sorted(name for name in names if name.strip())
+        names = self.test_names(end)
+        if not names:
+            raise Failure(f"{tests} names no tests of ops")
         random.Random(1).shuffle(names)
-        count = max(1, min(12, (os.cpu_count() or 2) - 2))
+        count = max(1, min(12, len(names), (os.cpu_count() or 2) - 2))
         jobs = [self.start_tests(names[i::count], i) for i in range(count)]
-        printed, is_whole = "", True
-        for process in jobs:
+        cut_off = set()
+        for i, process in enumerate(jobs):
             try:
-                printed += process.communicate(timeout=max(0.1, end - 2 - time.monotonic()))[0]
+                process.wait(max(0.1, end - 2 - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                printed += process.communicate()[0]
-                is_whole = False
+                process.wait()
+                cut_off.add(i)
+        printed, is_whole = "".join(self.printed_by(i).read_text(errors="replace") for i in range(count)), not cut_off
         ended = re.findall(r"^([\d.]+) s: (.*)$", printed, re.M)
         failed = sorted(set(re.findall(r"^(\S+\.cpp:\d+): FAILED:", printed, re.M)))
         self.report["tests"] = {"ended": len(ended), "failed": failed, "is_whole": is_whole}
         if failed:
             raise Failure(f"{len(failed)} checks failed, the first: {failed[0]}")
-        ended_badly = [process.returncode for process in jobs if process.returncode not in (0, -9)]
+        ended_badly = [process.returncode for i, process in enumerate(jobs) if i not in cut_off and process.returncode != 0]
         if ended_badly:
             raise Failure(f"the tests ended with {ended_badly[0]}: {printed[-600:]}")
         return f"{len(ended)} tests ended well" + ("" if is_whole else " before the time was over")
 
+    def test_names(self, end):
+        for arguments in (["--list-test-names-only"], ["--list-tests", "--verbosity", "quiet"]):  # Catch2 2, whose exit code is their number, and 3
+            printed = self.run(end, self.options.tests, "[op]", *arguments, expects=range(256))
+            if "Unrecognised token" not in printed:
+                return sorted(name for name in printed.splitlines() if name.strip())
+        return []
+
+    def printed_by(self, number):
+        return self.work / f"printed{number}.txt"
+
     def start_tests(self, names, number):
         file = self.work / f"tests{number}.txt"
         file.write_text("".join(f"{name}\n" for name in names))
-        return subprocess.Popen([self.options.tests, "-f", file, "--durations", "yes"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                errors="replace", env={**self.environment, "OPENBLAS_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.work / f"cache{number}")})
+        own = {"OPENBLAS_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.work / f"cache{number}")}
+        with open(self.printed_by(number), "w") as printed:
+            return subprocess.Popen([self.options.tests, "-f", file, "--durations", "yes"], stdout=printed, stderr=subprocess.STDOUT,
+                                    env={**self.environment, **own})
 
 
 def plain(text):
@@ -270,11 +296,13 @@ def pack_own(programs, out):
         sys.exit(f"there is no {missing[0]}; build it, or name it with --vkformer and --tests")
     own_of_system = re.compile(r"/(ld-linux|libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)[-.]")
     needed = set()
-    for program in programs:
-        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        needed |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not own_of_system.search(path)}
     for name in ("libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libGLdispatch.so.0", "libGLX.so.0", "libEGL.so.1"):
         needed |= set(itertools.islice(pathlib.Path("/usr/lib").glob(f"*/{name}"), 1))
+    for file in [*programs, *needed]:
+        listed = subprocess.run(["ldd", file], capture_output=True, text=True, check=True).stdout
+        if "not found" in listed:
+            sys.exit(f"{file} lacks a library: {re.search('.*not found', listed)[0].strip()}")
+        needed |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+)", listed) if not own_of_system.search(path)}
     with tempfile.TemporaryDirectory() as folder, tarfile.open(out, "w:xz", preset=9) as packed:
         for program in programs:
             stripped = pathlib.Path(folder) / program.name
@@ -331,7 +359,9 @@ def main():
         return pack_peer(*options.pack_peer)
     day = Day(options)
     try:
-        day.step("device", day.device)
+        day.step("programs", day.programs)
+        if "vkformer" in day.report:
+            day.step("device", day.device)
         if "device" in day.report:
             for name, work in (("validate", day.validate), ("ops", day.ops), ("models", day.models), ("peer", day.peer), ("tests", day.tests)):
                 day.step(name, work)

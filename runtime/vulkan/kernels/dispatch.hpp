@@ -38,8 +38,8 @@ private:
     explicit Operand(Kind k) : kind(k) {}
 };
 
-/// Up to 128 bytes (what every Vulkan device has) of push constants.
-/// A block of push constants: where a part of the grid begins (PART_OF_GRID of shaders/lib/grid.glsl), then what the kernel says.
+/// A block of push constants, up to 128 bytes (what every Vulkan device has): where a part of the grid begins (PART_OF_GRID of
+/// shaders/lib/grid.glsl), then what the kernel says.
 class PushConstants {
 public:
     static constexpr std::size_t kOwn = 2 * sizeof(std::uint32_t);  ///< bytes before the kernel's

@@ -20,8 +20,8 @@ const uint kCpuLinearQuantizedDepth = 64;
 const uint kCpuLinearShuffledMaxRows = 32, kCpuLinearShuffledColumns = 4, kCpuLinearShuffledDepth = 8;
 // quantized_columns_shuffled.comp with words of 64 bits; a larger tile is slower there, but a gate needs pairs of columns
 const uint kCpuLinearWideRows = 16, kCpuLinearWideColumns = 3, kCpuLinearWideGatedColumns = 4, kCpuLinearWideDepth = 16;
-// Push constants behind PART_OF_GRID and LinearPush, of the shaders with VECTORS: the addresses (64 bits) of x, weight and gain, and of the memory of
-// cpu_devices/lib/staged.glsl.
+// Push constants behind PART_OF_GRID and LinearPush, of the shaders with VECTORS: the addresses (64 bits) of x, weight and gain, and of the
+// memory of cpu_devices/lib/staged.glsl.
 const uint kCpuLinearXAddress = 40, kCpuLinearWeightAddress = 48, kCpuLinearGainAddress = 56, kCpuLinearStagedAddress = 64;
 SHARED_END
 #endif
