@@ -227,7 +227,7 @@ Result<void> ProgramRuns::run_alone(const RunPart& part, std::span<const Semapho
     const std::uint32_t dispatch = part.first.dispatch;
     const std::uint64_t end =
         part.last.dispatch == dispatch ? part.last.group : program_.dispatch(dispatch).group_count();
-    note(dispatch, end - part.first.group, taken.count());
+    note(dispatch, part.first.group, end, taken.count());
     return {};
 }
 
@@ -247,9 +247,12 @@ Result<void> ProgramRuns::probe(std::uint32_t dispatch, std::uint64_t& submitted
     }
 }
 
-void ProgramRuns::note(std::uint32_t dispatch, std::uint64_t groups, double us) {
-    const double of_grid = static_cast<double>(groups) / static_cast<double>(program_.dispatch(dispatch).group_count());
-    clock_->note(program_.kind(dispatch), of_grid, us, program_.is_whole_node(dispatch));
+/// Workgroups `first` to `end` took so long. A dispatch's parts come one behind the other, and tell together: with a causal mask attention's
+/// first workgroups take longer than its last.
+void ProgramRuns::note(std::uint32_t dispatch, std::uint64_t first, std::uint64_t end, double us) {
+    cut_us_ = first == 0 ? us : cut_us_ + us;
+    const double of_grid = static_cast<double>(end) / static_cast<double>(program_.dispatch(dispatch).group_count());
+    clock_->note(program_.kind(dispatch), of_grid, cut_us_, program_.is_whole_node(dispatch));
 }
 
 /// What the timestamps say that were recorded behind each dispatch.
@@ -260,7 +263,7 @@ Result<void> ProgramRuns::learn(const RunPart& part, std::uint32_t first_query) 
     for (const double ns : *intervals) {
         const std::uint64_t end =
             at.dispatch == part.last.dispatch ? part.last.group : program_.dispatch(at.dispatch).group_count();
-        note(at.dispatch, end - at.group, ns / 1000);
+        note(at.dispatch, at.group, end, ns / 1000);
         at = {at.dispatch + 1, 0};
     }
     return {};

@@ -58,7 +58,7 @@ private:
     Result<void> run_alone(const RunPart& part, std::span<const SemaphorePoint> signals, std::uint64_t& submitted);
     Result<void> probe(std::uint32_t dispatch, std::uint64_t& submitted);
     Result<void> learn(const RunPart& part, std::uint32_t first_query);
-    void note(std::uint32_t dispatch, std::uint64_t groups, double us);
+    void note(std::uint32_t dispatch, std::uint64_t first, std::uint64_t end, double us);
 
     VulkanProgram& program_;
     std::shared_ptr<RunClock> clock_;
@@ -68,6 +68,7 @@ private:
     std::size_t used_buffers_ = 0;          // since it was reset
     TimestampQueries queries_;              // of the parts; empty where the queue has none, or nobody watches
     std::vector<bool> is_cut_;              // by dispatch
+    double cut_us_ = 0;                     // of the parts of one that ran so far
     std::vector<RunPart> parts_;
     double run_us_ = 0;                         // of all of them: expected, and then what the last run took
     std::vector<std::uint32_t> first_queries_;  // of the parts

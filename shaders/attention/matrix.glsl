@@ -48,9 +48,8 @@ const uint DEPTH_OCTETS = DEPTH_STEPS * K / 8;
 const uint VALUE_OCTETS = VALUE_STEPS * N / 8;
 
 // Rows lie as they do in memory. So values lie across the direction in which their product adds up: a matrix of them is loaded by halves
-// where no instruction transposes. To stage them transposed cost more on an H200: 1299 µs, 884 without (32 heads of 128, 4096 queries and
-// keys, causal). Rows are 16 bytes longer than what they hold: the rows that are read at a time then lie in different
-// banks, and stay aligned to the 16 bytes that a matrix's rows must be.
+// where no instruction transposes. To stage them transposed costs more (docs/shaders.md). Rows are 16 bytes longer than what they hold: the
+// rows that are read at a time then lie in different banks, and stay aligned to the 16 bytes that a matrix's rows must be.
 const uint DEPTH_PITCH = DEPTH_OCTETS + 1;        // of a query or key, in octets
 const uint VALUE_PITCH = VALUE_OCTETS + 1;        // of a value
 const uint QUERY_TILE = ROWS * DEPTH_PITCH;       // [row, depth]
@@ -79,17 +78,17 @@ uint key_row(uint j) { return (key_offset(j) + j) * p.kv_heads + kv_head; }
 // Where tiles begin that reach from `first` on: in pages a tile lies in one of them.
 uint first_tile(uint first) { return first - (IN_PAGES ? first % TILE_KEYS : 0); }
 
-// Whether there is a tile of rows, and of keys, for this workgroup. Neighbouring workgroups read the same keys; under a causal mask, the last rows of all
-// heads come first: they see most keys, and a GPU that starts workgroups in order would end with few of the longest.
+// Whether there is a tile of rows, and of keys, for this workgroup. Neighbouring workgroups read the same keys. Under a causal mask a key
+// head's last rows come first: they see most keys, and a GPU that starts workgroups in order would end with the longest. Not those of all
+// heads: neighbours would share no keys, and a part of the grid would not tell how long the rest of it takes (vulkan/run_parts.hpp).
 bool find_rows_and_keys() {
     group = p.heads / p.kv_heads;
     const uint rows = p.query_len * group;
     const uint row_tiles = (rows + ROWS - 1) / ROWS, key_heads = p.batch * p.kv_heads;
     const uint workgroup = linear_workgroup();
     if (workgroup >= row_tiles * key_heads) return false;
-    const bool is_causal = (MASK & kMaskCausal) != 0;
-    const uint row_tile = is_causal ? row_tiles - 1 - workgroup / key_heads : workgroup % row_tiles;
-    const uint key_head = is_causal ? workgroup % key_heads : workgroup / row_tiles;
+    const uint tile_of_head = workgroup % row_tiles, key_head = workgroup / row_tiles;
+    const uint row_tile = (MASK & kMaskCausal) != 0 ? row_tiles - 1 - tile_of_head : tile_of_head;
     first_row = row_tile * ROWS;
     last_row = min(first_row + ROWS, rows) - 1;
     kv_head = key_head % p.kv_heads;
@@ -104,8 +103,8 @@ bool find_rows_and_keys() {
     return true;
 }
 
-// Scores are scaled products, and no more, in tiles of keys that all rows see whole: most where sequences are long. Elsewhere, and always with
-// MASKED_THROUGHOUT, each goes through masked_score().
+// Scores are scaled products, and no more, in tiles of keys that all rows see whole: most where sequences are long. Elsewhere, and always
+// with MASKED_THROUGHOUT, each goes through masked_score().
 const bool MASKED_THROUGHOUT = (MASK & (kScoreSoftCap | kMaskAdditive)) != 0;
 bool is_tile_masked() { return MASKED_THROUGHOUT || first_key < all_see_from || first_key + TILE_KEYS > all_see_to; }
 

@@ -74,6 +74,14 @@ void store_not_finite() {
     }
 }
 
+// The next tiles wait in registers while these are multiplied, unless a workgroup of few subgroups had to hold too much of them.
+const bool FETCHES_AHEAD = KEY_LOADS + VALUE_LOADS <= 16;
+
+void fetch_tiles(uint key) {
+    fetch_keys(key, end_key);
+    fetch_values(key, end_key);
+}
+
 void main() {
     if (!find_rows_and_keys()) return;  // the whole workgroup leaves
 
@@ -100,15 +108,14 @@ void main() {
         coopMatPerElementNV(total, largest, shifted_weight, shift);  // 1, or 0 where there is none
     }
 
-    fetch_keys(first_key, max(end_key, 1));
-    fetch_values(first_key, max(end_key, 1));
+    if (FETCHES_AHEAD && first_key < end_key) fetch_tiles(first_key);
     for (; first_key < end_key; first_key += TILE_KEYS) {
+        if (!FETCHES_AHEAD) fetch_tiles(first_key);
         barrier();  // the tiles may still be read
         put_keys(0);
         put_values(KEY_TILE);
         barrier();
-        fetch_keys(first_key + TILE_KEYS, end_key);
-        fetch_values(first_key + TILE_KEYS, end_key);
+        if (FETCHES_AHEAD) fetch_tiles(first_key + TILE_KEYS);
         if (!multiplies) continue;
 
         // scores = scale · query · keyᵀ + mask

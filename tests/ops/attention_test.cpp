@@ -284,9 +284,10 @@ TEST_CASE("values that are not finite reach the queries that see them, and no ot
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     const DType dtype = GENERATE(DType::f32, DType::f16);
     CAPTURE(backend.name(), to_string(dtype));
-    constexpr std::size_t kLen = 40, kDim = 24;
+    constexpr std::size_t kLen = 200, kDim = 24;  // several tiles of keys, masked and not
     OpCase c;
     std::vector<float> value = c.random_floats(kLen * kDim);
+    value[10 * kDim + 5] = value[130 * kDim + 9] = std::numeric_limits<float>::quiet_NaN();
     value[25 * kDim + 3] = std::numeric_limits<float>::quiet_NaN();
     // SwiftShader packs an infinity into a half that is none.
     value[30 * kDim + 17] =

@@ -221,7 +221,7 @@ TEST_CASE("no product has its halves where they are made of", "[vulkan][matrices
 
 TEST_CASE("attention takes the largest tiling that the device has memory for", "[vulkan][matrices]") {
     using enum MatrixAttention;
-    const vulkan::AttentionSizes sizes{1, 100, 4, 2, 64, 64};
+    vulkan::AttentionSizes sizes{1, 100, 4, 2, 64, 64};
     const auto with_bytes = [&](MatrixAttention algorithm, std::uint32_t shared_bytes) {
         Capabilities device = gpu({halves(16, 16, 16)});
         device.max_shared_memory_bytes = shared_bytes;
@@ -237,6 +237,12 @@ TEST_CASE("attention takes the largest tiling that the device has memory for", "
     CHECK(with_bytes(shared_weights, 13699).empty());
     CHECK(with_bytes(register_weights, 19204) == std::vector{4u, 64u});
     CHECK(with_bytes(register_weights, 19203) == std::vector{2u, 64u});
+
+    sizes = {1, 100, 4, 2, 128, 128};  // tiles of 32 keys
+    CHECK(with_bytes(shared_weights, 18436).front() == 4);
+    CHECK(with_bytes(shared_weights, 18435).front() == 2);
+    CHECK(with_bytes(register_weights, 18180).front() == 4);
+    CHECK(with_bytes(register_weights, 18179).front() == 2);
 
     const auto subgroups = [](const vulkan::AttentionSizes& of, const Capabilities& device) {
         const auto found = vulkan::attention_matrices(shared_weights, of, device);
