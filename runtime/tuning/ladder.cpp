@@ -419,8 +419,8 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     }
     Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
                 options_.thorough ? kThoroughRuns : kRuns);
-    if (!device.is_cpu() &&
-        backend.device()->is_own()) {  // drivers of CPUs compile with all their threads, and not all is needed
+    // Drivers of CPUs compile with all their threads, and not all of it is needed.
+    if (!device.is_cpu() && backend.device()->is_own()) {
         const bool may_prepare = [&] {
             const std::lock_guard lock(mutex_);
             return !verdicts.has_unfinished(key) && verdicts.begin(key, "all at a time");

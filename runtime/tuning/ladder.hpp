@@ -55,9 +55,10 @@ std::string fastest_of(const std::vector<Trial>& trials);
 
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double precision under
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
-/// pipelines, and what is timed is then only seen to be written whole. Of those that are right the fastest is taken. A variant that is wrong or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time. Without a
-/// queue nothing can be tried, and the first variant is taken. choose() is thread-safe: one thread at a time tries, as trials would spoil
-/// each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
+/// pipelines, and what is timed is then only seen to be written whole. Of those that are right the fastest is taken. A variant that is wrong
+/// or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time.
+/// Without a queue nothing can be tried, and the first variant is taken. choose() is thread-safe: one thread at a time tries, as trials would
+/// spoil each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
 class Ladder : public vulkan::VariantChooser {
 public:
     explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
