@@ -265,7 +265,10 @@ VKAPI_ATTR void VKAPI_CALL record_dispatch(VkCommandBuffer commands, std::uint32
                                            std::uint32_t z) {
     note("vkCmdDispatch");
     count_workgroups(commands, x, y, z);
-    const std::uint32_t left = state->most_workgroups - std::min(state->first_workgroup, state->most_workgroups);
+    const std::uint32_t left = [] {
+        const std::lock_guard lock(state->mutex);
+        return state->most_workgroups - std::min(state->first_workgroup, state->most_workgroups);
+    }();
     if (!state->loses_stores) state->dispatch(commands, std::min(x, left), y, z);
 }
 
@@ -276,7 +279,10 @@ VKAPI_ATTR void VKAPI_CALL record_push_constants(VkCommandBuffer commands, VkPip
     std::array<std::uint32_t, 2> first{};
     if (size >= sizeof first) std::memcpy(&first, values, sizeof first);
     if (first != std::array<std::uint32_t, 2>{}) note(Interposer::kLaterPart);
-    state->first_workgroup = first[0];
+    {
+        const std::lock_guard lock(state->mutex);
+        state->first_workgroup = first[0];
+    }
     state->push_constants(commands, layout, stages, offset, size, values);
 }
 
@@ -562,6 +568,8 @@ Interposer::Interposer(PFN_vkGetInstanceProcAddr next) {
     state->hidden.clear();
     state->cache_data.reset();
     state->loses_stores = false;
+    state->most_workgroups = std::numeric_limits<std::uint32_t>::max();
+    state->first_workgroup = 0;
     state->dropped_barrier.reset();
     state->most_barriers = 0;
     state->recorded.clear();
