@@ -51,8 +51,8 @@ Result<std::unique_ptr<VulkanProgram>> VulkanProgram::create(std::shared_ptr<Dev
     VKFORMER_TRY(program->pieced_, cut_into_pieces(program->plan_, program->device_->capabilities()));
     VKFORMER_CHECK(program->plan_dispatches());
     // The driver compiles while the weights are read.
-    auto compiled = std::async(program->device_->is_own() ? kOwnThread : std::launch::deferred,
-                               [&] { program->pipelines_->prepare(program->dispatches_); });
+    auto compiled = start_task(program->device_->is_own() ? kOwnThread : std::launch::deferred,
+                               [p = program.get()] { p->pipelines_->prepare(p->dispatches_); });
     VKFORMER_CHECK(program->allocate());
     compiled.get();
     VKFORMER_CHECK(program->prepare_images());
