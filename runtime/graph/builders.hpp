@@ -195,6 +195,33 @@ Result<RecurrentState> lstm_cell(Graph& graph, Value input_gates, Value hidden_g
 Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_gates, const RecurrentState& from,
                                 const RecurrentState& into = {});
 
+// ---- layers with a state of each sequence ---------------------------------------------------------------------------
+// Their state is all that they know of the tokens before: it is read and written in place, f32 whatever the dtype.
+
+/// Which of the tokens of a run are a sequence's, and where its state is. All are optional, i32 [batch].
+struct StatePlace {
+    Value starts;  ///< position of the first token; at 0 the state counts as zeros, whatever it holds. Absent: 0
+    Value counts;  ///< tokens that are the sequence's, taken as 0 … len: those behind leave the state alone. Absent: len
+    /// Row of the state. Two sequences have different ones; one that there is not counts as zeros, and nothing is kept. Absent: b
+    Value slots;
+};
+
+/// A depthwise causal convolution: y[b, t, c] = f(bias[c] + Σ_j weight[c, j] · u[b, t − taps + 1 + j, c]), where u[b, t] for t < 0 are
+/// the last inputs of the run before, which the state keeps. u is x, float [batch, len, width], or, where it is gated, [before | behind
+/// | channels], each `width` wide: then u = before · channels, and y is multiplied by `behind` (Liquid AI 2025, arXiv 2511.23404, section 2).
+/// weight float [width, taps], taps 2 to 8, bias float [width] (absent: 0), state f32 [slots, taps − 1, width] → [batch, len, width].
+Result<Value> short_convolution(Graph& graph, Value x, Value weight, Value bias, Value state, const StatePlace& place,
+                                Activation activation, bool is_gated = false);
+
+/// The gated delta rule (Yang, Kautz and Hatamizadeh 2024, eq. 10), token by token, S the state of a head [key_dim, value_dim]:
+///   S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim
+/// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(decay[0, h] · softplus(gates[heads + h] + decay[1, h])).
+/// qkv float [batch, len, 2 · key_heads · key_dim + heads · value_dim] holds all q, then all k, then all v; heads is a multiple of key_heads,
+/// and head h has the q and k of h / (heads / key_heads). gates f32 [batch, len, 2 · heads], decay f32 [2, heads], state f32 [slots, heads,
+/// key_dim, value_dim], key_dim ≤ 256 → [batch, len, heads, value_dim] of qkv's dtype; zeros behind `counts`.
+Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay, Value state, const StatePlace& place,
+                               std::uint32_t key_heads);
+
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 
 /// cache[b, starts[b] + i] = x[b, i]. x [batch, len, heads, dim], cache a state [batch, capacity, heads, dim] of x's dtype or of q8_0,

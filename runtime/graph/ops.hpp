@@ -427,6 +427,42 @@ struct RecurrentCell {
     }
 };
 
+/// A causal convolution of each channel over the tokens of a sequence, whose last ones stay in the state. is_gated: x is
+/// [before | behind | channels], and so three times as wide.
+struct ShortConvolution {
+    static constexpr std::string_view kName = "short_convolution";
+    Value x, weight, bias, starts, counts, slots, state, y;
+    Activation activation = Activation::none;
+    bool is_gated = false;
+    static void operands(auto& self, auto&& visit) {
+        visit("x", self.x, Access::read);
+        visit("weight", self.weight, Access::read);
+        visit("bias", self.bias, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("counts", self.counts, Access::read);
+        visit("slots", self.slots, Access::read);
+        visit("state", self.state, Access::read_write);
+        visit("y", self.y, Access::write);
+    }
+};
+
+/// Attention without a softmax: what a head has seen is a matrix, the state, that each token decays and corrects.
+struct GatedDeltaRule {
+    static constexpr std::string_view kName = "gated_delta_rule";
+    Value qkv, gates, decay, starts, counts, slots, state, y;
+    std::uint32_t key_heads = 1;
+    static void operands(auto& self, auto&& visit) {
+        visit("qkv", self.qkv, Access::read);
+        visit("gates", self.gates, Access::read);
+        visit("decay", self.decay, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("counts", self.counts, Access::read);
+        visit("slots", self.slots, Access::read);
+        visit("state", self.state, Access::read_write);
+        visit("y", self.y, Access::write);
+    }
+};
+
 /// pages: optional, where the cache is in pages (graph/pages.hpp).
 struct CacheAppend {
     static constexpr std::string_view kName = "cache_append";
@@ -714,8 +750,9 @@ struct BeamStep {
     X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(ExpertLinear) X(Activate) X(SoftCap) X(Add) X(Concat)  \
     X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores)            \
     X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer)                  \
-    X(RecurrentCell) X(CacheAppend) X(SplitQkv) X(CacheReorder) X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK)   \
-    X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens) X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
+    X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(CacheAppend) X(SplitQkv) X(CacheReorder) X(Pool)          \
+    X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens) X(Penalize)  \
+    X(BiasSequences) X(GreedyStep) X(BeamStep)
 // clang-format on
 
 namespace detail {

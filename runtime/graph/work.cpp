@@ -52,6 +52,11 @@ double work(const RecurrentLayer& op, const Graph& graph) {
     return elements(graph, op.gates) * dim(graph, op.weight, 1);
 }
 
+/// Of each value of a token, a walk over its column of the state: what it holds for the key, the correction, and what it holds for the query.
+double work(const GatedDeltaRule& op, const Graph& graph) {
+    return 3 * elements(graph, op.y) * dim(graph, op.state, 2);
+}
+
 }  // namespace
 
 double work_of(const Op& op, const Graph& graph) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A recurrent layer over whole sequences: its steps follow each other, so that little of a device is busy.
+// Layers with a state, over whole sequences: their steps follow each other, so that little of a device is busy.
 #include "cases/families.hpp"
 #include "core/try.hpp"
 
@@ -60,6 +60,60 @@ Result<Case> cell_case(const Family::Dims& shape, const Types& types) {
                 }};
 }
 
+/// As Qwen 3.5 has it: SiLU behind it, four taps.
+template <bool kIsGated>
+Result<Case> convolution_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.x;
+    const std::uint64_t batch = shape[0], len = shape[1], width = shape[2], taps = kIsGated ? 3 : 4;
+    const double elements = static_cast<double>(batch * len * width), parts = kIsGated ? 3 : 1;
+    return Case{.op = kIsGated ? "short_convolution_gated" : "short_convolution",
+                .shape = to_text(shape),
+                .dtype = types.name(),
+                .work = {.flops = elements * (2 * static_cast<double>(taps) + 2),
+                         .read = bytes_of(dtype, parts * elements),
+                         .written = bytes_of(dtype, elements)},
+                .build = [=](CaseBuilder& b) -> Result<void> {
+                    VKFORMER_TRY(const auto x, b.input("x", dtype, {batch, len, kIsGated ? 3 * width : width}));
+                    VKFORMER_TRY(const auto weight, b.weight("weight", dtype, {width, taps}));
+                    VKFORMER_TRY(const auto state, b.state("state", DType::f32, {batch, taps - 1, width}));
+                    const auto activation = kIsGated ? graph::Activation::none : graph::Activation::silu;
+                    VKFORMER_TRY(const auto starts, b.ints("starts", {batch}, std::vector<std::int32_t>(batch, 7)));
+                    VKFORMER_TRY(const auto y, graph::short_convolution(b.graph, x, weight, {}, state,
+                                                                        {.starts = starts}, activation, kIsGated));
+                    b.result(y);
+                    b.result(state);
+                    return {};
+                }};
+}
+
+Result<Case> delta_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.x;
+    const std::uint64_t batch = shape[0], len = shape[1], key_heads = shape[2], heads = key_heads * shape[3],
+                        key_dim = shape[4], value_dim = shape[5], width = 2 * key_heads * key_dim + heads * value_dim;
+    if (key_heads > 1024) return Error{ErrorCode::InvalidArgument, "gated_delta_rule: at most 1024 key heads"};
+    const double tokens = static_cast<double>(batch * len), values = static_cast<double>(heads * value_dim),
+                 matrices = static_cast<double>(batch * heads * key_dim * value_dim);
+    return Case{
+        .op = "gated_delta_rule",
+        .shape = to_text(shape),
+        .dtype = types.name(),
+        .work = {.flops = 7 * tokens * values * static_cast<double>(key_dim),
+                 .read = bytes_of(dtype, tokens * static_cast<double>(width)) + 4 * matrices,
+                 .written = bytes_of(dtype, tokens * values) + 4 * matrices},
+        .build = [=](CaseBuilder& b) -> Result<void> {
+            VKFORMER_TRY(const auto qkv, b.input("qkv", dtype, {batch, len, width}));
+            VKFORMER_TRY(const auto gates, b.input("gates", DType::f32, {batch, len, 2 * heads}));
+            VKFORMER_TRY(const auto decay, b.weight("decay", DType::f32, {2, heads}, 0.5f));
+            VKFORMER_TRY(const auto state, b.state("state", DType::f32, {batch, heads, key_dim, value_dim}, 0.3f));
+            VKFORMER_TRY(const auto starts, b.ints("starts", {batch}, std::vector<std::int32_t>(batch, 7)));
+            VKFORMER_TRY(const auto y, graph::gated_delta_rule(b.graph, qkv, gates, decay, state, {.starts = starts},
+                                                               static_cast<std::uint32_t>(key_heads)));
+            b.result(y);
+            b.result(state);
+            return {};
+        }};
+}
+
 }  // namespace
 
 void add_recurrent_cases(std::vector<Family>& families) {
@@ -90,6 +144,24 @@ void add_recurrent_cases(std::vector<Family>& families) {
                         .types = floats,
                         .compiled = {{{32, 512}, floats}},
                         .make = cell_case<RecurrentUnit::gru>});
+    families.push_back({.name = "short_convolution",
+                        .op = "short_convolution",
+                        .dims = "sequences x len x width",
+                        .types = floats,
+                        .shapes = {{1, 1, 6144}, {1, 256, 6144}},
+                        .make = convolution_case<false>});
+    families.push_back({.name = "short_convolution_gated",
+                        .op = "short_convolution",
+                        .dims = "sequences x len x width",
+                        .types = floats,
+                        .shapes = {{1, 1, 2048}, {1, 256, 2048}},
+                        .make = convolution_case<true>});
+    families.push_back({.name = "gated_delta_rule",
+                        .op = "gated_delta_rule",
+                        .dims = "sequences x len x key heads x heads of each x key_dim x value_dim",
+                        .types = floats,
+                        .shapes = {{1, 1, 16, 1, 128, 128}, {1, 256, 16, 1, 128, 128}},
+                        .make = delta_case});
 }
 
 }  // namespace vkformer::cases

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "cpu/attention.hpp"
+#include "cpu/state_place.hpp"
+#include "cpu/twins.hpp"
+
+namespace vkformer::cpu {
+namespace {
+
+/// Of a head and a token.
+template <std::floating_point T>
+struct DeltaInputs {
+    std::span<const T> query, key, value;
+    T alpha, beta;
+};
+
+/// x / √(Σ x² + 1e-6) · scale
+template <std::floating_point T>
+void normalise(std::span<const T> x, T scale, std::span<T> y) {
+    const T squares = std::inner_product(x.begin(), x.end(), x.begin(), T{0});
+    const T factor = scale / std::sqrt(squares + static_cast<T>(1e-6));
+    for (std::size_t i = 0; i < x.size(); ++i) y[i] = factor * x[i];
+}
+
+/// S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim; `scratch` holds q̂, k̂ and δ.
+template <std::floating_point T>
+void delta_step(const DeltaInputs<T>& in, std::span<T> state, std::span<T> scratch, std::span<T> y) {
+    const std::size_t key_dim = in.key.size(), value_dim = y.size();
+    const std::span<T> query = scratch.first(key_dim), key = scratch.subspan(key_dim, key_dim);
+    const std::span<T> delta = scratch.subspan(2 * key_dim, value_dim);
+    normalise<T>(in.query, 1 / std::sqrt(static_cast<T>(key_dim)), query);
+    normalise<T>(in.key, T{1}, key);
+    std::ranges::fill(delta, T{0});
+    for (std::size_t i = 0; i < key_dim; ++i) {
+        T* const row = &state[i * value_dim];
+        for (std::size_t j = 0; j < value_dim; ++j) {
+            row[j] *= in.alpha;
+            delta[j] += key[i] * row[j];
+        }
+    }
+    for (std::size_t j = 0; j < value_dim; ++j) delta[j] = in.beta * (in.value[j] - delta[j]);
+    std::ranges::fill(y, T{0});
+    for (std::size_t i = 0; i < key_dim; ++i) {
+        T* const row = &state[i * value_dim];
+        for (std::size_t j = 0; j < value_dim; ++j) {
+            row[j] += key[i] * delta[j];
+            y[j] += query[i] * row[j];
+        }
+    }
+}
+
+}  // namespace
+
+// Each head of each sequence by itself.
+template <std::floating_point T>
+void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
+    const std::size_t batch = operands.dim(op.qkv, 0), len = operands.dim(op.qkv, 1);
+    const std::size_t heads = operands.dim(op.state, 1), key_dim = operands.dim(op.state, 2),
+                      value_dim = operands.dim(op.state, 3), keys = op.key_heads * key_dim;
+    const std::span<const T> decay = operands.floats(op.decay);
+    const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
+        std::vector<T> state(key_dim * value_dim), scratch(2 * key_dim + value_dim);
+        for (std::size_t item = first; item < last; ++item) {
+            const std::size_t b = item / heads, h = item % heads, key_head = h / (heads / op.key_heads);
+            const OwnTokens own = own_tokens(op, operands, b, len);
+            std::span<T> kept;
+            if (own.slot)
+                kept = operands.floats(op.state).subspan((*own.slot * heads + h) * state.size(), state.size());
+            std::ranges::fill(state, T{0});
+            if (!own.begins) std::ranges::copy(kept, state.begin());
+            for (std::size_t t = 0; t < len; ++t) {
+                const std::size_t row = b * len + t;
+                const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * value_dim, value_dim);
+                if (t >= own.count) {
+                    std::ranges::fill(y, T{0});
+                    continue;
+                }
+                const std::span<const T> qkv = operands.floats(op.qkv, row), gates = operands.floats(op.gates, row);
+                const T step = gates[heads + h] + decay[heads + h];
+                const T softplus = std::max(step, T{0}) + std::log1p(std::exp(-std::abs(step)));
+                delta_step<T>({.query = qkv.subspan(key_head * key_dim, key_dim),
+                               .key = qkv.subspan(keys + key_head * key_dim, key_dim),
+                               .value = qkv.subspan(2 * keys + h * value_dim, value_dim),
+                               .alpha = std::exp(decay[h] * softplus),
+                               .beta = 1 / (1 + std::exp(-gates[h]))},
+                              state, scratch, y);
+            }
+            if (own.count > 0 && !kept.empty()) std::ranges::copy(state, kept.begin());
+        }
+    };
+    over_threads<T>(batch * heads, len * 4 * key_dim * value_dim, run_heads);
+}
+template void execute(const graph::GatedDeltaRule&, const Operands<float>&);
+template void execute(const graph::GatedDeltaRule&, const Operands<double>&);
+
+// Two exponentials and two norms of a token; the state decays, so that its errors add up like the rounding of a sum over tokens and keys.
+ErrorRule error_rule(const graph::GatedDeltaRule& op, const graph::Graph& graph) {
+    return {3 * kExpUnits, 16, graph.shape(op.qkv)[1] * graph.shape(op.state)[2]};
+}
+
+}  // namespace vkformer::cpu

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// short_convolution and gated_delta_rule: what they keep of a sequence, and of which tokens.
+#include <limits>
+
+#include "support/backends.hpp"
+#include "support/catch.h"
+#include "support/op_case.hpp"
+
+namespace vkformer::tests {
+namespace {
+
+using graph::StatePlace;
+using graph::Value;
+
+constexpr std::int32_t kLowestInt = std::numeric_limits<std::int32_t>::min();
+constexpr std::int32_t kHighestInt = std::numeric_limits<std::int32_t>::max();
+
+/// Sequences that begin and that go on, with all, some, none and impossible numbers of tokens, in rows of the state that are mixed up, and in
+/// rows that are not there.
+StatePlace hard_places(OpCase& c, std::uint64_t batch, bool with_slots) {
+    const auto filled = [&](std::initializer_list<std::int32_t> pattern) {
+        std::vector<std::int32_t> values;
+        for (std::uint64_t b = 0; b < batch; ++b) values.push_back(pattern.begin()[b % pattern.size()]);
+        return values;
+    };
+    StatePlace place;
+    place.starts = c.ints("starts", {batch}, filled({5, 0, 1, 9, 0, kLowestInt, kHighestInt}));
+    place.counts = c.ints("counts", {batch}, filled({1000, 2, 0, 1, -3, 4, kHighestInt}));
+    if (with_slots) place.slots = c.ints("slots", {batch}, filled({3, 0, 8, -1, 1, 9, kHighestInt}));
+    return place;
+}
+
+TEST_CASE("short_convolution goes on where a sequence was", "[op][short_convolution]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const bool is_gated = GENERATE(false, true), with_slots = GENERATE(false, true);
+    const std::uint64_t len = GENERATE(values<std::uint64_t>({1, 3, 5, 13})),
+                        taps = GENERATE(values<std::uint64_t>({2, 4, 8}));
+    CAPTURE(backend.name(), to_string(dtype), is_gated, with_slots, len, taps);
+    constexpr std::uint64_t kBatch = 7, kWidth = 37, kSlots = 9;
+    OpCase c;
+    const Value x = c.floats("x", dtype, {kBatch, len, is_gated ? 3 * kWidth : kWidth});
+    const Value weight = c.floats("weight", dtype, {kWidth, taps}), bias = c.floats("bias", dtype, {kWidth});
+    const Shape shape{with_slots ? kSlots : kBatch, taps - 1, kWidth};
+    const Value state = c.state("state", DType::f32, shape, c.random_floats(shape.element_count()));
+    const auto y =
+        short_convolution(c.graph, x, weight, len == 3 ? Value{} : bias, state, hard_places(c, kBatch, with_slots),
+                          is_gated ? graph::Activation::none : graph::Activation::silu, is_gated);
+    REQUIRE(y);
+    c.check(backend);
+}
+
+struct DeltaSizes {
+    std::uint64_t len, key_heads, heads, key_dim, value_dim;
+};
+
+TEST_CASE("gated_delta_rule goes on where a sequence was", "[op][gated_delta_rule]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const bool with_slots = GENERATE(false, true);
+    const DeltaSizes s = GENERATE(values<DeltaSizes>({{1, 2, 4, 16, 8}, {5, 1, 3, 7, 5}, {19, 2, 2, 40, 11}}));
+    CAPTURE(backend.name(), to_string(dtype), with_slots, s.len, s.key_dim);
+    constexpr std::uint64_t kBatch = 7, kSlots = 9;
+    OpCase c;
+    const Value qkv = c.floats("qkv", dtype, {kBatch, s.len, 2 * s.key_heads * s.key_dim + s.heads * s.value_dim});
+    const Value gates = c.floats("gates", DType::f32, {kBatch, s.len, 2 * s.heads});
+    const Value decay = c.floats("decay", DType::f32, {2, s.heads});
+    const Shape shape{with_slots ? kSlots : kBatch, s.heads, s.key_dim, s.value_dim};
+    const Value state = c.state("state", DType::f32, shape, c.random_floats(shape.element_count()));
+    REQUIRE(gated_delta_rule(c.graph, qkv, gates, decay, state, hard_places(c, kBatch, with_slots),
+                             static_cast<std::uint32_t>(s.key_heads)));
+    c.check(backend);
+}
+
+TEST_CASE("Layers with a state refuse what does not fit", "[op][short_convolution][gated_delta_rule]") {
+    OpCase c;
+    const Value x = c.floats("x", DType::f32, {2, 3, 12}), weight = c.floats("weight", DType::f32, {12, 4});
+    const Value state = c.state("state", DType::f32, {2, 3, 12}, c.random_floats(72));
+    const Value slots = c.ints("slots", {2}, {0, 1}), three = c.ints("three", {3}, {0, 1, 2});
+    const auto convolve = [&](Value w, Value s, const StatePlace& place, bool is_gated = false) {
+        return short_convolution(c.graph, x, w, {}, s, place, graph::Activation::none, is_gated);
+    };
+    const auto message = [](const auto& result) {
+        REQUIRE_FALSE(result);
+        return result.error().message;
+    };
+    using Catch::Matchers::Contains;
+    CHECK_THAT(message(convolve(c.floats("w", DType::f32, {12, 9}), state, {})),
+               Contains("taps is 9, expected 2 to 8"));
+    CHECK_THAT(message(convolve(weight, state, {}, true)), Contains("expected [2, 3, 36]"));
+    CHECK_THAT(message(convolve(weight, x, {})), Contains("is no state"));
+    CHECK_THAT(message(convolve(weight, state, {.counts = three})), Contains("counts has shape [3], expected [2]"));
+    const Value large = c.state("large", DType::f32, {5, 3, 12}, c.random_floats(180));
+    CHECK_THAT(message(convolve(weight, large, {})), Contains("a row for each sequence"));
+    CHECK(convolve(weight, large, {.slots = slots}));
+
+    const Value gates = c.floats("gates", DType::f32, {2, 3, 4}), decay = c.floats("decay", DType::f32, {2, 2});
+    const Value matrices = c.state("matrices", DType::f32, {2, 2, 2, 4}, c.random_floats(32));
+    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 3)), Contains("key_heads is 3"));
+    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 2)), Contains("expected [2, 3, 16]"));
+    CHECK(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 1));
+}
+
+}  // namespace
+}  // namespace vkformer::tests
