@@ -64,7 +64,8 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
     const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
         std::vector<T> state(key_dim * value_dim), scratch(2 * key_dim + value_dim);
         for (std::size_t item = first; item < last; ++item) {
-            const std::size_t b = item / heads, h = item % heads, key_head = h / (heads / op.key_heads);
+            const std::size_t b = item / heads, h = item % heads;
+            const std::size_t key_head = op.heads_in_turns ? h % op.key_heads : h / (heads / op.key_heads);
             const OwnTokens own = own_tokens(op, operands, b, len);
             std::span<T> kept;
             if (own.slot)

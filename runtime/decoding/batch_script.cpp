@@ -161,16 +161,26 @@ void BatchScript::finish_ended() {
 void BatchScript::admit() {
     while (!waiting_.empty() && running_.size() < options_.rows) {
         if (!find_pages(waiting_.front())) return;
+        waiting_.front().slot = free_slot();
         running_.push_back(std::make_unique<Running>(std::move(waiting_.front())));
         waiting_.pop_front();
     }
 }
 
+/// The first that no running sequence has: there are as many as may run.
+std::uint32_t BatchScript::free_slot() const {
+    std::uint32_t slot = 0;
+    while (std::ranges::any_of(running_, [&](const auto& sequence) { return sequence->slot == slot; })) ++slot;
+    return slot;
+}
+
 /// Lends a sequence the pages that hold its beginning, and those that all it has now needs; nothing where those are not there.
 bool BatchScript::find_pages(Running& sequence) {
     const std::span<const std::int32_t> tokens = sequence.tokens;
-    // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were.
-    while (!sequence.needs_scores() && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
+    // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were, and of states
+    // there is none for a beginning.
+    const bool may_share = !sequence.needs_scores() && !model_->config().keeps_states();
+    while (may_share && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
         const auto found = pool_.find(sequence.chain, tokens.subspan(sequence.pages.size() * kPageLen, kPageLen));
         if (!found) break;
         sequence.pages.push_back(found->page);
@@ -219,6 +229,7 @@ void BatchScript::preempt_last() {
 
 /// Lets others find the pages that have become full.
 void BatchScript::keep_full_pages(Running& sequence) {
+    if (model_->config().keeps_states()) return;
     for (; (sequence.kept_pages + 1) * kPageLen <= sequence.cached; ++sequence.kept_pages) {
         const auto tokens = std::span(sequence.tokens).subspan(sequence.kept_pages * kPageLen, kPageLen);
         sequence.chain = pool_.keep(sequence.pages[sequence.kept_pages], sequence.chain, tokens);
@@ -278,8 +289,18 @@ Result<Job> BatchScript::chunk_job() {
     }
     job.writes.push_back({made->graph.tokens, std::move(tokens)});
     job.writes.push_back({made->graph.starts, std::move(starts)});
-    job.writes.push_back({made->graph.pages, table(rows)});
+    place_chunk(made->graph, rows, job);
     return job;
+}
+
+/// Where what is placed has its keys, values and states.
+void BatchScript::place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const {
+    job.writes.push_back({graph.pages, table(rows)});
+    if (!graph.slots) return;
+    std::vector<std::int32_t> counts(rows, 0);
+    for (std::size_t r = 0; r < placed_.size(); ++r) counts[r] = int_of(placed_[r].tokens);
+    job.writes.push_back({graph.counts, std::move(counts)});
+    job.writes.push_back({graph.slots, slots(rows)});
 }
 
 Result<BatchScript::Scores*> BatchScript::scores(std::uint32_t len, std::uint32_t likeliest) {
@@ -310,7 +331,7 @@ Result<Job> BatchScript::score_job(Running& sequence) {
     Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
     job.writes.push_back({made->graph.chunk.tokens, std::move(tokens)});
     job.writes.push_back({made->graph.chunk.starts, {int_of(sequence.cached)}});
-    job.writes.push_back({made->graph.chunk.pages, table(1)});
+    place_chunk(made->graph.chunk, 1, job);
     job.writes.push_back({made->graph.places, std::move(places)});
     return job;
 }
@@ -323,6 +344,13 @@ std::vector<std::int32_t> BatchScript::table(std::uint32_t rows) const {
         for (std::size_t i = 0; i < placed_[r].sequence->pages.size(); ++i)
             table[r * width + i] = int_of(placed_[r].sequence->pages[i]);
     return table;
+}
+
+/// The slots of what is placed; the last one, which is nobody's, of rows that have no sequence.
+std::vector<std::int32_t> BatchScript::slots(std::uint32_t rows) const {
+    std::vector<std::int32_t> slots(rows, int_of(options_.rows));
+    for (std::size_t r = 0; r < placed_.size(); ++r) slots[r] = int_of(placed_[r].sequence->slot);
+    return slots;
 }
 
 Result<BatchScript::Step*> BatchScript::step(const BatchStepKind& kind) {
@@ -395,10 +423,15 @@ Result<std::optional<Job>> BatchScript::step_job(std::uint32_t most) {
         written_ = made;
         written_ids_ = std::move(ids);
         written_table_.clear();
+        written_slots_.clear();
     }
     if (pages != written_table_) {
         job.writes.push_back({made->graph.pages, pages});
         written_table_ = std::move(pages);
+    }
+    if (std::vector<std::int32_t> own = slots(kind.rows); made->graph.slots && own != written_slots_) {
+        job.writes.push_back({made->graph.slots, own});
+        written_slots_ = std::move(own);
     }
     made->graph.log_probs.begin_job(job.writes);
     if (made->graph.allowed) job.writes.push_back({made->graph.allowed, allowed_tokens(kind.rows)});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Continuous batching (Yu et al. 2022, "Orca"): sequences join and leave a running batch at every step. Prompts are read in chunks between
-/// steps; keys and values lie in pages, which sequences with a common beginning share.
+/// steps; keys and values lie in pages, which sequences with a common beginning share. Where layers keep a state of each sequence, it has
+/// one of BatchOptions::rows slots while it runs, and shares nothing.
 #pragma once
 
 #include <cstdint>
@@ -79,6 +80,7 @@ private:
         std::vector<std::int32_t> tokens;  // prompt and answer
         std::size_t cached = 0;            // of them, whose keys and values are in the pages
         std::vector<std::uint32_t> pages;
+        std::uint32_t slot = 0;                        // of the states, where the model keeps some
         std::size_t kept_pages = 0;                    // of the pages, which others may find
         PagePool::Chain chain = PagePool::kBeginning;  // of these
         std::uint32_t reused = 0;
@@ -124,6 +126,9 @@ private:
     Result<Step*> step(const BatchStepKind& kind);
     void write_step(const Step& step, const BatchStepKind& kind, std::vector<Write>& writes) const;
     std::vector<std::int32_t> table(std::uint32_t rows) const;
+    std::vector<std::int32_t> slots(std::uint32_t rows) const;
+    void place_chunk(const BatchChunkGraph& graph, std::uint32_t rows, Job& job) const;
+    std::uint32_t free_slot() const;
     std::vector<std::int32_t> allowed_tokens(std::uint32_t rows) const;
     Result<void> take_scores(Running& sequence, std::size_t count, Records& records);
     void tell_prompt(Running& sequence);
@@ -150,7 +155,7 @@ private:
     // What the device's states of a step are of; no step where something else has to be written:
     const Step* written_ = nullptr;
     std::vector<Id> written_ids_;
-    std::vector<std::int32_t> written_table_;
+    std::vector<std::int32_t> written_table_, written_slots_;
     std::vector<std::size_t> first_positions_;
     std::uint32_t handed_steps_ = 0;  // since then
 };

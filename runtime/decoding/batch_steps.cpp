@@ -13,7 +13,8 @@ namespace {
 
 using graph::Value;
 
-models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len, Value pages) {
+models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows, std::uint32_t len, Value pages,
+                                Value slots) {
     return {.rows = rows,
             .len = len,
             .capacity = options.context,
@@ -21,7 +22,15 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
             .weights = options.weights,
             .cache = options.cache,
             .pages = options.pages,
-            .page_table = pages};
+            .page_table = pages,
+            .slots = options.rows + 1,
+            .state_slots = slots};
+}
+
+/// Absent of a model that keeps no states.
+Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std::uint32_t rows) {
+    if (!model.config().keeps_states()) return Value{};
+    return graph.input("state_slots", DType::i32, {rows});
 }
 
 Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {
@@ -80,8 +89,13 @@ Result<Value> add_chunk(BatchChunkGraph& chunk, const models::Decoder& model, co
     VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {rows, len}));
     VKFORMER_TRY(chunk.starts, chunk.graph.input("starts", DType::i32, {rows}));
     VKFORMER_TRY(chunk.pages, page_table(chunk.graph, options, rows));
-    VKFORMER_TRY(const auto pass, model.add_pass(chunk.graph, layout_of(options, rows, len, chunk.pages), chunk.tokens,
-                                                 chunk.starts, logits));
+    VKFORMER_TRY(chunk.slots, state_slots(chunk.graph, model, rows));
+    models::DecoderLayout layout = layout_of(options, rows, len, chunk.pages, chunk.slots);
+    if (chunk.slots) {
+        VKFORMER_TRY(chunk.counts, chunk.graph.input("counts", DType::i32, {rows}));
+        layout.counts = chunk.counts;
+    }
+    VKFORMER_TRY(const auto pass, model.add_pass(chunk.graph, layout, chunk.tokens, chunk.starts, logits));
     return pass.logits;
 }
 
@@ -131,10 +145,11 @@ Result<BatchStepGraph> batch_step_graph(const models::Decoder& model, const Batc
     VKFORMER_TRY(step.states.finished, graph.state("finished" + size, DType::i32, rows));
     VKFORMER_TRY(step.states.history, graph.state("history" + size, DType::i32, {options.context, kind.rows}));
     VKFORMER_TRY(step.pages, page_table(graph, options, kind.rows));
+    VKFORMER_TRY(step.slots, state_slots(graph, model, kind.rows));
     if (!options.rules.banned_first.empty()) {
         VKFORMER_TRY(step.begins, graph.input("begins", DType::i32, rows));
     }
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages),
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, kind.rows, 1, step.pages, step.slots),
                                                  step.states.tokens, step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits, ruled(step, options, kind, pass.logits));

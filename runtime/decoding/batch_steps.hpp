@@ -31,6 +31,9 @@ struct BatchChunkGraph {
     graph::Value tokens;  ///< input i32 [rows, len]
     graph::Value starts;  ///< input i32 [rows]
     graph::Value pages;   ///< input i32 [rows, page_count(context)]
+    // Absent of a model that keeps no states, inputs i32 [rows]:
+    graph::Value counts;  ///< tokens that are the row's own
+    graph::Value slots;   ///< which state is the row's, of BatchOptions::rows + 1, the last of which is nobody's
 };
 /// Appends the keys and values of `len` tokens per row to the caches.
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,
@@ -68,6 +71,7 @@ struct BatchStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
     graph::Value pages;  ///< input i32 [rows, page_count(context)]
+    graph::Value slots;  ///< as of BatchChunkGraph
     // Absent where the kind has no use for them:
     graph::Value random;     ///< state i32 [rows, 3]
     graph::Value sampling;   ///< input f32 [rows, 4] of graph::sample

@@ -28,7 +28,7 @@ Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab) {
     return check_rules(penalties.rules, vocab);
 }
 
-Result<void> check_lookup(const DecoderSessionOptions& options) {
+Result<void> check_lookup(const models::Decoder& model, const DecoderSessionOptions& options) {
     if (options.lookup == 0) return {};
     const Penalties& penalties = options.penalties;
     const auto refused = [](const char* what) {
@@ -40,6 +40,10 @@ Result<void> check_lookup(const DecoderSessionOptions& options) {
     if (options.lookup > DecoderSessionOptions::kMostLookup)
         return invalid("a look-up of " + std::to_string(options.lookup) + " tokens was asked for, at most " +
                        std::to_string(DecoderSessionOptions::kMostLookup) + " are checked at a time");
+    if (model.config().keeps_states())
+        return invalid(
+            "prompt look-up takes wrong guesses back, and layers of this model keep a state of the sequence, which "
+            "cannot: leave the look-up out");
     if (options.rows > 1) return invalid("prompt look-up is for one sequence at a time, not for a batch of them");
     if (penalties.counts()) return refused("a penalty of repetition, presence or frequency");
     if (penalties.no_repeat_ngram > 0) return refused("a ban of repeated n-grams");
@@ -63,7 +67,7 @@ Result<DecoderSessionOptions> checked_options(const models::Decoder& model, cons
                        std::to_string(chosen.rows) + " together");
     VKFORMER_CHECK(model.check_cache(chosen.cache));
     VKFORMER_CHECK(check_penalties(chosen.penalties, model.config().vocab_size));
-    VKFORMER_CHECK(check_lookup(chosen));
+    VKFORMER_CHECK(check_lookup(model, chosen));
     chosen.chunk = std::clamp(chosen.chunk, kSmallestChunk, std::max(kSmallestChunk, chosen.context));
     return chosen;
 }

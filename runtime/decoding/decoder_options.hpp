@@ -67,8 +67,9 @@ struct DecoderTimings {
 
 /// Errors: InvalidArgument (a bias or an end of a token that the model does not know).
 Result<void> check_penalties(const Penalties& penalties, std::uint32_t vocab);
-/// Errors: InvalidArgument (guesses where there are several rows, or rules that look at what was chosen before; says which).
-Result<void> check_lookup(const DecoderSessionOptions& options);
+/// Errors: InvalidArgument (guesses where there are several rows, or rules that look at what was chosen before, or layers with states, which
+/// take no token back; says which).
+Result<void> check_lookup(const models::Decoder& model, const DecoderSessionOptions& options);
 /// The options with the context and the chunk that hold. Errors: InvalidArgument (a context beyond the model's, no rows, several
 /// beyond max_positions, a cache format that the heads do not fit), and those of check_penalties and check_lookup.
 Result<DecoderSessionOptions> checked_options(const models::Decoder& model, const DecoderSessionOptions& options);

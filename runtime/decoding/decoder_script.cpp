@@ -42,7 +42,7 @@ Result<void> DecoderScript::set_sampling(const graph::SampleOptions& sample, con
     wanted.sample = sample;
     wanted.penalties = penalties;
     wanted.lookup = lookup;
-    VKFORMER_CHECK(check_lookup(wanted));
+    VKFORMER_CHECK(check_lookup(*model_, wanted));
     if (penalties.asks_sequences() != options_.penalties.asks_sequences()) {
         chunks_.clear();  // those that are there keep no sequences, or some that nobody asks for
         forget();
@@ -131,11 +131,13 @@ void DecoderScript::fill_rows() {
     }
 }
 
+/// What the caches have of it already stays; a state has all that it has seen, or it begins anew.
 void DecoderScript::read_again(Row& row, std::vector<std::int32_t> context) {
     row.context = std::move(context);
-    row.cached.resize(
-        static_cast<std::size_t>(std::ranges::mismatch(row.cached, row.context).in1 - row.cached.begin()));
-    row.handed_out = row.cached.size();
+    auto kept = static_cast<std::size_t>(std::ranges::mismatch(row.cached, row.context).in1 - row.cached.begin());
+    if (model_->config().keeps_states() && kept != row.seen) kept = 0;
+    row.cached.resize(kept);
+    row.handed_out = row.seen = kept;
 }
 
 bool DecoderScript::has_unread() const noexcept {
@@ -211,7 +213,8 @@ Result<Job> DecoderScript::next_chunk() {
     }
     VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions()));
     for (Row& row : rows_)
-        if (row.sequence != kFree) row.handed_out = std::min(row.handed_out + job.len, row.context.size());
+        if (row.sequence != kFree && row.handed_out < row.context.size())
+            row.seen = row.handed_out = std::min(row.handed_out + job.len, row.context.size());
     return job;
 }
 
@@ -248,6 +251,7 @@ Result<std::optional<Job>> DecoderScript::next(std::uint32_t most) {
     if (made->graph.log_probs.recorded) job.runs = std::min(job.runs, kRecordedSteps);
     job.first_step = handed_steps_;
     handed_steps_ += job.runs;
+    for (Row& row : rows_) row.seen += job.runs;
     return std::optional(std::move(job));
 }
 

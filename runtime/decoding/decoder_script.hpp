@@ -96,6 +96,7 @@ private:
         std::vector<std::int32_t> context;  // what the caches must have before the next step; begins with `cached`
         std::size_t sequence = kFree;
         std::size_t handed_out = 0;  // tokens of the context that are in the caches once all jobs are done
+        std::size_t seen = 0;        // tokens that the states have taken in by then, those that nobody asked for too
         std::int32_t pending = 0;    // the token that the next step reads
         SequenceConstraint constraint{};
     };

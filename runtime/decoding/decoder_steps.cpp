@@ -78,6 +78,10 @@ Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessio
     VKFORMER_TRY(chunk.starts, chunk.graph.input("chunk_starts", DType::i32, {options.rows}));
     models::DecoderLayout layout = layout_of(options, len, extended);
     layout.cache_rows = cache_rows;
+    if (model.config().keeps_states()) {
+        VKFORMER_TRY(chunk.counts, chunk.graph.input("chunk_counts", DType::i32, {options.rows}));
+        layout.counts = chunk.counts;
+    }
     VKFORMER_CHECK(model.add_pass(chunk.graph, layout, chunk.tokens, chunk.starts, models::Logits::none));
     VKFORMER_CHECK(keep_sequences(chunk.graph, options, chunk.tokens, chunk.starts, cache_rows));
     return chunk;

@@ -12,8 +12,9 @@ struct ChunkGraph {
     graph::Graph graph;
     graph::Value tokens;  ///< input i32 [rows, len]
     graph::Value starts;  ///< input i32 [rows]
+    graph::Value counts;  ///< input i32 [rows], tokens that are the row's own; absent of a model that keeps no states
 };
-/// Appends the keys and values of `len` tokens per row to the caches; computes nothing else.
+/// Appends the keys and values of `len` tokens per row to the caches, and takes them into the states; computes nothing else.
 /// `extended`: of sequences beyond the model's max_positions. `cache_rows`: as of models::DecoderLayout.
 Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
                                bool extended = false, std::uint32_t cache_rows = 0);
@@ -55,7 +56,7 @@ struct CheckGraph {
     RuleTensors rules;
 };
 /// Appends the keys and values of all to the caches: those of wrong guesses lie where the tokens that come in their place are written.
-/// Requires check_lookup(options).
+/// Requires check_lookup(model, options).
 Result<CheckGraph> check_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len);
 
 Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderSessionOptions& options,

@@ -26,7 +26,7 @@ public:
 
     /// Appends the beginnings of rests[r] behind the begun[r] positions that row r of the caches has; Job::len says how long they are
     /// at most. A row with nothing left goes along with tokens that nobody asked for: their keys lie behind what the row has, where
-    /// nothing looks before it is written again. `extended` as of chunk_graph.
+    /// nothing looks before it is written again, and states do not take them in. `extended` as of chunk_graph.
     Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
                     std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions);
     void took(const Job& job, double run_seconds) noexcept { token_seconds_ = run_seconds / job.len; }

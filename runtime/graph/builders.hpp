@@ -213,14 +213,20 @@ struct StatePlace {
 Result<Value> short_convolution(Graph& graph, Value x, Value weight, Value bias, Value state, const StatePlace& place,
                                 Activation activation, bool is_gated = false);
 
+struct GatedDeltaOptions {
+    std::uint32_t key_heads = 1;  ///< a divisor of the heads
+    /// Which q and k head h has: those of h / (heads / key_heads), or with `in_turns` of h % key_heads, as GGUF files of Qwen 3.5 have it.
+    bool in_turns = false;
+    DType result = DType::f32;  ///< or f16
+};
 /// The gated delta rule (Yang, Kautz and Hatamizadeh 2024, eq. 10), token by token, S the state of a head [key_dim, value_dim]:
 ///   S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim
 /// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(decay[0, h] · softplus(gates[heads + h] + decay[1, h])).
-/// qkv float [batch, len, 2 · key_heads · key_dim + heads · value_dim] holds all q, then all k, then all v; heads is a multiple of key_heads,
-/// and head h has the q and k of h / (heads / key_heads). gates f32 [batch, len, 2 · heads], decay f32 [2, heads], state f32 [slots, heads,
-/// key_dim, value_dim], key_dim ≤ 256 → [batch, len, heads, value_dim] of qkv's dtype; zeros behind `counts`.
+/// qkv f32 [batch, len, 2 · key_heads · key_dim + heads · value_dim] holds all q, then all k, then all v. gates f32 [batch, len, 2 · heads], decay f32 [2, heads], state f32 [slots, heads,
+/// key_dim, value_dim], key_dim ≤ 256 → [batch, len, heads, value_dim] of dtype `result`; zeros behind `counts`. qkv is f32 whatever
+/// comes of it: where little is left of Sᵀ q̂, the norm that follows makes it large again, and its error with it.
 Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay, Value state, const StatePlace& place,
-                               std::uint32_t key_heads);
+                               const GatedDeltaOptions& options);
 
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 

@@ -451,6 +451,7 @@ struct GatedDeltaRule {
     static constexpr std::string_view kName = "gated_delta_rule";
     Value qkv, gates, decay, starts, counts, slots, state, y;
     std::uint32_t key_heads = 1;
+    bool heads_in_turns = false;  ///< head h has the keys of h % key_heads, and not of h / (heads / key_heads)
     static void operands(auto& self, auto&& visit) {
         visit("qkv", self.qkv, Access::read);
         visit("gates", self.gates, Access::read);

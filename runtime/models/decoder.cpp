@@ -72,7 +72,7 @@ public:
     /// norm(y + feed_forward(y)) of y = norm(x + attention(x))
     Result<Value> layer_normed_behind(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
-        VKFORMER_TRY(const Value seen, attention(index, x, starts));
+        VKFORMER_TRY(const Value seen, mixed(index, x, starts));
         graph_.set_scope(name_ + ".attention");
         VKFORMER_TRY(const Value sum, graph::add(graph_, x, seen));
         VKFORMER_TRY(const Value y, norm("attention_norm", w.attention_norm, sum));
@@ -86,7 +86,7 @@ public:
         const DecoderWeights::Layer& w = weights_.layers[index];
         VKFORMER_TRY(const Value normed,
                      w.attention_norm ? norm("attention_norm", w.attention_norm, x) : Result<Value>(x));
-        VKFORMER_TRY(Value y, attention(index, normed, starts));
+        VKFORMER_TRY(Value y, mixed(index, normed, starts));
         if (w.attention_post_norm) {
             VKFORMER_TRY(y, norm("attention_post_norm", w.attention_post_norm, y));
         }
@@ -179,12 +179,12 @@ private:
         return graph_.weight(name_ + "." + std::string(what) + ".gain", w.gain, layout_.dtype);
     }
 
-    Result<Value> project(std::string_view what, const Projection& w, Value x) {
+    Result<Value> project(std::string_view what, const Projection& w, Value x, std::optional<DType> result = {}) {
         const std::string scope = name_ + "." + std::string(what);
         graph_.set_scope(scope);
         VKFORMER_TRY(const Value weight, graph_.weight(scope + ".weight", w.weight, storage_of(w.weight)));
         VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.bias));
-        return graph::linear(graph_, x, weight, bias);
+        return graph::linear(graph_, x, weight, bias, result);
     }
 
     /// Whether several projections of one input can be one product on the device: a launch costs more than a row there.
@@ -198,7 +198,8 @@ private:
         });
     }
 
-    Result<Value> project_joined(std::string_view what, std::initializer_list<const Projection*> parts, Value x) {
+    Result<Value> project_joined(std::string_view what, std::initializer_list<const Projection*> parts, Value x,
+                                 std::optional<DType> result = {}) {
         const std::string scope = name_ + "." + std::string(what);
         std::vector<TensorData> weights, biases;
         for (const Projection* part : parts) {
@@ -212,7 +213,7 @@ private:
         if (!biases.empty()) {
             VKFORMER_TRY(bias, graph_.weight(scope + ".bias", std::move(biases), layout_.dtype));
         }
-        return graph::linear(graph_, x, weight, bias);
+        return graph::linear(graph_, x, weight, bias, result);
     }
 
     /// One projection split into heads, normed all together or each by itself: [rows, len, count, head_dim].
@@ -324,11 +325,90 @@ private:
         return graph_.weight(name_ + ".attention.sinks", w.sinks, DType::f32);
     }
 
+    /// What the layer makes of the tokens together.
+    Result<Value> mixed(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
+        switch (config_.layers[index].mixer) {
+        case DecoderConfig::Mixer::attention: {
+            VKFORMER_TRY(Value y, attention(index, x, starts));
+            if (w.mixed_gate) {
+                VKFORMER_TRY(y, gate_mixed(w, x, y, graph::Activation::sigmoid));
+            }
+            return project("output", w.output, y);
+        }
+        case DecoderConfig::Mixer::convolution: {
+            VKFORMER_TRY(const Value input, project("input", w.state.input, x));
+            VKFORMER_TRY(const Value y, convolution(index, input, starts, graph::Activation::none, true));
+            return project("output", w.output, y);
+        }
+        case DecoderConfig::Mixer::delta_rule: {
+            VKFORMER_TRY(Value y, delta_rule(index, x, starts));
+            VKFORMER_TRY(y, gate_mixed(w, x, y, graph::Activation::silu));
+            return project("output", w.output, y);
+        }
+        }
+        return Error{ErrorCode::InvalidArgument, "a layer of no kind that is known"};
+    }
+
     Result<Value> attention(std::size_t index, Value x, Value starts) {
         VKFORMER_TRY(const Value seen, lengths_ ? see_whole_texts(index, x) : see_caches(index, x, starts));
-        const std::uint64_t width = std::uint64_t{config_.heads} * config_.head_dim;
-        VKFORMER_TRY(const Value joined, graph_.reshape(seen, {layout_.rows, layout_.len, width}));
-        return project("output", weights_.layers[index].output, joined);
+        return graph_.reshape(seen, {layout_.rows, layout_.len, std::uint64_t{config_.heads} * config_.head_dim});
+    }
+
+    /// f(gate(x)) · y
+    Result<Value> gate_mixed(const DecoderWeights::Layer& w, Value x, Value y, graph::Activation activation) {
+        VKFORMER_TRY(const Value gate, project("mixed_gate", w.mixed_gate, x));
+        return graph::gated_activation(graph_, gate, y, activation);
+    }
+
+    /// A state of a layer, rows of the shape `inner`.
+    Result<Value> state(std::string_view what, std::size_t index, std::initializer_list<std::uint64_t> inner) {
+        std::vector<std::uint64_t> dims = {layout_.state_slots ? layout_.slots : layout_.rows};
+        dims.insert(dims.end(), inner);
+        return graph_.state(std::string(what) + "_state." + std::to_string(index), DType::f32, Shape(dims));
+    }
+
+    graph::StatePlace state_place(Value starts) const {
+        return {.starts = starts, .counts = layout_.counts, .slots = layout_.state_slots};
+    }
+
+    Result<Value> convolution(std::size_t index, Value x, Value starts, graph::Activation activation, bool is_gated) {
+        const StateWeights& w = weights_.layers[index].state;
+        const std::string scope = name_ + ".convolution";
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value taps, graph_.weight(scope + ".weight", w.taps, graph_.dtype(x)));
+        VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.taps_bias));
+        VKFORMER_TRY(const Value kept, state("convolution", index, {config_.taps - 1u, w.taps.shape[0]}));
+        return graph::short_convolution(graph_, x, taps, bias, kept, state_place(starts), activation, is_gated);
+    }
+
+    /// Behind its norm, which has gains of its own kind: [rows, len, heads · value_dim].
+    Result<Value> delta_rule(std::size_t index, Value x, Value starts) {
+        const StateWeights& w = weights_.layers[index].state;
+        const DecoderConfig::DeltaRule& c = config_.delta_rule;
+        VKFORMER_TRY(const Value input, project("qkv", w.input, x, DType::f32));
+        VKFORMER_TRY(const Value qkv, convolution(index, input, starts, graph::Activation::silu, false));
+        VKFORMER_TRY(const Value gates, delta_gates(w, x));
+        const std::string scope = name_ + ".delta_rule";
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value decay, graph_.weight(scope + ".decay", w.decay, DType::f32));
+        VKFORMER_TRY(const Value kept, state("delta", index, {c.heads, c.key_dim, c.value_dim}));
+        VKFORMER_TRY(
+            const Value seen,
+            graph::gated_delta_rule(graph_, qkv, gates, decay, kept, state_place(starts),
+                                    {.key_heads = c.key_heads, .in_turns = c.in_turns, .result = layout_.dtype}));
+        graph_.set_scope(name_ + ".delta_norm");
+        VKFORMER_TRY(const Value gains, gain("delta_norm", w.norm));
+        VKFORMER_TRY(const Value normed, graph::rms_norm(graph_, seen, gains, config_.norm_eps));
+        return graph_.reshape(normed, {layout_.rows, layout_.len, c.values()});
+    }
+
+    /// [β | step] of each head: float32, whatever the activations are, for steps are exponents.
+    Result<Value> delta_gates(const StateWeights& w, Value x) {
+        if (can_join({&w.beta, &w.step})) return project_joined("delta_gates", {&w.beta, &w.step}, x, DType::f32);
+        VKFORMER_TRY(const Value beta, project("delta_beta", w.beta, x, DType::f32));
+        VKFORMER_TRY(const Value step, project("delta_step", w.step, x, DType::f32));
+        return graph::concat(graph_, beta, step);
     }
 
     Result<Value> feed_forward(const DecoderWeights::Layer& w, Value x) {
@@ -494,6 +574,15 @@ Result<void> Decoder::check_cache(CacheFormat format) const {
         .hint = Hint::cache_storage};
 }
 
+Result<void> Decoder::check_stateless() const {
+    if (!config_.keeps_states()) return {};
+    return Error{.code = ErrorCode::InvalidArgument,
+                 .message =
+                     "layers of this model keep a state of each sequence, which a beam search would have to "
+                     "copy and an encoder does not have; ask for one beam",
+                 .hint = Hint::beams};
+}
+
 Result<void> Decoder::find_capacity(const Graph& graph, DecoderLayout& layout) const {
     if ((layout.pages > 0) != bool{layout.page_table})
         return Error{ErrorCode::InvalidArgument, "caches in pages need a table of them, and a table caches in pages"};
@@ -519,6 +608,7 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.most_positions())};
     VKFORMER_CHECK(check_cache(layout.cache));
+    if (layout.cache_rows > 0) VKFORMER_CHECK(check_stateless());
     if (layout.cache_rows > 0 && layout.rows != 1)
         return Error{ErrorCode::InvalidArgument, "caches of more rows than are computed are for one sequence"};
     Builder build(*this, graph, layout);
@@ -546,6 +636,7 @@ Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, V
                                   .capacity = std::min(std::bit_ceil(wanted.len), config_.max_positions),
                                   .dtype = wanted.dtype,
                                   .weights = wanted.weights};
+    VKFORMER_CHECK(check_stateless());
     Builder build(*this, graph, layout, lengths);
     VKFORMER_TRY(Value x, build.embed(tokens, {}, types));
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
@@ -555,6 +646,7 @@ Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, V
 }
 
 Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {
+    VKFORMER_CHECK(check_stateless());
     Builder build(*this, graph, layout);
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
         VKFORMER_CHECK(build.cache("key", layer));

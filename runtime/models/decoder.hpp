@@ -24,7 +24,15 @@ struct Rope {
 struct DecoderConfig {
     enum class Norm : std::uint8_t { rms, layer };
 
+    /// What a layer sees the tokens before by.
+    enum class Mixer : std::uint8_t {
+        attention,
+        convolution,  ///< of the last tokens alone, gated (graph::short_convolution)
+        delta_rule,  ///< a matrix for each head, which tokens correct (graph::gated_delta_rule), behind a convolution with SiLU
+    };
+
     struct Layer {
+        Mixer mixer = Mixer::attention;
         std::uint32_t window = 0;         ///< keys so far away, or further, are not seen; 0: all are
         std::optional<std::size_t> rope;  ///< index into ropes; none: the layer's attention knows no positions
         bool has_experts = false;  ///< a mixture of them in place of feed-forward layers that all tokens go through
@@ -38,6 +46,16 @@ struct DecoderConfig {
         graph::GateClamp clamp;         ///< of their gates
     };
 
+    struct DeltaRule {
+        std::uint32_t key_heads = 0, heads = 0, key_dim = 0, value_dim = 0;
+        bool in_turns = false;  ///< as of graph::GatedDeltaOptions
+
+        std::uint32_t keys() const noexcept { return key_heads * key_dim; }
+        std::uint32_t values() const noexcept { return heads * value_dim; }
+        /// Of queries, keys and values together.
+        std::uint32_t width() const noexcept { return 2 * keys() + values(); }
+    };
+
     std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
     std::uint32_t heads = 0, kv_heads = 0, head_dim = 0;
     std::uint32_t max_positions = 0;  ///< longest sequence that the model was made for
@@ -45,7 +63,9 @@ struct DecoderConfig {
     std::uint32_t extended_positions = 0;
     std::vector<Layer> layers;
     std::vector<Rope> ropes, extended_ropes;
-    Experts experts;  ///< of the layers that have them
+    Experts experts;         ///< of the layers that have them
+    DeltaRule delta_rule;    ///< likewise
+    std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
     NormPlace norm_place = NormPlace::before;
@@ -58,6 +78,10 @@ struct DecoderConfig {
     graph::Activation activation = graph::Activation::silu;
 
     std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
+    /// Whether a layer's state holds all that it knows of a sequence: nothing that was read can be taken back, and no two sequences share it.
+    bool keeps_states() const noexcept {
+        return std::ranges::any_of(layers, [](const Layer& layer) { return layer.mixer != Mixer::attention; });
+    }
 };
 
 /// Σ_e weight_e(x) · down_e(f(gate_e(x)) · up_e(x)) over the experts that the router chooses for a token (Shazeer et al. 2017).
@@ -72,11 +96,27 @@ struct ExpertWeights {
     explicit operator bool() const noexcept { return !down.empty(); }
 };
 
+/// Of a layer with a state, what others do not have.
+struct StateWeights {
+    /// Of a convolution [before | behind | channels], [3 · hidden_size, hidden_size]; of a delta rule queries, keys and values, one after the
+    /// other, [delta_rule.width(), hidden_size].
+    Projection input;
+    TensorData taps, taps_bias;  ///< [width, taps] of the convolution, and [width], optional
+    // Of a delta rule alone:
+    Projection beta, step;  ///< [heads, hidden_size]
+    TensorData decay;       ///< f32 [2, heads], as graph::gated_delta_rule has it
+    NormWeights norm;       ///< [value_dim], of each head of the result
+};
+
 struct DecoderWeights {
     struct Layer {
-        NormWeights attention_norm;            ///< before attention, or behind it (NormPlace); optional
-        Projection query, key, value, output;  ///< heads one after the other
-        NormWeights query_norm, key_norm;      ///< of every head, [head_dim], or of all of them together; optional
+        NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
+        Projection query, key, value;  ///< heads one after the other
+        StateWeights state;            ///< in place of them, of layers with a state
+        Projection
+            mixed_gate;  ///< optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a delta rule's by its SiLU
+        Projection output;
+        NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
         NormWeights feed_forward_norm;    ///< before the feed-forward layers, or behind them
@@ -121,6 +161,10 @@ struct DecoderLayout {
     /// do with the same pages. The capacity is then that of the table, table_len · kPageLen, or most_positions() where that is less.
     std::uint32_t pages = 0;
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
+    /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
+    graph::Value counts{};
+    std::uint32_t slots = 0;     ///< with pages, of a model that keeps states: so many sequences have one
+    graph::Value state_slots{};  ///< likewise, i32 [rows]: which of them is each row's
 };
 
 enum class Logits : std::uint8_t { none, all };
@@ -147,8 +191,10 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
     /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
-    /// kept. Errors: the builders', and InvalidArgument (a capacity above most_positions(), or a table with pages that lie wholly above it;
-    /// extended for a model that is not; a cache format that its heads do not fit; pages and cache_rows).
+    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L", f32, a row for each sequence or slot, and take up where
+    /// the run before ended, whatever `starts` says, unless it says 0. Errors: the builders', and InvalidArgument (a capacity above
+    /// most_positions(), or a table with pages that lie wholly above it; extended for a model that is not; a cache format that its heads do
+    /// not fit; pages and cache_rows; cache_rows of a model that keeps states).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 
@@ -167,6 +213,7 @@ private:
 
     /// With pages, the capacity of the table.
     Result<void> find_capacity(const graph::Graph& graph, DecoderLayout& layout) const;
+    Result<void> check_stateless() const;
 
     DecoderConfig config_;
     DecoderWeights weights_;

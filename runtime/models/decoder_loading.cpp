@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "core/try.hpp"
 #include "formats/expect.hpp"
@@ -87,19 +88,23 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
                           mlp = layer + "mlp.";
         DecoderWeights::Layer l;
         VKFORMER_TRY(l.attention_norm, read.norm(layer + "input_layernorm", d));
-        VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
-        VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
-        VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
-        VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
-        if (layout.sinks) {
-            VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
-        }
-        if (layout.head_norms) {
-            VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
-            VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
-        } else if (layout.wide_norms) {
-            VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", width));
-            VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", kv_width));
+        if (layout.read_mixer) {
+            VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
+        } else {
+            VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
+            VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
+            VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
+            VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
+            if (layout.sinks) {
+                VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
+            }
+            if (layout.head_norms) {
+                VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", c.head_dim));
+                VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", c.head_dim));
+            } else if (layout.wide_norms) {
+                VKFORMER_TRY(l.query_norm, read.norm(self + "q_norm", width));
+                VKFORMER_TRY(l.key_norm, read.norm(self + "k_norm", kv_width));
+            }
         }
         if (layout.gemma_norms) {
             VKFORMER_TRY(l.attention_post_norm, read.norm(layer + "post_attention_layernorm", d));
@@ -135,24 +140,80 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
     return w;
 }
 
+Result<TensorData> read_taps(const WeightReader& read, const std::string& name, std::uint64_t width,
+                             std::uint64_t taps) {
+    VKFORMER_TRY(TensorData data, read.tensor(name, {width, 1, taps}));
+    data.shape = {width, taps};
+    return data;
+}
+
+std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
+                                  const std::vector<std::uint64_t>& sizes) {
+    std::vector<TensorData> parts;
+    std::uint64_t group = 0, begin = 0;
+    for (const std::uint64_t size : sizes) group += size;
+    for (const std::uint64_t size : sizes) {
+        std::vector<RowRange> ranges;
+        for (std::uint64_t g = 0; g < groups; ++g) ranges.push_back({g * group + begin, size});
+        parts.push_back(gathered_rows(rows, ranges));
+        begin += size;
+    }
+    return parts;
+}
+
+void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer) {
+    const auto split = [&](const TensorData& rows, TensorData& query, TensorData& gate) {
+        if (rows.bytes.empty()) return;
+        std::vector<TensorData> halves = ungrouped(rows, config.heads, {config.head_dim, config.head_dim});
+        query = std::move(halves[0]);
+        gate = std::move(halves[1]);
+    };
+    split(both.weight, layer.query.weight, layer.mixed_gate.weight);
+    split(both.bias, layer.query.bias, layer.mixed_gate.bias);
+}
+
+Result<TensorData> joined_rates(const TensorData& rates, const TensorData& step_bias) {
+    const auto both = std::make_shared<std::vector<float>>();
+    for (const TensorData* const part : {&rates, &step_bias}) {
+        VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
+        both->insert(both->end(), values.begin(), values.end());
+    }
+    return TensorData{
+        .dtype = DType::f32, .shape = {2, both->size() / 2}, .bytes = std::as_bytes(std::span(*both)), .owner = both};
+}
+
+Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias, const std::string& source) {
+    VKFORMER_TRY(std::vector<float> rates, floats_of(log_rates));
+    for (float& rate : rates) {
+        const float log = std::exchange(rate, static_cast<float>(-std::exp(double{rate})));
+        if (!std::isfinite(rate))
+            return Error{ErrorCode::CorruptFile,
+                         source + ": a head's A_log is " + formats::shown(log) + ", whose exponential is no number"};
+    }
+    const TensorData data = {.dtype = DType::f32, .shape = log_rates.shape, .bytes = std::as_bytes(std::span(rates))};
+    return joined_rates(data, step_bias);
+}
+
 // ---- config ---------------------------------------------------------------------------------------------------------
 
-Result<DecoderConfig> read_sizes(const Config& config, std::uint32_t positions) {
+Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defaults) {
     const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
     DecoderConfig c;
     VKFORMER_TRY(c.vocab_size, config.unsigned_integer("vocab_size", {.min = 1, .max = 1u << 24}));
     VKFORMER_TRY(c.hidden_size, config.unsigned_integer("hidden_size", count));
-    VKFORMER_TRY(c.intermediate_size, config.unsigned_integer("intermediate_size", count));
+    VKFORMER_TRY(c.intermediate_size,
+                 config.unsigned_integer("intermediate_size",
+                                         {.fallback = defaults.intermediate_size, .min = 1, .max = 1u << 20}));
     VKFORMER_TRY(c.heads, config.unsigned_integer("num_attention_heads", count));
     VKFORMER_TRY(c.kv_heads,
                  config.unsigned_integer("num_key_value_heads", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
-    VKFORMER_TRY(c.head_dim,
-                 config.unsigned_integer("head_dim", {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
+    const std::uint32_t head_dim = defaults.head_dim > 0 ? defaults.head_dim : c.hidden_size / c.heads;
+    VKFORMER_TRY(c.head_dim, config.unsigned_integer("head_dim", {.fallback = head_dim, .min = 1, .max = 1u << 16}));
     VKFORMER_TRY(c.max_positions, config.unsigned_integer("max_position_embeddings",
-                                                          {.fallback = positions, .min = 1, .max = 1u << 28}));
+                                                          {.fallback = defaults.positions, .min = 1, .max = 1u << 28}));
     VKFORMER_TRY(const std::uint32_t layers, config.unsigned_integer("num_hidden_layers", {.min = 1, .max = 4096}));
     VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = 1e-6, .min = 0, .max = 1}));
-    if (!config.has("head_dim") && c.hidden_size % c.heads != 0)
+    if (!config.has("head_dim") && defaults.head_dim == 0 && c.hidden_size % c.heads != 0)
         return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));
     if (c.heads % c.kv_heads != 0)
         return config.unsupported("num_key_value_heads",
@@ -308,9 +369,9 @@ Result<Rope> rope_of(const RopeFields& fields, const Config& config, DecoderConf
 
 /// Elements of a head that are turned.
 Result<std::uint64_t> rotary_dim_of(const Config& config, const RopeSource& source, const DecoderConfig& decoder,
-                                    bool turns_part) {
+                                    bool turns_part, double usual) {
     const Config& holder = source.scaling.has("partial_rotary_factor") ? source.scaling : config;
-    VKFORMER_TRY(const double share, holder.real("partial_rotary_factor", {.fallback = 1, .min = 0, .max = 1}));
+    VKFORMER_TRY(const double share, holder.real("partial_rotary_factor", {.fallback = usual, .min = 0, .max = 1}));
     if (!turns_part && share != 1 && source.type != "default")
         return holder.unsupported("partial_rotary_factor", "1 where positions are scaled (transformers fails there)");
     const auto dim = static_cast<std::uint64_t>((turns_part ? share : 1) * decoder.head_dim);
@@ -362,7 +423,8 @@ Result<RopeSource> find_rope(const Config& config, const RopeDefaults& defaults)
 
 Result<Rope> read_rope(const Config& config, DecoderConfig& decoder, const RopeDefaults& defaults) {
     const auto rope_from = [&](const RopeSource& source, DecoderConfig& c) -> Result<Rope> {
-        VKFORMER_TRY(const std::uint64_t dim, rotary_dim_of(config, source, c, defaults.turns_part));
+        VKFORMER_TRY(const std::uint64_t dim,
+                     rotary_dim_of(config, source, c, defaults.turns_part, defaults.turned_part));
         return rope_of({source, dim}, config, c);
     };
     VKFORMER_TRY(const RopeSource source, find_rope(config, defaults));

@@ -3,6 +3,7 @@
 /// their config.json have in common.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,9 @@ Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
+                                      const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
 
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
@@ -50,10 +54,15 @@ Result<DecoderParts> language_model(const formats::Config& config, const formats
 /// A GGUF file of this architecture. Errors likewise.
 Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArchitecture& architecture);
 
+/// What an architecture makes up where a config says nothing.
+struct SizeDefaults {
+    std::uint32_t positions = 2048;
+    std::uint32_t head_dim = 0;                           ///< 0: hidden_size / num_attention_heads
+    std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said
+};
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
-/// num_key_value_heads, head_dim, max_position_embeddings (`positions` where there is no such field), rms_norm_eps. Layers see
-/// everything.
-Result<DecoderConfig> read_sizes(const formats::Config& config, std::uint32_t positions = 2048);
+/// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
+Result<DecoderConfig> read_sizes(const formats::Config& config, const SizeDefaults& defaults = {});
 
 /// What an architecture makes of a config's rotary positions.
 struct RopeDefaults {
@@ -61,6 +70,7 @@ struct RopeDefaults {
     std::string_view theta_name = "rope_theta";  ///< of the config; in an object it is rope_theta
     std::string_view object = {};  ///< of rope_parameters that is this rope, "full_attention"; empty: all of it
     bool turns_part = false;       ///< heeds partial_rotary_factor; others turn whole heads, as transformers 5 does
+    double turned_part = 1;        ///< of a head, where the config says none
     bool is_scaled_by_rope_scaling = true;  ///< rope_scaling is about this rope
 };
 
@@ -88,6 +98,9 @@ struct Yarn {
     bool truncates = true;  ///< the borders are whole dimensions
 };
 void stretch_yarn(Rope& rope, const Yarn& yarn);
+
+/// Which layers have experts, of those that have some by read_expert_counts: decoder_sparse_step and mlp_only_layers.
+Result<void> read_dense_layers(const formats::Config& config, DecoderConfig& decoder);
 
 /// How many experts there are and a token has, `count` and `per_token` where the config says nothing; all layers have them. transformers 5
 /// writes one of two names, whichever the family's own is.
@@ -122,7 +135,24 @@ struct LlamaLayout {
     Result<ExpertWeights> (*read_experts)(const WeightReader& read, const DecoderConfig& config,
                                           const std::string& layer) = nullptr;
     bool sinks = false;  ///< of attention
+    /// In place of query, key, value, their norms and output; `layer` is "layers.0.".
+    Result<void> (*read_mixer)(const WeightReader& read, const DecoderConfig& config, const LlamaLayout& layout,
+                               const std::string& layer, std::size_t index, DecoderWeights::Layer& weights) = nullptr;
 };
+
+/// The taps of a convolution of single channels, [width, taps], which is stored as [width, 1, taps]. Errors: those of WeightReader.
+Result<TensorData> read_taps(const WeightReader& read, const std::string& name, std::uint64_t width,
+                             std::uint64_t taps);
+/// Rows in groups of `sizes`, of which each part's are put together, copied: part i has those of the i-th size of every group. The rows are
+/// groups · the sum of the sizes.
+std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
+                                  const std::vector<std::uint64_t>& sizes);
+/// A projection whose rows are, for each head, those of its query and then those of its gate, taken apart.
+void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer);
+/// decay of graph::gated_delta_rule: the rates of the heads, which are negative, then the biases of their steps. Errors: UnsupportedDtype.
+Result<TensorData> joined_rates(const TensorData& rates, const TensorData& step_bias);
+/// The same of rates −exp(log_rates). Errors: CorruptFile (one that is not finite).
+Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias, const std::string& source);
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
 /// All matrices of such a stack.

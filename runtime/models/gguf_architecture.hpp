@@ -26,7 +26,10 @@ struct GgufArchitecture {
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
     GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
-    bool is_gpt_oss = false;              ///< experts with clamped gates, norms before both parts with names of its own
+    bool is_lfm2 = false;         ///< short convolutions in layers that have them, a final norm with a name of its own
+    bool is_qwen_hybrid = false;  ///< a delta rule in layers that have one, and gated attention
+    bool delta_in_turns = false;  ///< as of graph::GatedDeltaOptions
+    bool is_gpt_oss = false;      ///< experts with clamped gates, norms before both parts with names of its own
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
@@ -38,6 +41,8 @@ struct GgufArchitecture {
     constexpr bool has_rope(std::size_t layer) const {
         return !learned_positions && (rope_pattern == 0 || (layer + 1) % rope_pattern != 0);
     }
+    /// The norm before the feed-forward layers is called after what it follows.
+    constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid; }
     /// What the scores are multiplied with where no key says it.
     double attention_scale(const DecoderConfig& c) const {
         const bool is_wide = c.layers.size() == wide_scale_layers;
@@ -62,6 +67,18 @@ inline constexpr GgufArchitecture kGgufGptOss = {.name = "gpt-oss",
                                                  .window_pattern = 2,
                                                  .experts = GgufExperts::normalised,
                                                  .is_gpt_oss = true};
+inline constexpr GgufArchitecture kGgufLfm2 = {.name = "lfm2", .pairing = graph::RopePairing::halves, .is_lfm2 = true};
+inline constexpr GgufArchitecture kGgufQwen3Next = {.name = "qwen3next",
+                                                    .pairing = graph::RopePairing::halves,
+                                                    .experts = GgufExperts::normalised,
+                                                    .is_qwen_hybrid = true};
+inline constexpr GgufArchitecture kGgufQwen35 = {
+    .name = "qwen35", .pairing = graph::RopePairing::halves, .is_qwen_hybrid = true, .delta_in_turns = true};
+inline constexpr GgufArchitecture kGgufQwen35Moe = {.name = "qwen35moe",
+                                                    .pairing = graph::RopePairing::halves,
+                                                    .experts = GgufExperts::normalised,
+                                                    .is_qwen_hybrid = true,
+                                                    .delta_in_turns = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

@@ -37,10 +37,11 @@ private:
         const formats::Expect<std::uint32_t> count = {.min = 1, .max = 1u << 20};
         DecoderConfig& c = config();
         VKFORMER_TRY(c.hidden_size, file_.unsigned_integer(key("embedding_length"), count));
-        VKFORMER_TRY(c.intermediate_size, file_.unsigned_integer(key("feed_forward_length"), count));
+        formats::Expect<std::uint32_t> feed_forward = count;
+        if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // of layers that there are not
+        VKFORMER_TRY(c.intermediate_size, file_.unsigned_integer(key("feed_forward_length"), feed_forward));
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
-        VKFORMER_TRY(c.kv_heads, file_.unsigned_integer(key("attention.head_count_kv"),
-                                                        {.fallback = c.heads, .min = 1, .max = 1u << 20}));
+        VKFORMER_TRY(c.kv_heads, read_kv_heads());
         VKFORMER_TRY(c.head_dim,
                      file_.unsigned_integer(key("attention.key_length"),
                                             {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
@@ -53,7 +54,11 @@ private:
                                      "a divisor of attention.head_count = " + std::to_string(c.heads));
         VKFORMER_TRY(c.max_positions, file_.unsigned_integer(key("context_length"), {.min = 1, .max = 1u << 28}));
         VKFORMER_TRY(const auto layers, file_.unsigned_integer(key("block_count"), {.min = 1, .max = 4096}));
-        c.layers.assign(layers, {});
+        // Behind the layers of the model there may be those that predict the token after the next one, which nobody asks for.
+        VKFORMER_TRY(const auto predicting, file_.unsigned_integer(key("nextn_predict_layers"), {.fallback = 0}));
+        if (predicting >= layers) return file_.unsupported(key("nextn_predict_layers"), "fewer than block_count");
+        c.layers.assign(layers - predicting, {});
+        VKFORMER_CHECK(read_mixers());
         VKFORMER_TRY(const TensorData embedding, file_.weights().get("token_embd.weight"));
         if (embedding.shape.rank() != 2 || embedding.shape[0] > 1u << 24)
             return Error{ErrorCode::ShapeMismatch, file_.file_name() + ": token_embd.weight has shape " +
@@ -69,6 +74,48 @@ private:
         c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
         return read_experts();
+    }
+
+    /// A number, or one for each layer: those without attention have none, and the others must have the same.
+    Result<std::uint32_t> read_kv_heads() {
+        const std::string name = key("attention.head_count_kv");
+        const auto* const value = file_.find(name);
+        if (!value || value->type != formats::GgufType::array)
+            return file_.unsigned_integer(name, {.fallback = config().heads, .min = 1, .max = 1u << 20});
+        VKFORMER_TRY(const std::vector<std::int32_t> counts, file_.integers(name));
+        std::int32_t found = 0;
+        for (const std::int32_t count : counts) {
+            if (count < 0 || count > 1 << 20 || (count > 0 && found > 0 && count != found))
+                return file_.unsupported(name, "the same number in all layers with attention");
+            found = std::max(found, count);
+        }
+        if (found == 0) return file_.unsupported(name, "a layer with attention");
+        return static_cast<std::uint32_t>(found);
+    }
+
+    /// The tensors of a layer say what it is.
+    Result<void> read_mixers() {
+        DecoderConfig& c = config();
+        const char* const probe = architecture_.is_lfm2 ? ".shortconv.conv.weight" : ".ssm_conv1d.weight";
+        if (!architecture_.is_lfm2 && !architecture_.is_qwen_hybrid) return {};
+        const auto mixer = architecture_.is_lfm2 ? DecoderConfig::Mixer::convolution : DecoderConfig::Mixer::delta_rule;
+        for (std::size_t i = 0; i < c.layers.size(); ++i)
+            if (read_.has("blk." + std::to_string(i) + probe)) c.layers[i].mixer = mixer;
+        const char* const taps = architecture_.is_lfm2 ? "shortconv.l_cache" : "ssm.conv_kernel";
+        VKFORMER_TRY(c.taps, file_.unsigned_integer(key(taps), {.min = 2, .max = 8}));
+        if (architecture_.is_lfm2) return {};
+        DecoderConfig::DeltaRule& rule = c.delta_rule;
+        VKFORMER_TRY(rule.key_heads, file_.unsigned_integer(key("ssm.group_count"), {.min = 1, .max = 1024}));
+        VKFORMER_TRY(rule.heads, file_.unsigned_integer(key("ssm.time_step_rank"), {.min = 1, .max = 4096}));
+        VKFORMER_TRY(rule.key_dim, file_.unsigned_integer(key("ssm.state_size"), {.min = 1, .max = 256}));
+        VKFORMER_TRY(const auto values, file_.unsigned_integer(key("ssm.inner_size"), {.min = 1, .max = 1u << 24}));
+        if (rule.heads % rule.key_heads != 0)
+            return file_.unsupported(key("ssm.time_step_rank"), "a multiple of ssm.group_count");
+        if (values % rule.heads != 0)
+            return file_.unsupported(key("ssm.inner_size"), "a multiple of ssm.time_step_rank");
+        rule.value_dim = values / rule.heads;
+        rule.in_turns = architecture_.delta_in_turns;
+        return {};
     }
 
     /// What llama.cpp computes without asking a key is refused where a key says otherwise.
@@ -142,7 +189,8 @@ private:
                 {.frequencies = graph::rope_frequencies(rotary_dim, local), .pairing = architecture_.pairing});
         }
         for (std::size_t i = 0; i < c.layers.size(); ++i)
-            if (architecture_.has_rope(i)) c.layers[i].rope = c.ropes.size() > 1 && c.layers[i].window > 0 ? 1 : 0;
+            if (architecture_.has_rope(i) && c.layers[i].mixer == DecoderConfig::Mixer::attention)
+                c.layers[i].rope = c.ropes.size() > 1 && c.layers[i].window > 0 ? 1 : 0;
         return {};
     }
 
@@ -234,10 +282,11 @@ private:
             VKFORMER_TRY(w.positions, read_.tensor("position_embd.weight", {c.max_positions, c.hidden_size}));
         }
         for (std::size_t i = 0; i < c.layers.size(); ++i) {
-            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", c.layers[i].has_experts));
+            VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", c.layers[i]));
             w.layers.push_back(std::move(layer));
         }
-        VKFORMER_TRY(w.final_norm, norm("output_norm", c.hidden_size));
+        const bool has_own_name = architecture_.is_lfm2 && read_.has("token_embd_norm.weight");
+        VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
         VKFORMER_TRY(w.lm_head.weight,
                      read_.tied_tensor("output.weight", {c.vocab_size, c.hidden_size}, w.embedding, true));
         if (read_.has("output.bias")) {
@@ -272,8 +321,17 @@ private:
         const std::uint64_t d = c.hidden_size, ffn = c.experts.intermediate_size;
         ExpertWeights w;
         VKFORMER_TRY(w.router, read_.tensor(layer + "ffn_gate_inp.weight", {c.experts.count, d}));
-        VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
-        VKFORMER_TRY(w.up, read_matrices(layer + "ffn_up", ffn, d));
+        if (read_.has(layer + "ffn_gate_up_exps.weight")) {
+            VKFORMER_TRY(const TensorData both,
+                         read_.tensor(layer + "ffn_gate_up_exps.weight", {c.experts.count, 2 * ffn, d}));
+            for (std::uint64_t e = 0; e < c.experts.count; ++e) {
+                w.gate.push_back(rows_of_matrix(both, e, 0, ffn));
+                w.up.push_back(rows_of_matrix(both, e, ffn, ffn));
+            }
+        } else {
+            VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
+            VKFORMER_TRY(w.up, read_matrices(layer + "ffn_up", ffn, d));
+        }
         VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
         VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
         VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
@@ -312,38 +370,87 @@ private:
         return {};
     }
 
-    Result<DecoderWeights::Layer> read_layer(const std::string& layer, bool has_experts) {
+    Result<void> read_attention(const std::string& layer, DecoderWeights::Layer& l) {
         const DecoderConfig& c = config();
-        const std::uint64_t d = c.hidden_size;
-        const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim,
+        const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
                             kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
-        DecoderWeights::Layer l;
-        VKFORMER_TRY(l.attention_norm, norm(layer + "attn_norm", d));
+        const std::uint64_t queries = architecture_.is_qwen_hybrid ? 2 * width : width;  // with their gates
+        Projection query;
         if (read_.has(layer + "attn_qkv.weight")) {
-            VKFORMER_TRY(const Projection joined, projection(layer + "attn_qkv", width + 2 * kv_width, d));
-            l.query = rows_of(joined, 0, width);
-            l.key = rows_of(joined, width, kv_width);
-            l.value = rows_of(joined, width + kv_width, kv_width);
+            VKFORMER_TRY(const Projection joined, projection(layer + "attn_qkv", queries + 2 * kv_width, d));
+            query = rows_of(joined, 0, queries);
+            l.key = rows_of(joined, queries, kv_width);
+            l.value = rows_of(joined, queries + kv_width, kv_width);
         } else {
-            VKFORMER_TRY(l.query, projection(layer + "attn_q", width, d));
+            VKFORMER_TRY(query, projection(layer + "attn_q", queries, d));
             VKFORMER_TRY(l.key, projection(layer + "attn_k", kv_width, d));
             VKFORMER_TRY(l.value, projection(layer + "attn_v", kv_width, d));
         }
+        if (architecture_.is_qwen_hybrid)
+            set_gated_query(query, c, l);
+        else
+            l.query = std::move(query);
         VKFORMER_TRY(l.output, projection(layer + "attn_output", d, width));
         VKFORMER_TRY(l.query_norm, query_or_key_norm(layer + "attn_q_norm", width));
         VKFORMER_TRY(l.key_norm, query_or_key_norm(layer + "attn_k_norm", kv_width));
         if (architecture_.is_gpt_oss) {
-            VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));
             VKFORMER_TRY(l.sinks, read_.tensor(layer + "attn_sinks.weight", {c.heads}));
+        }
+        return {};
+    }
+
+    Result<void> read_convolution(const std::string& layer, DecoderWeights::Layer& l) {
+        const std::uint64_t d = config().hidden_size;
+        VKFORMER_TRY(l.state.input, projection(layer + "shortconv.in_proj", 3 * d, d));
+        VKFORMER_TRY(l.state.taps, read_.tensor(layer + "shortconv.conv.weight", {d, config().taps}));
+        VKFORMER_TRY(l.state.taps_bias, optional_tensor(layer + "shortconv.conv.bias", {d}));
+        VKFORMER_TRY(l.output, projection(layer + "shortconv.out_proj", d, d));
+        return {};
+    }
+
+    Result<void> read_delta_rule(const std::string& layer, DecoderWeights::Layer& l) {
+        const DecoderConfig::DeltaRule& rule = config().delta_rule;
+        const std::uint64_t d = config().hidden_size, each = rule.heads / rule.key_heads;
+        VKFORMER_TRY(l.state.input, projection(layer + "attn_qkv", rule.width(), d));
+        VKFORMER_TRY(l.mixed_gate, projection(layer + "attn_gate", rule.values(), d));
+        if (read_.has(layer + "ssm_ba.weight")) {  // β and step of the heads of each head of keys, in turns
+            VKFORMER_TRY(const TensorData both, read_.tensor(layer + "ssm_ba.weight", {2 * rule.heads, d}));
+            const std::vector<TensorData> parts = ungrouped(both, rule.key_heads, {each, each});
+            l.state.beta.weight = parts[0];
+            l.state.step.weight = parts[1];
+        } else {
+            VKFORMER_TRY(l.state.beta, projection(layer + "ssm_beta", rule.heads, d));
+            VKFORMER_TRY(l.state.step, projection(layer + "ssm_alpha", rule.heads, d));
+        }
+        VKFORMER_TRY(l.state.taps, read_.tensor(layer + "ssm_conv1d.weight", {rule.width(), config().taps}));
+        VKFORMER_TRY(const TensorData rates, read_.tensor(layer + "ssm_a", {rule.heads}));
+        VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {rule.heads}));
+        VKFORMER_TRY(l.state.decay, joined_rates(rates, steps));
+        VKFORMER_TRY(l.state.norm, norm(layer + "ssm_norm", rule.value_dim));
+        VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, rule.values()));
+        return {};
+    }
+
+    Result<DecoderWeights::Layer> read_layer(const std::string& layer, const DecoderConfig::Layer& kind) {
+        const std::uint64_t d = config().hidden_size;
+        DecoderWeights::Layer l;
+        VKFORMER_TRY(l.attention_norm, norm(layer + "attn_norm", d));
+        switch (kind.mixer) {
+        case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, l)); break;
+        case DecoderConfig::Mixer::convolution: VKFORMER_CHECK(read_convolution(layer, l)); break;
+        case DecoderConfig::Mixer::delta_rule: VKFORMER_CHECK(read_delta_rule(layer, l)); break;
+        }
+        if (architecture_.norms_behind_attention()) {
+            VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));
         } else {
             VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));
             VKFORMER_TRY(l.feed_forward_norm, norm(layer + "ffn_norm", d));
         }
         VKFORMER_TRY(l.feed_forward_post_norm, optional_norm(layer + "post_ffw_norm", d));
-        if (has_experts) {
+        if (kind.has_experts) {
             VKFORMER_TRY(l.experts, read_experts(layer));
         }
-        VKFORMER_CHECK(read_feed_forward(layer, has_experts, l));
+        VKFORMER_CHECK(read_feed_forward(layer, kind.has_experts, l));
         return l;
     }
 

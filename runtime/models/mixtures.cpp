@@ -24,6 +24,15 @@ Result<void> read_expert_counts(const Config& config, std::uint32_t count, std::
     return {};
 }
 
+Result<void> read_dense_layers(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const auto step, config.unsigned_integer("decoder_sparse_step", {.fallback = 1, .min = 1}));
+    VKFORMER_TRY(const auto dense, config.token_ids("mlp_only_layers"));
+    for (std::size_t i = 0; i < c.layers.size(); ++i)
+        c.layers[i].has_experts =
+            (i + 1) % step == 0 && std::ranges::find(dense, static_cast<std::int32_t>(i)) == dense.end();
+    return {};
+}
+
 namespace {
 
 /// What all have in common. Layers turn their positions, see everything and have experts.
@@ -45,16 +54,6 @@ Result<DecoderParts> read_weights(const Config& config, const formats::Weights& 
                  read_llama_weights(weights, c, layout, find_prefix(weights, "model.", "embed_tokens.weight")));
     parts.config = std::move(c);
     return parts;
-}
-
-/// A layer has experts by its number, or it is named as one without.
-Result<void> read_dense_layers(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto step, config.unsigned_integer("decoder_sparse_step", {.fallback = 1, .min = 1}));
-    VKFORMER_TRY(const auto dense, config.token_ids("mlp_only_layers"));
-    for (std::size_t i = 0; i < c.layers.size(); ++i)
-        c.layers[i].has_experts =
-            (i + 1) % step == 0 && std::ranges::find(dense, static_cast<std::int32_t>(i)) == dense.end();
-    return {};
 }
 
 /// Qwen 3's window is that of all layers. Of Qwen 2, transformers 4 gives it to all of them or to the last, by how it computes attention, and

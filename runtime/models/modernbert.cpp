@@ -41,7 +41,7 @@ Result<DecoderConfig> read_modernbert_config(const Config& config) {
     VKFORMER_CHECK(refuse_other_encoders(config));
     if (config.has("num_key_value_heads") || config.has("head_dim"))
         return config.unsupported(config.has("head_dim") ? "head_dim" : "num_key_value_heads", "null");
-    VKFORMER_TRY(DecoderConfig c, read_sizes(config, 8192));
+    VKFORMER_TRY(DecoderConfig c, read_sizes(config, {.positions = 8192}));
     c.is_causal = false;
     c.norm = DecoderConfig::Norm::layer;
     VKFORMER_TRY(const double eps, config.real("norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));

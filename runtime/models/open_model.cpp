@@ -101,6 +101,12 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen3_moe", &decoder<load_qwen_moe>, kGgufQwen3Moe.name, &decoder_file<kGgufQwen3Moe>},
     {"olmoe", &decoder<load_olmoe>, kGgufOlmoe.name, &decoder_file<kGgufOlmoe>},
     {"gpt_oss", &decoder<load_gpt_oss>, kGgufGptOss.name, &decoder_file<kGgufGptOss>},
+    {"lfm2", &decoder<load_lfm2>, kGgufLfm2.name, &decoder_file<kGgufLfm2>},
+    {"qwen3_next", &decoder<load_qwen_hybrid>, kGgufQwen3Next.name, &decoder_file<kGgufQwen3Next>},
+    {"qwen3_5_text", &decoder<load_qwen_hybrid>},
+    {"qwen3_5", &decoder<load_qwen_hybrid>, kGgufQwen35.name, &decoder_file<kGgufQwen35>},
+    {"qwen3_5_moe_text", &decoder<load_qwen_hybrid>},
+    {"qwen3_5_moe", &decoder<load_qwen_hybrid>, kGgufQwen35Moe.name, &decoder_file<kGgufQwen35Moe>},
 };
 constexpr Family<Encoder> kEncoders[] = {
     {"bert", &load_bert, kGgufBert, &load_gguf_encoder},

@@ -31,11 +31,7 @@ Result<DecoderParts> load_qwen(const Config& config, const formats::Weights& wei
     const bool is_third = type == "qwen3";
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config));
-    if (is_third && !config.has("head_dim")) {
-        c.head_dim = 128;  // what transformers takes
-        c.attention_scale = 1.0f / std::sqrt(128.0f);
-    }
+    VKFORMER_TRY(c, read_sizes(config, {.head_dim = is_third ? 128u : 0u}));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
     VKFORMER_TRY(const Rope rope, read_rope(config, c));
     c.ropes = {rope};

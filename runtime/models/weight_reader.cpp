@@ -120,6 +120,20 @@ Projection rows_of(const Projection& projection, std::uint64_t first, std::uint6
     return rows;
 }
 
+TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& ranges) {
+    const auto bytes = std::make_shared<std::vector<std::byte>>();
+    std::uint64_t count = 0;
+    for (const RowRange& range : ranges) {
+        const TensorData part = rows_of(matrix, range.first, range.count);
+        bytes->insert(bytes->end(), part.bytes.begin(), part.bytes.end());
+        count += range.count;
+    }
+    TensorData gathered = rows_of(matrix, 0, count);
+    gathered.bytes = std::span<const std::byte>(*bytes);
+    gathered.owner = bytes;
+    return gathered;
+}
+
 Result<std::vector<float>> floats_of(const TensorData& data) {
     std::vector<float> values(data.shape.element_count());
     VKFORMER_CHECK(convert(data.dtype, data.bytes, 0, std::span(values)));

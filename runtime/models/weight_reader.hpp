@@ -59,6 +59,12 @@ TensorData rows_of(const TensorData& matrix, std::uint64_t first, std::uint64_t 
 /// The same rows of weight and bias.
 Projection rows_of(const Projection& projection, std::uint64_t first, std::uint64_t count);
 
+struct RowRange {
+    std::uint64_t first, count;
+};
+/// Ranges of rows of a matrix, one behind the other, copied.
+TensorData gathered_rows(const TensorData& matrix, const std::vector<RowRange>& ranges);
+
 /// The elements as float32. Errors: UnsupportedDtype.
 Result<std::vector<float>> floats_of(const TensorData& data);
 

@@ -4,8 +4,8 @@
 //   S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √KEY_DIM
 // with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(decay[0, h] · softplus(gates[heads + h] + decay[1, h])). With the S
 // from before the token, that is y = α Sᵀ q̂ + (k̂ · q̂) δ for δ = β (v − α Sᵀ k̂), so that each token takes one walk over the state.
-// qkv: [batch, len, queries | keys | values], y: [batch, len, heads, value_dim], storage as lib/storage.glsl says; gates: float32 [batch, len,
-// 2 · heads], decay: float32 [2, heads], state: float32 [slots, heads, KEY_DIM, value_dim]; lib/state_place.glsl has the rest.
+// y: [batch, len, heads, value_dim], storage as lib/storage.glsl says. All else is float32, qkv: [batch, len, queries | keys | values], gates:
+// [batch, len, 2 · heads], decay: [2, heads], state: [slots, heads, KEY_DIM, value_dim]; lib/state_place.glsl has the rest.
 // LANES invocations own a column of the state, for all tokens: each has every LANES-th of its elements in registers. Queries and keys of some
 // tokens lie in shared memory.
 #extension GL_GOOGLE_include_directive : require
@@ -19,8 +19,9 @@ layout(constant_id = kGatedDeltaRuleKeyDim) const uint KEY_DIM = 128;
 layout(constant_id = kGatedDeltaRuleLanes) const uint LANES = 4;
 layout(constant_id = kGatedDeltaRuleTokens) const uint TOKENS = 8;
 layout(constant_id = kGatedDeltaRulePlace) const uint PLACE = 0;
+layout(constant_id = kGatedDeltaRuleInTurns) const uint IN_TURNS = 0;
 layout(push_constant) uniform Push { PART_OF_GRID GatedDeltaRulePush p; };
-layout(std430, binding = kGatedDeltaRuleQkv) readonly buffer Qkv { ELEMENT qkv[]; };
+layout(std430, binding = kGatedDeltaRuleQkv) readonly buffer Qkv { float qkv[]; };
 layout(std430, binding = kGatedDeltaRuleGates) readonly buffer Gates { float gates[]; };
 layout(std430, binding = kGatedDeltaRuleDecay) readonly buffer Decay { float decay[]; };
 layout(std430, binding = kGatedDeltaRuleStarts) readonly buffer Starts { int starts[]; };
@@ -52,12 +53,12 @@ float softplus(float v) {
 // Queries and keys of the tokens from `first` on, zeros behind the last, and what follows from them and from the gates.
 void load_tokens(uint sequence, uint head, uint first, uint count) {
     const uint lane = gl_LocalInvocationIndex, width = 2 * p.key_heads * KEY_DIM + p.heads * p.value_dim;
-    const uint query = head / (p.heads / p.key_heads) * KEY_DIM;
+    const uint query = (IN_TURNS == 1 ? head % p.key_heads : head / (p.heads / p.key_heads)) * KEY_DIM;
     barrier();  // those before may still be read
     for (uint i = lane; i < TOKENS * KEY_DIM; i += gl_WorkGroupSize.x) {
         const uint token = first + i / KEY_DIM, at = (sequence * p.len + token) * width + query + i % KEY_DIM;
-        queries[i] = token < count ? LOAD(qkv, at) : 0.0;
-        keys[i] = token < count ? LOAD(qkv, at + p.key_heads * KEY_DIM) : 0.0;
+        queries[i] = token < count ? qkv[at] : 0.0;
+        keys[i] = token < count ? qkv[at + p.key_heads * KEY_DIM] : 0.0;
     }
     barrier();
     const uint per_token = gl_WorkGroupSize.x / TOKENS, own = lane / per_token;
@@ -118,7 +119,7 @@ void main() {
             const vec2 sum = column_sums(part, t);
             const vec4 f = factors[t];
             const uint row = sequence * p.len + first + t;
-            const float v = is_inside ? LOAD(qkv, row * width + value) : 0.0;
+            const float v = is_inside ? qkv[row * width + value] : 0.0;
             const float delta = f.w * (v - f.z * f.x * sum.x);
             for (uint n = 0; n < KEPT; ++n) s[n] = f.z * s[n] + f.x * delta * keys[t * KEY_DIM + n * LANES + lane];
             if (is_inside && lane == 0)

@@ -10,6 +10,7 @@ const uint kGatedDeltaRuleKeyDim = 1;
 const uint kGatedDeltaRuleLanes = 2;   // invocations that share a column of the state: a divisor of the key_dim
 const uint kGatedDeltaRuleTokens = 3;  // whose queries and keys are in shared memory at a time: a divisor of the workgroup
 const uint kGatedDeltaRulePlace = 4;   // kPlaceHas… bits
+const uint kGatedDeltaRuleInTurns = 5;  // 1: head h has the keys of h % key_heads, else of h / (heads / key_heads)
 const uint kGatedDeltaRuleWorkgroup = 64;
 struct GatedDeltaRulePush {
     uint len;

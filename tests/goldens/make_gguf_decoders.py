@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Writes gguf_decoders/<case>.gguf: models of decoders/ as llama.cpp's converter would write them.
 
-    python3 tests/goldens/make_gguf_decoders.py [--out DIR]
+    python3 tests/goldens/make_gguf_decoders.py [--out DIR] [case ...]
 
 The conventions (names, permuted rows, gains with their one added, tables of divisors) are those of convert_hf_to_gguf.py in llama.cpp
 0.7.0; `tools/peers/llama_logits.cpp` runs the files in llama.cpp itself. Needs the PyPI package gguf and safetensors with torch.
@@ -39,7 +39,12 @@ CASES = {
     "olmoe": "olmoe",
     "gpt_oss": "gpt-oss",
     "gpt_oss_mxfp4": "gpt-oss",
+    "lfm2": "lfm2",
+    "qwen3_5": "qwen35",
+    "qwen3_5_moe": "qwen35moe",
+    "qwen3_next": "qwen3next",
 }
+HYBRIDS = ("qwen35", "qwen35moe", "qwen3next")
 LLAMA_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
@@ -69,6 +74,25 @@ LLAMA_NAMES = {
     "mlp.c_proj": "ffn_down",
     "ln_1": "attn_norm",
     "ln_2": "ffn_norm",
+    "operator_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "conv.conv": "shortconv.conv",
+    "conv.in_proj": "shortconv.in_proj",
+    "conv.out_proj": "shortconv.out_proj",
+    "self_attn.out_proj": "attn_output",
+    "self_attn.q_layernorm": "attn_q_norm",
+    "self_attn.k_layernorm": "attn_k_norm",
+    "feed_forward.w1": "ffn_gate",
+    "feed_forward.w3": "ffn_up",
+    "feed_forward.w2": "ffn_down",
+    "linear_attn.in_proj_qkv": "attn_qkv",
+    "linear_attn.in_proj_z": "attn_gate",
+    "linear_attn.in_proj_b": "ssm_beta",
+    "linear_attn.in_proj_a": "ssm_alpha",
+    "linear_attn.in_proj_ba": "ssm_ba",
+    "linear_attn.conv1d": "ssm_conv1d",
+    "linear_attn.norm": "ssm_norm",
+    "linear_attn.out_proj": "ssm_out",
 }
 TOP_NAMES = {
     "embed_tokens": "token_embd",
@@ -77,6 +101,7 @@ TOP_NAMES = {
     "wte": "token_embd",
     "wpe": "position_embd",
     "ln_f": "output_norm",
+    "embedding_norm": "token_embd_norm",
 }
 
 
@@ -125,6 +150,56 @@ def add_gpt_oss_experts(writer, weights):
     return others
 
 
+def in_turns(rows, config, dim=1):
+    """Heads of values of the delta rule, grouped by their heads of keys → one of each group after the other, as ggml repeats the keys."""
+    groups = config["linear_num_key_heads"]
+    each = config["linear_num_value_heads"] // groups
+    return rows.reshape(groups, each, dim, *rows.shape[1:]).swapaxes(0, 1).reshape(rows.shape)
+
+
+def delta_rule_of(weights, arch, config):
+    """The tensors of delta rules as the converter has them, those of Qwen 3.5 with the values' heads in turns; experts' stacks taken apart."""
+    keys, values = config["linear_num_key_heads"] * config["linear_key_head_dim"], config["linear_value_head_dim"]
+    turn = in_turns if arch != "qwen3next" else lambda rows, config, dim=1: rows
+    out = {}
+    for name, tensor in weights.items():
+        stem = name.rpartition(".")[0]
+        if name.endswith("mlp.experts.gate_up_proj"):
+            half = tensor.shape[1] // 2
+            for e in range(tensor.shape[0]):
+                out[f"{stem}.{e}.gate_proj.weight"], out[f"{stem}.{e}.up_proj.weight"] = tensor[e, :half], tensor[e, half:]
+            continue
+        if name.endswith("mlp.experts.down_proj"):
+            out |= {f"{stem}.{e}.down_proj.weight": tensor[e] for e in range(tensor.shape[0])}
+            continue
+        if name.endswith(".A_log"):
+            out[f"{stem}.A_log"] = turn(-torch.exp(tensor.float()), config)
+            continue
+        if name.endswith("in_proj_qkvz.weight"):
+            groups, each = config["linear_num_key_heads"], config["linear_num_value_heads"] // config["linear_num_key_heads"] * values
+            dim = config["linear_key_head_dim"]
+            q, k, v, z = tensor.view(groups, -1, tensor.shape[1]).split([dim, dim, each, each], dim=1)
+            stem = name.removesuffix(".in_proj_qkvz.weight")
+            out[f"{stem}.in_proj_qkv.weight"] = torch.cat([x.flatten(0, 1) for x in (q, k, v)])
+            out[f"{stem}.in_proj_z.weight"] = z.flatten(0, 1)
+            continue
+        if "linear_attn" in name:
+            if "conv1d" in name:
+                tensor = tensor.squeeze(1)
+            if "in_proj_qkv." in name or "conv1d" in name:
+                tensor = torch.cat([tensor[: 2 * keys], turn(tensor[2 * keys :], config, values)])
+            if "in_proj_z" in name:
+                tensor = turn(tensor, config, values)
+            if name.endswith((".in_proj_a.weight", ".in_proj_b.weight", ".dt_bias")):
+                tensor = turn(tensor, config)
+            if "out_proj" in name:
+                tensor = turn(tensor.T.contiguous(), config, values).T.contiguous()
+        elif name.endswith("norm.weight"):
+            tensor = tensor.float() + 1
+        out[name] = tensor
+    return out
+
+
 def permuted(rows, heads):
     """Halves of a head interleaved, for a RoPE that turns neighbours."""
     shape = rows.shape
@@ -137,10 +212,11 @@ def renamed(name, arch):
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
-    if kind == "sinks":
-        return f"blk.{layer}.attn_sinks.weight"
+    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias"}
+    if kind in fixed:
+        return f"blk.{layer}.{fixed[kind]}"
     inner = LLAMA_NAMES[rest]
-    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3", "gpt-oss"):
+    if rest == "post_attention_layernorm" and arch in ("gemma2", "gemma3", "gpt-oss", *HYBRIDS):
         inner = "post_attention_norm"
     return f"blk.{layer}.{inner}.{kind}"
 
@@ -152,6 +228,8 @@ def converted(name, tensor, arch, config):
         return permuted(tensor, heads)
     if arch in ("llama", "smollm3") and ".k_proj." in name:
         return permuted(tensor, kv_heads)
+    if name.endswith("conv.conv.weight"):
+        return tensor.squeeze(1)
     if arch.startswith("gemma") and name.endswith("norm.weight"):
         return tensor + 1
     if arch == "gpt2" and tensor.ndim == 2 and "wte" not in name and "wpe" not in name:
@@ -177,6 +255,14 @@ def rope_divisors(config):
     return np.array(divisors, dtype=np.float32)
 
 
+def feed_forward_length(config):
+    size = config["intermediate_size"]
+    if not config.get("block_auto_adjust_ff_dim"):
+        return size
+    size, multiple = int(config["block_ffn_dim_multiplier"] * int(2 * size / 3)), config["block_multiple_of"]
+    return multiple * ((size + multiple - 1) // multiple)
+
+
 def write_metadata(writer, arch, config):
     if arch == "gpt2":
         writer.add_context_length(config["n_positions"])
@@ -189,13 +275,27 @@ def write_metadata(writer, arch, config):
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    if arch != "qwen35moe":
+        writer.add_feed_forward_length(feed_forward_length(config))
     writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
+    kv_heads = config["num_key_value_heads"]
+    writer.add_head_count_kv([0 if kind == "conv" else kv_heads for kind in config["layer_types"]] if arch == "lfm2" else kv_heads)
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_dimension_count(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["norm_eps" if arch == "lfm2" else "rms_norm_eps"])
+    turned = (config.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
+    writer.add_rope_dimension_count(int(config["head_dim"] * turned))
+    if arch == "lfm2":
+        writer.add_shortconv_l_cache(config["conv_L_cache"])
+    if arch in HYBRIDS:
+        writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+        writer.add_ssm_state_size(config["linear_key_head_dim"])
+        writer.add_ssm_group_count(config["linear_num_key_heads"])
+        writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+        writer.add_ssm_inner_size(config["linear_value_head_dim"] * config["linear_num_value_heads"])
+        writer.add_full_attention_interval(4)
+        if arch != "qwen3next":
+            writer.add_rope_dimension_sections([1, 1, 0, 0])
     writer.add_rope_freq_base(config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
@@ -243,6 +343,8 @@ def write(case, arch, out):
     if arch == "gpt-oss":
         writer.add_expert_feed_forward_length(config["intermediate_size"])
         weights = add_gpt_oss_experts(writer, weights)
+    if arch in HYBRIDS:
+        weights = delta_rule_of(weights, arch, config)
     weights, stacks = stack_experts(weights)
     for name, tensor in stacks.items():
         values = tensor.float().numpy()
@@ -266,10 +368,12 @@ def write(case, arch, out):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "gguf_decoders")
+    parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     args.out.mkdir(exist_ok=True)
     for case, arch in CASES.items():
-        write(case, arch, args.out)
+        if not args.cases or case in args.cases:
+            write(case, arch, args.out)
 
 
 if __name__ == "__main__":

@@ -75,15 +75,15 @@ def make_model(case):
     return model
 
 
-def least_margin(model, ids, chosen):
+def least_margin(model, ids, chosen, router):
     """By how much the last expert that any token chooses is before the next one."""
     margins = []
 
-    def look(router, inputs, outputs):
+    def look(module, inputs, outputs):
         scores = outputs[0].sort(-1, descending=True).values
         margins.append((scores[:, chosen - 1] - scores[:, chosen]).min().item())
 
-    hooks = [m.register_forward_hook(look) for name, m in model.named_modules() if name.endswith("mlp.router")]
+    hooks = [m.register_forward_hook(look) for name, m in model.named_modules() if name.endswith(router)]
     with torch.no_grad():
         model(ids)
     for hook in hooks:
@@ -91,10 +91,10 @@ def least_margin(model, ids, chosen):
     return min(margins)
 
 
-def check_margin(case, folder):
+def check_margin(case, folder, router="mlp.router"):
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager",
                                                               experts_implementation="eager").eval()  # fmt: skip
-    margin = least_margin(model, load_file(folder / "golden.safetensors")["input_ids"], case.config.num_experts_per_tok)
+    margin = least_margin(model, load_file(folder / "golden.safetensors")["input_ids"], case.config.num_experts_per_tok, router)
     print(f"{case.name}, seed {case.seed}: margin {margin:.4f}")
     assert margin > 0.012
 

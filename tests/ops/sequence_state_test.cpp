@@ -62,13 +62,14 @@ TEST_CASE("gated_delta_rule goes on where a sequence was", "[op][gated_delta_rul
     CAPTURE(backend.name(), to_string(dtype), with_slots, s.len, s.key_dim);
     constexpr std::uint64_t kBatch = 7, kSlots = 9;
     OpCase c;
-    const Value qkv = c.floats("qkv", dtype, {kBatch, s.len, 2 * s.key_heads * s.key_dim + s.heads * s.value_dim});
+    const Value qkv = c.floats("qkv", DType::f32, {kBatch, s.len, 2 * s.key_heads * s.key_dim + s.heads * s.value_dim});
     const Value gates = c.floats("gates", DType::f32, {kBatch, s.len, 2 * s.heads});
     const Value decay = c.floats("decay", DType::f32, {2, s.heads});
     const Shape shape{with_slots ? kSlots : kBatch, s.heads, s.key_dim, s.value_dim};
     const Value state = c.state("state", DType::f32, shape, c.random_floats(shape.element_count()));
-    REQUIRE(gated_delta_rule(c.graph, qkv, gates, decay, state, hard_places(c, kBatch, with_slots),
-                             static_cast<std::uint32_t>(s.key_heads)));
+    REQUIRE(gated_delta_rule(
+        c.graph, qkv, gates, decay, state, hard_places(c, kBatch, with_slots),
+        {.key_heads = static_cast<std::uint32_t>(s.key_heads), .in_turns = with_slots, .result = dtype}));
     c.check(backend);
 }
 
@@ -96,9 +97,14 @@ TEST_CASE("Layers with a state refuse what does not fit", "[op][short_convolutio
 
     const Value gates = c.floats("gates", DType::f32, {2, 3, 4}), decay = c.floats("decay", DType::f32, {2, 2});
     const Value matrices = c.state("matrices", DType::f32, {2, 2, 2, 4}, c.random_floats(32));
-    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 3)), Contains("key_heads is 3"));
-    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 2)), Contains("expected [2, 3, 16]"));
-    CHECK(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, 1));
+    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, {.key_heads = 3})),
+               Contains("key_heads is 3"));
+    CHECK_THAT(message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, {.key_heads = 2})),
+               Contains("expected [2, 3, 16]"));
+    CHECK_THAT(
+        message(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, {.key_heads = 1, .result = DType::i32})),
+        Contains("cannot be i32"));
+    CHECK(gated_delta_rule(c.graph, x, gates, decay, matrices, {}, {.key_heads = 1}));
 }
 
 }  // namespace

@@ -98,16 +98,17 @@ Result<Case> delta_case(const Family::Dims& shape, const Types& types) {
         .shape = to_text(shape),
         .dtype = types.name(),
         .work = {.flops = 7 * tokens * values * static_cast<double>(key_dim),
-                 .read = bytes_of(dtype, tokens * static_cast<double>(width)) + 4 * matrices,
+                 .read = 4 * (tokens * static_cast<double>(width) + matrices),
                  .written = bytes_of(dtype, tokens * values) + 4 * matrices},
         .build = [=](CaseBuilder& b) -> Result<void> {
-            VKFORMER_TRY(const auto qkv, b.input("qkv", dtype, {batch, len, width}));
+            VKFORMER_TRY(const auto qkv, b.input("qkv", DType::f32, {batch, len, width}));
             VKFORMER_TRY(const auto gates, b.input("gates", DType::f32, {batch, len, 2 * heads}));
             VKFORMER_TRY(const auto decay, b.weight("decay", DType::f32, {2, heads}, 0.5f));
             VKFORMER_TRY(const auto state, b.state("state", DType::f32, {batch, heads, key_dim, value_dim}, 0.3f));
             VKFORMER_TRY(const auto starts, b.ints("starts", {batch}, std::vector<std::int32_t>(batch, 7)));
-            VKFORMER_TRY(const auto y, graph::gated_delta_rule(b.graph, qkv, gates, decay, state, {.starts = starts},
-                                                               static_cast<std::uint32_t>(key_heads)));
+            VKFORMER_TRY(const auto y, graph::gated_delta_rule(
+                                           b.graph, qkv, gates, decay, state, {.starts = starts},
+                                           {.key_heads = static_cast<std::uint32_t>(key_heads), .result = dtype}));
             b.result(y);
             b.result(state);
             return {};

@@ -291,6 +291,7 @@ Result<std::vector<Case>> cases_of(const models::Decoder& model, std::uint32_t l
     step.feeds["step_tokens"] = random.integers(kCheckedBatch, model.config().vocab_size);
     step.feeds["starts"] = std::vector<std::int32_t>{static_cast<std::int32_t>(context - 1), 1};
     feed_caches(step, random);
+    if (model.config().keeps_states()) return cases;  // which no beam search reorders
     VKFORMER_TRY(Case beams, beam_case(model, options, random));
     cases.push_back(std::move(beams));
     return cases;

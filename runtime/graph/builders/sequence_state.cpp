@@ -61,15 +61,16 @@ Result<Value> short_convolution(Graph& graph, Value x, Value weight, Value bias,
 }
 
 Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay, Value state, const StatePlace& place,
-                               std::uint32_t key_heads) {
+                               const GatedDeltaOptions& options) {
     const OperandCheck check(graph, GatedDeltaRule::kName);
-    VKFORMER_CHECK(check.floats("qkv", qkv));
+    VKFORMER_CHECK(check.dtype("qkv", qkv, DType::f32));
     VKFORMER_CHECK(check.rank("qkv", qkv, "[batch, len, queries and keys and values]"));
     VKFORMER_CHECK(check.dtype("state", state, DType::f32));
     VKFORMER_CHECK(check.rank("state", state, "[slots, heads, key_dim, value_dim]"));
     const std::uint64_t batch = graph.shape(qkv)[0], len = graph.shape(qkv)[1];
     const std::uint64_t heads = graph.shape(state)[1], key_dim = graph.shape(state)[2],
                         value_dim = graph.shape(state)[3];
+    const std::uint64_t key_heads = options.key_heads;
     VKFORMER_CHECK(check.range("key_heads", key_heads, 1, heads));
     if (heads % key_heads != 0)
         return check.error(ErrorCode::ShapeMismatch, "state has " + std::to_string(heads) +
@@ -83,8 +84,11 @@ Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay
     VKFORMER_CHECK(check.dtype("decay", decay, DType::f32));
     VKFORMER_CHECK(check.shape("decay", decay, {2, heads}, "heads of state"));
     VKFORMER_CHECK(check_place(check, graph, place, batch, "qkv", state, {heads, key_dim, value_dim}));
+    if (options.result != DType::f32 && options.result != DType::f16)
+        return check.error(ErrorCode::UnsupportedDtype,
+                           "the result cannot be " + std::string(to_string(options.result)) + ", expected f32 or f16");
     VKFORMER_TRY(const Value y,
-                 graph.activation(GatedDeltaRule::kName, graph.dtype(qkv), {batch, len, heads, value_dim}));
+                 graph.activation(GatedDeltaRule::kName, options.result, {batch, len, heads, value_dim}));
     graph.add_node(GatedDeltaRule{.qkv = qkv,
                                   .gates = gates,
                                   .decay = decay,
@@ -93,7 +97,8 @@ Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay
                                   .slots = place.slots,
                                   .state = state,
                                   .y = y,
-                                  .key_heads = key_heads});
+                                  .key_heads = options.key_heads,
+                                  .heads_in_turns = options.in_turns});
     return y;
 }
 

@@ -29,7 +29,7 @@ Result<DispatchPlan> plan(const GatedDeltaRule& op, const KernelContext& context
     const std::uint64_t heads = state[1], key_dim = state[2], value_dim = state[3];
     const std::uint64_t per_head = ceil_div(value_dim * kLanes, kWorkgroup), workgroups = qkv[0] * heads * per_head;
     VKFORMER_TRY(const auto groups, folded_grid(workgroups, context.device));
-    Dispatch dispatch{.module = {&modules::gated_delta_rule, storage_for(context.graph.dtype(op.qkv), context.device)},
+    Dispatch dispatch{.module = {&modules::gated_delta_rule, storage_for(context.graph.dtype(op.y), context.device)},
                       .groups = groups};
     dispatch.bind(shaders::kGatedDeltaRuleQkv, op.qkv)
         .bind(shaders::kGatedDeltaRuleGates, op.gates)
@@ -43,7 +43,8 @@ Result<DispatchPlan> plan(const GatedDeltaRule& op, const KernelContext& context
         .set(shaders::kGatedDeltaRuleKeyDim, key_dim)
         .set(shaders::kGatedDeltaRuleLanes, kLanes)
         .set(shaders::kGatedDeltaRuleTokens, tokens_of(key_dim))
-        .set(shaders::kGatedDeltaRulePlace, place_bits(op));
+        .set(shaders::kGatedDeltaRulePlace, place_bits(op))
+        .set(shaders::kGatedDeltaRuleInTurns, op.heads_in_turns);
     dispatch.push.set(shaders::GatedDeltaRulePush{
         .len = static_cast<std::uint32_t>(qkv[1]),
         .slots = static_cast<std::uint32_t>(state[0]),

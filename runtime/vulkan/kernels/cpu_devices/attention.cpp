@@ -6,6 +6,7 @@
 
 #include "core/try.hpp"
 #include "cpu_devices/attention/contract.h"
+#include "decode_attention/contract.h"
 #include "vulkan/kernels/cpu_devices/kernels.hpp"
 #include "vulkan/kernels/cpu_devices/lanes.hpp"
 #include "vulkan/kernels/decode_attention/decode_attention.hpp"
@@ -15,6 +16,7 @@ namespace vkformer::vulkan::cpu_devices {
 namespace {
 
 static_assert(shaders::kAttentionMask == shaders::kDecodeAttentionMask);  // one constant of both ops' shaders
+static_assert(PushConstants::kOwn + sizeof(shaders::DecodeAttentionPush) == shaders::kCpuAttentionQueryAddress);
 
 /// Rows are whole vectors that the shaders can unroll.
 bool fits_queries(std::uint64_t head_dim, std::uint64_t value_dim) {

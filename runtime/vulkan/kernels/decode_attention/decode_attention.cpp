@@ -14,7 +14,6 @@
 namespace vkformer::vulkan {
 
 static_assert(graph::kLeastSplitKeys == shaders::kLeastSplitKeys);
-static_assert(PushConstants::kOwn + sizeof(shaders::DecodeAttentionPush) == shaders::kCpuAttentionQueryAddress);
 
 DecodeSizes sizes_of(const graph::DecodeAttention& op, const graph::Graph& graph) {
     const Shape& query = graph.shape(op.query);

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// LFM2 (Liquid AI 2025, arXiv 2511.23404): gated short convolutions, and attention with a norm on each head of query and key in some layers.
+#include <algorithm>
+#include <cmath>
+
+#include "core/try.hpp"
+#include "models/decoder_loading.hpp"
+
+namespace vkformer::models {
+namespace {
+
+using formats::Config;
+
+/// The width of the feed-forward layers is what a config says, or two thirds of it times a factor, rounded up.
+Result<std::uint32_t> read_intermediate_size(const Config& config) {
+    const char* const name = config.has("block_ff_dim") ? "block_ff_dim" : "intermediate_size";
+    const formats::Expect<std::uint32_t> count = {.fallback = 12288, .min = 1, .max = 1u << 20};
+    VKFORMER_TRY(const auto size, config.unsigned_integer(name, count));
+    VKFORMER_TRY(const bool adjusts, config.boolean("block_auto_adjust_ff_dim", true));
+    if (!adjusts) return size;
+    VKFORMER_TRY(const double factor,
+                 config.real("block_ffn_dim_multiplier", {.fallback = 1, .min = 1e-3, .max = 1e3}));
+    VKFORMER_TRY(const auto multiple,
+                 config.unsigned_integer("block_multiple_of", {.fallback = 256, .min = 1, .max = 1u << 16}));
+    const auto two_thirds = static_cast<std::uint32_t>(2 * std::uint64_t{size} / 3);
+    const auto scaled = static_cast<std::uint64_t>(factor * two_thirds);
+    return static_cast<std::uint32_t>((scaled + multiple - 1) / multiple * multiple);
+}
+
+Result<void> read_layers(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    VKFORMER_TRY(const auto indices, config.token_ids("full_attn_idxs"));
+    if (!types.empty() && types.size() != c.layers.size())
+        return config.unsupported("layer_types", std::to_string(c.layers.size()) + " entries, one for each layer");
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        bool attends =
+            !config.has("full_attn_idxs") || std::ranges::find(indices, static_cast<std::int32_t>(i)) != indices.end();
+        if (!types.empty()) {
+            attends = types[i] == "full_attention";
+            if (!attends && types[i] != "conv") return config.unsupported("layer_types", "conv, full_attention");
+        }
+        if (attends)
+            c.layers[i].rope = 0;
+        else
+            c.layers[i].mixer = DecoderConfig::Mixer::convolution;
+    }
+    return {};
+}
+
+Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const DecoderConfig& c, std::size_t index,
+                                         bool conv_bias) {
+    const std::string layer = "layers." + std::to_string(index) + ".", self = layer + "self_attn.",
+                      conv = layer + "conv.", feed_forward = layer + "feed_forward.";
+    const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
+                        kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+    DecoderWeights::Layer l;
+    VKFORMER_TRY(l.attention_norm, read.norm(layer + "operator_norm", d));
+    if (c.layers[index].mixer == DecoderConfig::Mixer::attention) {
+        VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, false));
+        VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, false));
+        VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, false));
+        VKFORMER_TRY(l.output, read.projection(self + "out_proj", d, width, false));
+        VKFORMER_TRY(l.query_norm, read.norm(self + "q_layernorm", c.head_dim));
+        VKFORMER_TRY(l.key_norm, read.norm(self + "k_layernorm", c.head_dim));
+    } else {
+        VKFORMER_TRY(l.state.input, read.projection(conv + "in_proj", 3 * d, d, conv_bias));
+        VKFORMER_TRY(l.state.taps, read_taps(read, conv + "conv.weight", d, c.taps));
+        if (conv_bias) {
+            VKFORMER_TRY(l.state.taps_bias, read.tensor(conv + "conv.bias", {d}));
+        }
+        VKFORMER_TRY(l.output, read.projection(conv + "out_proj", d, d, conv_bias));
+    }
+    VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "ffn_norm", d));
+    VKFORMER_TRY(l.gate, read.projection(feed_forward + "w1", c.intermediate_size, d, false));
+    VKFORMER_TRY(l.up, read.projection(feed_forward + "w3", c.intermediate_size, d, false));
+    VKFORMER_TRY(l.down, read.projection(feed_forward + "w2", d, c.intermediate_size, false));
+    return l;
+}
+
+}  // namespace
+
+Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& weights) {
+    DecoderParts parts;
+    DecoderConfig& c = parts.config;
+    VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .intermediate_size = 12288}));
+    VKFORMER_TRY(c.intermediate_size, read_intermediate_size(config));
+    VKFORMER_TRY(const double eps, config.real("norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));
+    c.norm_eps = static_cast<float>(eps);
+    VKFORMER_TRY(c.taps, config.unsigned_integer("conv_L_cache", {.fallback = 3, .min = 2, .max = 8}));
+    VKFORMER_TRY(const Rope rope, read_rope(config, c, {.theta = 1e6}));
+    c.ropes = {rope};
+    VKFORMER_CHECK(read_layers(config, c));
+
+    VKFORMER_TRY(const bool conv_bias, config.boolean("conv_bias", false));
+    const char* const tie = config.has("tie_embedding") ? "tie_embedding" : "tie_word_embeddings";
+    VKFORMER_TRY(const bool is_tied, config.boolean(tie, true));
+    const WeightReader read(weights, find_prefix(weights, "model.", "embed_tokens.weight"));
+    DecoderWeights& w = parts.weights;
+    VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, c.hidden_size}));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        VKFORMER_TRY(w.layers.emplace_back(), read_layer(read, c, i, conv_bias));
+    }
+    VKFORMER_TRY(w.final_norm, read.norm("embedding_norm", c.hidden_size));
+    const WeightReader whole(weights, "");
+    if (is_tied || whole.has("lm_head.weight")) {
+        VKFORMER_TRY(w.lm_head.weight,
+                     whole.tied_tensor("lm_head.weight", {c.vocab_size, c.hidden_size}, w.embedding, is_tied));
+    }
+    return parts;
+}
+
+}  // namespace vkformer::models
