@@ -11,23 +11,30 @@ include(VkformerGlslang)
 # Debian: xz-utils, which dpkg-dev depends on.
 find_program(VKFORMER_XZ xz REQUIRED)
 mark_as_advanced(VKFORMER_XZ)
-# Names serve those who debug shaders; without spirv-opt (Debian: spirv-tools) every build keeps them.
-find_program(VKFORMER_SPIRV_OPT spirv-opt)
-# Debian: glslang-tools; the library is smaller with it.
-find_program(VKFORMER_SPIRV_REMAP spirv-remap)
-mark_as_advanced(VKFORMER_SPIRV_OPT VKFORMER_SPIRV_REMAP)
-set(strip_shaders)
-if(VKFORMER_SPIRV_OPT AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-    set(strip_shaders -D SPIRV_OPT=${VKFORMER_SPIRV_OPT})
-    if(VKFORMER_SPIRV_REMAP)
-        list(APPEND strip_shaders -D SPIRV_REMAP=${VKFORMER_SPIRV_REMAP})
-    endif()
+# What numbers the modules' ids anew runs where the library is built, whatever it is built for.
+set(VKFORMER_HOST_CXX ${CMAKE_CXX_COMPILER})
+if(CMAKE_CROSSCOMPILING)
+    unset(VKFORMER_HOST_CXX)
+    find_program(VKFORMER_HOST_CXX NAMES c++ g++ clang++ REQUIRED)
+    mark_as_advanced(VKFORMER_HOST_CXX)
 endif()
+set(pack_shaders ${CMAKE_CURRENT_BINARY_DIR}/pack_shaders)
+set(pack_shaders_source ${PROJECT_SOURCE_DIR}/shaders/pack/pack_shaders.cpp)
+add_custom_command(
+    OUTPUT ${pack_shaders}
+    COMMAND ${VKFORMER_HOST_CXX} -std=c++20 -O1 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/runtime -o ${pack_shaders} ${pack_shaders_source}
+    DEPENDS ${pack_shaders_source} ${PROJECT_SOURCE_DIR}/runtime/vulkan/packed_ids.hpp
+    COMMENT "Building pack_shaders"
+    VERBATIM
+)
+add_custom_target(vkformer_pack_shaders DEPENDS ${pack_shaders})
 
-# Compressing well takes seconds each time that a shader has changed.
+# Compressing well takes seconds each time that a shader has changed; names serve those who debug shaders.
 set(xz_preset 9e)
+set(keep_names)
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
     set(xz_preset 0)
+    set(keep_names names)
 endif()
 
 set(known_members family source storages defines requires)
@@ -79,10 +86,8 @@ function(vkformer_add_shaders target)
     set(names)
     set(families)
     set(sources)
-    set(shader_sources)
     set(lacking_rungs)
     set(lacking_count 0)
-    set(inclusions)
     set(family_declarations)
     set(family_definitions)
     set(entries)
@@ -189,36 +194,22 @@ function(vkformer_add_shaders target)
 
     # All modules lie in one compressed string, those of a source one behind the other.
     list(REMOVE_DUPLICATES sources)
-    set(stems)
-    set(contents)
+    set(binaries)
     foreach(source IN LISTS sources)
-        string(REGEX REPLACE "[/.]" "_" name ${source})
-        set(stem ${binaries_dir}/${name})
-        string(REPLACE ";" "," binaries "${binaries_of_${source}}")
-        add_custom_command(
-            OUTPUT ${stem}.inc ${stem}.bin
-            COMMAND ${CMAKE_COMMAND} -D BINARIES=${binaries} -D OUTPUT=${stem} ${strip_shaders} -P ${PROJECT_SOURCE_DIR}/cmake/StripShaders.cmake
-            DEPENDS ${binaries_of_${source}} ${PROJECT_SOURCE_DIR}/cmake/StripShaders.cmake
-            COMMENT "Stripping the modules of ${source}"
-            VERBATIM
-        )
-        list(APPEND stems ${stem})
-        list(APPEND contents ${stem}.bin)
-        list(APPEND shader_sources ${stem}.inc)
-        string(APPEND inclusions "#include \"${name}.inc\"\n")
+        list(APPEND binaries ${binaries_of_${source}})
     endforeach()
-    set(packed ${binaries_dir}/${table_function}_packed.inc)
-    string(REPLACE ";" "," stems "${stems}")
+    set(table ${binaries_dir}/${table_function})
+    list(JOIN binaries "\n" list)
+    file(CONFIGURE OUTPUT ${table}.list CONTENT "${list}\n" @ONLY)
     add_custom_command(
-        OUTPUT ${packed}
-        COMMAND ${CMAKE_COMMAND} -D STEMS=${stems} -D OUTPUT=${packed} -D XZ=${VKFORMER_XZ} -D PRESET=${xz_preset}
+        OUTPUT ${table}.inc ${table}_packed.inc
+        COMMAND ${pack_shaders} ${table}.list ${table} ${keep_names}
+        COMMAND ${CMAKE_COMMAND} -D INPUT=${table}.bin -D OUTPUT=${table}_packed.inc -D XZ=${VKFORMER_XZ} -D PRESET=${xz_preset}
             -P ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
-        DEPENDS ${contents} ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
+        DEPENDS ${binaries} ${table}.list vkformer_pack_shaders ${pack_shaders} ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
         COMMENT "Packing ${table_function}"
         VERBATIM
     )
-    list(APPEND shader_sources ${packed})
-    string(PREPEND inclusions "#include \"${table_function}_packed.inc\"\n")
 
     if(lacking_rungs)
         list(REMOVE_DUPLICATES lacking_rungs)
@@ -232,7 +223,7 @@ function(vkformer_add_shaders target)
     set(shader_table ${CMAKE_CURRENT_BINARY_DIR}/${table_function}.cpp)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/shader_modules.cpp.in ${shader_table} @ONLY)
 
-    add_library(${target} OBJECT ${shader_sources} ${shader_table})
+    add_library(${target} OBJECT ${table}.inc ${table}_packed.inc ${shader_table})
     target_compile_features(${target} PUBLIC cxx_std_20)
     set_target_properties(${target} PROPERTIES
         POSITION_INDEPENDENT_CODE ON

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "vulkan/packed_ids.hpp"
+
 namespace vkformer::vulkan {
 namespace {
 
@@ -26,6 +28,7 @@ std::optional<std::vector<std::uint32_t>> unpack(const EmbeddedModule& module) {
         lzma_stream_buffer_decode(&memory_limit, 0, nullptr, module.xz.data(), &read, module.xz.size(),
                                   reinterpret_cast<std::uint8_t*>(words.data()), &written, bytes);
     if (result != LZMA_OK || read != module.xz.size() || written != module.contents) return std::nullopt;
+    restore_ids(words);
     return words;
 }
 
