@@ -188,6 +188,9 @@ public:
     /// Errors: InvalidArgument (heads that are no whole blocks of the format; it names their numbers).
     Result<void> check_cache(CacheFormat format) const;
 
+    /// Errors: InvalidArgument (layers keep states, which a beam search would have to copy).
+    Result<void> check_stateless() const;
+
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
     /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
@@ -213,7 +216,6 @@ private:
 
     /// With pages, the capacity of the table.
     Result<void> find_capacity(const graph::Graph& graph, DecoderLayout& layout) const;
-    Result<void> check_stateless() const;
 
     DecoderConfig config_;
     DecoderWeights weights_;

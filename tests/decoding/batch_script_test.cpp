@@ -102,7 +102,7 @@ std::uint32_t most_positions(const models::Decoder& model) { return std::min(kCo
 
 TEST_CASE("sequences that come and go continue as they do alone", "[decoding][batch]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const std::string name = GENERATE("qwen3", "gemma2", "gpt2", "mistral_window");
+    const std::string name = GENERATE("qwen3", "gemma2", "gpt2", "mistral_window", "lfm2", "qwen3_5", "qwen3_next");
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
     BatchOptions options = options_of(3, 12);
@@ -216,6 +216,34 @@ TEST_CASE("where pages run out, who came last waits, and loses nothing", "[decod
         check_alike(batch.ended.at(id), alone(backend, model, sequence, kContext));
     }
     CHECK((batch.script.pages().used() == 0 && batch.script.waiting() == 0));
+}
+
+TEST_CASE("sequences of a model that keeps states have their own, and share nothing", "[decoding][batch]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("lfm2", "qwen3_5");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    BatchOptions options = options_of(3, 4);  // too few pages for three of the longest
+    options.context = 128;
+    Batch batch(backend, model, options);
+    std::map<BatchScript::Id, BatchSequence> asked;
+    for (BatchScript::Id id = 1; id <= 6; ++id) {
+        asked[id] = greedy(prompt_of(50), 30 + 6 * static_cast<std::uint32_t>(id));  // all begin alike
+        asked[id].sequence.seed = id;
+        asked[id].sample = {.temperature = 0.8f, .top_k = 20};
+        if (id == 4) asked[id].prompt_log_probs = 0;
+        if (id == 5) asked[id].sequence.prompt.resize(1);
+        batch.script.add(id, asked[id]);
+    }
+    batch.run_all();
+    CHECK(batch.script.counts().preempted > 0);
+    CHECK(batch.script.counts().reused_tokens == 0);
+    CHECK(batch.prompts.at(4).size() == 49);
+    for (const auto& [id, sequence] : asked) {
+        CAPTURE(id);
+        check_alike(batch.ended.at(id), alone(backend, model, sequence, options.context));
+        CHECK(batch.ended.at(id).reused == 0);
+    }
 }
 
 TEST_CASE("each sequence of a batch has its own rules", "[decoding][batch]") {

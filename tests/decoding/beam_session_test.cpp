@@ -184,6 +184,11 @@ TEST_CASE("searches that cannot be are refused with what to do", "[decoding][bea
     refused({.context = 32, .sample = {.temperature = 1}}, {}, "temperature must be 0");
     refused({.context = 97}, {}, "at most 96");
 
+    const auto hybrid = BeamSession::create(backend, load_decoder_case("lfm2"), {.context = 32}, {});
+    REQUIRE_FALSE(hybrid);
+    CHECK(hybrid.error().message.find("keep a state of each sequence") != std::string::npos);
+    CHECK(hybrid.error().hint == Hint::beams);
+
     auto session = must(BeamSession::create(backend, model, {.context = 32}, {.beams = 32}));
     const auto run = [&](const Request& request) {
         const auto results = session.run({&request, 1});

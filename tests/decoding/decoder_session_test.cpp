@@ -100,9 +100,10 @@ TEST_CASE("a prompt is cut by the time its pieces take, which changes no token",
 
 TEST_CASE("sequences that run together continue as they do alone", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    CAPTURE(backend.name());
-    const models::Decoder model = load_decoder_case("qwen3");
-    const Greedy greedy = greedy_golden("qwen3");
+    const std::string name = GENERATE("qwen3", "lfm2", "qwen3_5");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    const Greedy greedy = greedy_golden(name);
     // Prompts that are the golden's, cut within its continuation: what follows is known for each.
     std::vector<Request> requests;
     std::vector<std::vector<std::int32_t>> expected;
@@ -127,9 +128,10 @@ TEST_CASE("sequences that run together continue as they do alone", "[decoding][d
 
 TEST_CASE("what the caches hold of a prompt is not computed again", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    CAPTURE(backend.name());
-    const models::Decoder model = load_decoder_case("gpt2");
-    const Greedy greedy = greedy_golden("gpt2");
+    const std::string name = GENERATE("gpt2", "lfm2", "qwen3_next");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    const Greedy greedy = greedy_golden(name);
     auto session = must(DecoderSession::create(backend, model, {.context = 80}));
     const Request first = request_of(greedy, 20);
     CHECK(must(session.run({&first, 1}))[0].reused == 0);
@@ -145,6 +147,32 @@ TEST_CASE("what the caches hold of a prompt is not computed again", "[decoding][
     third.prompt.front() = (third.prompt.front() + 1) % static_cast<std::int32_t>(model.config().vocab_size);
     CHECK(must(session.run({&third, 1}))[0].reused == 0);
     const auto again = must(session.run({&first, 1}));
+    CHECK(again[0].reused == 0);
+    CHECK(std::equal(again[0].tokens.begin(), again[0].tokens.end(), greedy.continuation.begin()));
+}
+
+TEST_CASE("a state that has seen more than a text has is not gone on from", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("lfm2", "qwen3_5");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    const Greedy greedy = greedy_golden(name);
+    auto session = must(DecoderSession::create(backend, model, {.context = 80}));
+    Request first = request_of(greedy, 30);
+    first.stop_tokens = {greedy.continuation[9]};
+    const auto ended = must(session.run({&first, 1}));
+    const auto stop = static_cast<std::size_t>(std::ranges::find(greedy.continuation, greedy.continuation[9]) -
+                                               greedy.continuation.begin());
+    CHECK(ended[0].tokens.size() == stop + 1);  // steps beyond it may have run
+
+    Request second = request_of(greedy, 12);
+    second.prompt.insert(second.prompt.end(), greedy.continuation.begin(), greedy.continuation.begin() + 20);
+    const auto results = must(session.run({&second, 1}));
+    CHECK((results[0].reused == 0 || results[0].reused == first.prompt.size() + stop));
+    CHECK(std::equal(results[0].tokens.begin(), results[0].tokens.end(), greedy.continuation.begin() + 20));
+
+    Request shorter = request_of(greedy, 12);  // the beginning of what was read
+    const auto again = must(session.run({&shorter, 1}));
     CHECK(again[0].reused == 0);
     CHECK(std::equal(again[0].tokens.begin(), again[0].tokens.end(), greedy.continuation.begin()));
 }

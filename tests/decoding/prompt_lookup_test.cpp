@@ -278,6 +278,10 @@ TEST_CASE("what guesses cannot go with is refused by name", "[decoding][lookup][
     CHECK(with([](auto& p) { p.rules.banned_words = {{1, 2}}; }).find("several tokens") != std::string::npos);
     CHECK(with([](auto& p) { p.rules.forced_last = 2; }).find("forced last") != std::string::npos);
 
+    const auto hybrid = decoding::checked_options(load_decoder_case("qwen3_5"), options);
+    REQUIRE_FALSE(hybrid);
+    CHECK(hybrid.error().message.find("keep a state of the sequence") != std::string::npos);
+
     const std::vector<Tokens> prompts = {{1, 2, 3}};
     auto generator = must(Generator::load(goldens_dir() / "decoders/llama_gqa_odd", {.device = "cpu"}));
     CHECK(generator.generate_tokens(prompts, {.max_tokens = 3, .prompt_lookup = 4}));

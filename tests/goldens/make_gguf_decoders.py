@@ -357,7 +357,7 @@ def write(case, arch, out):
             tensor = tensor.flatten()
         values = converted(name, tensor, arch, config)
         is_exact_half = values.ndim == 2 and np.array_equal(values.astype(np.float16).astype(np.float32), values)
-        is_table = "position" in renamed(name, arch)
+        is_table = "position" in renamed(name, arch) or "conv" in name.split(".")[-2]
         writer.add_tensor(renamed(name, arch), values.astype(np.float16) if is_exact_half and not is_table else values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
