@@ -468,6 +468,7 @@ TEST_CASE("an engine that fails tells all callers, those of other threads too", 
         }
         CHECK(refused->code == ErrorCode::OutOfHostMemory);
         CHECK((engine.failure() && engine.failure()->message == refused->message));
+        while (told != submitted) std::this_thread::yield();  // who is told asks the engine
         const EngineStats stats = engine.stats();
         CHECK((stats.finished == stats.requests && stats.running == 0 && stats.waiting == 0));
     }
