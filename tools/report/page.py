@@ -203,7 +203,7 @@ def serving_section(report, picture):
     text = f"`vkformer serve` and llama-server, {how}, no two alike, 64 tokens generated, streamed."
     if "turns" in report:
         text += f" Medians of {report['turns']} turns; the ratio is that of tokens per second within a turn."
-    return "Many clients of a server", wrapped(text), listed
+    return "Many clients of a server" + (", in turns" if "turns" in report else ""), wrapped(text), listed
 
 
 def builds_section(report, picture):
