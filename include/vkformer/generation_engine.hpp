@@ -80,11 +80,15 @@ public:
 
     /// Puts the request behind those that wait. Its answer is that of the same request alone, whatever runs beside it, but for the rounding of
     /// other variants. Errors: as of Generator::generate_tokens; InvalidArgument (a field that is not one request's, see
-    /// GenerationRequest; more tokens than the cache holds), Cancelled (the queue is full: it says so; or the device failed before).
+    /// GenerationRequest; more tokens than the cache holds), Cancelled (the queue is full: it says so), that of failure().
     Result<Id> submit(GenerationRequest request, OnText on_text, OnEnd on_end, OnLogProbs on_log_probs = {},
                       OnPrompt on_prompt = {});
     /// The request's end comes before the next step. One that is not known, or has ended, is passed over.
     void cancel(Id id);
+
+    /// The error of the device, or of too little memory, that ended the engine: every request that it had has ended with it, no further one
+    /// is taken, and another engine has to be loaded. Nothing while it works. It is there before the first request is told.
+    std::optional<Error> failure() const;
 
     EngineStats stats() const;
 

@@ -123,7 +123,7 @@ struct GenerationEngine::Impl {
     mutable std::mutex mutex;
     std::condition_variable wake;
     bool stops = false;
-    std::optional<Error> failure;  // of the device: nothing runs any more
+    std::optional<Error> failure;  // nothing runs any more
     std::vector<Submitted> submitted;
     std::vector<Id> cancelled;
     Id next_id = 1;
@@ -353,6 +353,11 @@ void GenerationEngine::cancel(Id id) {
         impl_->cancelled.push_back(id);
     }
     impl_->wake.notify_one();
+}
+
+std::optional<Error> GenerationEngine::failure() const {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->failure;
 }
 
 EngineStats GenerationEngine::stats() const {

@@ -439,12 +439,16 @@ TEST_CASE("an engine may be asked while it takes what was asked before", "[api][
 }
 
 TEST_CASE("an engine that fails tells all callers, those of other threads too", "[api][engine][errors]") {
-    std::atomic<int> submitted = 0, told = 0;
+    std::atomic<int> submitted = 0, told = 0, knew = 0;
     {
         GenerationEngine engine = load_engine("cpu", {.generator = {.batch = 1}});
         const GenerationRequest request = {.prompt = must(engine.tokenize("the")),
                                            .options = {.max_tokens = 2, .ignore_end = true}};
-        const auto on_end = [&](const Result<Generation>&) { ++told; };
+        const auto on_end = [&](const Result<Generation>& result) {
+            ++told;
+            knew += !result && engine.failure() && engine.failure()->code == result.error().code;
+        };
+        CHECK_FALSE(engine.failure());
         std::promise<void> may_fail;
         must(engine.submit(
             request,
@@ -463,10 +467,12 @@ TEST_CASE("an engine that fails tells all callers, those of other threads too", 
             if (i == 0) may_fail.set_value();
         }
         CHECK(refused->code == ErrorCode::OutOfHostMemory);
+        CHECK((engine.failure() && engine.failure()->message == refused->message));
+        while (told != submitted) std::this_thread::yield();  // who is told asks the engine
         const EngineStats stats = engine.stats();
         CHECK((stats.finished == stats.requests && stats.running == 0 && stats.waiting == 0));
     }
-    CHECK(told == submitted);
+    CHECK((told == submitted && knew == submitted));
 }
 
 namespace {

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Tests of tools/report that need nothing but Python: plots, pages, measurements that go on, models of random weights, the day of a GPU."""
+import argparse
+import http.server
 import json
 import pathlib
 import re
@@ -8,6 +10,7 @@ import struct
 import sys
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
 import xml.etree.ElementTree
@@ -18,9 +21,60 @@ import builds  # noqa: E402
 import day_page  # noqa: E402
 import gpu_day  # noqa: E402
 import journal  # noqa: E402
+import load  # noqa: E402
 import page  # noqa: E402
 import plot  # noqa: E402
 import random_model  # noqa: E402
+import serving  # noqa: E402
+
+
+class Streaming(http.server.BaseHTTPRequestHandler):
+    """Stands for a server: three texts of a prompt, 20 ms apart."""
+    asked = []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        Streaming.asked.append((self.server.server_port, body["prompt"]))
+        self.send_response(200)
+        self.end_headers()
+        for text in "abc":
+            time.sleep(0.02)
+            self.wfile.write(b"data: " + json.dumps({"choices": [{"text": text}]}).encode() + b"\n\n")
+        usage = {"prompt_tokens": len(body["prompt"].split()), "completion_tokens": 3}
+        self.wfile.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\ndata: [DONE]\n\n")
+
+    def log_message(self, *_):
+        pass
+
+
+class Clients(unittest.TestCase):
+    def setUp(self):
+        Streaming.asked.clear()
+        self.servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Streaming) for _ in range(2)]
+        for server in self.servers:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.ports = [server.server_port for server in self.servers]
+
+    def tearDown(self):
+        for server in self.servers:
+            server.shutdown()
+            server.server_close()
+
+    def test_what_clients_see_is_counted_and_timed(self):
+        seen = load.measure(self.ports[0], 2, 3, lambda number: {"prompt": load.prompt(number, 5 + number)})
+        self.assertEqual((seen["requests"], seen["prompt_tokens"], seen["least_prompt"], seen["most_prompt"]), (6, 45, 5, 10))
+        self.assertAlmostEqual(seen["tokens_per_second"], 3 * seen["requests_per_second"])
+        self.assertTrue(15 < seen["first_ms"] <= seen["first_ms_p95"] and 15 < seen["between_ms"] <= seen["between_ms_p95"], seen)
+
+    def test_servers_have_their_turns_with_the_same_prompts_and_none_twice(self):
+        options = argparse.Namespace(requests=2, turns=3, attempts=1)
+        rows, ratio = serving.in_turns(options, [(port, None) for port in self.ports], 2)
+        self.assertEqual([row["requests"] for row in rows], [4, 4])
+        self.assertTrue(0.3 < ratio < 3, ratio)
+        mine, others = ([prompt for port, prompt in Streaming.asked if port == one] for one in self.ports)
+        self.assertEqual((sorted(mine), len(set(mine))), (sorted(others), 2 * 2 * 4))
+        turns = [port for port, _ in Streaming.asked[::4]]
+        self.assertEqual(turns, self.ports * 4)
 
 
 class Plots(unittest.TestCase):

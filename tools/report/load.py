@@ -69,12 +69,13 @@ def percentile(values, share):
 
 
 def measure(port, count, requests, body_of):
-    """Tokens per second in all; milliseconds to the first text and between texts."""
+    """Requests and tokens per second of all clients; milliseconds to the first text and between texts."""
     seen, seconds = asyncio.run(clients(port, count, requests, body_of))
-    tokens = [one.usage["completion_tokens"] for one in seen]
+    prompts = [one.usage["prompt_tokens"] for one in seen]
     first = [1e3 * (one.times[0] - one.sent) for one in seen if one.times]
     gaps = [1e3 * (after - before) for one in seen for before, after in zip(one.times, one.times[1:])]
-    return {"tokens_per_second": sum(tokens) / seconds, "requests": len(seen),
-            "prompt_tokens": round(statistics.mean(one.usage["prompt_tokens"] for one in seen)),
-            "first_ms": statistics.median(first), "first_ms_p99": percentile(first, 0.99),
-            "between_ms": statistics.median(gaps), "between_ms_p99": percentile(gaps, 0.99)}
+    return {"requests": len(seen), "requests_per_second": len(seen) / seconds,
+            "tokens_per_second": sum(one.usage["completion_tokens"] for one in seen) / seconds,
+            "prompt_tokens": sum(prompts), "least_prompt": min(prompts), "most_prompt": max(prompts),
+            "first_ms": statistics.median(first), "first_ms_p95": percentile(first, 0.95),
+            "between_ms": statistics.median(gaps), "between_ms_p95": percentile(gaps, 0.95)}

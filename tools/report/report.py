@@ -11,7 +11,7 @@
     tools/report/report.py peer-ops --place NAME --folder sid --ggml-ops ggml_ops        and against llama.cpp's
     tools/report/report.py models --place NAME --folder sid                              a language model against llama.cpp's
     tools/report/report.py guest --place NAME    what a model costs the application that it is recorded into
-    tools/report/report.py serving --place NAME --folder sid                             many clients of a server, and of llama.cpp's
+    tools/report/report.py serving --place NAME --folder sid                             many clients of a server, in turns with llama.cpp's
     tools/report/report.py builds --place NAME --before ../older/build/release/vkformer  two builds, in turns
 
 Each of these writes docs/performance/NAME-SUBJECT.json. `--folder`: a Debian sid (tests/drivers/run.py --make sid), whose drivers are
@@ -71,8 +71,9 @@ def parse():
     add_models(add_measuring(commands, "guest", measure.guest, "what a model costs the application that it is recorded into"))
     clients = add_measuring(commands, "serving", serving.serving, "a server under many clients, beside llama.cpp's")
     add_models(clients)
-    clients.add_argument("--clients", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32], help="how many at a time; 1 to 32 if absent")
-    clients.add_argument("--requests", type=int, default=2, help="of each client, one after the other; 2 if absent")
+    clients.add_argument("--clients", nargs="+", type=int, default=[1, 4, 8, 16], help="how many at a time; 1, 4, 8, 16 if absent")
+    clients.add_argument("--requests", type=int, default=4, help="of each client in a turn, one after the other; 4 if absent")
+    clients.add_argument("--turns", type=int, default=3, help="of each server, of which the medians count; 3 if absent")
     turns = add_measuring(commands, "builds", builds.builds, "an older build of vkformer and this one, in turns")
     add_models(turns)
     turns.add_argument("--before", type=pathlib.Path, required=True, help="the older build's vkformer")

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""A server under many clients, beside llama.cpp's: the same file, the same requests, one after the other on the same machine."""
+"""A server under many clients, beside llama.cpp's: the same file, the same requests, in turns on the same machine."""
 import contextlib
 import http.client
+import random
 import socket
+import statistics
 import subprocess
 import time
 
 import load
 from journal import Journal
-from machine import Place, Quiet
+from machine import NOISY, Place, Quiet
 from measure import Peer, card, head, rounded
 
-WORDS, TOKENS = 48, 64  # of a prompt; generated
+WORDS = (16, 128)  # of a prompt, at least and at most: some 64 to 512 tokens
+TOKENS = 64  # generated
+CONTEXT = 1024
 STARTS = 120  # seconds that a server may take
 
 
@@ -49,56 +53,68 @@ def running(command, environment, folder, port):
             server.kill()
 
 
-def requests(options, seed):
+def requests(options, seed, port, clients):
+    """What clients see whose prompts no others have, for other seeds."""
     def body(number):
-        return {"model": "m", "prompt": load.prompt(1000 * seed + number, WORDS), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+        one = 1000 * seed + number
+        return {"model": "m", "prompt": load.prompt(one, random.Random(one).randint(*WORDS)), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
 
-    return lambda port, clients: load.measure(port, clients, options.requests, body)
+    return load.measure(port, clients, options.requests, body)
 
 
-def curve(options, command_of, environment, folder=None):
-    """What each number of clients sees; a warm-up of as many before it, for programs that are made when they are first needed."""
-    rows = {}
-    port = free_port()
-    with running(command_of(port), environment, folder, port) as process:
-        for clients in options.clients:
-            requests(options, 2 * clients)(port, clients)
-            with Quiet(process) as quiet:
-                rows[clients] = requests(options, 2 * clients + 1)(port, clients)
-            rows[clients]["others"] = quiet.others
-    return rows
+def measured(options, server, clients, turn):
+    """A turn of one server: of several, as long as others disturb them, the quietest."""
+    port, process = server
+    best = None
+    for attempt in range(options.attempts):
+        with Quiet(process) as quiet:
+            row = requests(options, 100 * turn + attempt + 1, port, clients)
+        if best is None or quiet.others < best["others"]:
+            best = {**row, "others": quiet.others}
+        if quiet.others <= NOISY:
+            break
+    return best
+
+
+def in_turns(options, servers, clients):
+    """What each server's clients see: medians over the turns."""
+    for port, _ in servers:
+        requests(options, 0, port, clients)  # what is made when it is first needed, is there
+    turns = [[measured(options, server, clients, turn) for server in servers] for turn in range(options.turns)]
+    rows = [{key: statistics.median(turn[i][key] for turn in turns) for key in turns[0][i]} for i in range(len(servers))]
+    return rows, statistics.median(ours["tokens_per_second"] / theirs["tokens_per_second"] for ours, theirs in turns)
 
 
 def serving(options):
     place = Place(options.folder)
     peer = Peer(place)
     most = max(options.clients)
-    context = 1024
     is_cpu = options.device == "cpu"
     where = ["-dev", "none", "-ngl", "0"] if is_cpu else ["-dev", "Vulkan0", "-ngl", "99"]
-    commands = [f"vkformer serve --model m=FILE --device {options.device} --sequences {most} --context {context} --cache-tokens {most * 256}",
-                f"llama-server -m FILE -t 2 -np {most} -c {most * 256} --no-webui {' '.join(where)}",
-                f"clients of POST /v1/completions, streamed: {options.requests} requests each, {WORDS} words to {TOKENS} tokens, greedy"]
-    journal = Journal(options.out, head("serving", options, card(place, options), commands, peer=peer.version), options.stop_after)
-    server = place.libraries().parents[1] / "bin/llama-server"
+    tokens = most * CONTEXT
+    commands = [f"vkformer serve --model m=FILE --device {options.device} --sequences {most} --context {CONTEXT} --cache-tokens {tokens}",
+                f"llama-server -m FILE -t 2 -np {most} -c {tokens} --no-webui {' '.join(where)}",
+                f"clients of POST /v1/completions, streamed: {options.requests} requests each, {WORDS[0]} to {WORDS[1]} words to {TOKENS} tokens, "
+                f"greedy; {options.turns} turns"]
+    journal = Journal(options.out, head("serving", options, card(place, options), commands, peer=peer.version, turns=options.turns), options.stop_after)
+    program = place.libraries().parents[1] / "bin/llama-server"
     for weights in options.weights or ["q4_0"]:
-        if journal.has(weights=weights):
+        if all(journal.has(weights=weights, clients=clients) for clients in options.clients):
             continue
-        journal.check_time()
         file = (options.models / f"random-{weights}.gguf").resolve()
-
-        def ours(port):
-            return place.command(options.vkformer, "serve", "-q", "--model", f"m={file}", "--device", options.device, "--sequences", most,
-                                 "--context", context, "--cache-tokens", most * 256, "--port", port)
-
-        def theirs(port):
-            return peer.place.command(server, "-m", file, "-t", "2", "-np", most, "-c", most * 256, "--port", port, "--host", "127.0.0.1", "--no-webui",
-                                *where)
-
-        mine = curve(options, ours, place.environment(cache=options.cache, **place.threads(options.device)))
-        other = curve(options, theirs, peer.place.environment(GGML_VK_VISIBLE_DEVICES="" if is_cpu else "0"), peer.backends)
-        for clients in options.clients:
-            row = {key: rounded(value) for key, value in mine[clients].items()}
-            row |= {f"peer_{key}": rounded(value) for key, value in other[clients].items()}
-            row["ratio"] = rounded(mine[clients]["tokens_per_second"] / other[clients]["tokens_per_second"])
-            journal.add({"weights": weights, "clients": clients, **row})
+        ports = free_port(), free_port()
+        ours = place.command(options.vkformer, "serve", "-q", "--model", f"m={file}", "--device", options.device, "--sequences", most,
+                             "--context", CONTEXT, "--cache-tokens", tokens, "--port", ports[0])
+        theirs = peer.place.command(program, "-m", file, "-t", "2", "-np", most, "-c", tokens, "--port", ports[1], "--host", "127.0.0.1",
+                                    "--no-webui", *where)
+        # Both are there all the time: the one that is not asked sleeps.
+        with (running(ours, place.environment(cache=options.cache, **place.threads(options.device)), None, ports[0]) as mine,
+              running(theirs, peer.place.environment(GGML_VK_VISIBLE_DEVICES="" if is_cpu else "0"), peer.backends, ports[1]) as others):
+            for clients in options.clients:
+                if journal.has(weights=weights, clients=clients):
+                    continue
+                journal.check_time()
+                (row, other), ratio = in_turns(options, list(zip(ports, (mine, others))), clients)
+                journal.add({"weights": weights, "clients": clients, **{key: rounded(value) for key, value in row.items()},
+                             **{f"peer_{key}": rounded(value) for key, value in other.items()}, "ratio": rounded(ratio),
+                             "others": max(row["others"], other["others"])})

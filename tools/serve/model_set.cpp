@@ -81,6 +81,11 @@ Result<LoadedModel> load_model(const ModelSet::Entry& entry, const ModelOptions&
     return LoadedModel(std::move(model));
 }
 
+/// It takes no further request, and goes when nobody holds it.
+bool is_ending(ModelState state) {
+    return state == ModelState::leaving || state == ModelState::lost || state == ModelState::failed;
+}
+
 std::string device_of(const LoadedModel& model) {
     return std::visit([](const auto& loaded) { return loaded->device(); }, model);
 }
@@ -109,6 +114,7 @@ std::string_view to_string(ModelState state) noexcept {
     case ModelState::ready: return "ready";
     case ModelState::leaving: return "leaving";
     case ModelState::lost: return "lost";
+    case ModelState::failed: return "failed";
     }
     return "";
 }
@@ -160,10 +166,11 @@ Result<void> ModelSet::load(Entry& entry) {
     const std::string device = device_of(*model);
     {
         const std::lock_guard lock(shared_->mutex);
-        if (!entry.lost_device.empty() && entry.lost_device != device)  // it is not listed while it resets itself
+        if (!entry.device_before.empty() && entry.device_before != device)  // it is not listed while it resets itself
             return Error{ErrorCode::NoDevice, entry.spec.name + ": it would run on " + device + " in place of " +
-                                                  entry.lost_device + ", which was lost and is not back"};
-        entry.lost_device.clear();
+                                                  entry.device_before + ", which was lost, or failed, and is not back"};
+        entry.device_before.clear();
+        entry.rests = false;
         entry.model = *std::move(model);
         entry.state = ModelState::ready;
         metrics_->set("vkformer_model_loaded", labels_of(entry), 1);
@@ -176,13 +183,13 @@ Result<void> ModelSet::load(Entry& entry) {
     return {};
 }
 
-/// Nobody holds it; a lost device goes with it.
+/// Nobody holds it; its device goes with it.
 void ModelSet::unload(Entry& entry) {
     metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
     entry.model.reset();
 }
 
-Result<void> ModelSet::load_anew(Entry& entry) {
+Result<void> ModelSet::load_lost(Entry& entry) {
     constexpr int kAttempts = 3;
     constexpr std::chrono::seconds kPause{2};
     unload(entry);
@@ -193,6 +200,17 @@ Result<void> ModelSet::load_anew(Entry& entry) {
         std::unique_lock lock(shared_->mutex);
         if (shared_->changed.wait_for(lock, kPause, [&] { return shared_->stops; })) return {};
     }
+}
+
+/// Where that cannot be, the others go on, and a further request asks for it again.
+void ModelSet::load_failed(Entry& entry) {
+    {
+        const std::lock_guard lock(shared_->mutex);
+        entry.rests = true;  // before it begins: what a request finds failed meanwhile is tried again
+    }
+    unload(entry);
+    if (const auto loaded = load(entry); !loaded)
+        log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
 }
 
 Result<void> ModelSet::run(const std::function<void()>& on_ready) {
@@ -207,7 +225,10 @@ Result<void> ModelSet::run(const std::function<void()>& on_ready) {
     if (!is_stopped()) on_ready();
     while (Entry* const entry = next()) {
         if (!options_.on_demand) {
-            VKFORMER_CHECK(load_anew(*entry));
+            if (state(*entry) == ModelState::failed)
+                load_failed(*entry);
+            else
+                VKFORMER_CHECK(load_lost(*entry));
         } else if (state(*entry) == ModelState::unloaded) {
             load_wanted(*entry);
         } else {
@@ -222,9 +243,8 @@ Result<void> ModelSet::run(const std::function<void()>& on_ready) {
 
 ModelSet::Entry* ModelSet::next() {
     const auto has_work = [](const auto& entry) {
-        return entry->state == ModelState::unloaded
-                   ? !entry->waiting.empty()
-                   : (entry->state == ModelState::lost || entry->state == ModelState::leaving) && *entry->users == 0;
+        if (entry->state == ModelState::unloaded) return !entry->waiting.empty();
+        return is_ending(entry->state) && *entry->users == 0 && !entry->rests;
     };
     std::unique_lock lock(shared_->mutex);
     shared_->changed.wait(lock, [&] { return shared_->stops || std::ranges::any_of(entries_, has_work); });
@@ -275,8 +295,7 @@ bool ModelSet::make_room(const Entry& wanted, bool for_bytes) {
             if (for_bytes && (options_.memory == 0 || used <= options_.memory)) return true;
             victim = least_recent(wanted);
             for (const auto& entry : entries_)
-                if (!victim && (entry->state == ModelState::lost || entry->state == ModelState::leaving))
-                    victim = entry.get();
+                if (!victim && is_ending(entry->state)) victim = entry.get();
             if (!victim || shared_->stops) return false;
             if (victim->state == ModelState::ready) victim->state = ModelState::leaving;
             shared_->changed.wait(lock, [&] { return shared_->stops || *victim->users == 0; });
@@ -330,7 +349,9 @@ ModelState ModelSet::state() const {
     for (const auto& entry : entries_) {
         const ModelState one = state(*entry);
         if (one == ModelState::lost) return one;
-        if (one == ModelState::loading && !options_.on_demand) worst = one;
+        if (one == ModelState::failed ||
+            (one == ModelState::loading && worst == ModelState::ready && !options_.on_demand))
+            worst = one;
     }
     return worst;
 }
@@ -354,29 +375,51 @@ ModelSet::Held ModelSet::hold(Entry& entry) const {
 ModelSet::Held ModelSet::hold(const Call& call, Entry& entry) const {
     Held held = hold(entry);
     if (!held && options_.on_demand) throw NotYet([this, &entry](NotYet::Told told) { wait(entry, std::move(told)); });
-    if (!held)
-        throw state(entry) == ModelState::lost ? told({ErrorCode::DeviceLost, {}})
-                                               : Refusal(503, "the model is being loaded", "model");
+    if (!held) throw why_not(entry);
     {
         const std::lock_guard lock(shared_->mutex);
         entry.last_used = ++shared_->uses;
     }
-    call.keep(std::const_pointer_cast<LoadedModel>(held), [this, &entry](const Error& error) { failed(entry, error); });
+    call.keep(std::const_pointer_cast<LoadedModel>(held),
+              [this, &entry](const Error& error) { return failed(entry, error); });
     return held;
 }
 
-/// A model whose device is lost takes no further request; the others that it has end with the same error.
-void ModelSet::failed(Entry& entry, const Error& error) const {
-    if (error.code != ErrorCode::DeviceLost) return;
-    std::string device = device_of(*entry.model);  // which who tells it holds
+/// Where it is not ready and not loaded on demand.
+Refusal ModelSet::why_not(Entry& entry) const {
     {
         const std::lock_guard lock(shared_->mutex);
-        if (std::exchange(entry.state, ModelState::lost) == ModelState::lost) return;
-        entry.lost_device = std::move(device);
+        if (entry.state == ModelState::lost) return told({ErrorCode::DeviceLost, {}});
+        if (entry.state != ModelState::failed) return {503, "the model is being loaded", "model"};
+        entry.rests = false;
     }
-    metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
-    log_->say("lost", {{"model", entry.spec.name}, {"what", error.message}});
     shared_->changed.notify_all();
+    return {503, "the model failed and is being loaded anew; try again soon", "model"};
+}
+
+/// A model whose device is lost, or whose engine has ended, takes no further request; the others that it has end with the same error.
+/// What an encoder's call fails with is that call's alone.
+Refusal ModelSet::failed(Entry& entry, const Error& error) const {
+    if (error.code == ErrorCode::Cancelled) return told(error);
+    const auto* const language = std::get_if<std::unique_ptr<TextModel>>(&*entry.model);  // which who tells it holds
+    const std::optional<Error> ended = language ? (*language)->failure() : std::nullopt;
+    const Error& cause = ended ? *ended : error;
+    const bool is_lost = cause.code == ErrorCode::DeviceLost;
+    const Refusal refusal = ended && !is_lost ? Refusal(503, "the model failed (" + std::string(to_string(cause.code)) +
+                                                                 ") and is being loaded anew; try again soon")
+                                              : told(cause);
+    if (refusal.status < 500) return refusal;  // it is the request's own
+    if (ended || is_lost) {
+        std::string device = device_of(*entry.model);
+        const std::lock_guard lock(shared_->mutex);
+        if (entry.state == ModelState::lost || entry.state == ModelState::failed) return refusal;
+        entry.state = is_lost ? ModelState::lost : ModelState::failed;
+        entry.device_before = std::move(device);
+        metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
+    }
+    log_->say(is_lost ? "lost" : "failed", {{"model", entry.spec.name}, {"what", cause.message}});
+    shared_->changed.notify_all();
+    return refusal;
 }
 
 ModelSet::Entry& ModelSet::named(const std::optional<std::string>& name,

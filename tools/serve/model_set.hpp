@@ -42,7 +42,7 @@ using LoadedModel =
     std::variant<std::unique_ptr<TextModel>, std::unique_ptr<EmbeddingModel>, std::unique_ptr<RerankModel>,
                  std::unique_ptr<TranslationModel>, std::unique_ptr<SpeechModel>>;
 
-enum class ModelState : std::uint8_t { unloaded, loading, ready, leaving, lost };
+enum class ModelState : std::uint8_t { unloaded, loading, ready, leaving, lost, failed };
 /// "loading", …
 std::string_view to_string(ModelState state) noexcept;
 
@@ -62,7 +62,8 @@ public:
         std::uint64_t last_used = 0;        // by the count of the set's uses
         std::vector<NotYet::Told> waiting;  // requests that came before it was loaded
         std::optional<LoadedModel> model;   // where it is ready, or was, and is held
-        std::string lost_device;            // where it is to be loaded again
+        std::string device_before;          // where it was lost or failed, and is to be loaded again
+        bool rests = false;                 // it failed, and has been tried again: until the next request
         std::shared_ptr<std::size_t> users = std::make_shared<std::size_t>(0);  // that hold it; some outlive the set
     };
     /// A model that stays as it is while this is held.
@@ -72,20 +73,21 @@ public:
     /// served).
     static Result<ModelSet> find(std::vector<ModelSpec> specs, ModelOptions options, Metrics& metrics, Log& log);
 
-    /// Loads all, one after the other, and then calls on_ready; a model whose device is lost is destroyed, once nobody holds it, and loaded
-    /// anew on a new device. On demand, it loads what requests wait for; where room is needed, it destroys the model that was used least
+    /// Loads all, one after the other, and then calls on_ready; a model that has failed is destroyed, once nobody holds it, and loaded anew
+    /// on a new device. On demand, it loads what requests wait for; where room is needed, it destroys the model that was used least
     /// recently, an idle one if there is any, and else one that takes no further requests then. Returns after stop(), when those that wait
-    /// are refused. Errors: of the first that cannot be loaded, with its name; one that was lost is tried three times, since a device that
-    /// resets itself takes some time, and no other one is taken in its place. None on demand: then the requests are told.
+    /// are refused. Errors: of the first that cannot be loaded, with its name; one whose device was lost is tried three times, since
+    /// a device that resets itself takes some time, and no other one is taken in its place. One that failed otherwise has the others go on: it is
+    /// tried once, and again with each further request. None on demand: then the requests are told.
     Result<void> run(const std::function<void()>& on_ready);
     void stop();
-    /// Of the whole: lost where one is, and else loading where one is, but for those that are loaded on demand.
+    /// Of the whole: lost where one is, else failed where one is, and else loading where one is, but for those that are loaded on demand.
     ModelState state() const;
     ModelState state(const Entry& entry) const;
     const std::vector<std::unique_ptr<Entry>>& entries() const noexcept { return entries_; }
 
-    /// The one of this kind that a request names; without a name, the only one. The call holds it, and tells it of a lost device
-    /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded);
+    /// The one of this kind that a request names; without a name, the only one. The call holds it, and tells it of errors
+    /// (Call::failed). Throws Refusal: 404 (no such model), 400 (one of another kind; several and no name), 503 (it is being loaded, or failed);
     /// NotYet where it is loaded on demand and not ready.
     template <class Model>
     Model& get(const Call& call, const std::optional<std::string>& name) const;
@@ -102,9 +104,11 @@ private:
     };
     Entry& named(const std::optional<std::string>& name, const std::function<bool(ModelKind)>& is_wanted) const;
     Held hold(const Call& call, Entry& entry) const;
-    void failed(Entry& entry, const Error& error) const;
+    Refusal why_not(Entry& entry) const;
+    Refusal failed(Entry& entry, const Error& error) const;
     Result<void> load(Entry& entry);
-    Result<void> load_anew(Entry& entry);
+    Result<void> load_lost(Entry& entry);
+    void load_failed(Entry& entry);
     void unload(Entry& entry);
     void wait(Entry& entry, NotYet::Told told) const;
     /// What is to be done next, once there is something; nullptr: the end.

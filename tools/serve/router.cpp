@@ -13,14 +13,11 @@ void Call::reply(const json& body, int status) const {
 
 void Call::refuse(const Refusal& refusal) const { exchange_->reply(as_response(family_, refusal)); }
 
-void Call::keep(std::shared_ptr<void> kept, std::function<void(const Error&)> on_failure) const {
+void Call::keep(std::shared_ptr<void> kept, std::function<Refusal(const Error&)> on_failure) const {
     *kept_ = {std::move(kept), std::move(on_failure)};
 }
 
-Refusal Call::failed(const Error& error) const {
-    if (kept_->on_failure) kept_->on_failure(error);
-    return told(error);
-}
+Refusal Call::failed(const Error& error) const { return kept_->on_failure ? kept_->on_failure(error) : told(error); }
 
 const Route* Router::at(std::string_view method, std::string_view path) const {
     for (const Route& route : routes_) {

@@ -34,15 +34,15 @@ public:
     void reply(const nlohmann::ordered_json& body, int status = 200) const;
     void refuse(const Refusal& refusal) const;
 
-    /// What the request has of a model stays until the last copy of the call goes; `on_failure` gets what failed(error) is told.
-    void keep(std::shared_ptr<void> kept, std::function<void(const Error&)> on_failure) const;
-    /// What the client may know of an error that came of the model.
+    /// What the request has of a model stays until the last copy of the call goes; `on_failure` answers what failed(error) is asked.
+    void keep(std::shared_ptr<void> kept, std::function<Refusal(const Error&)> on_failure) const;
+    /// What the client may know of an error that came of the model, and the model's set has to.
     Refusal failed(const Error& error) const;
 
 private:
     struct Kept {
         std::shared_ptr<void> what;
-        std::function<void(const Error&)> on_failure;
+        std::function<Refusal(const Error&)> on_failure;
     };
     ExchangePtr exchange_;
     Family family_;

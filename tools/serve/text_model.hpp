@@ -37,6 +37,8 @@ public:
     Result<Id> submit(GenerationRequest request, GenerationEngine::OnText on_text, GenerationEngine::OnEnd on_end,
                       GenerationEngine::OnLogProbs on_log_probs, GenerationEngine::OnPrompt on_prompt);
     void cancel(Id id) { engine_->cancel(id); }
+    /// As the engine's: it has to be loaded anew.
+    std::optional<Error> failure() const { return engine_->failure(); }
     void show(Metrics& metrics) const;
 
 private:
