@@ -223,7 +223,7 @@ TEST_CASE("sequences of a model that keeps states have their own, and share noth
     const std::string name = GENERATE("lfm2", "qwen3_5");
     CAPTURE(backend.name(), name);
     const models::Decoder model = load_decoder_case(name);
-    BatchOptions options = options_of(3, 4);  // too few pages for three of the longest
+    BatchOptions options = options_of(3, 3);  // too few for two of the longest
     options.context = 128;
     Batch batch(backend, model, options);
     std::map<BatchScript::Id, BatchSequence> asked;
