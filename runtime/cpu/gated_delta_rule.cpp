@@ -85,7 +85,7 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
                 delta_step<T>({.query = qkv.subspan(key_head * key_dim, key_dim),
                                .key = qkv.subspan(keys + key_head * key_dim, key_dim),
                                .value = qkv.subspan(2 * keys + h * value_dim, value_dim),
-                               .alpha = std::exp(decay[h] * softplus),
+                               .alpha = std::exp(-std::exp(decay[h]) * softplus),
                                .beta = 1 / (1 + std::exp(-gates[h]))},
                               state, scratch, y);
             }

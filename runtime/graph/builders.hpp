@@ -221,7 +221,7 @@ struct GatedDeltaOptions {
 };
 /// The gated delta rule (Yang, Kautz and Hatamizadeh 2024, eq. 10), token by token, S the state of a head [key_dim, value_dim]:
 ///   S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim
-/// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(decay[0, h] · softplus(gates[heads + h] + decay[1, h])).
+/// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(−exp(decay[0, h]) · softplus(gates[heads + h] + decay[1, h])).
 /// qkv f32 [batch, len, 2 · key_heads · key_dim + heads · value_dim] holds all q, then all k, then all v. gates f32 [batch, len, 2 · heads], decay f32 [2, heads], state f32 [slots, heads,
 /// key_dim, value_dim], key_dim ≤ 256 → [batch, len, heads, value_dim] of dtype `result`; zeros behind `counts`. qkv is f32 whatever
 /// comes of it: where little is left of Sᵀ q̂, the norm that follows makes it large again, and its error with it.

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "core/try.hpp"
 #include "formats/expect.hpp"
@@ -172,26 +171,14 @@ void set_gated_query(const Projection& both, const DecoderConfig& config, Decode
     split(both.bias, layer.query.bias, layer.mixed_gate.bias);
 }
 
-Result<TensorData> joined_rates(const TensorData& rates, const TensorData& step_bias) {
+Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias) {
     const auto both = std::make_shared<std::vector<float>>();
-    for (const TensorData* const part : {&rates, &step_bias}) {
+    for (const TensorData* const part : {&log_rates, &step_bias}) {
         VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
         both->insert(both->end(), values.begin(), values.end());
     }
     return TensorData{
         .dtype = DType::f32, .shape = {2, both->size() / 2}, .bytes = std::as_bytes(std::span(*both)), .owner = both};
-}
-
-Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias, const std::string& source) {
-    VKFORMER_TRY(std::vector<float> rates, floats_of(log_rates));
-    for (float& rate : rates) {
-        const float log = std::exchange(rate, static_cast<float>(-std::exp(double{rate})));
-        if (!std::isfinite(rate))
-            return Error{ErrorCode::CorruptFile,
-                         source + ": a head's A_log is " + formats::shown(log) + ", whose exponential is no number"};
-    }
-    const TensorData data = {.dtype = DType::f32, .shape = log_rates.shape, .bytes = std::as_bytes(std::span(rates))};
-    return joined_rates(data, step_bias);
 }
 
 // ---- config ---------------------------------------------------------------------------------------------------------

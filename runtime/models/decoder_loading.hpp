@@ -149,10 +149,8 @@ std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
                                   const std::vector<std::uint64_t>& sizes);
 /// A projection whose rows are, for each head, those of its query and then those of its gate, taken apart.
 void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer);
-/// decay of graph::gated_delta_rule: the rates of the heads, which are negative, then the biases of their steps. Errors: UnsupportedDtype.
-Result<TensorData> joined_rates(const TensorData& rates, const TensorData& step_bias);
-/// The same of rates −exp(log_rates). Errors: CorruptFile (one that is not finite).
-Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias, const std::string& source);
+/// decay of graph::gated_delta_rule: the logarithms of the heads' rates, then the biases of their steps. Errors: UnsupportedDtype.
+Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias);
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
 /// All matrices of such a stack.

@@ -408,6 +408,20 @@ private:
         return {};
     }
 
+    /// Of what files have as −exp(log rate).
+    Result<TensorData> log_rates(const std::string& name, const TensorData& rates) const {
+        VKFORMER_TRY(const std::vector<float> values, floats_of(rates));
+        const auto logs = std::make_shared<std::vector<float>>();
+        for (const float value : values) {
+            if (value > 0)
+                return Error{ErrorCode::CorruptFile, file_.file_name() + ": " + name +
+                                                         " has a rate above 0, with which a state would grow forever"};
+            logs->push_back(std::log(-value));  // −∞ of 0: nothing is forgotten
+        }
+        return TensorData{
+            .dtype = DType::f32, .shape = rates.shape, .bytes = std::as_bytes(std::span(*logs)), .owner = logs};
+    }
+
     Result<void> read_delta_rule(const std::string& layer, DecoderWeights::Layer& l) {
         const DecoderConfig::DeltaRule& rule = config().delta_rule;
         const std::uint64_t d = config().hidden_size, each = rule.heads / rule.key_heads;
@@ -425,7 +439,8 @@ private:
         VKFORMER_TRY(l.state.taps, read_.tensor(layer + "ssm_conv1d.weight", {rule.width(), config().taps}));
         VKFORMER_TRY(const TensorData rates, read_.tensor(layer + "ssm_a", {rule.heads}));
         VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {rule.heads}));
-        VKFORMER_TRY(l.state.decay, joined_rates(rates, steps));
+        VKFORMER_TRY(const TensorData logs, log_rates(layer + "ssm_a", rates));
+        VKFORMER_TRY(l.state.decay, decay_of(logs, steps));
         VKFORMER_TRY(l.state.norm, norm(layer + "ssm_norm", rule.value_dim));
         VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, rule.values()));
         return {};

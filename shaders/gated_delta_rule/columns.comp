@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // Token by token, for the matrix S = state[slot, h] of each head (Yang, Kautz and Hatamizadeh 2024, eq. 10):
 //   S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √KEY_DIM
-// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(decay[0, h] · softplus(gates[heads + h] + decay[1, h])). With the S
+// with q̂ = q / √(Σ q² + 1e-6), k̂ likewise, β = sigmoid(gates[h]), α = exp(−exp(decay[0, h]) · softplus(gates[heads + h] + decay[1, h])). With the S
 // from before the token, that is y = α Sᵀ q̂ + (k̂ · q̂) δ for δ = β (v − α Sᵀ k̂), so that each token takes one walk over the state.
 // y: [batch, len, heads, value_dim], storage as lib/storage.glsl says. All else is float32, qkv: [batch, len, queries | keys | values], gates:
 // [batch, len, 2 · heads], decay: [2, heads], state: [slots, heads, KEY_DIM, value_dim]; lib/state_place.glsl has the rest.
@@ -56,9 +56,11 @@ void load_tokens(uint sequence, uint head, uint first, uint count) {
     const uint query = (IN_TURNS == 1 ? head % p.key_heads : head / (p.heads / p.key_heads)) * KEY_DIM;
     barrier();  // those before may still be read
     for (uint i = lane; i < TOKENS * KEY_DIM; i += gl_WorkGroupSize.x) {
-        const uint token = first + i / KEY_DIM, at = (sequence * p.len + token) * width + query + i % KEY_DIM;
-        queries[i] = token < count ? qkv[at] : 0.0;
-        keys[i] = token < count ? qkv[at + p.key_heads * KEY_DIM] : 0.0;
+        const uint token = first + i / KEY_DIM;
+        const uint at = (sequence * p.len + min(token, p.len - 1)) * width + query + i % KEY_DIM;
+        const float q = qkv[at], k = qkv[at + p.key_heads * KEY_DIM];
+        queries[i] = token < count ? q : 0.0;
+        keys[i] = token < count ? k : 0.0;
     }
     barrier();
     const uint per_token = gl_WorkGroupSize.x / TOKENS, own = lane / per_token;
@@ -74,7 +76,7 @@ void load_tokens(uint sequence, uint head, uint first, uint count) {
         for (uint i = 0; i < per_token; ++i) total += parts[lane * per_token + i];
         const float of_key = inversesqrt(total.y + SMALLEST), of_query = inversesqrt((total.x + SMALLEST) * float(KEY_DIM));
         const uint gate = (sequence * p.len + first + lane) * 2 * p.heads + head;
-        const float alpha = exp(decay[head] * softplus(gates[gate + p.heads] + decay[p.heads + head]));
+        const float alpha = exp(-exp(decay[head]) * softplus(gates[gate + p.heads] + decay[p.heads + head]));
         factors[lane] = vec4(of_key, of_query, alpha, sigmoid(gates[gate]));
         products[lane] = total.z * of_key * of_query;
     }
@@ -106,8 +108,9 @@ void main() {
     const uint matrix = KEY_DIM * p.value_dim;
 
     float s[KEPT];
-    for (uint n = 0; n < KEPT; ++n)
-        s[n] = is_inside && before != NO_SLOT ? state[(before * p.heads + head) * matrix + place + n * step] : 0.0;
+    for (uint n = 0; n < KEPT; ++n) s[n] = 0.0;
+    if (is_inside && before != NO_SLOT)
+        for (uint n = 0; n < KEPT; ++n) s[n] = state[(before * p.heads + head) * matrix + place + n * step];
     for (uint first = 0; first < count; first += TOKENS) {
         load_tokens(sequence, head, first, count);
         for (uint t = 0; t < min(TOKENS, count - first); ++t) {

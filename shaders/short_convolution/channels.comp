@@ -7,6 +7,7 @@
 // An invocation owns a channel of TOKENS tokens. The state is written when no other invocation reads it: by who has all tokens, or in a
 // dispatch of its own.
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 #include "short_convolution/contract.h"
 #include "lib/grid.glsl"
 #include "lib/storage.glsl"
@@ -32,32 +33,42 @@ layout(std430, binding = kShortConvolutionY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/state_place.glsl"
 
 const uint PARTS = IS_GATED == 1 ? 3 : 1;
+const uint COMPUTED = TOKENS == 0 ? 1 : TOKENS;  // arrays have elements where nothing is computed, too
 
-// u[sequence, token, channel]; `before` is the row of the state for the tokens before the first.
-float input_at(uint sequence, int token, uint channel, uint before) {
-    if (token < 0)
-        return before == NO_SLOT ? 0.0 : state[(before * (TAPS - 1) + uint(token + int(TAPS) - 1)) * p.width + channel];
-    const uint at = (sequence * p.len + uint(token)) * PARTS * p.width + channel;
+// u[sequence, token, channel] of a token that there is.
+float input_of(uint sequence, uint token, uint channel) {
+    const uint at = (sequence * p.len + token) * PARTS * p.width + channel;
     if (IS_GATED == 0) return LOAD(x, at);
     return LOAD(x, at) * LOAD(x, at + 2 * p.width);
 }
 
+// The j-th of the inputs before the run; `before` is the row of the state that has them.
+float kept_input(uint before, uint j, uint channel) {
+    return before == NO_SLOT ? 0.0 : state[(before * (TAPS - 1) + j) * p.width + channel];
+}
+
+// All is loaded before anything is computed of it, from places that there are: what is not to be stored is computed of other tokens.
 void convolve(uint sequence, uint first, uint channel, uint before) {
-    float taps[TAPS], window[TAPS];
-    for (uint j = 0; j < TAPS; ++j) taps[j] = LOAD(weight, channel * TAPS + j);
-    for (uint j = 1; j < TAPS; ++j) window[j] = input_at(sequence, int(first + j) - int(TAPS), channel, before);
+    float taps[TAPS], inputs[TAPS - 1 + COMPUTED], gates[COMPUTED];
+    [[unroll]] for (uint j = 0; j < TAPS - 1 + COMPUTED; ++j) {
+        const int token = int(first + j) - int(TAPS - 1);
+        inputs[j] = input_of(sequence, uint(clamp(token, 0, int(p.len) - 1)), channel);
+    }
+    [[unroll]] for (uint i = 0; i < COMPUTED; ++i) {
+        const uint row = sequence * p.len + min(first + i, p.len - 1);
+        gates[i] = IS_GATED == 1 ? LOAD(x, (row * PARTS + 1) * p.width + channel) : 1.0;
+    }
+    [[unroll]] for (uint j = 0; j < TAPS; ++j) taps[j] = LOAD(weight, channel * TAPS + j);
     const float constant = HAS_BIAS == 1 ? LOAD(bias, channel) : 0.0;
-    for (uint i = 0; i < TOKENS; ++i) {
-        const uint token = first + i;
-        if (token >= p.len) return;
-        for (uint j = 1; j < TAPS; ++j) window[j - 1] = window[j];
-        window[TAPS - 1] = input_at(sequence, int(token), channel, before);
+    if (first < TAPS - 1)
+        [[unroll]] for (uint j = 0; j < TAPS - 1; ++j)
+            if (first + j < TAPS - 1) inputs[j] = kept_input(before, first + j, channel);
+
+    [[unroll]] for (uint i = 0; i < COMPUTED; ++i) {
+        if (first + i >= p.len) return;
         float sum = constant;
-        for (uint j = 0; j < TAPS; ++j) sum += taps[j] * window[j];
-        sum = activated(ACTIVATION, sum);
-        const uint row = sequence * p.len + token;
-        if (IS_GATED == 1) sum *= LOAD(x, (row * PARTS + 1) * p.width + channel);
-        STORE(y, row * p.width + channel, sum);
+        [[unroll]] for (uint j = 0; j < TAPS; ++j) sum += taps[j] * inputs[i + j];
+        STORE(y, (sequence * p.len + first + i) * p.width + channel, activated(ACTIVATION, sum) * gates[i]);
     }
 }
 
@@ -65,9 +76,11 @@ void convolve(uint sequence, uint first, uint channel, uint before) {
 void keep(uint sequence, uint channel, uint before) {
     const uint count = count_of(sequence), slot = slot_of(sequence);
     if (count == 0 || slot == NO_SLOT) return;
-    for (uint j = 0; j < TAPS - 1; ++j)
+    for (uint j = 0; j < TAPS - 1; ++j) {
+        const bool is_old = count + j < TAPS - 1;
         state[(slot * (TAPS - 1) + j) * p.width + channel] =
-            input_at(sequence, int(count + j) - int(TAPS - 1), channel, before);
+            is_old ? kept_input(before, count + j, channel) : input_of(sequence, count + j - (TAPS - 1), channel);
+    }
 }
 
 void main() {

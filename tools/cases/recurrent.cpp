@@ -103,7 +103,7 @@ Result<Case> delta_case(const Family::Dims& shape, const Types& types) {
         .build = [=](CaseBuilder& b) -> Result<void> {
             VKFORMER_TRY(const auto qkv, b.input("qkv", DType::f32, {batch, len, width}));
             VKFORMER_TRY(const auto gates, b.input("gates", DType::f32, {batch, len, 2 * heads}));
-            VKFORMER_TRY(const auto decay, b.weight("decay", DType::f32, {2, heads}, 0.5f));
+            VKFORMER_TRY(const auto decay, b.weight("decay", DType::f32, {2, heads}));
             VKFORMER_TRY(const auto state, b.state("state", DType::f32, {batch, heads, key_dim, value_dim}, 0.3f));
             VKFORMER_TRY(const auto starts, b.ints("starts", {batch}, std::vector<std::int32_t>(batch, 7)));
             VKFORMER_TRY(const auto y, graph::gated_delta_rule(
