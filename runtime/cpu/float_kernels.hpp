@@ -21,6 +21,15 @@ struct ProductOperands {
     float scale = 1;
 };
 
+/// A token of the gated delta rule (graph::gated_delta_rule) for one head. query and key are normalised, the query scaled, and `product` is theirs.
+struct DeltaStep {
+    const float *query, *key, *value;
+    std::size_t key_dim, value_dim;
+    float alpha, beta, product;
+    float* state;  ///< [key_dim, value_dim]
+    float* y;      ///< [value_dim]
+};
+
 /// For float32, on the calling thread and without blocks: w is to be in a cache, or x to have few rows.
 struct FloatKernels {
     /// y[r, c] += scale · Σ_i x[r, i] · w[c, i]
@@ -34,6 +43,7 @@ struct FloatKernels {
     float (*max_of)(const float* x, std::size_t count);
     /// Replaces scores by exp(score − max); their sum. NaN stays NaN.
     float (*exponentiate)(float* scores, std::size_t count, float max);
+    void (*correct_state)(const DeltaStep& step);
 };
 
 /// By what the processor can do.

@@ -201,4 +201,51 @@ inline float max_of(const float* x, std::size_t count) {
     return result;
 }
 
-constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate, max_of, exponentiate};
+// ---- the gated delta rule ------------------------------------------------------------------------------------------------------
+
+/// Some columns of the state, in one walk that adds up what they hold for key and query, and one that corrects them.
+template <std::size_t vectors>
+inline void correct_columns(const DeltaStep& o, std::size_t column) {
+    Floats for_key[vectors] = {}, for_query[vectors] = {};
+    const float* row = o.state + column;
+    for (std::size_t i = 0; i < o.key_dim; ++i, row += o.value_dim)
+#pragma GCC unroll 4
+        for (std::size_t v = 0; v < vectors; ++v) {
+            const auto s = load<Floats>(row + v * kLanes);
+            for_key[v] += s * o.key[i];
+            for_query[v] += s * o.query[i];
+        }
+    Floats delta[vectors];
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < vectors; ++v) {
+        delta[v] = (load<Floats>(o.value + column + v * kLanes) - for_key[v] * o.alpha) * o.beta;
+        store(o.y + column + v * kLanes, for_query[v] * o.alpha + delta[v] * o.product);
+    }
+    float* to = o.state + column;
+    for (std::size_t i = 0; i < o.key_dim; ++i, to += o.value_dim)
+#pragma GCC unroll 4
+        for (std::size_t v = 0; v < vectors; ++v)
+            store(to + v * kLanes, load<Floats>(to + v * kLanes) * o.alpha + delta[v] * o.key[i]);
+}
+
+inline void correct_state(const DeltaStep& o) {
+    std::size_t column = 0;
+    for (; column + 4 * kLanes <= o.value_dim; column += 4 * kLanes) correct_columns<4>(o, column);
+    for (; column + kLanes <= o.value_dim; column += kLanes) correct_columns<1>(o, column);
+    for (; column < o.value_dim; ++column) {
+        float for_key = 0, for_query = 0;
+        for (std::size_t i = 0; i < o.key_dim; ++i) {
+            const float s = o.state[i * o.value_dim + column];
+            for_key += s * o.key[i];
+            for_query += s * o.query[i];
+        }
+        const float delta = o.beta * (o.value[column] - o.alpha * for_key);
+        o.y[column] = o.alpha * for_query + o.product * delta;
+        for (std::size_t i = 0; i < o.key_dim; ++i) {
+            float& s = o.state[i * o.value_dim + column];
+            s = o.alpha * s + o.key[i] * delta;
+        }
+    }
+}
+
+constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate, max_of, exponentiate, correct_state};

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <cmath>
+#include <concepts>
 #include <numeric>
 #include <vector>
 
 #include "cpu/attention.hpp"
+#include "cpu/float_kernels.hpp"
 #include "cpu/state_place.hpp"
 #include "cpu/twins.hpp"
 
@@ -25,30 +27,40 @@ void normalise(std::span<const T> x, T scale, std::span<T> y) {
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = factor * x[i];
 }
 
-/// S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim; `scratch` holds q̂, k̂ and δ.
+/// S ← α S,  S ← S + β k̂ (v − Sᵀ k̂)ᵀ,  y = Sᵀ q̂ / √key_dim; `scratch` holds q̂ / √key_dim, k̂ and δ.
 template <std::floating_point T>
 void delta_step(const DeltaInputs<T>& in, std::span<T> state, std::span<T> scratch, std::span<T> y) {
     const std::size_t key_dim = in.key.size(), value_dim = y.size();
     const std::span<T> query = scratch.first(key_dim), key = scratch.subspan(key_dim, key_dim);
-    const std::span<T> delta = scratch.subspan(2 * key_dim, value_dim);
     normalise<T>(in.query, 1 / std::sqrt(static_cast<T>(key_dim)), query);
     normalise<T>(in.key, T{1}, key);
-    std::ranges::fill(delta, T{0});
-    for (std::size_t i = 0; i < key_dim; ++i) {
-        T* const row = &state[i * value_dim];
-        for (std::size_t j = 0; j < value_dim; ++j) {
-            row[j] *= in.alpha;
-            delta[j] += key[i] * row[j];
-        }
-    }
-    for (std::size_t j = 0; j < value_dim; ++j) delta[j] = in.beta * (in.value[j] - delta[j]);
-    std::ranges::fill(y, T{0});
-    for (std::size_t i = 0; i < key_dim; ++i) {
-        T* const row = &state[i * value_dim];
-        for (std::size_t j = 0; j < value_dim; ++j) {
-            row[j] += key[i] * delta[j];
-            y[j] += query[i] * row[j];
-        }
+    if constexpr (std::same_as<T, float>) {
+        const float product = std::inner_product(query.begin(), query.end(), key.begin(), 0.0f);
+        float_kernels().correct_state({.query = query.data(),
+                                       .key = key.data(),
+                                       .value = in.value.data(),
+                                       .key_dim = key_dim,
+                                       .value_dim = value_dim,
+                                       .alpha = in.alpha,
+                                       .beta = in.beta,
+                                       .product = product,
+                                       .state = state.data(),
+                                       .y = y.data()});
+    } else {
+        const std::span<T> delta = scratch.subspan(2 * key_dim, value_dim);
+        std::ranges::fill(delta, T{0});
+        for (std::size_t i = 0; i < key_dim; ++i)
+            for (std::size_t j = 0; j < value_dim; ++j) {
+                state[i * value_dim + j] *= in.alpha;
+                delta[j] += key[i] * state[i * value_dim + j];
+            }
+        for (std::size_t j = 0; j < value_dim; ++j) delta[j] = in.beta * (in.value[j] - delta[j]);
+        std::ranges::fill(y, T{0});
+        for (std::size_t i = 0; i < key_dim; ++i)
+            for (std::size_t j = 0; j < value_dim; ++j) {
+                state[i * value_dim + j] += key[i] * delta[j];
+                y[j] += query[i] * state[i * value_dim + j];
+            }
     }
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <vector>
 
 #include "cpu/activate.hpp"
+#include "cpu/attention.hpp"
 #include "cpu/state_place.hpp"
 #include "cpu/twins.hpp"
 
@@ -24,6 +26,16 @@ std::vector<T> inputs_of(const graph::ShortConvolution& op, const Operands<T>& o
     return inputs;
 }
 
+template <std::floating_point T>
+void add_products(const T* a, const T* b, std::span<T> y) {
+    for (std::size_t c = 0; c < y.size(); ++c) y[c] += a[c] * b[c];
+}
+
+template <std::floating_point T>
+void multiply(std::span<T> y, std::span<const T> by) {
+    for (std::size_t c = 0; c < y.size(); ++c) y[c] *= by[c];
+}
+
 }  // namespace
 
 // Each sequence by itself: its inputs are put together, the old ones first, and the last of them are kept.
@@ -32,23 +44,25 @@ void execute(const graph::ShortConvolution& op, const Operands<T>& operands) {
     const std::size_t batch = operands.dim(op.x, 0), len = operands.dim(op.x, 1), width = operands.width(op.y);
     const std::size_t taps = operands.width(op.weight), old = taps - 1;
     const std::span<const T> weight = operands.floats(op.weight), bias = operands.floats(op.bias);
+    std::vector<T> by_tap(weight.size());  // neighbours are channels, as they are in the inputs
+    for (std::size_t c = 0; c < width; ++c)
+        for (std::size_t j = 0; j < taps; ++j) by_tap[j * width + c] = weight[c * taps + j];
     for (std::size_t b = 0; b < batch; ++b) {
         const OwnTokens own = own_tokens(op, operands, b, len);
         const std::vector<T> inputs = inputs_of(op, operands, b, own);
-        for (std::size_t t = 0; t < len; ++t) {
-            const std::span<T> y = operands.floats(op.y, b * len + t);
-            const std::span<const T> x = operands.floats(op.x, b * len + t);
-            for (std::size_t c = 0; c < width; ++c) {
-                T sum = bias.empty() ? T{0} : bias[c];
-                for (std::size_t j = 0; j < taps; ++j) sum += weight[c * taps + j] * inputs[(t + j) * width + c];
-                y[c] = sum;
+        const auto convolve = [&](std::size_t first, std::size_t last, std::size_t) {
+            for (std::size_t t = first; t < last; ++t) {
+                const std::span<T> y = operands.floats(op.y, b * len + t);
+                if (bias.empty())
+                    std::ranges::fill(y, T{0});
+                else
+                    std::ranges::copy(bias, y.begin());
+                for (std::size_t j = 0; j < taps; ++j) add_products<T>(&by_tap[j * width], &inputs[(t + j) * width], y);
+                activate<T>(y, op.activation, y);
+                if (op.is_gated) multiply<T>(y, operands.floats(op.x, b * len + t).subspan(width));
             }
-            with_activation<T>(op.activation, [&](auto f) {
-                for (T& v : y) v = f(v);
-            });
-            if (op.is_gated)
-                for (std::size_t c = 0; c < width; ++c) y[c] *= x[width + c];
-        }
+        };
+        over_threads<T>(len, (taps + 8) * width, convolve);
         if (!own.slot || own.count == 0) continue;
         const auto last = inputs.begin() + static_cast<std::ptrdiff_t>(own.count * width);
         std::copy_n(last, old * width, operands.floats(op.state).subspan(*own.slot * old * width).begin());
