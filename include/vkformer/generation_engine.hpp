@@ -88,6 +88,7 @@ public:
 
     /// The error of the device, or of too little memory, that ended the engine: every request that it had has ended with it, no further one
     /// is taken, and another engine has to be loaded. Nothing while it works. It is there before the first request is told.
+    /// Cancelled while the engine is destroyed or assigned to, when its callbacks must ask it nothing.
     std::optional<Error> failure() const;
 
     EngineStats stats() const;

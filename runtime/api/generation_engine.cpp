@@ -210,20 +210,25 @@ void GenerationEngine::Impl::update_stats() {
     stats.kept_pages = pages.kept();
 }
 
-/// Ends everything that there is, and everything that may come.
+/// Ends everything that there is, and everything that may come. Who has no memory left to be told by is told nothing; the others are.
 void GenerationEngine::Impl::fail(const Error& error) {
+    const auto tell = [](const auto& on_end, auto&& result) {
+        try {
+            on_end(std::forward<decltype(result)>(result));
+        } catch (const std::bad_alloc&) {
+        }
+    };
     std::vector<Submitted> left;
     {
         const std::scoped_lock lock(mutex);
-        failure = error;
+        if (!failure) failure = error;
         left.swap(submitted);
         stats.finished = stats.requests;
         stats.running = stats.waiting = 0;
     }
-    for (auto& [on_end, generation] : std::exchange(endings, {})) on_end(std::move(generation));
-    for (auto& [id, request] : requests) request.on_end(error);
-    requests.clear();
-    for (Submitted& one : left) one.request.on_end(error);
+    for (auto& [on_end, generation] : std::exchange(endings, {})) tell(on_end, std::move(generation));
+    while (!requests.empty()) tell(requests.extract(requests.begin()).mapped().on_end, error);
+    for (Submitted& one : left) tell(one.request.on_end, error);
 }
 
 bool GenerationEngine::Impl::told(Id id, std::int32_t token, StepLogProbs* log_probs) {

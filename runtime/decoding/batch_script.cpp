@@ -177,8 +177,8 @@ std::uint32_t BatchScript::free_slot() const {
 /// Lends a sequence the pages that hold its beginning, and those that all it has now needs; nothing where those are not there.
 bool BatchScript::find_pages(Running& sequence) {
     const std::span<const std::int32_t> tokens = sequence.tokens;
-    // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were, and of states
-    // there is none for a beginning.
+    // The last token is read by the step, which needs its own place. Nothing is known of how likely those in the cache were, and no state
+    // of a beginning is kept.
     const bool may_share = !sequence.needs_scores() && !model_->config().keeps_states();
     while (may_share && (sequence.pages.size() + 1) * kPageLen < tokens.size()) {
         const auto found = pool_.find(sequence.chain, tokens.subspan(sequence.pages.size() * kPageLen, kPageLen));
@@ -346,7 +346,7 @@ std::vector<std::int32_t> BatchScript::table(std::uint32_t rows) const {
     return table;
 }
 
-/// The slots of what is placed; the last one, which is nobody's, of rows that have no sequence.
+/// The slots of what is placed; one that there is not of rows that have no sequence.
 std::vector<std::int32_t> BatchScript::slots(std::uint32_t rows) const {
     std::vector<std::int32_t> slots(rows, int_of(options_.rows));
     for (std::size_t r = 0; r < placed_.size(); ++r) slots[r] = int_of(placed_[r].sequence->slot);

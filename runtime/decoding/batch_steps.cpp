@@ -23,7 +23,7 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
             .cache = options.cache,
             .pages = options.pages,
             .page_table = pages,
-            .slots = options.rows + 1,
+            .slots = options.rows,
             .state_slots = slots};
 }
 

@@ -33,7 +33,8 @@ struct BatchChunkGraph {
     graph::Value pages;   ///< input i32 [rows, page_count(context)]
     // Absent of a model that keeps no states, inputs i32 [rows]:
     graph::Value counts;  ///< tokens that are the row's own
-    graph::Value slots;   ///< which state is the row's, of BatchOptions::rows + 1, the last of which is nobody's
+    graph::Value
+        slots;  ///< which of BatchOptions::rows states is the row's; rows without a sequence: one that there is not
 };
 /// Appends the keys and values of `len` tokens per row to the caches.
 Result<BatchChunkGraph> batch_chunk_graph(const models::Decoder& model, const BatchOptions& options, std::uint32_t rows,

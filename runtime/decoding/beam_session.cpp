@@ -17,7 +17,7 @@ BeamSession::BeamSession(graph::Backend& backend, const models::Decoder& model, 
 
 Result<BeamSession> BeamSession::create(graph::Backend& backend, const models::Decoder& model,
                                         const DecoderSessionOptions& options, const BeamRules& rules) {
-    VKFORMER_CHECK(model.check_stateless());
+    VKFORMER_CHECK(model.check_beams());
     VKFORMER_CHECK(check_beams(rules, options));
     VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, options));
     if (chosen.context > model.config().max_positions)

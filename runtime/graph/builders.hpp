@@ -209,7 +209,7 @@ struct StatePlace {
 /// A depthwise causal convolution: y[b, t, c] = f(bias[c] + Σ_j weight[c, j] · u[b, t − taps + 1 + j, c]), where u[b, t] for t < 0 are
 /// the last inputs of the run before, which the state keeps. u is x, float [batch, len, width], or, where it is gated, [before | behind
 /// | channels], each `width` wide: then u = before · channels, and y is multiplied by `behind` (Liquid AI 2025, arXiv 2511.23404, section 2).
-/// weight float [width, taps], taps 2 to 8, bias float [width] (absent: 0), state f32 [slots, taps − 1, width] → [batch, len, width].
+/// weight [width, taps] and bias [width] (absent: 0) of x's dtype, taps 2 to 8, state f32 [slots, taps − 1, width] → [batch, len, width].
 Result<Value> short_convolution(Graph& graph, Value x, Value weight, Value bias, Value state, const StatePlace& place,
                                 Activation activation, bool is_gated = false);
 

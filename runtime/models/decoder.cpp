@@ -560,6 +560,17 @@ private:
     std::string name_;  // of the layer at hand
 };
 
+std::uint64_t DecoderConfig::state_bytes() const noexcept {
+    const std::uint64_t kept = std::uint64_t{taps} - (taps > 0 ? 1 : 0),
+                        matrices = std::uint64_t{delta_rule.key_dim} * delta_rule.values();
+    std::uint64_t numbers = 0;
+    for (const Layer& layer : layers) {
+        if (layer.mixer == Mixer::convolution) numbers += kept * hidden_size;
+        if (layer.mixer == Mixer::delta_rule) numbers += kept * delta_rule.width() + matrices;
+    }
+    return numbers * sizeof(float);
+}
+
 Result<void> Decoder::check_cache(CacheFormat format) const {
     if (format == CacheFormat::as_computed) return {};
     const std::uint32_t width = config_.kv_heads * config_.head_dim;
@@ -574,13 +585,20 @@ Result<void> Decoder::check_cache(CacheFormat format) const {
         .hint = Hint::cache_storage};
 }
 
-Result<void> Decoder::check_stateless() const {
+Result<void> Decoder::check_beams() const {
     if (!config_.keeps_states()) return {};
     return Error{.code = ErrorCode::InvalidArgument,
                  .message =
                      "layers of this model keep a state of each sequence, which a beam search would have to "
-                     "copy and an encoder does not have; ask for one beam",
+                     "copy; ask for one beam",
                  .hint = Hint::beams};
+}
+
+Result<void> Decoder::check_encoding() const {
+    if (!config_.keeps_states()) return {};
+    return Error{ErrorCode::UnsupportedConfig,
+                 "layers of this model keep a state of each sequence, with which it can continue texts but not give "
+                 "vectors or scores of whole ones; take a model whose layers all have attention"};
 }
 
 Result<void> Decoder::find_capacity(const Graph& graph, DecoderLayout& layout) const {
@@ -608,7 +626,7 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
                                                      " tokens was asked for, the model takes 1 to " +
                                                      std::to_string(config_.most_positions())};
     VKFORMER_CHECK(check_cache(layout.cache));
-    if (layout.cache_rows > 0) VKFORMER_CHECK(check_stateless());
+    if (layout.cache_rows > 0) VKFORMER_CHECK(check_beams());
     if (layout.cache_rows > 0 && layout.rows != 1)
         return Error{ErrorCode::InvalidArgument, "caches of more rows than are computed are for one sequence"};
     Builder build(*this, graph, layout);
@@ -636,7 +654,7 @@ Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, V
                                   .capacity = std::min(std::bit_ceil(wanted.len), config_.max_positions),
                                   .dtype = wanted.dtype,
                                   .weights = wanted.weights};
-    VKFORMER_CHECK(check_stateless());
+    VKFORMER_CHECK(check_encoding());
     Builder build(*this, graph, layout, lengths);
     VKFORMER_TRY(Value x, build.embed(tokens, {}, types));
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
@@ -646,7 +664,7 @@ Result<Value> Decoder::add_encoding(Graph& graph, const DecoderLayout& wanted, V
 }
 
 Result<std::vector<Value>> Decoder::add_caches(Graph& graph, const DecoderLayout& layout) const {
-    VKFORMER_CHECK(check_stateless());
+    VKFORMER_CHECK(check_beams());
     Builder build(*this, graph, layout);
     for (std::size_t layer = 0; layer < config_.layers.size(); ++layer) {
         VKFORMER_CHECK(build.cache("key", layer));

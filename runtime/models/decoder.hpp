@@ -64,7 +64,7 @@ struct DecoderConfig {
     std::vector<Layer> layers;
     std::vector<Rope> ropes, extended_ropes;
     Experts experts;         ///< of the layers that have them
-    DeltaRule delta_rule;    ///< likewise
+    DeltaRule delta_rule;    ///< of the layers that have one
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
@@ -78,6 +78,13 @@ struct DecoderConfig {
     graph::Activation activation = graph::Activation::silu;
 
     std::uint32_t most_positions() const noexcept { return std::max(max_positions, extended_positions); }
+    /// Layers with keys and values.
+    std::uint64_t attention_layers() const noexcept {
+        return static_cast<std::uint64_t>(
+            std::ranges::count_if(layers, [](const Layer& layer) { return layer.mixer == Mixer::attention; }));
+    }
+    /// Bytes of the states that all layers keep of one sequence.
+    std::uint64_t state_bytes() const noexcept;
     /// Whether a layer's state holds all that it knows of a sequence: nothing that was read can be taken back, and no two sequences share it.
     bool keeps_states() const noexcept {
         return std::ranges::any_of(layers, [](const Layer& layer) { return layer.mixer != Mixer::attention; });
@@ -189,7 +196,9 @@ public:
     Result<void> check_cache(CacheFormat format) const;
 
     /// Errors: InvalidArgument (layers keep states, which a beam search would have to copy).
-    Result<void> check_stateless() const;
+    Result<void> check_beams() const;
+    /// Errors: UnsupportedConfig (layers keep states, and add_encoding has none).
+    Result<void> check_encoding() const;
 
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages

@@ -75,6 +75,10 @@ Result<DecoderDefaults> load_decoder_defaults(const std::filesystem::path& folde
     if (defaults.end_tokens.empty()) {
         VKFORMER_TRY(defaults.end_tokens, read_tokens(model, "eos_token_id", vocab));
     }
+    if (defaults.end_tokens.empty()) {  // of a model with towers beside that of texts
+        VKFORMER_TRY(const Config text, model.object("text_config"));
+        VKFORMER_TRY(defaults.end_tokens, read_tokens(text, "eos_token_id", vocab));
+    }
     VKFORMER_TRY(defaults.rules, read_token_rules(generation, defaults.end_tokens, vocab));
     if (defaults.rules.forced_first >= 0 && !defaults.rules.banned_first.empty())
         return generation.unsupported("begin_suppress_tokens", "null with \"forced_bos_token_id\"");

@@ -177,6 +177,9 @@ Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_
         VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
         both->insert(both->end(), values.begin(), values.end());
     }
+    // Rates beyond these forget all at once, or nothing in the time that there is; their exponentials are numbers.
+    constexpr float kLeast = -80, kMost = 80;
+    for (std::size_t h = 0; h < both->size() / 2; ++h) (*both)[h] = std::clamp((*both)[h], kLeast, kMost);
     return TensorData{
         .dtype = DType::f32, .shape = {2, both->size() / 2}, .bytes = std::as_bytes(std::span(*both)), .owner = both};
 }
@@ -192,8 +195,9 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
                  config.unsigned_integer("intermediate_size",
                                          {.fallback = defaults.intermediate_size, .min = 1, .max = 1u << 20}));
     VKFORMER_TRY(c.heads, config.unsigned_integer("num_attention_heads", count));
+    const std::uint32_t kv_heads = defaults.kv_heads > 0 ? defaults.kv_heads : c.heads;
     VKFORMER_TRY(c.kv_heads,
-                 config.unsigned_integer("num_key_value_heads", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
+                 config.unsigned_integer("num_key_value_heads", {.fallback = kv_heads, .min = 1, .max = 1u << 20}));
     const std::uint32_t head_dim = defaults.head_dim > 0 ? defaults.head_dim : c.hidden_size / c.heads;
     VKFORMER_TRY(c.head_dim, config.unsigned_integer("head_dim", {.fallback = head_dim, .min = 1, .max = 1u << 16}));
     VKFORMER_TRY(c.max_positions, config.unsigned_integer("max_position_embeddings",

@@ -58,6 +58,7 @@ Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArch
 struct SizeDefaults {
     std::uint32_t positions = 2048;
     std::uint32_t head_dim = 0;                           ///< 0: hidden_size / num_attention_heads
+    std::uint32_t kv_heads = 0;                           ///< 0: num_attention_heads
     std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said
 };
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,

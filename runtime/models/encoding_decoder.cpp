@@ -68,6 +68,7 @@ Result<Encoder> encoder_of(const formats::Config& config, const formats::Weights
 }
 
 Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens) {
+    VKFORMER_CHECK(decoder.check_encoding());
     EncoderConfig c = encoder_config_of(decoder.config());
     const Projection& lm_head = decoder.weights().lm_head;
     const auto is_token = [&](std::int32_t id) { return id >= 0 && static_cast<std::uint32_t>(id) < c.vocab_size; };

@@ -22,6 +22,9 @@ public:
         : file_(file), architecture_(architecture), read_(file.weights(), "") {}
 
     Result<DecoderParts> load() {
+        // Weights that inputs would have to be turned for, and heads that give decisions.
+        if (file_.has("prism.hadamard.version")) return file_.unsupported("prism.hadamard.version", "no such key");
+        if (file_.has(key("decision.type"))) return file_.unsupported(key("decision.type"), "no such key");
         VKFORMER_CHECK(read_sizes());
         VKFORMER_CHECK(read_attention());
         if (!architecture_.learned_positions) VKFORMER_CHECK(read_ropes());
@@ -38,7 +41,7 @@ private:
         DecoderConfig& c = config();
         VKFORMER_TRY(c.hidden_size, file_.unsigned_integer(key("embedding_length"), count));
         formats::Expect<std::uint32_t> feed_forward = count;
-        if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // of layers that there are not
+        if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // no layer has that width
         VKFORMER_TRY(c.intermediate_size, file_.unsigned_integer(key("feed_forward_length"), feed_forward));
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
         VKFORMER_TRY(c.kv_heads, read_kv_heads());
@@ -59,6 +62,7 @@ private:
         if (predicting >= layers) return file_.unsupported(key("nextn_predict_layers"), "fewer than block_count");
         c.layers.assign(layers - predicting, {});
         VKFORMER_CHECK(read_mixers());
+        VKFORMER_CHECK(check_kv_heads());
         VKFORMER_TRY(const TensorData embedding, file_.weights().get("token_embd.weight"));
         if (embedding.shape.rank() != 2 || embedding.shape[0] > 1u << 24)
             return Error{ErrorCode::ShapeMismatch, file_.file_name() + ": token_embd.weight has shape " +
@@ -91,6 +95,19 @@ private:
         }
         if (found == 0) return file_.unsupported(name, "a layer with attention");
         return static_cast<std::uint32_t>(found);
+    }
+
+    /// Layers without keys are those without attention.
+    Result<void> check_kv_heads() const {
+        const std::string name = key("attention.head_count_kv");
+        const auto* const value = file_.find(name);
+        if (!value || value->type != formats::GgufType::array) return {};
+        VKFORMER_TRY(const std::vector<std::int32_t> counts, file_.integers(name));
+        const auto& layers = parts_.config.layers;
+        for (std::size_t i = 0; i < layers.size(); ++i)
+            if (i >= counts.size() || (counts[i] == 0) != (layers[i].mixer != DecoderConfig::Mixer::attention))
+                return file_.unsupported(name, "a number for each layer, 0 for those without attention");
+        return {};
     }
 
     /// The tensors of a layer say what it is.
@@ -413,10 +430,10 @@ private:
         VKFORMER_TRY(const std::vector<float> values, floats_of(rates));
         const auto logs = std::make_shared<std::vector<float>>();
         for (const float value : values) {
-            if (value > 0)
+            if (!(value <= 0))
                 return Error{ErrorCode::CorruptFile, file_.file_name() + ": " + name +
                                                          " has a rate above 0, with which a state would grow forever"};
-            logs->push_back(std::log(-value));  // −∞ of 0: nothing is forgotten
+            logs->push_back(std::log(-value));
         }
         return TensorData{
             .dtype = DType::f32, .shape = rates.shape, .bytes = std::as_bytes(std::span(*logs)), .owner = logs};

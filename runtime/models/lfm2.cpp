@@ -82,7 +82,7 @@ Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const Decoder
 Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& weights) {
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .intermediate_size = 12288}));
+    VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .kv_heads = 8, .intermediate_size = 12288}));
     VKFORMER_TRY(c.intermediate_size, read_intermediate_size(config));
     VKFORMER_TRY(const double eps, config.real("norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));
     c.norm_eps = static_cast<float>(eps);

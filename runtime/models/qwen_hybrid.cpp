@@ -115,12 +115,16 @@ Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const 
     return {};
 }
 
-Result<DecoderParts> load(const Config& config, const formats::Weights& weights, const std::string& prefix,
-                          const std::string& type) {
+/// `whole`: the config that says whether the head is the table of tokens.
+Result<DecoderParts> load(const Config& config, const Config& whole, const formats::Weights& weights,
+                          const std::string& prefix, const std::string& type) {
     const bool is_next = type == "qwen3_next", has_experts = is_next || type.starts_with("qwen3_5_moe");
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config, {.positions = 32768, .head_dim = 256, .intermediate_size = 5632}));
+    VKFORMER_TRY(
+        c, read_sizes(
+               config,
+               {.positions = 32768, .head_dim = 256, .kv_heads = has_experts ? 2u : 4u, .intermediate_size = 5632}));
     c.norm_gain_offset = 1;
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
     if (c.activation != graph::Activation::silu) return config.unsupported("hidden_act", "silu");
@@ -135,7 +139,7 @@ Result<DecoderParts> load(const Config& config, const formats::Weights& weights,
     LlamaLayout layout = {.read_mixer = &read_mixer};
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     layout.output_bias = layout.attention_bias;
-    VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
+    VKFORMER_TRY(layout.tied, whole.boolean("tie_word_embeddings", false));
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
     return parts;
 }
@@ -146,10 +150,12 @@ Result<DecoderParts> load_qwen_hybrid(const Config& config, const formats::Weigh
     const std::string probe = "embed_tokens.weight";
     VKFORMER_TRY(const std::string type, config.string("model_type"));
     if (type != "qwen3_5" && type != "qwen3_5_moe")
-        return load(config, weights, find_prefix(weights, "model.", probe), type);
+        return load(config, config, weights, find_prefix(weights, "model.", probe), type);
     // With a vision tower, which is not read.
     VKFORMER_TRY(const Config text, config.object("text_config"));
-    return load(text, weights, find_prefix(weights, "model.language_model.", probe), type);
+    VKFORMER_TRY(const std::string text_type, text.string("model_type", type + "_text"));
+    if (text_type != type + "_text") return text.unsupported("model_type", type + "_text");
+    return load(text, config, weights, find_prefix(weights, "model.language_model.", probe), type);
 }
 
 }  // namespace vkformer::models

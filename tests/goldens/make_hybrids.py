@@ -90,8 +90,9 @@ def write_with_vision(folder, text):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config = json.loads((text / "config.json").read_text())
+    config["tie_word_embeddings"] = False  # the outer one counts
     whole = {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "text_config": config,
-             "vision_config": {"model_type": "qwen3_5", "depth": 1}, "tie_word_embeddings": config["tie_word_embeddings"]}  # fmt: skip
+             "vision_config": {"model_type": "qwen3_5", "depth": 1}, "tie_word_embeddings": True}  # fmt: skip
     (folder / "config.json").write_text(json.dumps(whole, indent=2) + "\n")
     tensors = {name.replace("model.", "model.language_model.", 1): tensor for name, tensor in load_file(text / "model.safetensors").items()}
     tensors["model.visual.patch_embed.proj.weight"] = torch.zeros(3, 4)

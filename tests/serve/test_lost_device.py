@@ -223,7 +223,7 @@ def test_an_engine_that_fails_otherwise_is_not_ready_and_is_loaded_anew(tmp_path
         assert lossy.state("texts") == "failed" and lossy.state("vectors") == "ready"
         assert lossy.gauge("vkformer_model_loaded", "texts") == 0 and lossy.gauge("vkformer_model_loaded", "vectors") == 1
         assert lossy.gauge("vkformer_queue_requests", "texts") is None
-        # Others go on, and the server with them where it cannot be loaded; each further request has that tried again.
+        # Others go on, and the server with them where it cannot be loaded, which is tried again after some seconds.
         assert len(lossy.post("/v1/embeddings", {"model": "vectors", "input": "Hi"})["data"]) == 1
         status, headers, content = lossy.request("POST", "/v1/completions", STORY)
         assert status == 503 and "the model failed" in json.loads(content)["error"]["message"] and headers["retry-after"]

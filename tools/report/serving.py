@@ -54,9 +54,9 @@ def running(command, environment, folder, port):
 
 
 def requests(options, seed, port, clients):
-    """What clients see whose prompts no others have, for other seeds."""
+    """What clients see whose prompts no others have, for another seed or number of them."""
     def body(number):
-        one = 1000 * seed + number
+        one = 1000 * (10_000 * clients + seed) + number
         return {"model": "m", "prompt": load.prompt(one, random.Random(one).randint(*WORDS)), "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
 
     return load.measure(port, clients, options.requests, body)

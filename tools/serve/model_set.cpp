@@ -170,7 +170,6 @@ Result<void> ModelSet::load(Entry& entry) {
             return Error{ErrorCode::NoDevice, entry.spec.name + ": it would run on " + device + " in place of " +
                                                   entry.device_before + ", which was lost, or failed, and is not back"};
         entry.device_before.clear();
-        entry.rests = false;
         entry.model = *std::move(model);
         entry.state = ModelState::ready;
         metrics_->set("vkformer_model_loaded", labels_of(entry), 1);
@@ -202,15 +201,16 @@ Result<void> ModelSet::load_lost(Entry& entry) {
     }
 }
 
-/// Where that cannot be, the others go on, and a further request asks for it again.
+/// Where that cannot be, the others go on, and it is tried again after a pause.
 void ModelSet::load_failed(Entry& entry) {
-    {
-        const std::lock_guard lock(shared_->mutex);
-        entry.rests = true;  // before it begins: what a request finds failed meanwhile is tried again
-    }
+    constexpr std::chrono::seconds kLeast{2}, kMost{60};
     unload(entry);
-    if (const auto loaded = load(entry); !loaded)
-        log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
+    const auto loaded = load(entry);
+    if (!loaded) log_->say("failed", {{"model", entry.spec.name}, {"what", loaded.error().message}});
+    const std::lock_guard lock(shared_->mutex);
+    entry.pause = loaded ? std::chrono::seconds{0} : std::clamp(2 * entry.pause, kLeast, kMost);
+    entry.not_before = std::chrono::steady_clock::now() + entry.pause;
+    if (!loaded && loaded.error().code == ErrorCode::DeviceLost) entry.state = ModelState::lost;
 }
 
 Result<void> ModelSet::run(const std::function<void()>& on_ready) {
@@ -242,13 +242,27 @@ Result<void> ModelSet::run(const std::function<void()>& on_ready) {
 }
 
 ModelSet::Entry* ModelSet::next() {
-    const auto has_work = [](const auto& entry) {
-        if (entry->state == ModelState::unloaded) return !entry->waiting.empty();
-        return is_ending(entry->state) && *entry->users == 0 && !entry->rests;
+    using Clock = std::chrono::steady_clock;
+    const auto could_begin = [](const Entry& entry) {
+        if (entry.state == ModelState::unloaded) return !entry.waiting.empty();
+        return is_ending(entry.state) && *entry.users == 0;
     };
     std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [&] { return shared_->stops || std::ranges::any_of(entries_, has_work); });
-    return shared_->stops ? nullptr : std::ranges::find_if(entries_, has_work)->get();
+    while (!shared_->stops) {
+        // The one that may begin first: of several, who has waited longest.
+        Entry* first = nullptr;
+        for (const auto& entry : entries_)
+            if (could_begin(*entry) && (!first || entry->not_before < first->not_before)) first = entry.get();
+        if (first && first->not_before <= Clock::now()) {
+            first->not_before = Clock::now();  // behind those that wait as well
+            return first;
+        }
+        if (first)
+            shared_->changed.wait_until(lock, first->not_before);
+        else
+            shared_->changed.wait(lock);
+    }
+    return nullptr;
 }
 
 /// Loads it, where there is no room after others have gone, and tells those that wait.
@@ -391,9 +405,7 @@ Refusal ModelSet::why_not(Entry& entry) const {
         const std::lock_guard lock(shared_->mutex);
         if (entry.state == ModelState::lost) return told({ErrorCode::DeviceLost, {}});
         if (entry.state != ModelState::failed) return {503, "the model is being loaded", "model"};
-        entry.rests = false;
     }
-    shared_->changed.notify_all();
     return {503, "the model failed and is being loaded anew; try again soon", "model"};
 }
 
@@ -412,12 +424,12 @@ Refusal ModelSet::failed(Entry& entry, const Error& error) const {
     if (ended || is_lost) {
         std::string device = device_of(*entry.model);
         const std::lock_guard lock(shared_->mutex);
-        if (entry.state == ModelState::lost || entry.state == ModelState::failed) return refusal;
+        if (shared_->stops || entry.state == ModelState::lost || entry.state == ModelState::failed) return refusal;
         entry.state = is_lost ? ModelState::lost : ModelState::failed;
         entry.device_before = std::move(device);
         metrics_->set("vkformer_model_loaded", labels_of(entry), 0);
     }
-    log_->say(is_lost ? "lost" : "failed", {{"model", entry.spec.name}, {"what", cause.message}});
+    log_->say(is_lost ? "lost" : ended ? "failed" : "error", {{"model", entry.spec.name}, {"what", cause.message}});
     shared_->changed.notify_all();
     return refusal;
 }

@@ -2,6 +2,7 @@
 /// The models that the server was started with, by name: what they are, whether they are loaded, and the thread that each runs on.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -61,9 +62,11 @@ public:
         ModelState state = ModelState::loading;
         std::uint64_t last_used = 0;        // by the count of the set's uses
         std::vector<NotYet::Told> waiting;  // requests that came before it was loaded
-        std::optional<LoadedModel> model;   // where it is ready, or was, and is held
         std::string device_before;          // where it was lost or failed, and is to be loaded again
-        bool rests = false;                 // it failed, and has been tried again: until the next request
+        std::chrono::seconds pause{0};      // it failed and could not be loaded anew: until the next attempt
+        std::chrono::steady_clock::time_point not_before{};  // the next attempt
+        std::optional<LoadedModel>
+            model;  // where it is ready, or was, and is held; its end may still tell of a failure
         std::shared_ptr<std::size_t> users = std::make_shared<std::size_t>(0);  // that hold it; some outlive the set
     };
     /// A model that stays as it is while this is held.
@@ -78,7 +81,7 @@ public:
     /// recently, an idle one if there is any, and else one that takes no further requests then. Returns after stop(), when those that wait
     /// are refused. Errors: of the first that cannot be loaded, with its name; one whose device was lost is tried three times, since
     /// a device that resets itself takes some time, and no other one is taken in its place. One that failed otherwise has the others go on: it is
-    /// tried once, and again with each further request. None on demand: then the requests are told.
+    /// tried until it loads, after pauses of 2 s to a minute. None on demand: then the requests are told.
     Result<void> run(const std::function<void()>& on_ready);
     void stop();
     /// Of the whole: lost where one is, else failed where one is, and else loading where one is, but for those that are loaded on demand.

@@ -27,6 +27,7 @@ std::string iso_time(std::time_t seconds) {
 
 /// With the fields of both OpenAI's and Anthropic's lists: either's clients pass over the other's.
 json describe_model(const ModelSet& models, const ModelSet::Entry& entry, std::time_t created) {
+    const ModelState state = models.state(entry);
     return {{"id", entry.spec.name},
             {"object", "model"},
             {"created", created},
@@ -35,8 +36,8 @@ json describe_model(const ModelSet& models, const ModelSet::Entry& entry, std::t
             {"display_name", entry.spec.name},
             {"created_at", iso_time(created)},
             {"kind", to_string(entry.kind)},
-            {"state", to_string(models.state(entry))},
-            {"ready", models.state(entry) == ModelState::ready}};
+            {"state", to_string(state)},
+            {"ready", state == ModelState::ready}};
 }
 
 void list_models(const ModelSet& models, std::time_t created, const Call& call) {

@@ -39,11 +39,12 @@ Result<TextModel::Cache> TextModel::cache_of(const std::filesystem::path& path, 
         wanted.pages = static_cast<std::uint32_t>(graph::page_count(options.cache_tokens)) + 1;
     VKFORMER_TRY(const decoding::BatchOptions batch, decoding::checked_batch_options(decoder, wanted));
     const std::uint64_t tokens = (batch.pages - 1) * graph::kPageLen;
-    const std::uint64_t numbers = tokens * config.layers.size() * 2 * config.kv_heads * config.head_dim;
+    const std::uint64_t numbers = tokens * config.attention_layers() * 2 * config.kv_heads * config.head_dim;
+    const std::uint64_t states = config.state_bytes() * batch.rows;
     const std::uint64_t bytes = options.cache == CacheStorage::q8_0
                                     ? numbers * 34 / 32
                                     : numbers * (options.precision == Precision::f16 ? 2 : 4);
-    return Cache{bytes, tokens, batch.context};
+    return Cache{bytes + states, tokens, batch.context};
 }
 
 Result<TextModel::Id> TextModel::submit(GenerationRequest request, GenerationEngine::OnText on_text,

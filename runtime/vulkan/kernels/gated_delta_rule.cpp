@@ -58,16 +58,15 @@ Result<DispatchPlan> plan(const GatedDeltaRule& op, const KernelContext& context
 }
 
 /// Batch x len x key heads x heads of each x key_dim x value_dim: around the tokens in shared memory and the columns of a workgroup.
-constexpr Edge kEdges[] = {{1, 1, 1, 1, 1, 1},
-                           {2, 8, 1, 2, 20, kWorkgroup - 1},
-                           {1, 9, 2, 1, 32, kWorkgroup},
-                           {2, 5, 1, 1, 132, kWorkgroup + 1},
-                           {1, 17, 1, 3, 24, 17}};
+constexpr Edge kEdges[] = {{1, 1, 1, 1, 1, 1},           {2, 8, 1, 2, 20, kWorkgroup - 1},
+                           {1, 9, 2, 1, 32, kWorkgroup}, {2, 5, 1, 1, 132, kWorkgroup + 1},
+                           {1, 17, 1, 3, 24, 17},        {1, 5, 1, 1, 255, 3}};
 constexpr Edge kSharedEdges[] = {{1, 1, 1, 1, 8, 1},
                                  {2, 8, 1, 2, 24, kWorkgroup / 8 - 1},
                                  {1, 9, 2, 1, 32, kWorkgroup / 8},
                                  {2, 5, 1, 1, 136, kWorkgroup / 8 + 1},
-                                 {1, 17, 1, 3, 64, 17}};
+                                 {1, 17, 1, 3, 64, 17},
+                                 {1, 5, 1, 1, 256, 3}};
 
 }  // namespace
 
