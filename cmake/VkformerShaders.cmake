@@ -11,23 +11,36 @@ include(VkformerGlslang)
 # Debian: xz-utils, which dpkg-dev depends on.
 find_program(VKFORMER_XZ xz REQUIRED)
 mark_as_advanced(VKFORMER_XZ)
-# What numbers the modules' ids anew runs where the library is built, whatever it is built for.
-set(VKFORMER_HOST_CXX ${CMAKE_CXX_COMPILER})
+# What numbers the modules' ids anew runs where the library is built, whatever it is built for. Where that is the same,
+# it is a program like others, but without vkformer_warnings: sanitizers would only slow it.
+set(pack_shaders_source ${PROJECT_SOURCE_DIR}/shaders/pack/pack_shaders.cpp)
 if(CMAKE_CROSSCOMPILING)
-    unset(VKFORMER_HOST_CXX)
     find_program(VKFORMER_HOST_CXX NAMES c++ g++ clang++ REQUIRED)
     mark_as_advanced(VKFORMER_HOST_CXX)
+    set(pack_shaders ${CMAKE_CURRENT_BINARY_DIR}/pack_shaders)
+    if(CMAKE_HOST_WIN32)
+        string(APPEND pack_shaders .exe)
+    endif()
+    add_custom_command(
+        OUTPUT ${pack_shaders}
+        COMMAND ${VKFORMER_HOST_CXX} -std=c++20 -O1 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/runtime
+            -o ${pack_shaders} ${pack_shaders_source}
+        DEPENDS ${pack_shaders_source} ${PROJECT_SOURCE_DIR}/runtime/vulkan/packed_ids.hpp
+        COMMENT "Building pack_shaders"
+        VERBATIM
+    )
+    add_custom_target(vkformer_pack_shaders DEPENDS ${pack_shaders})
+    set(pack_shaders_files vkformer_pack_shaders ${pack_shaders})
+else()
+    add_executable(vkformer_pack_shaders EXCLUDE_FROM_ALL ${pack_shaders_source})
+    target_compile_features(vkformer_pack_shaders PRIVATE cxx_std_20)
+    target_include_directories(vkformer_pack_shaders PRIVATE ${PROJECT_SOURCE_DIR}/runtime)
+    target_compile_options(vkformer_pack_shaders PRIVATE
+        $<$<CXX_COMPILER_ID:GNU,Clang,AppleClang>:-Wall -Wextra $<$<CONFIG:Debug>:-O1>>)
+    set_target_properties(vkformer_pack_shaders PROPERTIES OUTPUT_NAME pack_shaders CXX_EXTENSIONS OFF UNITY_BUILD OFF)
+    set(pack_shaders $<TARGET_FILE:vkformer_pack_shaders>)
+    set(pack_shaders_files vkformer_pack_shaders)
 endif()
-set(pack_shaders ${CMAKE_CURRENT_BINARY_DIR}/pack_shaders)
-set(pack_shaders_source ${PROJECT_SOURCE_DIR}/shaders/pack/pack_shaders.cpp)
-add_custom_command(
-    OUTPUT ${pack_shaders}
-    COMMAND ${VKFORMER_HOST_CXX} -std=c++20 -O1 -Wall -Wextra -I${PROJECT_SOURCE_DIR}/runtime -o ${pack_shaders} ${pack_shaders_source}
-    DEPENDS ${pack_shaders_source} ${PROJECT_SOURCE_DIR}/runtime/vulkan/packed_ids.hpp
-    COMMENT "Building pack_shaders"
-    VERBATIM
-)
-add_custom_target(vkformer_pack_shaders DEPENDS ${pack_shaders})
 
 # Compressing well takes seconds each time that a shader has changed; names serve those who debug shaders.
 set(xz_preset 9e)
@@ -200,13 +213,16 @@ function(vkformer_add_shaders target)
     endforeach()
     set(table ${binaries_dir}/${table_function})
     list(JOIN binaries "\n" list)
-    file(CONFIGURE OUTPUT ${table}.list CONTENT "${list}\n" @ONLY)
+    # Unlike file(CONFIGURE), this leaves an "@" in a path as it is.
+    file(GENERATE OUTPUT ${table}.list CONTENT "${list}\n" NEWLINE_STYLE UNIX)
+    list(TRANSFORM binaries APPEND .numbered OUTPUT_VARIABLE numbered)
     add_custom_command(
         OUTPUT ${table}.inc ${table}_packed.inc
+        BYPRODUCTS ${table}.bin ${table}.bin.xz ${numbered}
         COMMAND ${pack_shaders} ${table}.list ${table} ${keep_names}
         COMMAND ${CMAKE_COMMAND} -D INPUT=${table}.bin -D OUTPUT=${table}_packed.inc -D XZ=${VKFORMER_XZ} -D PRESET=${xz_preset}
             -P ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
-        DEPENDS ${binaries} ${table}.list vkformer_pack_shaders ${pack_shaders} ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
+        DEPENDS ${binaries} ${table}.list ${pack_shaders_files} ${PROJECT_SOURCE_DIR}/cmake/PackShaders.cmake
         COMMENT "Packing ${table_function}"
         VERBATIM
     )

@@ -4,11 +4,12 @@
 ///   OUTPUT.bin  all modules, one behind the other, with their ids as runtime/vulkan/packed_ids.hpp has them
 ///   OUTPUT.inc  where each lies, as C++; a module is called as its file
 ///   FILE.numbered, for each FILE of LIST: the module as restore_ids() gives it back
-/// Without "names", which serve those who debug shaders, modules lose them: a seventh of their size.
+/// Without "names", which serve those who debug shaders, modules lose them: a seventh of their size. Strings stay where an
+/// instruction that stays refers to them, as those of debugPrintfEXT and of glslang's -gVS do.
 ///
 /// Ids are numbered anew. What lies outside of functions (types, constants, variables) has the same number in all modules
-/// that have it; what lies within is counted upwards, beginning with the same number in all modules. The code that modules
-/// share thereby has the same words in each: compressed together they take a sixth of what they take with glslang's ids.
+/// that have it; what lies within is counted upwards from kFirstLocal. The code that modules share thereby has the same
+/// words in each: compressed together they take a sixth of what they take with glslang's ids.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -18,9 +19,11 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "vulkan/packed_ids.hpp"
@@ -35,7 +38,16 @@ using Words = std::vector<std::uint32_t>;
 constexpr std::uint32_t kMagic = 0x07230203;
 constexpr std::size_t kHeader = 5;  // words; the bound of ids is the fourth
 constexpr std::size_t kBound = 3;
+constexpr std::uint32_t kOpString = 7;
 constexpr std::uint32_t kOpFunction = 54;
+constexpr std::uint32_t kOpLabel = 248;
+constexpr std::uint32_t kOpSwitch = 251;
+
+/// The first id within functions. It is fixed, rather than the one after all globals: a global that one new shader brings
+/// would otherwise change the words of every module, and drivers would compile all of them anew instead of finding them in
+/// their caches. What changes now are modules with globals that come after it; hashes for numbers would spare those, too,
+/// but take a twentieth more where they are compressed.
+constexpr std::uint32_t kFirstLocal = 8192;
 
 /// What the operands of an instruction are, a letter per word; the last one stands for all that follow.
 ///   r  the id that the instruction defines
@@ -53,6 +65,7 @@ struct Operands {
 /// Chapter 3.49 of the SPIR-V specification, and the extensions that our shaders use; ascending.
 constexpr Operands kOperands[] = {
     {1, 1, "ir"},            // OpUndef
+    {2, 2, "s"},             // OpSourceContinued
     {3, 3, "llil"},          // OpSource
     {4, 4, "s"},             // OpSourceExtension
     {5, 5, "is"},            // OpName
@@ -107,7 +120,10 @@ constexpr Operands kOperands[] = {
     {99, 99, "iiili"},       // OpImageWrite
     {100, 100, "iri"},       // OpImage
     {103, 104, "iri"},       // OpImageQuerySizeLod, OpImageQuerySize
-    {109, 191, "iri"},       // conversions, arithmetic, comparisons
+    {109, 122, "iri"},       // conversions, but for OpGenericCastToPtrExplicit, which ends in a literal
+    {124, 124, "iri"},       // OpBitcast
+    {126, 152, "iri"},       // arithmetic
+    {154, 191, "iri"},       // comparisons
     {194, 205, "iri"},       // of bits
     {207, 215, "iri"},       // derivatives
     {224, 225, "i"},         // OpControlBarrier, OpMemoryBarrier
@@ -120,7 +136,7 @@ constexpr Operands kOperands[] = {
     {248, 248, "r"},         // OpLabel
     {249, 249, "i"},         // OpBranch
     {250, 250, "iiil"},      // OpBranchConditional
-    {251, 251, "iip"},       // OpSwitch, whose literals are of one word
+    {251, 251, "iip"},       // OpSwitch; has_narrow_switches() tells whether its literals are of one word
     {252, 253, "l"},         // OpKill, OpReturn
     {254, 254, "i"},         // OpReturnValue
     {255, 255, "l"},         // OpUnreachable
@@ -211,34 +227,86 @@ void read_operands(Module& m, std::size_t at, std::size_t end) {
     }
 }
 
-Module read_module(const fs::path& file, bool with_names) {
+/// Whether the literals of each OpSwitch are of one word, as the table has them: only then are their number and that of
+/// their labels the same, and the labels are such.
+bool has_narrow_switches(const Module& m) {
+    std::set<std::uint32_t> labels;
+    for (std::size_t n = 0; n + 1 < m.beginnings.size(); ++n)
+        if (m.opcode(m.beginnings[n]) == kOpLabel && m.beginnings[n + 1] > m.beginnings[n] + 1)
+            labels.insert(m.words[m.beginnings[n] + 1]);
+    for (std::size_t n = 0; n + 1 < m.beginnings.size(); ++n) {
+        const std::size_t at = m.beginnings[n], end = m.beginnings[n + 1];
+        if (m.opcode(at) != kOpSwitch) continue;
+        if (end < at + 3 || (end - at) % 2 == 0) return false;
+        for (std::size_t i = at + 2; i < end; i += 2)
+            if (!labels.contains(m.words[i])) return false;
+    }
+    return true;
+}
+
+/// The module without what only debuggers read; strings stay where an instruction that stays refers to them. Where an
+/// instruction is unknown, so is what it refers to, and all strings stay.
+Module without_names(const Module& m) {
+    std::set<std::uint32_t> used;
+    for (std::size_t n = 0; n + 1 < m.beginnings.size(); ++n)
+        for (std::size_t i = m.beginnings[n]; i < m.beginnings[n + 1] && !is_debug(m.opcode(m.beginnings[n])); ++i)
+            if (m.roles[i] == Role::Reference) used.insert(m.words[i]);
+    Module kept;
+    kept.file = m.file;
+    kept.is_known = m.is_known;
+    kept.words.assign(m.words.begin(), m.words.begin() + kHeader);
+    kept.roles.resize(kHeader);
+    for (std::size_t n = 0; n + 1 < m.beginnings.size(); ++n) {
+        const std::size_t at = m.beginnings[n], end = m.beginnings[n + 1];
+        const bool is_used =
+            m.opcode(at) == kOpString && (!m.is_known || (end > at + 1 && used.contains(m.words[at + 1])));
+        if (is_debug(m.opcode(at)) && !is_used) continue;
+        if (at == m.functions) kept.functions = kept.words.size();
+        kept.beginnings.push_back(kept.words.size());
+        std::copy(m.words.data() + at, m.words.data() + end, std::back_inserter(kept.words));
+        std::copy(m.roles.data() + at, m.roles.data() + end, std::back_inserter(kept.roles));
+    }
+    kept.beginnings.push_back(kept.words.size());
+    return kept;
+}
+
+std::string read(const fs::path& file) {
     std::ifstream stream(file, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    std::string bytes;
+    for (char block[1 << 14]; stream.read(block, sizeof block) || stream.gcount() > 0;)
+        bytes.append(block, static_cast<std::size_t>(stream.gcount()));
+    if (!stream.eof()) throw std::runtime_error("cannot read " + file.string());
+    return bytes;
+}
+
+Module read_module(const fs::path& file, bool with_names) {
+    const std::string bytes = read(file);
     Words words(bytes.size() / 4);
     std::memcpy(words.data(), bytes.data(), words.size() * 4);
     const std::runtime_error broken(file.string() + " is no SPIR-V module");
     if (bytes.size() % 4 != 0 || words.size() < kHeader || words[0] != kMagic) throw broken;
     Module m;
     m.file = file;
-    m.words.assign(words.begin(), words.begin() + kHeader);
-    for (std::size_t at = kHeader, length = 0; at < words.size(); at += length) {
-        length = words[at] >> 16;
-        if (length == 0 || length > words.size() - at) throw broken;
-        const std::uint32_t opcode = words[at] & 0xFFFF;
-        if (is_debug(opcode) && !with_names) continue;
-        if (opcode == kOpFunction && m.functions == 0) m.functions = m.words.size();
-        m.beginnings.push_back(m.words.size());
-        m.words.insert(m.words.end(), words.begin() + static_cast<std::ptrdiff_t>(at),
-                       words.begin() + static_cast<std::ptrdiff_t>(at + length));
+    m.words = std::move(words);
+    m.roles.resize(m.words.size());
+    for (std::size_t at = kHeader, length = 0; at < m.words.size(); at += length) {
+        length = m.words[at] >> 16;
+        if (length == 0 || length > m.words.size() - at) throw broken;
+        if (m.opcode(at) == kOpFunction && m.functions == 0) m.functions = at;
+        m.beginnings.push_back(at);
+        read_operands(m, at, at + length);
     }
     m.beginnings.push_back(m.words.size());
-    m.roles.resize(m.words.size());
-    for (std::size_t i = 0; i + 1 < m.beginnings.size(); ++i) read_operands(m, m.beginnings[i], m.beginnings[i + 1]);
+    if (!has_narrow_switches(m)) m.keep_ids("an OpSwitch has literals of more than one word");
+    if (!with_names) m = without_names(m);
+    if (!m.is_known) return m;  // and may define ids where nobody sees it
     std::set<std::uint32_t> defined;
     for (std::size_t i = 0; i < m.words.size(); ++i)
-        if (m.roles[i] == Role::Result && !defined.insert(m.words[i]).second) m.keep_ids("an id is defined twice");
+        if (m.roles[i] == Role::Result && !defined.insert(m.words[i]).second)
+            throw std::runtime_error(file.string() + ": an id is defined twice: " + std::to_string(m.words[i]));
     for (std::size_t i = 0; i < m.words.size(); ++i)
-        if (m.roles[i] == Role::Reference && !defined.contains(m.words[i])) m.keep_ids("an id is not defined");
+        if (m.roles[i] == Role::Reference && !defined.contains(m.words[i]))
+            throw std::runtime_error(file.string() + ": an id is not defined: " + std::to_string(m.words[i]));
     return m;
 }
 
@@ -265,9 +333,9 @@ Numbers number_globals(const Module& m, std::map<Words, std::uint32_t>& shared) 
     return numbers;
 }
 
-/// Numbers the ids within functions, those after `globals`, and writes all numbers into the module.
-void number(Module& m, Numbers numbers, std::uint32_t globals) {
-    std::uint32_t last = globals;
+/// Numbers the ids within functions, and writes all numbers into the module.
+void number(Module& m, Numbers numbers) {
+    std::uint32_t last = kFirstLocal - 1;
     for (std::size_t i = m.functions; i < m.words.size(); ++i)
         if (m.roles[i] == Role::Result) numbers[m.words[i]] = ++last;
     if (last >= 0xFFFF) return m.keep_ids("it has too many");
@@ -276,7 +344,7 @@ void number(Module& m, Numbers numbers, std::uint32_t globals) {
     m.words[kBound] = last + 1;
 }
 
-Words packed(const Module& m, std::uint32_t globals) {
+Words packed(const Module& m) {
     Words words = m.words;
     for (const std::uint32_t word : words)
         if (word >> 16 == kPackedResult || word >> 16 == kPackedReference)
@@ -289,7 +357,7 @@ Words packed(const Module& m, std::uint32_t globals) {
         if (m.roles[i] == Role::Result) {
             words[i] = kPackedResult << 16 | (id == last + 1 ? 0 : id);
             last = id;
-        } else if (m.roles[i] == Role::Reference && id > globals) {
+        } else if (m.roles[i] == Role::Reference && id >= kFirstLocal) {
             words[i] = kPackedReference << 16 | ((id - last) & 0xFFFF);
         }
     }
@@ -308,21 +376,23 @@ void write(const fs::path& file, const Words& words) {
 
 void pack(const fs::path& list, const std::string& output, bool with_names) {
     std::vector<Module> modules;
-    std::ifstream files(list);
+    std::istringstream files(read(list));
     for (std::string file; std::getline(files, file);) modules.push_back(read_module(file, with_names));
     std::map<Words, std::uint32_t> shared;
     std::vector<Numbers> numbers;
     for (const Module& m : modules) numbers.push_back(m.is_known ? number_globals(m, shared) : Numbers{});
-    const auto globals = static_cast<std::uint32_t>(shared.size());
+    if (shared.size() >= kFirstLocal)
+        throw std::runtime_error("modules have " + std::to_string(shared.size()) +
+                                 " types, constants and variables; let kFirstLocal be greater");
 
     Words contents, originals;
     std::string places;
     for (std::size_t i = 0; i < modules.size(); ++i) {
         Module& m = modules[i];
-        if (m.is_known) number(m, std::move(numbers[i]), globals);
+        if (m.is_known) number(m, std::move(numbers[i]));
         places += "constexpr EmbeddedModule " + m.file.stem().string() + " = {kPacked, kContents, " +
                   std::to_string(contents.size() * 4) + ", " + std::to_string(m.words.size() * 4) + "};\n";
-        std::ranges::copy(packed(m, globals), std::back_inserter(contents));
+        std::ranges::copy(packed(m), std::back_inserter(contents));
         std::ranges::copy(m.words, std::back_inserter(originals));
         write(m.file.string() + ".numbered", m.words);
     }

@@ -1,13 +1,19 @@
-# cmake -D SPIRV_OPT=spirv-opt -D LIST=table.list -D WORK_DIR=folder -P numbered_shaders.cmake: pack_shaders has changed nothing in the
-# modules of LIST but ids and names. Without names and with its ids numbered by spirv-opt, a module is what it was before.
-file(STRINGS ${LIST} modules)
+# cmake -D SPIRV_OPT=spirv-opt -D "TABLES=table.list;…" -D WORK_DIR=folder -P numbered_shaders.cmake: pack_shaders has
+# changed nothing in the modules of TABLES but ids and names. Without names and with its ids numbered by spirv-opt, a
+# module is what it was before.
+set(modules)
+foreach(table IN LISTS TABLES)
+    file(STRINGS ${table} of_table)
+    list(APPEND modules ${of_table})
+endforeach()
 file(MAKE_DIRECTORY ${WORK_DIR})
 
 # The hash of the module as spirv-opt numbers it; empty where it does not know an extension.
 function(hash_of module result)
     set(${result} "" PARENT_SCOPE)
     set(output ${WORK_DIR}/module.spv)
-    execute_process(COMMAND ${SPIRV_OPT} --strip-debug --compact-ids ${module} -o ${output} RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    execute_process(COMMAND ${SPIRV_OPT} --strip-debug --compact-ids ${module} -o ${output}
+                    RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
     if(status EQUAL 0)
         file(SHA256 ${output} hash)
         set(${result} ${hash} PARENT_SCOPE)
@@ -28,6 +34,6 @@ foreach(module IN LISTS modules)
     endif()
 endforeach()
 message(STATUS "${same} modules are the same, ${unknown} unknown to ${SPIRV_OPT}")
-if(unknown GREATER same)
+if(NOT same OR unknown GREATER same)
     message(FATAL_ERROR "${SPIRV_OPT} knows too few")
 endif()
