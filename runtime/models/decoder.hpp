@@ -120,8 +120,8 @@ struct DecoderWeights {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
         Projection query, key, value;  ///< heads one after the other
         StateWeights state;            ///< in place of them, of layers with a state
-        Projection
-            mixed_gate;  ///< optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a delta rule's by its SiLU
+        /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a delta rule's by its SiLU.
+        Projection mixed_gate;
         Projection output;
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional

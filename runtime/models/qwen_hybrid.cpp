@@ -121,10 +121,9 @@ Result<DecoderParts> load(const Config& config, const Config& whole, const forma
     const bool is_next = type == "qwen3_next", has_experts = is_next || type.starts_with("qwen3_5_moe");
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(
-        c, read_sizes(
-               config,
-               {.positions = 32768, .head_dim = 256, .kv_heads = has_experts ? 2u : 4u, .intermediate_size = 5632}));
+    SizeDefaults defaults = {.positions = 32768, .head_dim = 256, .kv_heads = has_experts ? 2u : 4u};
+    defaults.intermediate_size = is_next ? 5632 : 12288;
+    VKFORMER_TRY(c, read_sizes(config, defaults));
     c.norm_gain_offset = 1;
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
     if (c.activation != graph::Activation::silu) return config.unsupported("hidden_act", "silu");

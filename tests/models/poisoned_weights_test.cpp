@@ -75,9 +75,9 @@ std::vector<LastBlock> places_in(std::span<std::byte> file, bool is_gguf) {
     return places;
 }
 
-/// Heads for training that encoders' files have and none of their graphs reads.
-bool is_other_head(const std::string& name) {
-    return name.starts_with("pooler.") || name.starts_with("cls.predictions.");
+/// Heads for training, and towers of pictures beside a language model, that files have and none of the graphs reads.
+bool is_of_other_graphs(const std::string& name) {
+    return name.starts_with("pooler.") || name.starts_with("cls.predictions.") || name.starts_with("model.visual.");
 }
 
 /// The tensors of a file that may hold what is no number; all others must be refused by name.
@@ -93,7 +93,7 @@ std::vector<std::string> unread_in(const fs::path& model, const fs::path& weight
         std::ranges::copy(kept, place.block.begin());
         const std::optional<Error> error = load(model);
         if (!error) {
-            if (!is_other_head(place.name)) unread.push_back(place.name);
+            if (!is_of_other_graphs(place.name)) unread.push_back(place.name);
             continue;
         }
         CAPTURE(place.name, error->message);
