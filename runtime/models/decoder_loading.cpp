@@ -215,20 +215,24 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
     return c;
 }
 
-Result<std::vector<bool>> read_sliding_layers(const Config& config, std::size_t layers) {
+Result<std::vector<bool>> read_layer_types(const Config& config, std::size_t layers, std::string_view other) {
     VKFORMER_TRY(const auto types, config.strings("layer_types"));
-    std::vector<bool> slides(layers, false);
-    if (types.empty()) return slides;
+    std::vector<bool> found(layers, false);
+    if (types.empty()) return found;
     if (types.size() != layers)
         return Error{ErrorCode::CorruptFile, config.file_name() + ": \"layer_types\" has " +
                                                  std::to_string(types.size()) + " entries, the model has " +
                                                  std::to_string(layers) + " layers"};
     for (std::size_t i = 0; i < layers; ++i) {
-        slides[i] = types[i] == "sliding_attention";
-        if (!slides[i] && types[i] != "full_attention")
-            return config.unsupported("layer_types", "full_attention, sliding_attention");
+        found[i] = types[i] == other;
+        if (!found[i] && types[i] != "full_attention")
+            return config.unsupported("layer_types", "full_attention, " + std::string(other));
     }
-    return slides;
+    return found;
+}
+
+Result<std::vector<bool>> read_sliding_layers(const Config& config, std::size_t layers) {
+    return read_layer_types(config, layers, "sliding_attention");
 }
 
 // ---- rotary positions -----------------------------------------------------------------------------------------------

@@ -111,6 +111,10 @@ Result<void> read_expert_counts(const formats::Config& config, std::uint32_t cou
 /// The gates of gpt-oss's experts: x · sigmoid(1.702 x), kept below 7.
 void set_clamped_gates(DecoderConfig& config);
 
+/// Which layers are `other` by layer_types, and not "full_attention"; none where there is no such list.
+/// Errors: also where the list is not as long as there are layers.
+Result<std::vector<bool>> read_layer_types(const formats::Config& config, std::size_t layers, std::string_view other);
+
 /// Sliding windows by layer_types ("full_attention", "sliding_attention"); none where there is no such list.
 /// Errors: also where the list is not as long as there are layers.
 Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std::size_t layers);

@@ -27,22 +27,17 @@ Result<std::uint32_t> read_intermediate_size(const Config& config) {
     return static_cast<std::uint32_t>((scaled + multiple - 1) / multiple * multiple);
 }
 
+/// Without either list, all layers attend.
 Result<void> read_layers(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    VKFORMER_TRY(std::vector<bool> has_state, read_layer_types(config, c.layers.size(), "conv"));
     VKFORMER_TRY(const auto indices, config.token_ids("full_attn_idxs"));
-    if (!types.empty() && types.size() != c.layers.size())
-        return config.unsupported("layer_types", std::to_string(c.layers.size()) + " entries, one for each layer");
+    const bool is_by_index = !config.has("layer_types") && config.has("full_attn_idxs");
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        bool attends =
-            !config.has("full_attn_idxs") || std::ranges::find(indices, static_cast<std::int32_t>(i)) != indices.end();
-        if (!types.empty()) {
-            attends = types[i] == "full_attention";
-            if (!attends && types[i] != "conv") return config.unsupported("layer_types", "conv, full_attention");
-        }
-        if (attends)
-            c.layers[i].rope = 0;
-        else
+        if (is_by_index) has_state[i] = std::ranges::find(indices, static_cast<std::int32_t>(i)) == indices.end();
+        if (has_state[i])
             c.layers[i].mixer = DecoderConfig::Mixer::convolution;
+        else
+            c.layers[i].rope = 0;
     }
     return {};
 }

@@ -27,21 +27,14 @@ Result<void> read_delta_rule(const Config& config, DecoderConfig& c) {
 }
 
 Result<void> read_layers(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    VKFORMER_TRY(std::vector<bool> has_state, read_layer_types(config, c.layers.size(), "linear_attention"));
     VKFORMER_TRY(const auto interval, config.unsigned_integer("full_attention_interval", {.fallback = 4, .min = 1}));
-    if (!types.empty() && types.size() != c.layers.size())
-        return config.unsupported("layer_types", std::to_string(c.layers.size()) + " entries, one for each layer");
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        bool attends = (i + 1) % interval == 0;
-        if (!types.empty()) {
-            attends = types[i] == "full_attention";
-            if (!attends && types[i] != "linear_attention")
-                return config.unsupported("layer_types", "linear_attention, full_attention");
-        }
-        if (attends)
-            c.layers[i].rope = 0;
-        else
+        if (!config.has("layer_types")) has_state[i] = (i + 1) % interval != 0;
+        if (has_state[i])
             c.layers[i].mixer = Mixer::delta_rule;
+        else
+            c.layers[i].rope = 0;
     }
     return {};
 }
