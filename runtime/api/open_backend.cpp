@@ -34,7 +34,7 @@ namespace vkformer::api {
 namespace {
 
 /// What trials may take while a user waits for an answer; what is not tried by then is tried the next time.
-constexpr double kTrialSeconds = 1;
+constexpr double kTrialSeconds = 1, kGpuFactor = 4;
 
 std::unique_ptr<graph::Backend> cpu_backend(const OpenOptions& options) {
     return cpu::make_cpu_backend<float>(options.plain ? cpu::QuantizedProducts::floats : cpu::QuantizedProducts::int8);
@@ -71,8 +71,10 @@ Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& 
     if (options.plain)
         chooser = std::make_shared<vulkan::ReferenceVariants>();
     else
-        chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{
-            .folder = platform::cache_folder(), .progress = options.progress, .max_seconds = kTrialSeconds});
+        chooser = std::make_shared<tuning::Ladder>(tuning::LadderOptions{.folder = platform::cache_folder(),
+                                                                         .progress = options.progress,
+                                                                         .max_seconds = kTrialSeconds,
+                                                                         .gpu_factor = kGpuFactor});
     if (options.variants.empty()) return chooser;
     VKFORMER_TRY(auto named, vulkan::NamedVariants::create(options.variants, std::move(chooser)));
     return std::shared_ptr<vulkan::VariantChooser>(std::move(named));

@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/ceil_div.hpp"
 #include "core/stable_order.hpp"
 #include "core/try.hpp"
 #include "cpu/backend.hpp"
@@ -28,25 +29,33 @@ using graph::Value;
 /// Multiplications of a trial: a few milliseconds of a slow device.
 double max_work(const vulkan::Capabilities& device) { return device.is_cpu() ? 5e7 : 2e10; }
 /// Of one whose result is compared with what the CPU computes in double precision, which would take it seconds for what is timed on a GPU.
-constexpr double kMostCheckedWork = 3e8;
+constexpr double kMostCheckedWork = 5e7;
 
-constexpr double kWarmUpSeconds = 0.05;  // a GPU that had little to do is slow, and not in all alike
-constexpr double kEnoughUs = 20e3;       // device time after which a variant is timed no more
+// A GPU that had little to do is slow, and not in all alike: before the first case that is timed, and before each after it, for it was idle
+// while the CPU compiled its pipelines and computed what is right.
+constexpr double kFirstWarmUpSeconds = 0.3, kWarmUpSeconds = 0.05;
+constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
+constexpr double kAsFast = 1.03;                     // times slower than the best one: as fast, if it errs less
 constexpr double kNear = 4;                          // times slower than the best one: timed again
 constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
 constexpr int kRounds = 3;                           // in which what is near the best is timed again
-constexpr std::uint64_t kMostKeptBytes = 256 << 20;  // of operands of variants that may be timed again
 constexpr double kLittleWork = 0.005;                // of a plan's
-constexpr std::uint64_t kColdBytes = 16 << 20, kMostCopies = 8;
+constexpr std::uint64_t kMostCopies = 8;
+/// More than the last cache holds, of which Vulkan does not tell: that of a processor that is the device, which is far below; and of a GPU.
+std::uint64_t cold_bytes(const vulkan::Capabilities& device) { return (device.is_cpu() ? 16ull : 128ull) << 20; }
+/// Of operands of variants that may be timed again: what is not kept is uploaded once more for each round.
+std::uint64_t most_kept_bytes(const vulkan::Capabilities& device) {
+    return (device.type == "discrete" ? 1024ull : 256ull) << 20;
+}
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
 /// those of a model lie when their turn is there: in a trial with one copy they would stay in a cache, and another variant would win.
-int operand_copies(const Graph& graph, const Node& node) {
+int operand_copies(const Graph& graph, const Node& node, const vulkan::Capabilities& device) {
     const auto* const linear = std::get_if<graph::Linear>(&node.op);
     if (!linear || graph.shape(linear->x).row_count() > graph::kFewRows) return 1;
     const std::uint64_t bytes = graph::storage_bytes(graph.tensor(linear->weight));
-    return static_cast<int>(std::min((kColdBytes + bytes - 1) / bytes, kMostCopies));
+    return static_cast<int>(std::min(ceil_div(cold_bytes(device), bytes), kMostCopies));
 }
 
 Result<std::vector<double>> read(Program& program, const Graph& graph, Value value) {
@@ -135,8 +144,13 @@ private:
 class Climb {
 public:
     /// `checked` is the node with less to do, for variants that run the same pipelines there; null: what is timed is checked.
-    Climb(vulkan::VulkanBackend& backend, std::unique_ptr<Subject> timed, std::unique_ptr<Subject> checked, int runs)
-        : backend_(backend), timed_(std::move(timed)), checked_(std::move(checked)), runs_(runs) {}
+    Climb(vulkan::VulkanBackend& backend, std::unique_ptr<Subject> timed, std::unique_ptr<Subject> checked, int runs,
+          double warm_up_seconds)
+        : backend_(backend),
+          timed_(std::move(timed)),
+          checked_(std::move(checked)),
+          runs_(runs),
+          warm_up_seconds_(backend.capabilities().is_cpu() ? 0 : warm_up_seconds) {}
 
     /// Compiles the pipelines of variants beside one another.
     void prepare(const vulkan::KernelList& kernels) { backend_.prepare_pipelines(timed_->plan(), kernels); }
@@ -160,9 +174,9 @@ public:
 
     /// Keeps a GPU busy before the first variant is timed, for it was idle while the CPU computed what is right.
     Result<void> warm_up(vulkan::VulkanProgram& program) {
-        if (std::exchange(is_warm_, true) || backend_.capabilities().is_cpu()) return {};
+        const std::chrono::duration<double> most(std::exchange(warm_up_seconds_, 0));
         const auto start = std::chrono::steady_clock::now();
-        while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kWarmUpSeconds)) {
+        while (std::chrono::steady_clock::now() - start < most) {
             VKFORMER_CHECK(program.submit());
             VKFORMER_CHECK(program.wait());
         }
@@ -234,7 +248,7 @@ private:
         }
         trial.us = trial.us > 0 ? std::min(trial.us, best) : best;
         fastest_ = std::min(fastest_, best);
-        if (found == kept_.end() && kept_bytes_ + copy_bytes() * fresh.size() <= kMostKeptBytes) {
+        if (found == kept_.end() && kept_bytes_ + copy_bytes() * fresh.size() <= most_kept_bytes(backend_.capabilities())) {
             kept_bytes_ += copy_bytes() * fresh.size();
             kept_.emplace(trial.variant, std::move(fresh));
         }
@@ -254,7 +268,7 @@ private:
     /// With operands of their own.
     using Programs = std::vector<std::unique_ptr<vulkan::VulkanProgram>>;
     Result<Programs> compile_copies(const std::string& variant) {
-        const int copies = std::min(operand_copies(timed_->plan().graph, timed_->node()), runs_ + 1);
+        const int copies = std::min(operand_copies(timed_->plan().graph, timed_->node(), backend_.capabilities()), runs_ + 1);
         Programs programs;
         while (programs.size() < static_cast<std::size_t>(copies)) {
             VKFORMER_TRY(programs.emplace_back(), compile(*timed_, variant, false));
@@ -272,7 +286,7 @@ private:
     std::unique_ptr<Subject> timed_, checked_;
     int runs_;
     double fastest_ = std::numeric_limits<double>::infinity();
-    bool is_warm_ = false;
+    double warm_up_seconds_;
     std::map<std::string, Programs> kept_;  // by variant, so that another round costs no more than its runs
     std::uint64_t kept_bytes_ = 0;
 };
@@ -282,26 +296,51 @@ bool is_product(const graph::Op& op) {
     return std::holds_alternative<graph::Linear>(op) || std::holds_alternative<graph::ExpertLinear>(op);
 }
 
-/// Devices that are CPUs make loops of barriers and compile them for long: nobody waits for the reference there where a kernel that is
-/// written for them is right.
-bool is_last_resort(const vulkan::KernelTraits& kernel, const vulkan::KernelList& kernels) {
-    return kernel.is_reference &&
-           std::ranges::find(kernels, vulkan::DeviceClass::cpu, &vulkan::KernelTraits::device) != kernels.end();
-}
+/// A case's key without its numbers, and these.
+struct KeyParts {
+    explicit KeyParts(std::string_view key) {
+        for (std::size_t i = 0; i < key.size(); ++i) {
+            double number = 0;
+            const std::size_t begin = i;
+            for (; i < key.size() && key[i] >= '0' && key[i] <= '9'; ++i) number = 10 * number + (key[i] - '0');
+            if (i > begin) numbers.push_back(number);
+            if (i < key.size()) text += key[i];
+        }
+    }
+    std::string_view op() const { return std::string_view(text).substr(0, text.find(' ')); }
 
-/// What is known of a node of a plan.
-struct Found {
-    std::string_view op;
-    std::string variant;
-    double work;
+    std::string text;
+    std::vector<double> numbers;
 };
 
-/// For a node that was not tried: of what was found for nodes of its op, the one with the most work first, the first that it has, too.
-/// Empty: nothing was found.
-std::string likely_variant(const std::vector<Found>& found, std::string_view op, const vulkan::KernelList& kernels) {
-    for (const Found& f : found)
-        if (f.op == op && vulkan::find_kernel(kernels, f.variant)) return f.variant;
-    return {};
+/// How far the sizes of two cases of an op are from each other, by factors of two; and whether they differ in more than sizes, which is far.
+std::pair<bool, double> distance(const KeyParts& a, const KeyParts& b) {
+    const auto log2 = [](double number) { return std::log2(std::max(number, 1.0)); };
+    double sum = 0;
+    if (a.text != b.text) {
+        for (const double number : a.numbers) sum += log2(number);
+        for (const double number : b.numbers) sum -= log2(number);
+        return {true, std::abs(sum)};
+    }
+    for (std::size_t i = 0; i < a.numbers.size(); ++i) sum += std::abs(log2(a.numbers[i]) - log2(b.numbers[i]));
+    return {false, sum};
+}
+
+/// For a node that was not tried: what was found in the case of its op that is nearest to it, among those whose variant it has. Empty: there
+/// is none.
+std::string likely_variant(const VerdictFile& file, const std::string& key, const vulkan::KernelList& kernels) {
+    const KeyParts parts(key);
+    std::string likely;
+    std::pair<bool, double> nearest{true, std::numeric_limits<double>::infinity()};
+    for (const auto& [other_key, verdict] : file.verdicts()) {
+        const KeyParts other(other_key);
+        if (other.op() != parts.op() || !vulkan::find_kernel(kernels, verdict.variant)) continue;
+        const auto far = distance(parts, other);
+        if (far >= nearest) continue;
+        nearest = far;
+        likely = verdict.variant;
+    }
+    return likely;
 }
 
 /// What the file says about a node, if the node has that variant.
@@ -339,6 +378,24 @@ vulkan::KernelList worth_trying(const vulkan::KernelList& kernels, const vulkan:
     return left;
 }
 
+TrialOrder trial_order(const vulkan::KernelList& kernels, const vulkan::Capabilities& device) {
+    const std::uint32_t matrices = vulkan::needs(vulkan::ShaderRequirement::coopmat);
+    const std::uint32_t many_at_once = matrices | vulkan::needs(vulkan::ShaderRequirement::int_dot);
+    const bool have_matrices = std::ranges::any_of(kernels, [&](const auto* k) { return (k->needs & matrices) != 0; });
+    const bool are_for_cpus =
+        std::ranges::find(kernels, vulkan::DeviceClass::cpu, &vulkan::KernelTraits::device) != kernels.end();
+    using Rows = vulkan::KernelTraits::Rows;
+    const bool are_for_few_rows = std::ranges::find(kernels, Rows::few, &vulkan::KernelTraits::rows) != kernels.end();
+    const auto is_last_resort = [&](const vulkan::KernelTraits& kernel) {
+        if (device.is_cpu()) return are_for_cpus && kernel.is_reference;
+        return (have_matrices && (kernel.needs & many_at_once) == 0) || (are_for_few_rows && kernel.rows == Rows::many);
+    };
+    TrialOrder order;
+    for (const vulkan::KernelTraits* const kernel : kernels)
+        (is_last_resort(*kernel) ? order.last_resort : order.first).push_back(kernel);
+    return order;
+}
+
 void judge(Trial& trial, std::span<const double> found, std::span<const double> expected, double bound) {
     if (!trial.fault.empty()) return;
     const double error = error_of(found, expected, bound);
@@ -357,11 +414,16 @@ Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
     return {};
 }
 
-std::string fastest_of(const std::vector<Trial>& trials) {
-    const Trial* fastest = nullptr;
+std::string best_of(const std::vector<Trial>& trials) {
+    double shortest = std::numeric_limits<double>::infinity();
     for (const Trial& tried : trials)
-        if (tried.fault.empty() && (!fastest || tried.us < fastest->us)) fastest = &tried;
-    return fastest ? fastest->variant : std::string();
+        if (tried.fault.empty()) shortest = std::min(shortest, tried.us);
+    const Trial* best = nullptr;
+    for (const Trial& tried : trials) {
+        if (!tried.fault.empty() || tried.us > kAsFast * shortest) continue;
+        if (!best || std::pair(tried.bound, tried.us) < std::pair(best->bound, best->us)) best = &tried;
+    }
+    return best ? best->variant : std::string();
 }
 
 double Ladder::now() const {
@@ -418,7 +480,10 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         checked = std::make_unique<Subject>(std::move(less));
     }
     Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
-                options_.thorough ? kThoroughRuns : kRuns);
+                options_.thorough ? kThoroughRuns : kRuns,
+                std::exchange(has_warmed_up_, true) ? kWarmUpSeconds : kFirstWarmUpSeconds);
+    const TrialOrder order =
+        options_.thorough ? TrialOrder{open_case.kernels, {}} : trial_order(open_case.kernels, device);
     // Drivers of CPUs compile with all their threads, and not all of it is needed.
     if (!device.is_cpu() && backend.device()->is_own()) {
         const bool may_prepare = [&] {
@@ -428,17 +493,17 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         if (may_prepare) {
             progress.trial = key;
             if (options_.progress) options_.progress(progress);
-            climb.prepare(open_case.kernels);
+            climb.prepare(order.first);
             const std::lock_guard lock(mutex_);
             verdicts.end();
         }
     }
     Verdict verdict;
-    for (const vulkan::KernelTraits* kernel : open_case.kernels) {
-        const std::string_view name = kernel->name;
-        if (!options_.thorough && device.is_cpu() && is_last_resort(*kernel, open_case.kernels) &&
-            !fastest_of(verdict.trials).empty())
-            continue;
+    vulkan::KernelList kernels = order.first;
+    kernels.insert(kernels.end(), order.last_resort.begin(), order.last_resort.end());
+    for (std::size_t i = 0; i < kernels.size(); ++i) {
+        if (i >= order.first.size() && !best_of(verdict.trials).empty()) break;
+        const std::string_view name = kernels[i]->name;
         progress.trial = key + " " + std::string(name);
         if (options_.progress) options_.progress(progress);
         const bool may_try = [&] {
@@ -457,15 +522,15 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         VKFORMER_TRY(Trial tried, std::move(attempted));
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
-        // The first variant is right, and a case without a verdict takes it.
-        if (!tuned_.empty() && verdict.trials.front().fault.empty() && is_time_over(seconds_ + now() - start)) {
+        // One kernel is right, and a case without a verdict takes one that was right for its op, or the plain one.
+        if (!tuned_.empty() && verdict.trials.front().fault.empty() && is_time_over(seconds_ + now() - start, device)) {
             const std::lock_guard lock(mutex_);
             verdicts.save();  // that nothing is being tried
             return {};
         }
     }
     VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
-    verdict.variant = fastest_of(verdict.trials);
+    verdict.variant = best_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
     const std::lock_guard lock(mutex_);
     verdicts.set(key, std::move(verdict));
@@ -481,7 +546,7 @@ Result<void> Ladder::try_open_cases(vulkan::VulkanBackend& backend, const graph:
     const auto open = open_cases(plan, device);  // another thread may have tried some meanwhile
     Progress progress{.device = device.name, .trial = {}, .done = 0, .total = open.size()};
     for (const auto& [key, open_case] : open) {
-        if (is_time_over(seconds_ + longest_case_)) break;
+        if (is_time_over(seconds_ + longest_case_, device)) break;
         const double start = now();
         VKFORMER_CHECK(climb(backend, plan.graph, key, open_case, progress, start));
         const double taken = now() - start;
@@ -499,19 +564,19 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
     const VerdictFile& verdicts = file(device);
     const std::lock_guard lock(mutex_);
     vulkan::ChosenVariants chosen;
-    std::vector<Found> found;
+    std::map<std::string, std::string> likely;  // by case
     for (const Node& node : plan.graph.nodes()) {
         const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
-        const Verdict* const verdict = kernels.size() < 2 ? nullptr : known(verdicts, plan.graph, node, kernels);
-        chosen.push_back(verdict ? verdict->variant : std::string());
-        if (verdict) found.push_back({graph::op_name(node.op), verdict->variant, graph::work_of(node.op, plan.graph)});
-    }
-    std::ranges::sort(found, std::ranges::greater(), &Found::work);
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-        const Node& node = plan.graph.nodes()[i];
-        if (chosen[i].empty())
-            chosen[i] =
-                likely_variant(found, graph::op_name(node.op), vulkan::fitting_kernels(node.op, {plan.graph, device}));
+        chosen.emplace_back();
+        if (kernels.size() < 2) continue;
+        if (const Verdict* const verdict = known(verdicts, plan.graph, node, kernels)) {
+            chosen.back() = verdict->variant;
+            continue;
+        }
+        const auto [found, is_new] = likely.try_emplace(case_key(plan.graph, node, false));
+        if (is_new || !vulkan::find_kernel(kernels, found->second))
+            found->second = likely_variant(verdicts, found->first, kernels);
+        chosen.back() = found->second;
     }
     return chosen;
 }

@@ -31,15 +31,26 @@ struct LadderOptions {
     std::function<void(const Progress&)> progress{};
     bool thorough = false;  ///< exact shapes and more runs, whatever is known already: `vkformer tune`
     /// No case is begun that would not be done by then if it took as long as the longest one so far, all but the first one that was begun
-    /// are given up after it, and what is not tried takes what was found for the same op where it has most work in the plan, or else the
-    /// first of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
+    /// are given up after it, and what is not tried takes what was found in the case of its op that is nearest in size, or else the first
+    /// of vulkan::fitting_kernels(); the next Ladder with the same folder goes on from there. The cases with the most work come
     /// first, one of each op before the others. 0: all are tried.
     double max_seconds = 0;
+    /// Devices that are no CPUs get so many times as long: their drivers compile a pipeline for tenths of a second.
+    double gpu_factor = 1;
 };
 
 /// Those variants of a node that are tried when a device is first used, the first one among them. A device that is a CPU has no
 /// units for cooperative matrices or float16 arithmetic; its driver compiles them for seconds and is no faster. `vkformer tune` tries them all.
 vulkan::KernelList worth_trying(const vulkan::KernelList& kernels, const vulkan::Capabilities& device);
+
+/// In which order a case's kernels are tried when a device is first used: those of `last_resort` only where none of `first` is right.
+struct TrialOrder {
+    vulkan::KernelList first, last_resort;
+};
+/// Devices that are CPUs make loops of barriers and compile them for long: the reference comes last there where a kernel is written for
+/// them. Where a GPU has units for matrices that take the operands, what multiplies neither matrices nor integers comes last: it was never
+/// the fastest there, and drivers compile its unrolled loops for seconds. So do tiles for many rows where there are few.
+TrialOrder trial_order(const vulkan::KernelList& kernels, const vulkan::Capabilities& device);
 
 /// Compares one of a trial's results with what it should be. The trial keeps the error that takes most of its bound, and is at fault where
 /// one exceeds it (or where a single element does, by far).
@@ -50,12 +61,13 @@ void judge(Trial& trial, std::span<const double> found, std::span<const double> 
 Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
                               const std::function<Result<void>(Trial&)>& repeat);
 
-/// The variant with the shortest time among those that are right; empty: there is none.
-std::string fastest_of(const std::vector<Trial>& trials);
+/// Of the variants that are right the one with the shortest time; of those that are as fast, within 3 %, the one with the tightest bound.
+/// Empty: there is none.
+std::string best_of(const std::vector<Trial>& trials);
 
 /// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double precision under
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
-/// pipelines, and what is timed is then only seen to be written whole. Of those that are right the fastest is taken. A variant that is wrong
+/// pipelines, and what is timed is then only seen to be written whole. Of those that are right best_of() is taken. A variant that is wrong
 /// or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time.
 /// Without a queue nothing can be tried, and the first variant is taken. choose() is thread-safe: one thread at a time tries, as trials would
 /// spoil each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
@@ -87,8 +99,9 @@ private:
     /// By key, the most work first, but an op's first before any op's second.
     std::vector<std::pair<std::string, OpenCase>> open_cases(const graph::Plan& plan,
                                                              const vulkan::Capabilities& device);
-    bool is_time_over(double seconds) const noexcept {
-        return options_.max_seconds > 0 && seconds >= options_.max_seconds;
+    bool is_time_over(double seconds, const vulkan::Capabilities& device) const noexcept {
+        const double most = options_.max_seconds * (device.is_cpu() ? 1 : options_.gpu_factor);
+        return most > 0 && seconds >= most;
     }
     /// `start` is when the case was begun.
     Result<void> climb(vulkan::VulkanBackend& backend, const graph::Graph& graph, const std::string& key,
@@ -98,6 +111,7 @@ private:
     std::mutex trials_mutex_;                   // held while variants are tried; taken before the other one
     double seconds_ = 0;                        // spent on trials so far
     double longest_case_ = 0;                   // seconds
+    bool has_warmed_up_ = false;                // a GPU, before its first case
     std::mutex mutex_;                          // of what follows; never held while anything runs
     std::map<std::string, VerdictFile> files_;  // by device UUID
     std::set<std::string> tuned_;               // device UUID and key of what this Ladder has tried itself

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -57,6 +58,9 @@ void reshape_rows(Shapes& shapes, const Graph& graph, Value value, std::uint64_t
     if (value) shapes[value.id] = graph.shape(value).rank() == 1 ? Shape{width} : Shape{rows, width};
 }
 
+/// Of a weight: as much as no cache of a GPU holds, and what is copied there in a moment.
+constexpr double kMostElements = 1 << 26;
+
 /// Halves the rows of a product, not below 64, and its columns, not below 256, until its work is at most `max_work`.
 void lessen(const auto& work, double max_work, Fewer first, std::uint64_t& rows, std::uint64_t& out, bool in_pairs) {
     const auto fewer_rows = [&] {
@@ -90,6 +94,8 @@ void limit(const graph::Linear& op, const Graph& graph, double max_work, Fewer f
     const std::uint64_t in = graph.shape(op.x).back();
     std::uint64_t rows = graph.shape(op.x).row_count(), out = graph.shape(op.weight)[0];
     const auto work = [&] { return static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); };
+    while (static_cast<double>(in) * static_cast<double>(out) > kMostElements && out > 256)
+        out = op.is_gated() ? (out / 2 + 1) / 2 * 2 : (out + 1) / 2;
     lessen(work, max_work, first, rows, out, op.is_gated());
     reshape_rows(shapes, graph, op.x, rows, in);
     reshape_rows(shapes, graph, op.weight, out, in);
@@ -102,7 +108,6 @@ void limit(const graph::ExpertLinear& op, const Graph& graph, double max_work, F
     const std::uint64_t in = graph.shape(op.x).back(), slots = graph.shape(op.experts)[1];
     std::uint64_t rows = graph.shape(op.experts)[0], out = graph.shape(op.y).back();
     std::uint64_t experts = graph.shape(op.weight)[0] / out;
-    constexpr double kMostElements = 1 << 26;  // of a weight
     const auto work = [&] {
         return static_cast<double>(rows * slots) * static_cast<double>(in) * static_cast<double>(out);
     };
@@ -123,20 +128,37 @@ std::vector<float> random_floats(std::uint64_t count, std::uint32_t seed) {
     return values;
 }
 
-TensorData random_values(const Shape& shape, std::uint32_t seed) {
-    const auto values = std::make_shared<std::vector<float>>(random_floats(shape.element_count(), seed));
-    return {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values};
+/// `values` as `dtype` stores them. Requires whole blocks.
+std::vector<std::byte> stored(DType dtype, std::span<const float> values) {
+    std::vector<std::byte> bytes(bytes_of(dtype, values.size()));
+    const auto store = [&](auto convert) {
+        using Element = decltype(convert(0.0f));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const Element element = convert(values[i]);
+            std::memcpy(bytes.data() + i * sizeof(Element), &element, sizeof(Element));
+        }
+    };
+    if (is_quantized(dtype))
+        quantize(dtype, values, bytes);
+    else if (dtype == DType::f16)
+        store(float_to_half);
+    else if (dtype == DType::bf16)
+        store(float_to_bfloat);
+    else
+        store([](float value) { return value; });
+    return bytes;
 }
 
-/// A few blocks again and again: to make all of them would take longer than the trial. A prime number, so that rows differ.
-TensorData random_blocks(DType dtype, const Shape& shape, std::uint32_t seed) {
-    constexpr std::uint64_t kBlocks = 251;
-    const std::vector<float> values = random_floats(kBlocks * block_elements(dtype), seed);
-    std::vector<std::byte> period(kBlocks * block_bytes(dtype));
-    quantize(dtype, values, period);
-    const auto blocks = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, shape.element_count()));
-    for (std::size_t i = 0; i < blocks->size(); ++i) (*blocks)[i] = period[i % period.size()];
-    return {.dtype = dtype, .shape = shape, .bytes = std::span<const std::byte>(*blocks), .owner = blocks};
+/// Some weights again and again: to make all of them would take longer than the trial. Their number, in elements or in blocks, is a prime, so
+/// that rows differ.
+TensorData random_weights(DType dtype, const Shape& shape, std::uint32_t seed) {
+    const std::uint64_t count = is_quantized(dtype) ? 251 * block_elements(dtype) : 65537;
+    const std::vector<std::byte> period = stored(dtype, random_floats(count, seed));
+    const auto all = std::make_shared<std::vector<std::byte>>(bytes_of(dtype, shape.element_count()));
+    for (std::size_t i = 0; i < all->size(); i += period.size())
+        std::copy_n(period.begin(), std::min(period.size(), all->size() - i),
+                    all->begin() + static_cast<std::ptrdiff_t>(i));
+    return {.dtype = dtype, .shape = shape, .bytes = std::span<const std::byte>(*all), .owner = all};
 }
 
 /// Integers that mean something wherever they are read: the whole of a sequence, its first position, the first token.
@@ -226,7 +248,9 @@ private:
             return y;
         }
         if (access == Access::scratch) return made_.graph.state(unique, dtype, shape);
-        if (like.kind == graph::TensorKind::weight && is_weight_only(dtype)) return random_weight(unique, dtype, shape);
+        if (like.kind == graph::TensorKind::weight && is_real(dtype))
+            return made_.graph.weight(
+                unique, random_weights(dtype, shape, static_cast<std::uint32_t>(copies_.size() + 1)), dtype);
         const bool is_cache = dtype == DType::q8_0;  // which only a state can be
         VKFORMER_TRY(const Value value, access == Access::read && !is_cache ? made_.graph.input(unique, dtype, shape)
                                                                             : made_.graph.state(unique, dtype, shape));
@@ -265,12 +289,6 @@ private:
         std::fill_n(state.begin(), batch, 1);
         state[batch + 2] = static_cast<std::int32_t>(op.max_steps);
         return state;
-    }
-
-    Result<Value> random_weight(const std::string& name, DType dtype, const Shape& shape) {
-        const auto seed = static_cast<std::uint32_t>(copies_.size() + 1);
-        return made_.graph.weight(
-            name, is_quantized(dtype) ? random_blocks(dtype, shape, seed) : random_values(shape, seed), dtype);
     }
 
     const Graph& graph_;

@@ -178,6 +178,75 @@ TEST_CASE("cooperative matrices and halves are not tried on a CPU when it is fir
     CHECK(tuning::worth_trying(all, device) == all);
 }
 
+TEST_CASE("what cannot be the fastest on a GPU is tried where nothing else is right", "[tuning]") {
+    const auto kernels = [](std::initializer_list<std::string_view> names) {
+        vulkan::KernelList list;
+        for (const std::string_view name : names) list.push_back(vulkan::find_kernel("linear", name));
+        return list;
+    };
+    struct Case {
+        const char* type;
+        vulkan::KernelList all, first, last_resort;
+    };
+    for (const auto& [type, all, first, last_resort] : {
+             Case{"discrete", kernels({"tile_vec4", "tile", "tile_int8", "matrix", "tile_half", "matrix_split"}),
+                  kernels({"tile_int8", "matrix", "matrix_split"}), kernels({"tile_vec4", "tile", "tile_half"})},
+             Case{"integrated", kernels({"row_vec4", "row", "tile", "row_int8", "tile_int8", "split"}),
+                  kernels({"row_vec4", "row", "row_int8", "split"}), kernels({"tile", "tile_int8"})},
+             Case{"discrete",
+                  kernels({"tile_vec4", "tile", "tile_half"}),
+                  kernels({"tile_vec4", "tile", "tile_half"}),
+                  {}},
+             Case{"cpu", kernels({"row", "tile", "matrix"}), kernels({"row", "tile", "matrix"}), {}},
+         }) {
+        vulkan::Capabilities device;
+        device.type = type;
+        const auto order = tuning::trial_order(all, device);
+        CHECK(order.first == first);
+        CHECK(order.last_resort == last_resort);
+    }
+}
+
+TEST_CASE("what is not tried takes what was found for the case that is nearest in size", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const auto plan_of = [](std::uint64_t rows, std::uint64_t out) {
+            Graph graph;
+            graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, {rows, 64})),
+                                          must(graph.input("w", DType::f32, {out, 64})))));
+            return graph::make_plan(std::move(graph), {.fuse = false});
+        };
+        const auto key_of = [](const graph::Plan& plan) {
+            return tuning::case_key(plan.graph, plan.graph.nodes().front(), false);
+        };
+        const graph::Plan near = plan_of(512, 256), wide = plan_of(512, 8192), asked = plan_of(64, 256);
+        const auto kernels =
+            vulkan::fitting_kernels(asked.graph.nodes().front().op, {asked.graph, backend->capabilities()});
+        REQUIRE(kernels.size() >= 2);
+        const std::string first(kernels[0]->name), second(kernels[1]->name);
+        struct NoTime final : Ladder {
+            using Ladder::Ladder;
+            double now() const override { return seconds += 10; }
+            mutable double seconds = 0;
+        };
+        const auto choice = [&](const std::string& of_near, const std::string& of_wide) {
+            const TemporaryFolder folder;
+            Ladder ladder({.folder = folder.path()});
+            tuning::VerdictFile& file = ladder.file(backend->capabilities());
+            file.set(key_of(near), {.variant = of_near});
+            file.set(key_of(wide), {.variant = of_wide});
+            file.set("add x=f32[64,256]", {.variant = second});
+            file.save();
+            // Its time is over before the case is begun.
+            NoTime hasty({.folder = folder.path(), .max_seconds = 1});
+            must(hasty.choose(*backend, plan_of(8, 8)));
+            return must(hasty.choose(*backend, asked)).front();
+        };
+        CHECK(choice(first, second) == first);
+        CHECK(choice(second, first) == second);
+    }
+}
+
 TEST_CASE("a case is begun only if it may be done in time, given up after that, but never the first",
           "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {

@@ -40,16 +40,27 @@ TEST_CASE("a slow moment changes no verdict", "[tuning]") {
         };
         for (Trial& trial : trials) REQUIRE(time(trial));
         REQUIRE(tuning::repeat_in_rounds(trials, 3, time));
-        CHECK(tuning::fastest_of(trials) == "vectors");
+        CHECK(tuning::best_of(trials) == "vectors");
     }
 }
 
 TEST_CASE("of trials the fastest that is right is taken, and none where all are wrong", "[tuning]") {
     std::vector<Trial> trials = {
         {.variant = "a", .us = 3}, {.variant = "b", .us = 1, .fault = "wrong results"}, {.variant = "c", .us = 2}};
-    CHECK(tuning::fastest_of(trials) == "c");
+    CHECK(tuning::best_of(trials) == "c");
     for (Trial& trial : trials) trial.fault = "wrong results";
-    CHECK(tuning::fastest_of(trials).empty());
+    CHECK(tuning::best_of(trials).empty());
+}
+
+TEST_CASE("of trials that are as fast the one is taken that errs least", "[tuning]") {
+    std::vector<Trial> trials = {{.variant = "floats", .bound = 1e-4, .us = 102},
+                                 {.variant = "int8", .bound = 1e-2, .us = 100},
+                                 {.variant = "halves", .bound = 1e-3, .us = 101}};
+    CHECK(tuning::best_of(trials) == "floats");
+    trials[0].us = 104;
+    CHECK(tuning::best_of(trials) == "halves");
+    trials[2].fault = "wrong results";
+    CHECK(tuning::best_of(trials) == "int8");
 }
 
 TEST_CASE("a result is right up to its bound and wrong beyond it", "[tuning]") {

@@ -88,6 +88,8 @@ struct KernelTraits {
     std::uint32_t cpu_limit = 0;
     /// Done in hardware that CPUs have not: right there, and slow.
     bool is_emulated_on_cpus = false;
+    /// The rows that a product's kernel is written for. One for many leaves most of its tiles empty where one for few fits.
+    enum class Rows : std::uint8_t { any, few, many } rows = Rows::any;
 };
 
 template <class Op>

@@ -61,7 +61,7 @@ constexpr Edge kLinearLargeMatrixEdges[] = {{131, 40, 127}, {150, 264, 140}, {25
 // The depth in parts, of equal length and not: as devices that are CPUs cut it, which need less of it, and as others do.
 constexpr Edge kLinearSplitEdges[] = {{1, 328, 5},   {kMaxRows, 136, 32}, {20, 328, 24},
                                       {130, 136, 7}, {1, 1544, 70},       {20, 1036, 70}};
-constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}};
+constexpr Edge kLinearMatrixSplitEdges[] = {{20, 328, 24}, {20, 1032, 70}, {9, 2056, 7}, {131, 1032, 24}};
 
 constexpr std::span<const Edge> edges_of(Size size) {
     if (size == Size::large) return kLinearLargeMatrixEdges;
@@ -97,6 +97,7 @@ constexpr Kernel<graph::Linear> matrix_kernel(std::string_view name) {
 /// where nothing was measured, of which the first that fits is taken: what rounds more than float32 stands behind `tile`, which takes all.
 std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
     using enum ShaderRequirement;
+    using Rows = KernelTraits::Rows;
     static constexpr Kernel<graph::Linear> kKernels[] = {
         {.traits = {.name = "tile_vec4",
                     .edges = kLinearVec4Edges<kVec4LaneRows * shaders::kLinearVec4RowLanes>,
@@ -110,26 +111,36 @@ std::span<const Kernel<graph::Linear>> kernels(const graph::Linear&) {
                     .cpu_limit = 512},
          .fits = fits_tile_vec4,
          .plan = plan_linear<plan_tile_vec4_large>},
-        {.traits = {.name = "row_vec4", .edges = kLinearRowSumsEdges, .takes = kNormedRowsTake, .cpu_limit = 512},
+        {.traits = {.name = "row_vec4",
+                    .edges = kLinearRowSumsEdges,
+                    .takes = kNormedRowsTake,
+                    .cpu_limit = 512,
+                    .rows = Rows::few},
          .fits = fits_row_vec4,
          .plan = plan_linear<plan_row_vec4, row_sums_take_norm>},
-        {.traits = {.name = "row", .edges = kLinearRowEdges, .takes = kNormedRowsTake},
+        {.traits = {.name = "row", .edges = kLinearRowEdges, .takes = kNormedRowsTake, .rows = Rows::few},
          .fits = fits_row,
          .plan = plan_linear<plan_row, row_takes_norm>},
-        {.traits = {.name = "tile", .edges = kLinearTileEdges, .takes = kAnyRowsTake, .is_reference = true},
+        {.traits = {.name = "tile",
+                    .edges = kLinearTileEdges,
+                    .takes = kAnyRowsTake,
+                    .is_reference = true,
+                    .rows = Rows::many},
          .plan = plan_linear<plan_tile>},
         {.traits = {.name = "row_int8",
                     .edges = kLinearInt8RowEdges,
                     .takes = kNormedRowsTake,
                     .rounding = Rounding::int8,
-                    .needs = needs(int_dot)},
+                    .needs = needs(int_dot),
+                    .rows = Rows::few},
          .fits = fits_row_int8,
          .plan = plan_linear<plan_row_int8, row_sums_take_norm>},
         {.traits = {.name = "tile_int8",
                     .edges = kLinearInt8TileEdges,
                     .takes = kAnyRowsTake,
                     .rounding = Rounding::int8,
-                    .needs = needs(int_dot)},
+                    .needs = needs(int_dot),
+                    .rows = Rows::many},
          .fits = fits_tile_int8,
          .plan = plan_linear<plan_tile_int8>},
         matrix_kernel<Results::shared_memory, Size::normal>("matrix"),
