@@ -37,7 +37,7 @@ struct DecoderSessionOptions {
     /// max_positions (of a model with extended_positions) there is one row: a sequence that grows longer has its keys computed
     /// anew, with the positions of long ones.
     std::uint32_t context = 0;
-    std::uint32_t chunk = 256;  ///< tokens of a prompt that are computed in one submit at most
+    std::uint32_t chunk = 512;  ///< tokens of a prompt that are computed in one submit at most
     /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
     /// before took per token, among a few lengths, so that few programs are made.
     double chunk_seconds = 0;

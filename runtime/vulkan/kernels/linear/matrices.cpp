@@ -12,8 +12,6 @@
 namespace vkformer::vulkan {
 namespace {
 
-constexpr MatrixForm kSplitForm{MatrixForm::Results::shared_memory, MatrixForm::Size::small};
-
 const ShaderFamily& family_for(MatrixForm::Results results, const Product& product) {
     if (results == MatrixForm::Results::registers)
         return product.has_own_format ? modules::linear_quantized_matrix2 : modules::linear_matrix2;
@@ -69,11 +67,25 @@ Result<DispatchPlan> plan_parts(MatrixForm form, const graph::Linear& op, Operan
     return plan;
 }
 
-std::uint32_t parts_of_matrices(const graph::Linear& op, const KernelContext& context) {
-    const auto matrices = linear_matrices(kSplitForm, context.device);
-    if (!matrices || !takes_matrices(product_of(op, context.graph))) return 0;
+/// The tiles of a product whose depth is cut, and into how many parts; 0: it is not.
+struct MatrixParts {
+    MatrixForm form;
+    std::uint32_t splits;
+};
+
+/// Normal tiles, which multiply twice as much of what they load, where the rows fill more than half of one.
+MatrixParts parts_of_matrices(const graph::Linear& op, const KernelContext& context) {
+    const Product product = product_of(op, context.graph);
     constexpr std::uint64_t kLeastDepth = 256;
-    return parts_of_depth(op, matrices->tile, kLeastDepth, context);
+    MatrixParts parts{{MatrixForm::Results::shared_memory, MatrixForm::Size::normal}, 0};
+    if (!takes_matrices(product)) return parts;
+    auto matrices = linear_matrices(parts.form, context.device);
+    if (!matrices || product.rows <= matrices->tile.rows / 2) {
+        parts.form.size = MatrixForm::Size::small;
+        matrices = linear_matrices(parts.form, context.device);
+    }
+    if (matrices) parts.splits = parts_of_depth(op, matrices->tile, kLeastDepth, context);
+    return parts;
 }
 
 }  // namespace
@@ -129,12 +141,12 @@ Result<DispatchPlan> plan_matrix(MatrixForm form, const graph::Linear& op, Opera
 }
 
 bool fits_matrix_split(const graph::Linear& op, const KernelContext& context) {
-    return parts_of_matrices(op, context) > 0;
+    return parts_of_matrices(op, context).splits > 0;
 }
 
 Result<DispatchPlan> plan_matrix_split(const graph::Linear& op, Operand x, const KernelContext& context) {
-    const std::uint32_t splits = parts_of_matrices(op, context);
-    return combine_parts(plan_parts(kSplitForm, op, x, splits, context), splits, op, context);
+    const MatrixParts parts = parts_of_matrices(op, context);
+    return combine_parts(plan_parts(parts.form, op, x, parts.splits, context), parts.splits, op, context);
 }
 
 }  // namespace vkformer::vulkan

@@ -34,7 +34,7 @@ bool takes_matrices(const Product& product);
 bool fits_matrix(MatrixForm form, const graph::Linear& op, const KernelContext& context);
 Result<DispatchPlan> plan_matrix(MatrixForm form, const graph::Linear& op, Operand x, const KernelContext& context);
 
-/// The small form, with the depth in parts.
+/// The depth in parts, in normal tiles or, of few rows, in small ones.
 bool fits_matrix_split(const graph::Linear& op, const KernelContext& context);
 Result<DispatchPlan> plan_matrix_split(const graph::Linear& op, Operand x, const KernelContext& context);
 
