@@ -260,7 +260,8 @@ Result<void> Transfer::prepare_commands() {
 Result<void> Transfer::prepare() {
     VKFORMER_CHECK(prepare_commands());
     if (staging_.handle()) return {};
-    VKFORMER_TRY(staging_, Buffer::create(*device_, kStagingBytes, Buffer::Use::staging, "vkformer staging"));
+    const VkDeviceSize size = std::min<VkDeviceSize>(kStagingBytes, device_->capabilities().max_allocation_bytes);
+    VKFORMER_TRY(staging_, Buffer::create(*device_, size, Buffer::Use::staging, "vkformer staging"));
     return {};
 }
 
@@ -302,7 +303,7 @@ Result<void> Transfer::upload(const Slice& slice, VkDeviceSize offset, std::span
     const std::lock_guard lock(mutex_);
     VKFORMER_CHECK(prepare());
     for (std::size_t done = 0; done < bytes.size();) {
-        const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);
+        const std::size_t count = std::min<std::size_t>(staging_.bytes(), bytes.size() - done);
         std::memcpy(staging_.mapped(), bytes.data() + done, count);
         const VkBufferCopy region{.srcOffset = 0, .dstOffset = slice.offset + offset + done, .size = count};
         VKFORMER_CHECK(
@@ -333,7 +334,7 @@ Result<void> Transfer::download(const Slice& slice, VkDeviceSize offset, std::sp
     const std::lock_guard lock(mutex_);
     VKFORMER_CHECK(prepare());
     for (std::size_t done = 0; done < bytes.size();) {
-        const std::size_t count = std::min<std::size_t>(kStagingBytes, bytes.size() - done);
+        const std::size_t count = std::min<std::size_t>(staging_.bytes(), bytes.size() - done);
         const VkBufferCopy region{.srcOffset = slice.offset + offset + done, .dstOffset = 0, .size = count};
         VKFORMER_CHECK(
             run([&] { device_->vk().vkCmdCopyBuffer(commands_, slice.buffer, staging_.handle(), 1, &region); }));

@@ -157,7 +157,7 @@ TEST_CASE("an encoder-decoder's session searches as generate() does", "[api][c][
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
-    const VkfDevice device = adopt(host.lend(false));
+    const VkfDevice device = adopt(host.lend_least());
     const auto folder = goldens_dir() / "encoder_decoders/t5_d22_relu";
     const json golden = read_json(folder / "generate.json")[2];
     const VkfModel model = load_model(*device, folder.string());

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <latch>
+#include <map>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -37,7 +38,7 @@ TEST_CASE("every decoder generates the same tokens in a foreign command buffer",
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
-    const VkfDevice device = adopt(host.lend(false));
+    const VkfDevice device = adopt(host.lend_least());
     CAPTURE(vkf_device_name(device.get()));
     const auto names = decoder_cases();
     std::vector<std::string> chosen = {"lfm2", "qwen3_5"};  // whose layers keep states
@@ -63,6 +64,7 @@ TEST_CASE("a guest that only records needs no timeline semaphores", "[api][c][gu
         "vkWaitSemaphores");  // as of a driver that has such functions only where their features are enabled
     interposer.hide("vkGetBufferDeviceAddress");
     HostApplication host({.device_index = index_of(index), .patched = false, .get = interposer.get()});
+    if (!host.has_unified_memory()) return;  // its weights are submitted
     const VkfDevice device = adopt(host.lend(false));
     const std::string name = decoder_cases().front();
     CAPTURE(vkf_device_name(device.get()), name);
@@ -162,7 +164,7 @@ TEST_CASE("many slices may be in flight", "[api][c][guest][session]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
-    const VkfDevice device = adopt(host.lend(false));
+    const VkfDevice device = adopt(host.lend_least());
     const Greedy golden = greedy_golden("llama_gqa_odd");
     const VkfModel model = load_model(*device, decoder_folder("llama_gqa_odd"));
     const VkfSession session = make_session(*model);
@@ -378,31 +380,41 @@ TEST_CASE("memory may come from the application's allocator", "[api][c][guest][s
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
     struct Pool {
+        struct Block {
+            VkDeviceMemory memory = VK_NULL_HANDLE;
+            std::byte* mapped = nullptr;
+            VkDeviceSize used = 4096;  // what the application has there already
+        };
         HostApplication& host;
-        VkDeviceMemory memory = VK_NULL_HANDLE;
-        std::byte* mapped = nullptr;
-        VkDeviceSize used = 4096;  // what the application has there already
+        VkPhysicalDeviceMemoryProperties properties{};
+        std::map<std::uint32_t, Block> blocks{};  // by memory type
         int live = 0;
     } pool{.host = host};
+    host.ivk.vkGetPhysicalDeviceMemoryProperties(host.physical, &pool.properties);
     vkf_memory_callbacks callbacks{};
     callbacks.user = &pool;
     callbacks.allocate = [](void* user, const vkf_allocation_request* request, vkf_allocation* allocation) {
         Pool& p = *static_cast<Pool*>(user);
-        if (!p.memory) {
+        const bool is_visible =
+            (p.properties.memoryTypes[request->memory_type].propertyFlags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) != 0;
+        Pool::Block& block = p.blocks[request->memory_type];
+        if (!block.memory) {
             const VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                             .allocationSize = 64 << 20,
                                             .memoryTypeIndex = request->memory_type};
-            if (const VkResult r = p.host.dvk.vkAllocateMemory(p.host.device, &info, nullptr, &p.memory)) return r;
+            if (const VkResult r = p.host.dvk.vkAllocateMemory(p.host.device, &info, nullptr, &block.memory)) return r;
             void* address = nullptr;
-            if (const VkResult r = p.host.dvk.vkMapMemory(p.host.device, p.memory, 0, VK_WHOLE_SIZE, 0, &address))
-                return r;
-            p.mapped = static_cast<std::byte*>(address);
+            const auto map = [&] {
+                return p.host.dvk.vkMapMemory(p.host.device, block.memory, 0, VK_WHOLE_SIZE, 0, &address);
+            };
+            if (const VkResult r = is_visible ? map() : VK_SUCCESS) return r;
+            block.mapped = static_cast<std::byte*>(address);
         }
         const VkDeviceSize alignment = request->requirements.alignment;
-        allocation->offset = (p.used + alignment - 1) / alignment * alignment;
-        p.used = allocation->offset + request->requirements.size;
-        allocation->memory = p.memory;
-        allocation->mapped = p.mapped + allocation->offset;
+        allocation->offset = (block.used + alignment - 1) / alignment * alignment;
+        block.used = allocation->offset + request->requirements.size;
+        allocation->memory = block.memory;
+        allocation->mapped = is_visible ? block.mapped + allocation->offset : nullptr;
         allocation->handle = &p;
         ++p.live;
         return VK_SUCCESS;
@@ -423,7 +435,7 @@ TEST_CASE("memory may come from the application's allocator", "[api][c][guest][s
         CHECK(run_stepped(*session, 0) == first_of(golden));
     }
     CHECK(pool.live == 0);
-    host.dvk.vkFreeMemory(host.device, pool.memory, nullptr);
+    for (const auto& [type, block] : pool.blocks) host.dvk.vkFreeMemory(host.device, block.memory, nullptr);
     CHECK(host.messages() == std::vector<std::string>{});
 }
 
@@ -516,7 +528,7 @@ TEST_CASE("T5 generates inside the application's frames what Hugging Face does",
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));
     HostApplication host({.device_index = index_of(index)});
-    const VkfDevice device = adopt(host.lend(false));
+    const VkfDevice device = adopt(host.lend_least());
     const auto folder = goldens_dir() / "encoder_decoders/t5_d22_relu";
     std::ifstream file(folder / "generate.json");
     const auto golden = nlohmann::json::parse(file)[0];
@@ -612,6 +624,7 @@ TEST_CASE("the making of a session tells how far it is", "[api][c][guest][sessio
     HostApplication host({.device_index = index_of(index)});
     for (const bool with_queue : {true, false}) {
         CAPTURE(with_queue);
+        if (!with_queue && !host.has_unified_memory()) continue;
         const VkfDevice device = adopt(host.lend(with_queue));
         const VkfModel model = load_model(*device, decoder_folder("phi3"));
         const vkf_session_info info = VKF_SESSION_INFO_INIT;

@@ -218,7 +218,7 @@ TEST_CASE("a guest's session keeps its keys as q8_0, in less memory", "[api][c][
     const auto expected = must(expecting.run({&request, 1}))[0].tokens;
 
     HostApplication host({.device_index = static_cast<std::uint32_t>(std::stoul(index))});
-    const VkfDevice device = adopt(host.lend(false));
+    const VkfDevice device = adopt(host.lend_least());
     CAPTURE(vkf_device_name(device.get()));
     const VkfModel model = load_model(*device, tiny.path());
     vkf_session_info info = VKF_SESSION_INFO_INIT;

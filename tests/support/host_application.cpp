@@ -136,6 +136,13 @@ std::vector<std::string> HostApplication::messages() const {
     return result;
 }
 
+bool HostApplication::has_unified_memory() const {
+    VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+    ivk.vkGetPhysicalDeviceProperties2(physical, &properties);
+    const VkPhysicalDeviceType type = properties.properties.deviceType;
+    return type == VK_PHYSICAL_DEVICE_TYPE_CPU || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+}
+
 vkf_adopt_info HostApplication::lend(bool with_queue) {
     vkf_adopt_info info = VKF_ADOPT_INFO_INIT;
     info.get_instance_proc_addr = lent_get_;

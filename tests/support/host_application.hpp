@@ -32,6 +32,9 @@ public:
 
     /// For vkf_device_adopt. With a queue, its lock is counted.
     vkf_adopt_info lend(bool with_queue);
+    /// With a queue only where vkformer cannot do without: where the host does not see the device's memory.
+    vkf_adopt_info lend_least() { return lend(!has_unified_memory()); }
+    bool has_unified_memory() const;
 
     /// A host-visible buffer that commands can copy to and shaders can use.
     struct Buffer {
