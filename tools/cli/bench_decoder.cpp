@@ -125,15 +125,13 @@ Result<void> feed_decoder(graph::Program& program, std::uint32_t start) {
     const graph::Graph& graph = program.plan().graph;
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
-        if (tensor.alias_of) continue;
-        std::vector<std::int32_t> values(tensor.shape.element_count(), 0);
-        if (tensor.name == "starts" || tensor.name == "shared") {
-            std::ranges::fill(values, static_cast<std::int32_t>(start));
-        } else if (tensor.name == "state") {  // of graph::BeamStates: one sequence that can improve, with steps left
+        const bool starts = tensor.name == "starts" || tensor.name == "shared", is_search = tensor.name == "state";
+        if (tensor.alias_of || !(starts || is_search || tensor.name == "chunk_starts" || tensor.name == "tokens"))
+            continue;
+        std::vector<std::int32_t> values(tensor.shape.element_count(), starts ? static_cast<std::int32_t>(start) : 0);
+        if (is_search) {  // of graph::BeamStates: one sequence that can improve, with steps left
             values.front() = 1;
             values.back() = std::numeric_limits<std::int32_t>::max();
-        } else if (tensor.name != "chunk_starts" && tensor.name != "tokens") {
-            continue;
         }
         VKFORMER_CHECK(program.write(graph::Value{id}, values));
     }
