@@ -79,11 +79,13 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
             const std::size_t b = item / heads, h = item % heads;
             const std::size_t key_head = op.heads_in_turns ? h % op.key_heads : h / (heads / op.key_heads);
             const OwnTokens own = own_tokens(op, operands, b, len);
-            std::span<T> kept;
-            if (own.slot)
-                kept = operands.floats(op.state).subspan((*own.slot * heads + h) * state.size(), state.size());
-            std::ranges::fill(state, T{0});
-            if (!own.begins) std::ranges::copy(kept, state.begin());
+            const auto matrix_in = [&](std::size_t row) {
+                return operands.floats(op.state).subspan((row * heads + h) * state.size(), state.size());
+            };
+            if (own.before)
+                std::ranges::copy(matrix_in(*own.before), state.begin());
+            else
+                std::ranges::fill(state, T{0});
             for (std::size_t t = 0; t < len; ++t) {
                 const std::size_t row = b * len + t;
                 const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * value_dim, value_dim);
@@ -101,7 +103,7 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
                                .beta = 1 / (1 + std::exp(-gates[h]))},
                               state, scratch, y);
             }
-            if (own.count > 0 && !kept.empty()) std::ranges::copy(state, kept.begin());
+            if (own.count > 0 && own.behind) std::ranges::copy(state, matrix_in(*own.behind).begin());
         }
     };
     over_threads<T>(batch * heads, len * 4 * key_dim * value_dim, run_heads);

@@ -16,8 +16,8 @@ std::vector<T> inputs_of(const graph::ShortConvolution& op, const Operands<T>& o
                          const OwnTokens& own) {
     const std::size_t len = operands.dim(op.x, 1), width = operands.width(op.y), old = operands.dim(op.state, 1);
     std::vector<T> inputs((old + len) * width, T{0});
-    if (own.slot && !own.begins)
-        std::ranges::copy(operands.floats(op.state).subspan(*own.slot * old * width, old * width), inputs.begin());
+    if (own.before)
+        std::ranges::copy(operands.floats(op.state).subspan(*own.before * old * width, old * width), inputs.begin());
     for (std::size_t t = 0; t < len; ++t) {
         const std::span<const T> x = operands.floats(op.x, b * len + t);
         T* const u = &inputs[(old + t) * width];
@@ -63,9 +63,9 @@ void execute(const graph::ShortConvolution& op, const Operands<T>& operands) {
             }
         };
         over_threads<T>(len, (taps + 8) * width, convolve);
-        if (!own.slot || own.count == 0) continue;
+        if (!own.behind || own.count == 0) continue;
         const auto last = inputs.begin() + static_cast<std::ptrdiff_t>(own.count * width);
-        std::copy_n(last, old * width, operands.floats(op.state).subspan(*own.slot * old * width).begin());
+        std::copy_n(last, old * width, operands.floats(op.state).subspan(*own.behind * old * width).begin());
     }
 }
 template void execute(const graph::ShortConvolution&, const Operands<float>&);

@@ -11,21 +11,26 @@
 
 namespace vkformer::cpu {
 
-/// Which of the tokens of a run are a sequence's, and which row of the state is its own (graph::StatePlace).
+/// Which of the tokens of a run are a sequence's, and which rows of the state are its own (graph::StatePlace).
 struct OwnTokens {
     std::size_t count;
-    std::optional<std::size_t> slot;  ///< of the state; none: zeros, and nothing is kept
-    bool begins;                      ///< whatever the state holds, it counts as zeros
+    std::optional<std::size_t> before;  ///< row of the state that has what came before; none: zeros
+    std::optional<std::size_t> behind;  ///< that what comes then is written to; none: nothing is kept
 };
 
 template <std::floating_point T>
 OwnTokens own_tokens(const auto& op, const Operands<T>& operands, std::size_t sequence, std::size_t len) {
     const auto starts = operands.ints(op.starts), counts = operands.ints(op.counts), slots = operands.ints(op.slots);
-    OwnTokens own = {.count = len, .slot = sequence, .begins = starts.empty() || starts[sequence] == 0};
+    OwnTokens own = {.count = len, .before = sequence, .behind = sequence};
     if (!counts.empty())
         own.count = static_cast<std::size_t>(std::clamp<std::int64_t>(counts[sequence], 0, static_cast<int>(len)));
-    if (!slots.empty()) own.slot = static_cast<std::uint32_t>(slots[sequence]);  // a negative one is larger than any
-    if (*own.slot >= operands.dim(op.state, 0)) own.slot.reset();
+    if (!slots.empty()) {  // a negative one is larger than any
+        own.before = static_cast<std::uint32_t>(slots[2 * sequence]);
+        own.behind = static_cast<std::uint32_t>(slots[2 * sequence + 1]);
+    }
+    const std::size_t rows = operands.dim(op.state, 0);
+    if (starts.empty() || starts[sequence] == 0 || *own.before >= rows) own.before.reset();
+    if (*own.behind >= rows) own.behind.reset();
     return own;
 }
 

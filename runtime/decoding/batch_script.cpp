@@ -346,10 +346,11 @@ std::vector<std::int32_t> BatchScript::table(std::uint32_t rows) const {
     return table;
 }
 
-/// The slots of what is placed; one that there is not of rows that have no sequence.
+/// The slots of what is placed, read and written; one that there is not of rows that have no sequence.
 std::vector<std::int32_t> BatchScript::slots(std::uint32_t rows) const {
-    std::vector<std::int32_t> slots(rows, int_of(options_.rows));
-    for (std::size_t r = 0; r < placed_.size(); ++r) slots[r] = int_of(placed_[r].sequence->slot);
+    std::vector<std::int32_t> slots(2 * rows, int_of(options_.rows));
+    for (std::size_t r = 0; r < placed_.size(); ++r)
+        slots[2 * r] = slots[2 * r + 1] = int_of(placed_[r].sequence->slot);
     return slots;
 }
 

@@ -30,7 +30,7 @@ models::DecoderLayout layout_of(const BatchOptions& options, std::uint32_t rows,
 /// Absent of a model that keeps no states.
 Result<Value> state_slots(graph::Graph& graph, const models::Decoder& model, std::uint32_t rows) {
     if (!model.config().keeps_states()) return Value{};
-    return graph.input("state_slots", DType::i32, {rows});
+    return graph.input("state_slots", DType::i32, {rows, 2});
 }
 
 Result<Value> page_table(graph::Graph& graph, const BatchOptions& options, std::uint32_t rows) {

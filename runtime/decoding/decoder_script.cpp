@@ -131,13 +131,20 @@ void DecoderScript::fill_rows() {
     }
 }
 
-/// What the caches have of it already stays; a state has all that it has seen, or it begins anew.
+/// What the caches have of it already stays; a state has all that it has seen, or what the other one has goes on, or it begins anew.
 void DecoderScript::read_again(Row& row, std::vector<std::int32_t> context) {
     row.context = std::move(context);
     auto kept = static_cast<std::size_t>(std::ranges::mismatch(row.cached, row.context).in1 - row.cached.begin());
-    if (model_->config().keeps_states() && kept != row.seen) kept = 0;
+    if (model_->config().keeps_states()) {
+        if (row.checkpoint > kept) row.checkpoint = 0;
+        if (kept != row.seen) {
+            if (row.checkpoint > 0) row.slot = 1 - row.slot;
+            kept = std::exchange(row.checkpoint, 0);
+        }
+    }
     row.cached.resize(kept);
     row.handed_out = row.seen = kept;
+    row.is_at_end = false;
 }
 
 bool DecoderScript::has_unread() const noexcept {
@@ -202,19 +209,40 @@ Result<std::vector<Part*>> DecoderScript::parts() {
     return parts;
 }
 
+/// Of a prompt that would take long to read again, the last tokens are read by themselves, into the other state: a conversation that goes on
+/// differs from what was generated, or from how a prompt ends, but seldom from what came before that.
+bool DecoderScript::reaches_checkpoint(const Row& row) const noexcept {
+    constexpr std::size_t kWorthKeeping = 64;
+    return has_checkpoints(*model_, options_) && !extended_ && row.context.size() >= kWorthKeeping;
+}
+
 Result<Job> DecoderScript::next_chunk() {
+    constexpr std::size_t kLast = DecoderSessionOptions::kSmallestChunk;
     std::vector<std::size_t> begun;
     std::vector<std::span<const std::int32_t>> rests(rows_.size());
+    std::vector<std::int32_t> slots;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-        const Row& row = rows_[r];
+        Row& row = rows_[r];
         const bool reads = row.sequence != kFree && row.handed_out < row.context.size();
         begun.push_back(reads ? row.handed_out : row.cached.size());
+        slots.push_back(row.slot);
         if (reads) rests[r] = std::span(row.context).subspan(row.handed_out);
+        if (reads && reaches_checkpoint(row) && !row.is_at_end) {
+            row.is_at_end = rests[r].size() <= kLast;
+            if (!row.is_at_end) {
+                rests[r] = rests[r].first(rests[r].size() - kLast);
+            } else if (row.handed_out > 0) {
+                row.checkpoint = row.handed_out;
+                row.slot = 1 - row.slot;
+            }
+        }
+        slots.push_back(row.slot);
     }
-    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions()));
-    for (Row& row : rows_)
-        if (row.sequence != kFree && row.handed_out < row.context.size())
-            row.seen = row.handed_out = std::min(row.handed_out + job.len, row.context.size());
+    VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions(), std::move(slots)));
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        Row& row = rows_[r];
+        if (job.counts[r] > 0) row.seen = row.handed_out += job.counts[r];
+    }
     return job;
 }
 
@@ -308,12 +336,13 @@ Result<Part*> DecoderScript::meanwhile(const Job& job) {
 /// Every row's token and position, and what the rules ask for: of all rows, as they are now.
 void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) const {
     static const Sequence kNone = {.prompt = {0}};
-    std::vector<std::int32_t> tokens, starts, begins, countdown, random;
+    std::vector<std::int32_t> tokens, starts, begins, countdown, random, slots;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         const Row& row = rows_[r];
         const bool is_free = row.sequence == kFree;
         const Sequence& sequence = is_free ? kNone : sequences_[row.sequence];
         tokens.push_back(row.pending);
+        slots.insert(slots.end(), 2, row.slot);
         starts.push_back(static_cast<std::int32_t>(first_positions_[r]));
         begins.push_back(static_cast<std::int32_t>(sequence.prompt.size() - sequence.answered));
         countdown.push_back(is_free ? 1 : to_last(sequence, row));
@@ -322,6 +351,7 @@ void DecoderScript::write_states(const Step& step, std::vector<Write>& writes) c
     const DecoderStepGraph& graph = step.graph;
     writes.push_back({graph.states.tokens, std::move(tokens)});
     writes.push_back({graph.states.starts, std::move(starts)});
+    if (graph.slots) writes.push_back({graph.slots, std::move(slots)});
     if (graph.rules.counts) writes.push_back({graph.rules.counts, counts()});
     if (graph.rules.begins) writes.push_back({graph.rules.begins, std::move(begins)});
     if (graph.rules.countdown) writes.push_back({graph.rules.countdown, std::move(countdown)});
@@ -404,9 +434,10 @@ Result<void> DecoderScript::take(const Job& job, Records& records) {
 
 void DecoderScript::take_chunk(const Job& job) {
     ++timings_.prompt_chunks;
-    for (Row& row : rows_) {
-        if (row.sequence == kFree || row.cached.size() >= row.context.size()) continue;
-        const std::size_t count = std::min<std::size_t>(job.len, row.context.size() - row.cached.size());
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+        Row& row = rows_[r];
+        const std::size_t count = job.counts[r];
+        if (row.sequence == kFree || count == 0) continue;
         const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
         row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));
         timings_.prompt_tokens += count;

@@ -97,6 +97,9 @@ private:
         std::size_t sequence = kFree;
         std::size_t handed_out = 0;  // tokens of the context that are in the caches once all jobs are done
         std::size_t seen = 0;        // tokens that the states have taken in by then, those that nobody asked for too
+        std::int32_t slot = 0;       // of these states, where there are two
+        std::size_t checkpoint = 0;  // tokens of `cached` that those of the other slot have taken in; 0: none
+        bool is_at_end = false;      // what was handed out last is of the context's end, behind the checkpoint
         std::int32_t pending = 0;    // the token that the next step reads
         SequenceConstraint constraint{};
     };
@@ -109,6 +112,7 @@ private:
     std::size_t useful_steps() const noexcept;
     Result<Step*> step();
     Result<Job> next_chunk();
+    bool reaches_checkpoint(const Row& row) const noexcept;
     Result<std::optional<Job>> next_check();
     void write_states(const Step& step, std::vector<Write>& writes) const;
     std::size_t draws(const Sequence& sequence, std::size_t position) const noexcept;

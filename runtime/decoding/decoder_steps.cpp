@@ -13,14 +13,17 @@ namespace {
 
 using graph::Value;
 
-models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint32_t len, bool extended) {
+models::DecoderLayout layout_of(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
+                                Value state_slots = {}) {
     return {.rows = options.rows,
             .len = len,
             .capacity = options.context,
             .dtype = options.dtype,
             .weights = options.weights,
             .cache = options.cache,
-            .extended = extended};
+            .extended = extended,
+            .slots = 2,
+            .state_slots = state_slots};
 }
 
 /// Biases are an input that is written once, for a weight of that name may hold others; `logits` itself where there is nothing to do.
@@ -71,12 +74,19 @@ constexpr std::int32_t kNoToken = -1;  // the host ends sequences, for it looks 
 
 }  // namespace
 
+bool has_checkpoints(const models::Decoder& model, const DecoderSessionOptions& options) {
+    return model.config().keeps_states() && options.rows == 1;
+}
+
 Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
                                bool extended, std::uint32_t cache_rows) {
     ChunkGraph chunk;
     VKFORMER_TRY(chunk.tokens, chunk.graph.input("tokens", DType::i32, {options.rows, len}));
     VKFORMER_TRY(chunk.starts, chunk.graph.input("chunk_starts", DType::i32, {options.rows}));
-    models::DecoderLayout layout = layout_of(options, len, extended);
+    if (has_checkpoints(model, options)) {
+        VKFORMER_TRY(chunk.slots, chunk.graph.input("chunk_slots", DType::i32, {options.rows, 2}));
+    }
+    models::DecoderLayout layout = layout_of(options, len, extended, chunk.slots);
     layout.cache_rows = cache_rows;
     if (model.config().keeps_states()) {
         VKFORMER_TRY(chunk.counts, chunk.graph.input("chunk_counts", DType::i32, {options.rows}));
@@ -158,7 +168,10 @@ Result<DecoderStepGraph> step_graph(const models::Decoder& model, const DecoderS
     VKFORMER_TRY(step.states.starts, graph.state("starts", DType::i32, rows));
     VKFORMER_TRY(step.states.finished, graph.state("finished", DType::i32, rows));
     VKFORMER_TRY(step.states.history, graph.state("history", DType::i32, {options.context, options.rows}));
-    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended), step.states.tokens,
+    if (has_checkpoints(model, options)) {
+        VKFORMER_TRY(step.slots, graph.state("state_slots", DType::i32, {options.rows, 2}));
+    }
+    VKFORMER_TRY(const auto pass, model.add_pass(graph, layout_of(options, 1, extended, step.slots), step.states.tokens,
                                                  step.states.starts, models::Logits::all));
     graph.set_scope("choice");
     VKFORMER_TRY(const Value logits,

@@ -13,7 +13,13 @@ struct ChunkGraph {
     graph::Value tokens;  ///< input i32 [rows, len]
     graph::Value starts;  ///< input i32 [rows]
     graph::Value counts;  ///< input i32 [rows], tokens that are the row's own; absent of a model that keeps no states
+    graph::Value
+        slots;  ///< input i32 [rows, 2], the states that are read and written; absent where there are no checkpoints
 };
+
+/// Of a model that keeps states, for one row: there are two states, of which one may stay what it was while the other one goes on.
+bool has_checkpoints(const models::Decoder& model, const DecoderSessionOptions& options);
+
 /// Appends the keys and values of `len` tokens per row to the caches, and takes them into the states; computes nothing else.
 /// `extended`: of sequences beyond the model's max_positions. `cache_rows`: as of models::DecoderLayout.
 Result<ChunkGraph> chunk_graph(const models::Decoder& model, const DecoderSessionOptions& options, std::uint32_t len,
@@ -42,6 +48,7 @@ struct DecoderStepGraph {
     graph::Graph graph;
     graph::GreedyStates states;
     graph::Value random;  ///< state i32 [rows, 3]; absent where nothing is drawn
+    graph::Value slots;   ///< state i32 [rows, 2], as ChunkGraph's
     RuleTensors rules;
     LogProbTensors log_probs;  ///< none without DecoderSessionOptions::log_probs
 };

@@ -36,22 +36,26 @@ std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) cons
 }
 
 Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
-                              std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions) {
+                              std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions,
+                              std::vector<std::int32_t> slots) {
     std::size_t longest = 0;  // tokens left to compute, of any row
     for (const auto& rest : rests) longest = std::max(longest, rest.size());
     const std::uint32_t len = next_len(options.chunk_seconds, longest);
     VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
     std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size()), counts(rests.size());
+    std::vector<std::size_t> own;
     for (std::size_t r = 0; r < rests.size(); ++r) {
         const auto part = rests[r].first(std::min<std::size_t>(rests[r].size(), len));
         std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
         starts[r] = static_cast<std::int32_t>(begun[r]);
         counts[r] = static_cast<std::int32_t>(part.size());
+        own.push_back(part.size());
     }
-    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len};
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len, .counts = std::move(own)};
     job.writes.push_back({made->graph.tokens, std::move(tokens)});
     job.writes.push_back({made->graph.starts, std::move(starts)});
     if (made->graph.counts) job.writes.push_back({made->graph.counts, std::move(counts)});
+    if (made->graph.slots) job.writes.push_back({made->graph.slots, std::move(slots)});
     return job;
 }
 

@@ -15,7 +15,7 @@
 
 namespace vkformer::decoding {
 
-/// Four times as long from one to the next, up to options.chunk: few programs serve all prompts.
+/// Four times as long from one to the next, the last of them options.chunk: few programs serve all prompts.
 std::vector<std::uint32_t> chunk_lens(const DecoderSessionOptions& options);
 
 class PromptChunks {
@@ -26,10 +26,16 @@ public:
 
     /// Appends the beginnings of rests[r] behind the begun[r] positions that row r of the caches has; Job::len says how long they are
     /// at most. A row with nothing left goes along with tokens that nobody asked for: their keys lie behind what the row has, where
-    /// nothing looks before it is written again, and states do not take them in. `extended` as of chunk_graph.
+    /// nothing looks before it is written again, and states do not take them in. `extended` as of chunk_graph; `slots`: where has_checkpoints.
     Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
-                    std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions);
-    void took(const Job& job, double run_seconds) noexcept { token_seconds_ = run_seconds / job.len; }
+                    std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions,
+                    std::vector<std::int32_t> slots = {});
+    /// What the longest took counts: shorter ones take more per token.
+    void took(const Job& job, double run_seconds) noexcept {
+        if (job.len < measured_len_) return;
+        measured_len_ = job.len;
+        token_seconds_ = run_seconds / job.len;
+    }
     /// All of one kind.
     Result<std::vector<Part*>> parts(const DecoderSessionOptions& options, bool extended,
                                      const graph::FusionRules& fusions);
@@ -50,8 +56,9 @@ private:
     const models::Decoder* model_;
     std::vector<std::uint32_t> lens_;
     std::uint32_t cache_rows_;
-    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;          // by length, extended or not
-    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk
+    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;  // by length, extended or not
+    std::uint32_t measured_len_ = 0;
+    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk of that length
 };
 
 }  // namespace vkformer::decoding

@@ -196,13 +196,15 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
                                 const RecurrentState& into = {});
 
 // ---- layers with a state of each sequence ---------------------------------------------------------------------------
-// Their state is all that they know of the tokens before: it is read and written in place, f32 whatever the dtype.
+// Their state is all that they know of the tokens before, f32 whatever the dtype.
 
-/// Which of the tokens of a run are a sequence's, and where its state is. All are optional, i32 [batch].
+/// Which of the tokens of a run are a sequence's, and where its state is. All are optional, i32 [batch] or, slots, [batch, 2].
 struct StatePlace {
     Value starts;  ///< position of the first token; at 0 the state counts as zeros, whatever it holds. Absent: 0
-    Value counts;  ///< tokens that are the sequence's, taken as 0 … len: those behind leave the state alone. Absent: len
-    /// Row of the state. Two sequences have different ones; one that there is not counts as zeros, and nothing is kept. Absent: b
+    Value
+        counts;  ///< tokens that are the sequence's, taken as 0 … len: those behind leave the state alone, and where there are none nothing is written. Absent: len
+    /// The row of the state that is read, and the one that is written; one that there is not counts as zeros, or nothing is kept. No sequence
+    /// writes a row that another one reads or writes. Absent: b, b
     Value slots;
 };
 

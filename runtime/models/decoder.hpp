@@ -170,8 +170,9 @@ struct DecoderLayout {
     graph::Value page_table{};  ///< with pages: i32 [rows, table_len]
     /// Of a model that keeps states, i32 [rows]: tokens of each row that are its own (graph::StatePlace::counts); absent: all are.
     graph::Value counts{};
-    std::uint32_t slots = 0;     ///< with pages, of a model that keeps states: so many sequences have one
-    graph::Value state_slots{};  ///< likewise, i32 [rows]: which of them is each row's
+    std::uint32_t slots = 0;  ///< with state_slots: so many states there are
+    graph::Value
+        state_slots{};  ///< of a model that keeps states, i32 [rows, 2]: graph::StatePlace::slots; absent: a state for each row
 };
 
 enum class Logits : std::uint8_t { none, all };

@@ -36,17 +36,22 @@ constexpr double kMostCheckedWork = 5e7;
 constexpr double kFirstWarmUpSeconds = 0.3, kWarmUpSeconds = 0.05;
 constexpr double kEnoughUs = 20e3;  // device time after which a variant is timed no more
 constexpr int kRuns = 7, kThoroughRuns = 50;
-constexpr double kAsFast = 1.03;                     // times slower than the best one: as fast, if it errs less
-constexpr double kNear = 4;                          // times slower than the best one: timed again
-constexpr double kHopeless = 5;                      // times slower than the best one: one run is enough
-constexpr int kRounds = 3;                           // in which what is near the best is timed again
-constexpr double kLittleWork = 0.005;                // of a plan's
+constexpr double kAsFast = 1.03;       // times slower than the best one: as fast, if it errs less
+constexpr double kNear = 4;            // times slower than the best one: timed again
+constexpr double kHopeless = 5;        // times slower than the best one: one run is enough
+constexpr int kRounds = 3;             // in which what is near the best is timed again
+constexpr double kLittleWork = 0.005;  // of a plan's
 constexpr std::uint64_t kMostCopies = 8;
 /// More than the last cache holds, of which Vulkan does not tell: that of a processor that is the device, which is far below; and of a GPU.
 std::uint64_t cold_bytes(const vulkan::Capabilities& device) { return (device.is_cpu() ? 16ull : 128ull) << 20; }
 /// Of operands of variants that may be timed again: what is not kept is uploaded once more for each round.
-std::uint64_t most_kept_bytes(const vulkan::Capabilities& device) {
-    return (device.type == "discrete" ? 1024ull : 256ull) << 20;
+std::uint64_t most_kept_bytes(const vulkan::Device& device) {
+    constexpr std::uint64_t kMost = 1 << 30, kPart = 16;
+    const VkPhysicalDeviceMemoryProperties& memory = device.memory_properties();
+    std::uint64_t largest = 0;
+    for (const VkMemoryHeap& heap : std::span(memory.memoryHeaps, memory.memoryHeapCount))
+        if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0) largest = std::max(largest, heap.size);
+    return std::min(kMost, largest / kPart);
 }
 
 /// With how many copies of its operands a node is timed, in turns. A product of few rows is as fast as its weights come from memory, where
@@ -161,14 +166,14 @@ public:
         const bool has_less = checked_ && checked_->shares_pipelines(*timed_, variant, backend_.capabilities());
         Subject& subject = has_less ? *checked_ : *timed_;
         VKFORMER_CHECK(subject.compute_expected());
-        auto checked = check(subject, trial);
-        if (checked && has_less && trial.fault.empty()) checked = check_whole(trial);
-        if (!checked && checked.error().code == ErrorCode::DeviceLost) return checked.error();
-        if (!checked) trial.fault = checked.error().message;
-        if (!trial.fault.empty()) return trial;
-        const auto timed = time(trial, runs_);
-        if (!timed && timed.error().code == ErrorCode::DeviceLost) return timed.error();
-        if (!timed) trial.fault = timed.error().message;
+        auto tried = check_and_time(subject, trial);
+        if (!tried && tried.error().code == ErrorCode::OutOfDeviceMemory && !kept_.empty()) {
+            kept_.clear();
+            kept_bytes_ = 0;
+            tried = check_and_time(subject, trial);
+        }
+        if (!tried && tried.error().code == ErrorCode::DeviceLost) return tried.error();
+        if (!tried) trial.fault = tried.error().message;
         return trial;
     }
 
@@ -186,12 +191,18 @@ public:
     /// Times once more what came near the best; its time is the shortest of all.
     Result<void> repeat(Trial& trial) {
         if (!trial.fault.empty() || trial.us > kNear * fastest_) return {};
-        const auto timed = time(trial, runs_ / 2);
+        const auto timed = time(trial, runs_ / 2);  // where there is no memory for another round, its time stands
         if (!timed && timed.error().code == ErrorCode::DeviceLost) return timed.error();
         return {};
     }
 
 private:
+    Result<void> check_and_time(const Subject& subject, Trial& trial) {
+        VKFORMER_CHECK(check(subject, trial));
+        if (&subject != timed_.get() && trial.fault.empty()) VKFORMER_CHECK(check_whole(trial));
+        return trial.fault.empty() ? time(trial, runs_) : Result<void>();
+    }
+
     Result<std::unique_ptr<vulkan::VulkanProgram>> compile(const Subject& subject, const std::string& variant,
                                                            bool check) {
         vulkan::ProgramOptions options{.timestamps = check ? vulkan::Timestamps::none : vulkan::Timestamps::ends,
@@ -241,14 +252,14 @@ private:
         VKFORMER_CHECK(warm_up(*programs.front()));
         double best = std::numeric_limits<double>::infinity(), spent = 0;
         for (int run = 0; run <= runs && spent < kEnoughUs; ++run) {
-            VKFORMER_TRY(const double us, time_run(*programs[static_cast<std::size_t>(run) % programs.size()]));
+            VKFORMER_TRY(const double us, time_run(*programs[next_copy_++ % programs.size()]));
             spent += us;
             best = std::min(best, us);
             if (run > 0 && best > kHopeless * fastest_) break;  // the first one warms caches
         }
         trial.us = trial.us > 0 ? std::min(trial.us, best) : best;
         fastest_ = std::min(fastest_, best);
-        if (found == kept_.end() && kept_bytes_ + copy_bytes() * fresh.size() <= most_kept_bytes(backend_.capabilities())) {
+        if (found == kept_.end() && kept_bytes_ + copy_bytes() * fresh.size() <= most_kept_bytes(*backend_.device())) {
             kept_bytes_ += copy_bytes() * fresh.size();
             kept_.emplace(trial.variant, std::move(fresh));
         }
@@ -268,7 +279,8 @@ private:
     /// With operands of their own.
     using Programs = std::vector<std::unique_ptr<vulkan::VulkanProgram>>;
     Result<Programs> compile_copies(const std::string& variant) {
-        const int copies = std::min(operand_copies(timed_->plan().graph, timed_->node(), backend_.capabilities()), runs_ + 1);
+        const int copies =
+            std::min(operand_copies(timed_->plan().graph, timed_->node(), backend_.capabilities()), runs_ + 1);
         Programs programs;
         while (programs.size() < static_cast<std::size_t>(copies)) {
             VKFORMER_TRY(programs.emplace_back(), compile(*timed_, variant, false));
@@ -289,6 +301,7 @@ private:
     double warm_up_seconds_;
     std::map<std::string, Programs> kept_;  // by variant, so that another round costs no more than its runs
     std::uint64_t kept_bytes_ = 0;
+    std::size_t next_copy_ = 0;  // goes on from round to round, so that the copies take turns
 };
 
 /// Whether fewer columns are the same arithmetic for less of it.
@@ -296,51 +309,59 @@ bool is_product(const graph::Op& op) {
     return std::holds_alternative<graph::Linear>(op) || std::holds_alternative<graph::ExpertLinear>(op);
 }
 
-/// A case's key without its numbers, and these.
+/// A case's key without the sizes of its operands, and these.
 struct KeyParts {
     explicit KeyParts(std::string_view key) {
+        bool is_shape = false;
         for (std::size_t i = 0; i < key.size(); ++i) {
+            is_shape = key[i] == '[' || (is_shape && key[i] != ']');
             double number = 0;
             const std::size_t begin = i;
-            for (; i < key.size() && key[i] >= '0' && key[i] <= '9'; ++i) number = 10 * number + (key[i] - '0');
-            if (i > begin) numbers.push_back(number);
+            for (; is_shape && i < key.size() && key[i] >= '0' && key[i] <= '9'; ++i)
+                number = 10 * number + (key[i] - '0');
+            if (i > begin) sizes.push_back(number);
+            is_shape = is_shape && i < key.size() && key[i] != ']';
             if (i < key.size()) text += key[i];
         }
     }
     std::string_view op() const { return std::string_view(text).substr(0, text.find(' ')); }
 
     std::string text;
-    std::vector<double> numbers;
+    std::vector<double> sizes;
 };
 
 /// How far the sizes of two cases of an op are from each other, by factors of two; and whether they differ in more than sizes, which is far.
 std::pair<bool, double> distance(const KeyParts& a, const KeyParts& b) {
-    const auto log2 = [](double number) { return std::log2(std::max(number, 1.0)); };
+    const auto log2 = [](double size) { return std::log2(std::max(size, 1.0)); };
     double sum = 0;
     if (a.text != b.text) {
-        for (const double number : a.numbers) sum += log2(number);
-        for (const double number : b.numbers) sum -= log2(number);
+        for (const double size : a.sizes) sum += log2(size);
+        for (const double size : b.sizes) sum -= log2(size);
         return {true, std::abs(sum)};
     }
-    for (std::size_t i = 0; i < a.numbers.size(); ++i) sum += std::abs(log2(a.numbers[i]) - log2(b.numbers[i]));
+    for (std::size_t i = 0; i < std::min(a.sizes.size(), b.sizes.size()); ++i)
+        sum += std::abs(log2(a.sizes[i]) - log2(b.sizes[i]));
     return {false, sum};
 }
 
-/// For a node that was not tried: what was found in the case of its op that is nearest to it, among those whose variant it has. Empty: there
-/// is none.
+/// For a node that was not tried: what was found in the case of its op that is nearest to it, among those whose variant it has, but for
+/// variants that were wrong in a case that differs in sizes alone, or ended the process in its own. Empty: there is none.
 std::string likely_variant(const VerdictFile& file, const std::string& key, const vulkan::KernelList& kernels) {
     const KeyParts parts(key);
-    std::string likely;
-    std::pair<bool, double> nearest{true, std::numeric_limits<double>::infinity()};
+    std::set<std::string> wrong;
+    std::map<std::pair<bool, double>, std::string> found;  // the nearest first
     for (const auto& [other_key, verdict] : file.verdicts()) {
         const KeyParts other(other_key);
-        if (other.op() != parts.op() || !vulkan::find_kernel(kernels, verdict.variant)) continue;
-        const auto far = distance(parts, other);
-        if (far >= nearest) continue;
-        nearest = far;
-        likely = verdict.variant;
+        if (other.op() != parts.op()) continue;
+        if (other.text == parts.text)
+            for (const Trial& trial : verdict.trials)
+                if (!trial.fault.empty()) wrong.insert(trial.variant);
+        found.try_emplace(distance(parts, other), verdict.variant);
     }
-    return likely;
+    for (const auto& [far, variant] : found)
+        if (vulkan::find_kernel(kernels, variant) && !wrong.contains(variant) && file.may_try(key, variant))
+            return variant;
+    return {};
 }
 
 /// What the file says about a node, if the node has that variant.
@@ -481,7 +502,7 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
     }
     Climb climb(backend, std::make_unique<Subject>(std::move(timed)), std::move(checked),
                 options_.thorough ? kThoroughRuns : kRuns,
-                std::exchange(has_warmed_up_, true) ? kWarmUpSeconds : kFirstWarmUpSeconds);
+                warmed_up_.insert(device.uuid).second ? kFirstWarmUpSeconds : kWarmUpSeconds);
     const TrialOrder order =
         options_.thorough ? TrialOrder{open_case.kernels, {}} : trial_order(open_case.kernels, device);
     // Drivers of CPUs compile with all their threads, and not all of it is needed.
@@ -522,14 +543,19 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         VKFORMER_TRY(Trial tried, std::move(attempted));
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
-        // One kernel is right, and a case without a verdict takes one that was right for its op, or the plain one.
-        if (!tuned_.empty() && verdict.trials.front().fault.empty() && is_time_over(seconds_ + now() - start, device)) {
+        if (!tuned_.empty() && is_time_over(seconds_ + now() - start, device)) {
+            const std::string best = best_of(verdict.trials);
+            if (best.empty()) continue;
             const std::lock_guard lock(mutex_);
+            given_up_[device.uuid + key] = best;
             verdicts.save();  // that nothing is being tried
             return {};
         }
     }
-    VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) { return climb.repeat(tried); }));
+    VKFORMER_CHECK(repeat_in_rounds(verdict.trials, kRounds, [&](Trial& tried) -> Result<void> {
+        if (!tuned_.empty() && is_time_over(seconds_ + now() - start, device)) return {};
+        return climb.repeat(tried);
+    }));
     verdict.variant = best_of(verdict.trials);
     if (verdict.variant.empty()) return all_wrong(device.name, key, verdict);
     const std::lock_guard lock(mutex_);
@@ -573,9 +599,15 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
             chosen.back() = verdict->variant;
             continue;
         }
-        const auto [found, is_new] = likely.try_emplace(case_key(plan.graph, node, false));
-        if (is_new || !vulkan::find_kernel(kernels, found->second))
-            found->second = likely_variant(verdicts, found->first, kernels);
+        const std::string key = case_key(plan.graph, node, options_.thorough);
+        const auto given_up = given_up_.find(device.uuid + key);
+        if (given_up != given_up_.end() && vulkan::find_kernel(kernels, given_up->second)) {
+            chosen.back() = given_up->second;
+            continue;
+        }
+        const auto [found, is_new] = likely.try_emplace(key);
+        if (is_new || (!found->second.empty() && !vulkan::find_kernel(kernels, found->second)))
+            found->second = likely_variant(verdicts, key, kernels);
         chosen.back() = found->second;
     }
     return chosen;

@@ -48,8 +48,8 @@ struct TrialOrder {
     vulkan::KernelList first, last_resort;
 };
 /// Devices that are CPUs make loops of barriers and compile them for long: the reference comes last there where a kernel is written for
-/// them. Where a GPU has units for matrices that take the operands, what multiplies neither matrices nor integers comes last: it was never
-/// the fastest there, and drivers compile its unrolled loops for seconds. So do tiles for many rows where there are few.
+/// them. Where a GPU has units for matrices that take the operands, what multiplies neither matrices nor integers comes last: it was not
+/// the fastest on any that was measured, and drivers compile its unrolled loops for seconds. So do tiles for many rows where there are few.
 TrialOrder trial_order(const vulkan::KernelList& kernels, const vulkan::Capabilities& device);
 
 /// Compares one of a trial's results with what it should be. The trial keeps the error that takes most of its bound, and is at fault where
@@ -69,7 +69,7 @@ std::string best_of(const std::vector<Trial>& trials);
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
 /// pipelines, and what is timed is then only seen to be written whole. Of those that are right best_of() is taken. A variant that is wrong
 /// or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time.
-/// Without a queue nothing can be tried, and the first variant is taken. choose() is thread-safe: one thread at a time tries, as trials would
+/// Without a queue nothing can be tried, and what was found for the nearest case is taken, or the first variant. choose() is thread-safe: one thread at a time tries, as trials would
 /// spoil each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
 class Ladder : public vulkan::VariantChooser {
 public:
@@ -111,10 +111,12 @@ private:
     std::mutex trials_mutex_;                   // held while variants are tried; taken before the other one
     double seconds_ = 0;                        // spent on trials so far
     double longest_case_ = 0;                   // seconds
-    bool has_warmed_up_ = false;                // a GPU, before its first case
+    std::set<std::string> warmed_up_;           // UUIDs of devices whose first case was begun
     std::mutex mutex_;                          // of what follows; never held while anything runs
     std::map<std::string, VerdictFile> files_;  // by device UUID
-    std::set<std::string> tuned_;               // device UUID and key of what this Ladder has tried itself
+    std::map<std::string, std::string>
+        given_up_;  // device UUID and key → the best variant of what was tried before the time was over
+    std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
 };
 
 }  // namespace vkformer::tuning

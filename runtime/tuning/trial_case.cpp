@@ -5,7 +5,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <map>
+#include <optional>
 #include <random>
 
 #include "core/block_format.hpp"
@@ -193,6 +195,18 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
     return 0;
 }
 
+/// Of a layer that keeps states: every sequence goes on from what its own row of the state holds, with all of the tokens.
+std::optional<std::vector<std::int32_t>> state_place_for(std::string_view operand, const graph::Op& op,
+                                                         std::uint64_t count) {
+    const bool keeps_states =
+        std::holds_alternative<graph::ShortConvolution>(op) || std::holds_alternative<graph::GatedDeltaRule>(op);
+    if (!keeps_states) return std::nullopt;
+    std::vector<std::int32_t> values(count, operand == "counts" ? std::numeric_limits<std::int32_t>::max() : 1);
+    if (operand == "slots")  // what is read, and what is written
+        for (std::uint64_t i = 0; i < count; ++i) values[i] = static_cast<std::int32_t>(i / 2);
+    return values;
+}
+
 /// A table that leads through all pages of the op's caches, as far as it goes.
 std::vector<std::int32_t> table_for(const graph::Op& op, const Graph& graph, std::uint64_t count) {
     const std::uint64_t pages = std::visit(
@@ -258,6 +272,8 @@ private:
         const std::uint64_t count = shape.element_count();
         if (is_real(dtype))
             made_.contents.emplace_back(value, random_floats(count, static_cast<std::uint32_t>(copies_.size() + 1)));
+        else if (const auto places = state_place_for(name, op_, count))
+            made_.contents.emplace_back(value, *places);
         else if (name == "pages")
             made_.contents.emplace_back(value, table_for(op_, graph_, count));
         else if (const auto* const search = std::get_if<graph::BeamStep>(&op_); search && name == "state")

@@ -109,9 +109,13 @@ const Verdict* VerdictFile::find(const std::string& key) const {
 
 void VerdictFile::set(const std::string& key, Verdict verdict) { verdicts_[key] = std::move(verdict); }
 
-bool VerdictFile::begin(const std::string& key, std::string_view variant) {
+bool VerdictFile::may_try(const std::string& key, std::string_view variant) const {
     const auto found = unfinished_.find(trial_name(key, variant));
-    if (found != unfinished_.end() && found->second >= kPatience) return false;
+    return found == unfinished_.end() || found->second < kPatience;
+}
+
+bool VerdictFile::begin(const std::string& key, std::string_view variant) {
+    if (!may_try(key, variant)) return false;
     trying_ = trial_name(key, variant);
     save();
     return true;

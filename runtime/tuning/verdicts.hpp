@@ -45,6 +45,8 @@ public:
     /// To be called around whatever may crash. `begin` gives false where two earlier processes did not get to `end`.
     bool begin(const std::string& key, std::string_view variant);
     void end();
+    /// What `begin` would say.
+    bool may_try(const std::string& key, std::string_view variant) const;
     /// Whether a process has ended while something of this case was tried.
     bool has_unfinished(const std::string& key) const;
 

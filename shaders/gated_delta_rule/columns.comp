@@ -101,7 +101,7 @@ void main() {
     const uint lane = gl_LocalInvocationIndex % LANES;
     const uint column = (workgroup % p.groups * gl_WorkGroupSize.x + gl_LocalInvocationIndex) / LANES;
     const bool is_inside = column < p.value_dim;
-    const uint count = count_of(sequence), before = slot_before(sequence), slot = slot_of(sequence);
+    const uint count = count_of(sequence), before = slot_before(sequence), slot = slot_behind(sequence);
     const uint width = 2 * p.key_heads * KEY_DIM + p.heads * p.value_dim;
     const uint value = 2 * p.key_heads * KEY_DIM + head * p.value_dim + column;  // in a row of qkv
     const uint place = lane * p.value_dim + column, step = LANES * p.value_dim;  // in the matrix of a head

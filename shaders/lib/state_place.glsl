@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which of the tokens of a run are a sequence's, and which row of the state is its own (graph::StatePlace). Whatever the buffers hold, no
+// Which of the tokens of a run are a sequence's, and which rows of the state are its own (graph::StatePlace). Whatever the buffers hold, no
 // row is outside the state, which has p.slots of them.
 // The shader declares before: PLACE, a constant of kPlaceHas… bits; starts, counts and slots, buffers of int; p.slots and p.len.
 #ifndef VKFORMER_STATE_PLACE_GLSL
@@ -8,9 +8,9 @@
 
 const uint NO_SLOT = 0xFFFFFFFFu;
 
-uint slot_of(uint sequence) {
+uint slot_at(uint sequence, uint i) {
     if ((PLACE & kPlaceHasSlots) == 0) return sequence;
-    const uint slot = uint(slots[sequence]);
+    const uint slot = uint(slots[2 * sequence + i]);
     return slot < p.slots ? slot : NO_SLOT;
 }
 
@@ -23,6 +23,9 @@ uint count_of(uint sequence) {
 // The row that holds what came before, or NO_SLOT where the sequence begins.
 uint slot_before(uint sequence) {
     const bool begins = (PLACE & kPlaceHasStarts) == 0 || starts[sequence] == 0;
-    return begins ? NO_SLOT : slot_of(sequence);
+    return begins ? NO_SLOT : slot_at(sequence, 0);
 }
+
+// The row that what comes then is written to.
+uint slot_behind(uint sequence) { return slot_at(sequence, 1); }
 #endif

@@ -74,7 +74,7 @@ void convolve(uint sequence, uint first, uint channel, uint before) {
 
 // From the oldest on, each from a place behind its own.
 void keep(uint sequence, uint channel, uint before) {
-    const uint count = count_of(sequence), slot = slot_of(sequence);
+    const uint count = count_of(sequence), slot = slot_behind(sequence);
     if (count == 0 || slot == NO_SLOT) return;
     for (uint j = 0; j < TAPS - 1; ++j) {
         const bool is_old = count + j < TAPS - 1;

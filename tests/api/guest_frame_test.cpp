@@ -205,7 +205,7 @@ TEST_CASE("a session runs between the render passes of the application's frames"
         REQUIRE(target.pixel(3, 9) == Rgba{static_cast<std::uint8_t>(is_odd ? 102 : 204), 0, 0, 255});
         REQUIRE(target.pixel(kSide - 1, 9) == Rgba{0, static_cast<std::uint8_t>(is_odd ? 255 : 51), 0, 255});
     }
-    CHECK(frames > 1);  // fast devices do several tokens in a frame
+    CHECK(frames >= (host.is_cpu() ? expected.size() : 2));  // fast devices do several tokens in a frame
     CHECK(tokens_of(*session) == expected);
     CHECK(host.messages() == std::vector<std::string>{});
 }

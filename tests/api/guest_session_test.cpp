@@ -160,6 +160,48 @@ TEST_CASE("a dispatch that is longer than a frame's share is cut", "[api][c][gue
     CHECK(run_recorded(host, *session, kBudgetUs) == expected);
 }
 
+TEST_CASE("a guest goes on from the state that a long prompt had before its end, wherever it was given up",
+          "[api][c][guest][session]") {
+    if (vulkan_device_indices().empty()) return;
+    const std::string index = vulkan_device_indices().back();
+    const std::string name = GENERATE("lfm2", "qwen3_5");
+    CAPTURE(name);
+    HostApplication host({.device_index = index_of(index)});
+    const VkfDevice device = adopt(host.lend_least());
+    const VkfModel model = load_model(*device, decoder_folder(name));
+    vkf_session_info info = VKF_SESSION_INFO_INIT;
+    info.chunk = 4;
+    info.context = 120;
+    const VkfSession session = make_session(*model, info);
+    std::vector<std::int32_t> prompt;
+    for (std::int32_t i = 0; i < 81; ++i) prompt.push_back((7 * i + 3) % 50);
+    std::vector<std::int32_t> other(prompt.begin(), prompt.begin() + 75);
+    other.insert(other.end(), {9, 8, 7});
+    const auto alone = [&](const std::vector<std::int32_t>& tokens) {
+        const VkfSession fresh = make_session(*model, info);
+        begin(*fresh, tokens, 6);
+        return run_recorded(host, *fresh, 0);
+    };
+    const auto expected = alone(prompt), expected_of_other = alone(other);
+    begin(*session, prompt, 6);
+    CHECK(run_recorded(host, *session, 0) == expected);
+    begin(*session, other, 6);
+    CHECK(status_of(*session).computed_tokens == 64);
+    CHECK(run_recorded(host, *session, 0) == expected_of_other);
+
+    // Given up within the prompt, again and again a little later, and gone on from what was read by then.
+    const VkCommandBuffer commands = host.make_commands();
+    for (int frames = 1; frames < 40; frames += 6) {
+        CAPTURE(frames);
+        begin(*session, frames % 2 == 0 ? prompt : other, 6);
+        for (int i = 0; i < frames; ++i) frame(host, commands, *session, 100);
+        succeed(vkf_session_cancel(session.get()));
+        begin(*session, frames % 2 == 0 ? other : prompt, 6);
+        CHECK(run_recorded(host, *session, 0) == (frames % 2 == 0 ? expected_of_other : expected));
+    }
+    CHECK(host.messages() == std::vector<std::string>{});
+}
+
 TEST_CASE("many slices may be in flight", "[api][c][guest][session]") {
     if (vulkan_device_indices().empty()) return;
     const std::string index = GENERATE(from_range(vulkan_device_indices()));

@@ -376,11 +376,8 @@ TEST_CASE("the device patch takes the features of Vulkan 1.0 where an applicatio
     CHECK(structs == (in_chain ? 1u : 0u));  // beside pEnabledFeatures it may not be there
     CHECK(enabled.shaderInt64 == VK_FALSE);
     const VkPhysicalDeviceFeatures& found = in_chain ? chained.features : *info.pEnabledFeatures;
-    VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
-    host.ivk.vkGetPhysicalDeviceProperties2(host.physical, &properties);
-    const VkPhysicalDeviceType type = properties.properties.deviceType;
     // Only kernels for devices that are CPUs need it.
-    const bool wants_int64 = available.shaderInt64 == VK_TRUE && type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    const bool wants_int64 = available.shaderInt64 == VK_TRUE && host.is_cpu();
     CHECK((found.shaderInt64 == VK_TRUE) == wants_int64);
     CHECK(found.robustBufferAccess == VK_TRUE);
     CHECK(vulkan::enabled_features(info, VK_API_VERSION_1_2).has(vulkan::Feature::int64) == wants_int64);

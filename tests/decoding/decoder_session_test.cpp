@@ -177,6 +177,44 @@ TEST_CASE("a state that has seen more than a text has is not gone on from", "[de
     CHECK(std::equal(again[0].tokens.begin(), again[0].tokens.end(), greedy.continuation.begin()));
 }
 
+TEST_CASE("a conversation goes on from the state that a long prompt had before its end", "[decoding][decoder]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const std::string name = GENERATE("lfm2", "qwen3_5");
+    CAPTURE(backend.name(), name);
+    const models::Decoder model = load_decoder_case(name);
+    const DecoderSessionOptions options = {.context = 120, .chunk = 64};
+    auto session = must(DecoderSession::create(backend, model, options));
+    const auto vocab = static_cast<std::int32_t>(model.config().vocab_size);
+    std::vector<std::int32_t> prompt;
+    for (std::int32_t i = 0; i < 81; ++i) prompt.push_back((7 * i + 3) % vocab);
+
+    // Each differs from what was read and generated before from some token on, and ends in so many others.
+    struct Turn {
+        std::size_t alike, more, reused;
+    };
+    for (const auto& [alike, more, reused] : {
+             Turn{81, 0, 0},    // its state stays what it was 16 tokens before the last one, which the first step reads
+             Turn{70, 20, 64},  // from there, and again 16 before the end
+             Turn{85, 25, 73},
+             Turn{90, 3, 0},  // of 93 more was read, and the one of 73 went on to there
+             Turn{80, 5, 76},
+             Turn{60, 40, 0},
+             Turn{60, 41, 0},
+             Turn{85, 0, 84},  // exactly what was kept: nothing is read, and nothing else is kept
+             Turn{85, 0, 0},
+         }) {
+        CAPTURE(alike, more);
+        prompt.resize(alike);
+        for (std::size_t i = 0; i < more; ++i)
+            prompt.push_back((prompt.back() + 1 + static_cast<std::int32_t>(more)) % vocab);
+        const Request request{.prompt = prompt, .max_tokens = 8};
+        const auto found = must(session.run({&request, 1}))[0];
+        auto alone = must(DecoderSession::create(backend, model, options));
+        CHECK(found.tokens == must(alone.run({&request, 1}))[0].tokens);
+        CHECK(found.reused == reused);
+    }
+}
+
 TEST_CASE("a sequence ends where it is told to", "[decoding][decoder]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
     CAPTURE(backend.name());

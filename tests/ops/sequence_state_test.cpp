@@ -15,8 +15,8 @@ using graph::Value;
 constexpr std::int32_t kLowestInt = std::numeric_limits<std::int32_t>::min();
 constexpr std::int32_t kHighestInt = std::numeric_limits<std::int32_t>::max();
 
-/// Sequences that begin and that go on, with all, some, none and impossible numbers of tokens, in rows of the state that are mixed up, and in
-/// rows that are not there.
+/// Sequences that begin and that go on, with all, some, none and impossible numbers of tokens, in rows of the state that are mixed up, from one
+/// row into another, and in rows that are not there.
 StatePlace hard_places(OpCase& c, std::uint64_t batch, bool with_slots) {
     const auto filled = [&](std::initializer_list<std::int32_t> pattern) {
         std::vector<std::int32_t> values;
@@ -26,7 +26,8 @@ StatePlace hard_places(OpCase& c, std::uint64_t batch, bool with_slots) {
     StatePlace place;
     place.starts = c.ints("starts", {batch}, filled({5, 0, 1, 9, 0, kLowestInt, kHighestInt}));
     place.counts = c.ints("counts", {batch}, filled({1000, 2, 0, 1, -3, 4, kHighestInt}));
-    if (with_slots) place.slots = c.ints("slots", {batch}, filled({3, 0, 8, -1, 1, 9, kHighestInt}));
+    const std::vector<std::int32_t> slots = {4, 3, 0, 0, 2, 8, 5, -1, 1, 1, 6, 9, kHighestInt, 7};  // read, written
+    if (with_slots) place.slots = c.ints("slots", {batch, 2}, slots);
     return place;
 }
 
@@ -77,7 +78,7 @@ TEST_CASE("Layers with a state refuse what does not fit", "[op][short_convolutio
     OpCase c;
     const Value x = c.floats("x", DType::f32, {2, 3, 12}), weight = c.floats("weight", DType::f32, {12, 4});
     const Value state = c.state("state", DType::f32, {2, 3, 12}, c.random_floats(72));
-    const Value slots = c.ints("slots", {2}, {0, 1}), three = c.ints("three", {3}, {0, 1, 2});
+    const Value slots = c.ints("slots", {2, 2}, {0, 0, 1, 4}), three = c.ints("three", {3}, {0, 1, 2});
     const auto convolve = [&](Value w, Value s, const StatePlace& place, bool is_gated = false) {
         return short_convolution(c.graph, x, w, {}, s, place, graph::Activation::none, is_gated);
     };
@@ -94,6 +95,8 @@ TEST_CASE("Layers with a state refuse what does not fit", "[op][short_convolutio
     const Value large = c.state("large", DType::f32, {5, 3, 12}, c.random_floats(180));
     CHECK_THAT(message(convolve(weight, large, {})), Contains("a row for each sequence"));
     CHECK(convolve(weight, large, {.slots = slots}));
+    CHECK_THAT(message(convolve(weight, large, {.slots = c.ints("one each", {2}, {0, 1})})),
+               Contains("slots has shape [2], expected [2, 2]"));
 
     const Value gates = c.floats("gates", DType::f32, {2, 3, 4}), decay = c.floats("decay", DType::f32, {2, 2});
     const Value matrices = c.state("matrices", DType::f32, {2, 2, 2, 4}, c.random_floats(32));

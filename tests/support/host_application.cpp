@@ -136,11 +136,10 @@ std::vector<std::string> HostApplication::messages() const {
     return result;
 }
 
-bool HostApplication::has_unified_memory() const {
+VkPhysicalDeviceType HostApplication::type() const {
     VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     ivk.vkGetPhysicalDeviceProperties2(physical, &properties);
-    const VkPhysicalDeviceType type = properties.properties.deviceType;
-    return type == VK_PHYSICAL_DEVICE_TYPE_CPU || type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+    return properties.properties.deviceType;
 }
 
 vkf_adopt_info HostApplication::lend(bool with_queue) {

@@ -34,7 +34,9 @@ public:
     vkf_adopt_info lend(bool with_queue);
     /// With a queue only where vkformer cannot do without: where the host does not see the device's memory.
     vkf_adopt_info lend_least() { return lend(!has_unified_memory()); }
-    bool has_unified_memory() const;
+    bool has_unified_memory() const { return is_cpu() || type() == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU; }
+    bool is_cpu() const { return type() == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+    VkPhysicalDeviceType type() const;
 
     /// A host-visible buffer that commands can copy to and shaders can use.
     struct Buffer {

@@ -275,8 +275,17 @@ TEST_CASE("a case is begun only if it may be done in time, given up after that, 
                 tuning::LadderOptions options = counted.options(folder.path());
                 options.max_seconds = limit;
                 Slow slow(options, first_case, later);
-                must(slow.choose(*backend, plan));
-                CHECK(slow.file(backend->capabilities()).verdicts().size() == expected);
+                const auto chosen = must(slow.choose(*backend, plan));
+                const auto& verdicts = slow.file(backend->capabilities()).verdicts();
+                CHECK(verdicts.size() == expected);
+                // The case that was given up takes the one variant that was tried of it.
+                for (std::size_t i = 0; i < chosen.size() && expected == 1 && begun == 1; ++i) {
+                    const graph::Node& node = plan.graph.nodes()[i];
+                    const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, backend->capabilities()});
+                    if (kernels.size() < 2 || verdicts.contains(tuning::case_key(plan.graph, node, false))) continue;
+                    const auto tried = tuning::worth_trying(kernels, backend->capabilities());
+                    CHECK(chosen[i] == tuning::trial_order(tried, backend->capabilities()).first.front()->name);
+                }
                 if (expected == 1) CHECK(counted.trials == first_case + begun);
             }
             // Nothing is taken for having ended the process.
@@ -630,6 +639,27 @@ TEST_CASE("the trial case of a step of a search is its first one", "[tuning]") {
     REQUIRE(state.size() >= 5);
     state.resize(5);
     CHECK(state == std::vector<std::int32_t>{1, 1, 0, 0, static_cast<std::int32_t>(op.max_steps)});
+}
+
+TEST_CASE("the trial case of a layer with states goes on from them with all its tokens", "[tuning]") {
+    Graph graph;
+    const auto slots = must(graph.input("slots", DType::i32, {2, 2}));
+    const graph::StatePlace place = {.starts = must(graph.input("starts", DType::i32, {2})),
+                                     .counts = must(graph.input("counts", DType::i32, {2})),
+                                     .slots = slots};
+    graph.mark_output(must(gated_delta_rule(
+        graph, must(graph.input("qkv", DType::f32, {2, 5, 24})), must(graph.input("gates", DType::f32, {2, 5, 2})),
+        must(graph.input("decay", DType::f32, {2, 1})), must(graph.state("state", DType::f32, {3, 1, 8, 8})), place,
+        {.key_heads = 1})));
+    const auto trial = must(tuning::make_trial_case(graph, graph.nodes().back(), 1e8));
+    const auto& op = std::get<graph::GatedDeltaRule>(trial.graph.nodes()[0].op);
+    std::map<std::uint32_t, std::vector<std::int32_t>> integers;
+    for (const auto& [value, contents] : trial.contents)
+        if (const auto* const found = std::get_if<std::vector<std::int32_t>>(&contents)) integers[value.id] = *found;
+    CHECK(integers[op.starts.id] == std::vector<std::int32_t>{1, 1});
+    CHECK(std::ranges::all_of(integers[op.counts.id], [](std::int32_t count) { return count >= 5; }));
+    CHECK(integers[op.slots.id] == std::vector<std::int32_t>{0, 0, 1, 1});
+    CHECK(trial.results.size() == 2);
 }
 
 /// One product with a weight of zeros in the format.

@@ -126,9 +126,14 @@ Result<void> feed_decoder(graph::Program& program, std::uint32_t start) {
     for (std::uint32_t id = 0; id < graph.tensors().size(); ++id) {
         const graph::Tensor& tensor = graph.tensor(graph::Value{id});
         const bool starts = tensor.name == "starts" || tensor.name == "shared", is_search = tensor.name == "state";
-        if (tensor.alias_of || !(starts || is_search || tensor.name == "chunk_starts" || tensor.name == "tokens"))
-            continue;
-        std::vector<std::int32_t> values(tensor.shape.element_count(), starts ? static_cast<std::int32_t>(start) : 0);
+        const bool is_count = tensor.name == "chunk_counts";
+        const bool is_zero = tensor.name == "chunk_starts" || tensor.name == "tokens" || tensor.name == "chunk_slots" ||
+                             tensor.name == "state_slots";
+        if (tensor.alias_of || !(starts || is_search || is_count || is_zero)) continue;
+        constexpr std::int32_t kAll = std::numeric_limits<std::int32_t>::max();  // that the chunk has
+        std::vector<std::int32_t> values(tensor.shape.element_count(), starts     ? static_cast<std::int32_t>(start)
+                                                                       : is_count ? kAll
+                                                                                  : 0);
         if (is_search) {  // of graph::BeamStates: one sequence that can improve, with steps left
             values.front() = 1;
             values.back() = std::numeric_limits<std::int32_t>::max();

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kMostTaps = 8, kMostKeyDim = 256;
 
-/// i32 [batch], each of them optional, and a state of rows of the shape `inner`; without slots it has one for each sequence.
+/// i32 [batch], or [batch, 2], each of them optional, and a state of rows of the shape `inner`; without slots it has one for each sequence.
 Result<void> check_place(const OperandCheck& check, const Graph& graph, const StatePlace& place, std::uint64_t batch,
                          std::string_view of, Value state, std::initializer_list<std::uint64_t> inner) {
     const std::pair<std::string_view, Value> all[] = {
@@ -17,7 +17,9 @@ Result<void> check_place(const OperandCheck& check, const Graph& graph, const St
     for (const auto& [name, value] : all) {
         if (!value) continue;
         VKFORMER_CHECK(check.dtype(name, value, DType::i32));
-        VKFORMER_CHECK(check.shape(name, value, {batch}, "batch of " + std::string(of)));
+        const bool are_slots = name == "slots";
+        VKFORMER_CHECK(
+            check.shape(name, value, are_slots ? Shape{batch, 2} : Shape{batch}, "batch of " + std::string(of)));
     }
     VKFORMER_CHECK(check.dtype("state", state, DType::f32));
     VKFORMER_CHECK(check.state("state", state));
