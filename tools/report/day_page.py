@@ -57,11 +57,13 @@ def models_part(ours, peer):
     rows = []
     for row in ours:
         beside = theirs.get(row["weights"], {})
-        cells = [row["weights"].upper(), row["prompt"], row["decode"], row["bytes"] * row["decode"] / 1e9]
+        decode = row.get("decode")
+        cells = [row["weights"].upper(), row.get("first_prompt", ""), row.get("first_token_seconds", ""), row.get("prompt", ""), row.get("decode", ""),
+                 row["bytes"] * decode / 1e9 if decode else ""]
         for part in ("prompt", "decode"):
-            cells += [beside[part], row[part] / beside[part]] if part in beside else ["", ""]
+            cells += [beside[part], row[part] / beside[part]] if part in beside and part in row else ["", ""]
         rows.append((cells, False))
-    return "<h2>Language model</h2>\n" + table(["weights", ">prompt, tokens/s", ">decode, tokens/s", ">GB/s of weights", ">peer's prompt", ">ratio",
+    return "<h2>Language model</h2>\n" + table(["weights", ">prompt of the first run, tokens/s", ">its first token, s", ">prompt, tokens/s", ">decode, tokens/s", ">GB/s of weights", ">peer's prompt", ">ratio",
                                                ">peer's decode", ">ratio"], rows)
 
 

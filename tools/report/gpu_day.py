@@ -26,6 +26,7 @@ import pathlib
 import random
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -47,6 +48,7 @@ GROUPS = {
     "decode attention": (["decode_attention"], ["f16", "f16_q8_0"]),
     "norms and others": (["rms_norm", "layer_norm", "rope", "gated_activation", "add"], ["f32", "f16"]),
     "softmax": (["masked_softmax"], ["f32"]),
+    "states": (["gated_delta_rule", "short_convolution_gated"], ["f16"]),
 }
 MODEL = {"layers": 16, "width": 2048, "inner": 8192, "heads": 32, "kv_heads": 8, "vocab": 128256, "positions": 8192}
 SMALL = {"layers": 2, "width": 256, "inner": 512, "heads": 4, "kv_heads": 2, "vocab": 512, "positions": 2048}
@@ -197,11 +199,15 @@ class Day:
         self.report["models"] = []
         for weights in WEIGHTS:
             file = self.file(weights, self.sizes())
-            found = self.vkformer(end, "bench", "model", "-q", "-m", file, "-d", self.chosen, "--dtype", "f32" if self.is_cpu else "f16", "--length", "512",
-                                  "--steps", "32", "--runs", "10")
-            self.report["models"].append({"weights": weights, "bytes": file.stat().st_size,
-                                          **{part: found[f"{part}_tokens_per_second"]["median"] for part in ("prompt", "decode")}})
-            self.save()
+            row = {"weights": weights, "bytes": file.stat().st_size}
+            self.report["models"].append(row)
+            for run in ("first", "later"):  # the first one tries kernels, as far as its time goes; the later one goes on
+                found = self.vkformer(end, "bench", "model", "-q", "-m", file, "-d", self.chosen, "--dtype", "f32" if self.is_cpu else "f16",
+                                      "--length", "512", "--steps", "32", "--runs", "10")
+                rates = {part: found[f"{part}_tokens_per_second"]["median"] for part in ("prompt", "decode")}
+                row |= rates if run == "later" else {f"first_{part}": rate for part, rate in rates.items()}
+                row |= {"first_token_seconds": found["first_token_seconds"]} if run == "first" else {}
+                self.save()
 
     def peer(self, end):
         if not self.options.peer:
@@ -217,9 +223,9 @@ class Day:
             file = self.file(weights, self.sizes())
             rates = {}
             for part, arguments in {"prompt": ["-p", "512", "-n", "0"], "decode": ["-p", "0", "-n", "32", "-d", "512"]}.items():
-                printed = self.run(end, *command, folder / "bin/llama-bench", "-m", file, *arguments, "-r", "10", "-dev", "Vulkan0", "-ngl", "99",
+                printed = self.run(end, *command, folder / "bin/llama-bench", "-m", file, *arguments, "-r", "30", "-dev", "Vulkan0", "-ngl", "99",
                                    "-o", "jsonl", cwd=folder / "backends", environment=environment)
-                rates[part] = json.loads(printed.splitlines()[-1])["avg_ts"]
+                rates[part] = statistics.median(json.loads(printed.splitlines()[-1])["samples_ts"])  # the first ones met an idle card
             self.report["peer"]["models"].append({"weights": weights, **rates})
             self.save()
         printed = self.run(end, *command, folder / "bin/test-backend-ops", "perf", "-b", "Vulkan0", "-o", PEER_OPS[0], "-p", PEER_OPS[1],
