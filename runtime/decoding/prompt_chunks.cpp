@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
+#include "core/ceil_div.hpp"
 #include "core/try.hpp"
 
 namespace vkformer::decoding {
@@ -24,15 +26,28 @@ Result<PromptChunks::Chunk*> PromptChunks::chunk(const DecoderSessionOptions& op
     return &chunks_.emplace(std::pair(len, extended), std::move(made)).first->second;
 }
 
-/// The shortest that takes all that is left, or the longest that the time allows. A longer chunk takes less per token, not more, so
-/// what is expected of it is too long rather than too short.
-std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) const noexcept {
-    std::uint32_t len = lens_.front();
-    for (const std::uint32_t longer : std::span(lens_).subspan(1)) {
-        if (len >= left || (most_seconds > 0 && longer * token_seconds_ > most_seconds)) break;
-        len = longer;
-    }
-    return len;
+/// The first of those that take least together, of what the time allows: a chunk computes all its tokens, whoever asked for them. A longer
+/// chunk takes less per token, not more, so what is expected of it is too long rather than too short.
+std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) const {
+    std::size_t allowed = 1;
+    while (allowed < lens_.size() && (most_seconds <= 0 || lens_[allowed] * token_seconds_ <= most_seconds)) ++allowed;
+    const auto lens = std::span(lens_).first(allowed);
+    if (left >= lens.back()) return lens.back();
+    // What a run takes beside its tokens, in tokens: on a GPU, which has cores for them all, and where weights are read once more.
+    const std::uint64_t per_run = most_seconds > 0 ? 256 : 16;
+    struct Best {
+        std::uint64_t cost = 0;  // of what is left, in tokens
+        std::uint32_t len = 0;   // the first, the longest of those that cost the same
+    };
+    const std::uint32_t unit = lens.front();
+    std::vector<Best> best(ceil_div(std::max<std::size_t>(left, 1), unit) + 1);
+    for (std::size_t units = 1; units < best.size(); ++units)
+        for (const std::uint32_t len : lens) {
+            const std::size_t rest = units - std::min<std::size_t>(units, ceil_div(len, unit));
+            const std::uint64_t cost = len + per_run + best[rest].cost;
+            if (best[units].len == 0 || cost <= best[units].cost) best[units] = {cost, len};
+        }
+    return best.back().len;
 }
 
 Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,

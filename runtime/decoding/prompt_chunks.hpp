@@ -51,7 +51,7 @@ private:
 
     Result<Chunk*> chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
                          const graph::FusionRules& fusions);
-    std::uint32_t next_len(double most_seconds, std::size_t left) const noexcept;
+    std::uint32_t next_len(double most_seconds, std::size_t left) const;
 
     const models::Decoder* model_;
     std::vector<std::uint32_t> lens_;

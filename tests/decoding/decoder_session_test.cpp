@@ -96,6 +96,14 @@ TEST_CASE("a prompt is cut by the time its pieces take, which changes no token",
     const auto unbounded = run(0, 2);   // 64 and 36
     CHECK(run(1e9, 3) == unbounded);    // 16, as nothing is known yet; 64, 20
     CHECK(run(1e-12, 7) == unbounded);  // all of 16
+    // What a chunk has beyond the prompt is computed as well: of 20 tokens two of 16, of 40 one of 64, but all at once where a run is dear.
+    request.prompt.resize(21);
+    const auto of_two = run(0, 2);
+    CHECK(run(1e9, 2) == of_two);
+    request.prompt.resize(37 + 16);
+    CHECK(run(1e9, 2) == run(0, 1));  // 16, then 36
+    request.prompt.resize(41);
+    run(0, 1);
 }
 
 TEST_CASE("sequences that run together continue as they do alone", "[decoding][decoder]") {
