@@ -12,7 +12,7 @@ namespace vkformer::cpu {
 namespace {
 
 // score[i] = exp(x[i] − m) / Σ_j exp(x[j] − m), m = max x, or 1 / (1 + exp(−x[i])), one row. indices: the k = weights.size() first by x, or by
-// score + bias, as of top_k; weights: their scores, divided by their sum (and 1e-20, against a sum of 0) where asked for, times scale.
+// score + bias, as of top_k; weights: their scores, divided by their sum (and least_sum) where asked for, times scale.
 // Shazeer et al. 2017, eq. 3 to 5; Jiang et al. 2024, section 2.1; DeepSeek-AI 2024 (arXiv 2412.19437), eq. 12 to 16.
 template <std::floating_point T>
 void route_top_k(std::span<const T> x, const graph::RouteTopK& op, std::span<const T> bias, std::span<T> weights,
@@ -30,7 +30,7 @@ void route_top_k(std::span<const T> x, const graph::RouteTopK& op, std::span<con
     std::vector<T> places(x.begin(), x.end());  // both scores rise with x
     for (std::size_t i = 0; i < bias.size(); ++i) places[i] = scores[i] + bias[i];
     top_k<T>(places, weights, indices);
-    T sum = static_cast<T>(1e-20);
+    T sum = static_cast<T>(op.least_sum);
     for (std::size_t j = 0; j < weights.size(); ++j) {
         weights[j] = scores[static_cast<std::size_t>(indices[j])];
         sum += weights[j];

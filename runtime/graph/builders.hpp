@@ -288,8 +288,9 @@ Result<TopKResult> top_k(Graph& graph, Value x, std::uint32_t k);
 struct RouteOptions {
     std::uint32_t k = 1;  ///< experts of a row: 1 to min(experts, 32)
     RouteScores scores = RouteScores::softmax;
-    bool normalises = false;  ///< the weights of a row are divided by their sum
-    float scale = 1;          ///< of the weights, after that
+    bool normalises = false;   ///< the weights of a row are divided by their sum
+    float least_sum = 1e-20f;  ///< added to that sum, so that weights of 0 are no NaN
+    float scale = 1;           ///< of the weights, after that
     Value bias;  ///< f32 [experts], optional: added to the scores where experts are chosen, and not to their weights
 };
 struct RouteResult {

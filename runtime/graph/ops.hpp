@@ -569,6 +569,7 @@ struct RouteTopK {
     RouteScores scores = RouteScores::softmax;
     bool normalises = false;  ///< the weights of a row sum up to `scale`
     float scale = 1;
+    float least_sum = 1e-20f;  ///< added to the sum that weights are divided by, so that weights of 0 are no NaN
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("bias", self.bias, Access::read);

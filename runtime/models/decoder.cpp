@@ -33,6 +33,16 @@ Result<TensorData> repeated_row(const TensorData& table, std::uint64_t count) {
         .dtype = DType::f32, .shape = {count, width}, .bytes = std::as_bytes(std::span(*rows)), .owner = rows};
 }
 
+/// A norm whose result is multiplied.
+Result<NormWeights> scaled_norm(const NormWeights& norm, float factor) {
+    VKFORMER_TRY(std::vector<float> values, floats_of(norm.gain));
+    for (float& value : values) value *= factor;
+    const auto gain = std::make_shared<const std::vector<float>>(std::move(values));
+    return NormWeights{
+        .gain = {
+            .dtype = DType::f32, .shape = norm.gain.shape, .bytes = std::as_bytes(std::span(*gain)), .owner = gain}};
+}
+
 }  // namespace
 
 /// The pieces of the network for one graph. Scopes, and so the names of nodes and tensors, are "layers.3.attention" and the like.
@@ -107,6 +117,14 @@ public:
         return norm("norm", weights_.final_norm, x);
     }
 
+    /// What the head multiplies: final_norm(x) times the scale of the logits.
+    Result<Value> scaled_final_norm(Value x) {
+        VKFORMER_TRY(const NormWeights scaled, scaled_norm(weights_.final_norm, config_.logit_scale));
+        name_ = "final";
+        return norm("scaled_norm", scaled, x);
+    }
+
+    /// `hidden`: with the scale of the logits.
     Result<Value> logits(Value hidden) {
         name_ = "lm_head";
         const std::uint64_t tokens = std::uint64_t{layout_.rows} * layout_.len;
@@ -450,8 +468,15 @@ private:
         const DecoderConfig::Experts& c = config_.experts;
         VKFORMER_TRY(const Value x, token_rows(tokens));
         VKFORMER_TRY(const Value scores, scores_of("router", w.router, w.router_bias, x));
-        VKFORMER_TRY(const auto route,
-                     graph::route_top_k(graph_, scores, {.k = c.per_token, .normalises = c.normalises}));
+        graph::RouteOptions options{.k = c.per_token,
+                                    .scores = c.scores,
+                                    .normalises = c.normalises,
+                                    .least_sum = c.least_sum,
+                                    .scale = c.scale};
+        if (!w.choice_bias.bytes.empty()) {
+            VKFORMER_TRY(options.bias, graph_.weight(name_ + ".router.choice_bias", w.choice_bias, DType::f32));
+        }
+        VKFORMER_TRY(const auto route, graph::route_top_k(graph_, scores, options));
         VKFORMER_TRY(const Value inner, gated_experts(w, x, route.indices));
         VKFORMER_TRY(Value y, project_experts("down", w.down, inner, route.indices));
         VKFORMER_TRY(y, add_expert_bias("down", {&w.down_bias}, y, route.indices));
@@ -637,7 +662,10 @@ Result<DecoderPass> Decoder::add_pass(Graph& graph, const DecoderLayout& wanted,
     DecoderPass pass;
     VKFORMER_TRY(pass.hidden, build.final_norm(x));
     if (logits == Logits::all) {
-        VKFORMER_TRY(pass.logits, build.logits(pass.hidden));
+        // Where nobody asks for the hidden state, its norm is left out of the program.
+        VKFORMER_TRY(const Value scaled,
+                     config_.logit_scale == 1 ? Result<Value>(pass.hidden) : build.scaled_final_norm(x));
+        VKFORMER_TRY(pass.logits, build.logits(scaled));
     }
     pass.caches = build.caches();
     return pass;

@@ -42,8 +42,11 @@ struct DecoderConfig {
         std::uint32_t count = 0, per_token = 0;
         std::uint32_t intermediate_size = 0,
                       shared_size = 0;  ///< of an expert, and of the one of all tokens; 0: there is none
-        bool normalises = false;        ///< the weights of a token's experts sum up to 1
-        graph::GateClamp clamp;         ///< of their gates
+        graph::RouteScores scores = graph::RouteScores::softmax;
+        bool normalises = false;   ///< the weights of a token's experts sum up to `scale`
+        float least_sum = 1e-20f;  ///< as of graph::RouteOptions
+        float scale = 1;           ///< of the weights
+        graph::GateClamp clamp;    ///< of their gates
     };
 
     struct DeltaRule {
@@ -74,6 +77,7 @@ struct DecoderConfig {
     float norm_gain_offset = 0;                        ///< added to the gains of RMS norms
     float embedding_scale = 1;                         ///< of the tokens' embeddings
     float attention_scale = 1;                         ///< of the scores
+    float logit_scale = 1;                             ///< of the logits, before their cap
     float attention_soft_cap = 0, logit_soft_cap = 0;  ///< c · tanh(x / c); 0: none
     graph::Activation activation = graph::Activation::silu;
 
@@ -94,6 +98,7 @@ struct DecoderConfig {
 /// Σ_e weight_e(x) · down_e(f(gate_e(x)) · up_e(x)) over the experts that the router chooses for a token (Shazeer et al. 2017).
 struct ExpertWeights {
     TensorData router, router_bias;  ///< [experts, hidden_size], and [experts], optional
+    TensorData choice_bias;  ///< [experts], optional: added to the scores where experts are chosen, and nowhere else
     std::vector<TensorData> gate, up,
         down;  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round
     TensorData gate_bias, up_bias,

@@ -42,13 +42,11 @@ std::vector<TensorData> stacked(std::vector<TensorData> matrices) {
                         .owner = bytes});
 }
 
-namespace {
-
 Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig& c, const ExpertNames& names,
                                    const std::string& layer) {
     const std::uint64_t count = c.experts.count, d = c.hidden_size, ffn = c.experts.intermediate_size;
     const std::string own = layer + std::string(names.block);
-    const std::string block = read.has(own + "gate.weight") ? own : layer + "mlp.", experts = block + "experts.";
+    const std::string block = read.has(layer + "mlp.gate.weight") ? layer + "mlp." : own, experts = block + "experts.";
     ExpertWeights w;
     VKFORMER_TRY(w.router, read.tensor(block + "gate.weight", {count, d}));
     if (read.has(experts + "gate_up_proj")) {
@@ -72,8 +70,6 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
     for (auto* const matrices : {&w.gate, &w.up, &w.down}) *matrices = stacked(std::move(*matrices));
     return w;
 }
-
-}  // namespace
 
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
                                           const LlamaLayout& layout, const std::string& prefix) {

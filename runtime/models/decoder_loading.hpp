@@ -37,7 +37,9 @@ Result<DecoderParts> load_mixtral(const formats::Config& config, const formats::
 Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats::Weights& weights);  // Qwen 2 and 3
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
-Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);
+Result<DecoderParts> load_granite(const formats::Config& config,
+                                  const formats::Weights& weights);  // Granite 3, its mixtures of experts
+Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);  // LFM2 and LFM2-MoE
 Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
 
@@ -108,6 +110,17 @@ Result<void> read_dense_layers(const formats::Config& config, DecoderConfig& dec
 Result<void> read_expert_counts(const formats::Config& config, std::uint32_t count, std::uint32_t per_token,
                                 DecoderConfig& decoder);
 
+/// What embeddings, what layers add to what they see, and logits are multiplied with.
+struct Multipliers {
+    double embedding = 1, residual = 1, logits = 1;
+};
+/// Layers x + r · f(norm(x)) see x through their RMS norms alone, so x / r takes the place of x: norm(x) with eps is norm(x / r) with
+/// eps / r². Requires norm_eps as read, and no other norms than those of x.
+void set_multipliers(DecoderConfig& config, const Multipliers& multipliers);
+
+/// The router of LFM2-MoE: sigmoids, whose sum gets 1e-6 where weights are divided by it.
+void set_sigmoid_routing(DecoderConfig& config);
+
 /// The gates of gpt-oss's experts: x · sigmoid(1.702 x), kept below 7.
 void set_clamped_gates(DecoderConfig& config);
 
@@ -124,6 +137,10 @@ Result<std::vector<bool>> read_sliding_layers(const formats::Config& config, std
 struct ExpertNames {
     std::string_view block = "mlp.", gate = "gate_proj", up = "up_proj", down = "down_proj";
 };
+
+/// The experts of a layer, "layers.0.", and their router. Errors: those of WeightReader.
+Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig& config, const ExpertNames& names,
+                                   const std::string& layer);
 
 /// The weights under Llama's names, with which options.
 struct LlamaLayout {

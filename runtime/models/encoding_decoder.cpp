@@ -72,12 +72,12 @@ Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens) {
     EncoderConfig c = encoder_config_of(decoder.config());
     const Projection& lm_head = decoder.weights().lm_head;
     const auto is_token = [&](std::int32_t id) { return id >= 0 && static_cast<std::uint32_t>(id) < c.vocab_size; };
-    if (decoder.config().logit_soft_cap != 0 || lm_head.bias.bytes.size() > 0 || !is_token(tokens.yes) ||
-        !is_token(tokens.no))
+    if (decoder.config().logit_scale != 1 || decoder.config().logit_soft_cap != 0 || lm_head.bias.bytes.size() > 0 ||
+        !is_token(tokens.yes) || !is_token(tokens.no))
         return Error{
             ErrorCode::UnsupportedConfig,
-            "the language model gives no scores: its logits have caps or biases, or the tokens of the score are "
-            "none of its vocabulary"};
+            "the language model gives no scores: its logits have a scale, caps or biases, or the tokens of the score "
+            "are none of its vocabulary"};
     const auto row = [&](std::int32_t id) {
         return floats_of(rows_of(lm_head.weight, static_cast<std::uint64_t>(id), 1));
     };

@@ -26,10 +26,12 @@ struct GgufArchitecture {
     bool has_long_rope = false;      ///< a file with a factor for attention has LongRoPE, whatever it calls it
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
     GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
-    bool is_lfm2 = false;         ///< short convolutions in layers that have them, a final norm with a name of its own
-    bool is_qwen_hybrid = false;  ///< a delta rule in layers that have one, and gated attention
-    bool delta_in_turns = false;  ///< as of graph::GatedDeltaOptions
-    bool is_gpt_oss = false;      ///< experts with clamped gates, norms before both parts with names of its own
+    bool is_lfm2 = false;  ///< short convolutions in layers that have them, a final norm with a name of its own
+    bool routes_by_sigmoid = false;       ///< experts are scored by it, and chosen with a bias where there is one
+    bool is_qwen_hybrid = false;          ///< a delta rule in layers that have one, and gated attention
+    bool delta_in_turns = false;          ///< as of graph::GatedDeltaOptions
+    bool is_gpt_oss = false;              ///< experts with clamped gates, norms before both parts with names of its own
+    bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
@@ -68,6 +70,11 @@ inline constexpr GgufArchitecture kGgufGptOss = {.name = "gpt-oss",
                                                  .experts = GgufExperts::normalised,
                                                  .is_gpt_oss = true};
 inline constexpr GgufArchitecture kGgufLfm2 = {.name = "lfm2", .pairing = graph::RopePairing::halves, .is_lfm2 = true};
+inline constexpr GgufArchitecture kGgufLfm2Moe = {.name = "lfm2moe",
+                                                  .pairing = graph::RopePairing::halves,
+                                                  .experts = GgufExperts::normalised,
+                                                  .is_lfm2 = true,
+                                                  .routes_by_sigmoid = true};
 inline constexpr GgufArchitecture kGgufQwen3Next = {.name = "qwen3next",
                                                     .pairing = graph::RopePairing::halves,
                                                     .experts = GgufExperts::normalised,
@@ -79,6 +86,12 @@ inline constexpr GgufArchitecture kGgufQwen35Moe = {.name = "qwen35moe",
                                                     .experts = GgufExperts::normalised,
                                                     .is_qwen_hybrid = true,
                                                     .delta_in_turns = true};
+inline constexpr GgufArchitecture kGgufGranite = {
+    .name = "granite", .pairing = graph::RopePairing::interleaved, .is_granite = true};
+inline constexpr GgufArchitecture kGgufGraniteMoe = {.name = "granitemoe",
+                                                     .pairing = graph::RopePairing::interleaved,
+                                                     .experts = GgufExperts::normalised,
+                                                     .is_granite = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

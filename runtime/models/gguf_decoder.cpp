@@ -77,7 +77,21 @@ private:
         c.norm_eps = static_cast<float>(eps);
         c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
+        if (architecture_.is_granite) VKFORMER_CHECK(read_multipliers());
         return read_experts();
+    }
+
+    Result<void> read_multipliers() {
+        const formats::Expect<double> factor = {.fallback = 1, .min = 1e-6, .max = 1e6};
+        VKFORMER_TRY(const double embedding, file_.real(key("embedding_scale"), factor));
+        VKFORMER_TRY(const double residual,
+                     file_.real(key("residual_scale"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
+        VKFORMER_TRY(const double logits, file_.real(key("logit_scale"), {.min = 1e-6, .max = 1e6}));  // a divisor
+        set_multipliers(config(), {.embedding = embedding, .residual = residual, .logits = 1 / logits});
+        // Without it llama.cpp turns no positions in this architecture.
+        VKFORMER_TRY(const bool turns, file_.boolean(key("rope.scaling.finetuned"), true));
+        if (!turns) return file_.unsupported(key("rope.scaling.finetuned"), "true");
+        return {};
     }
 
     /// A number, or one for each layer: those without attention have none, and the others must have the same.
@@ -156,9 +170,12 @@ private:
             return file_.unsupported(key("expert_weights_norm"), c.experts.normalises ? "true" : "false");
         VKFORMER_TRY(const double scale, file_.real(key("expert_weights_scale"), {.fallback = 1}));
         if (scale != 1 && scale != 0) return file_.unsupported(key("expert_weights_scale"), "1");
-        VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = 1}));
+        const std::uint32_t own_gating = architecture_.routes_by_sigmoid ? 2 : 1;
+        VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = own_gating}));
+        if (architecture_.routes_by_sigmoid && gating != 2) return file_.unsupported(key("expert_gating_func"), "2");
+        if (architecture_.routes_by_sigmoid) set_sigmoid_routing(c);
         // 3: the softmax over the chosen ones' scores, which is that over all of them, made to sum up to 1
-        if (gating > 1 && !(gating == 3 && c.experts.normalises))
+        if (gating > 1 && gating != own_gating && !(gating == 3 && c.experts.normalises))
             return file_.unsupported(key("expert_gating_func"), c.experts.normalises ? "1, 3" : "1");
         if (architecture_.is_gpt_oss) set_clamped_gates(c);
         VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("expert_group_count"), {.fallback = 1}));
@@ -351,6 +368,9 @@ private:
         }
         VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
         VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
+        if (architecture_.routes_by_sigmoid) {
+            VKFORMER_TRY(w.choice_bias, optional_tensor(layer + "exp_probs_b.bias", {c.experts.count}));
+        }
         VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
         VKFORMER_TRY(w.up_bias, optional_tensor(layer + "ffn_up_exps.bias", {c.experts.count, ffn}));
         VKFORMER_TRY(w.down_bias, optional_tensor(layer + "ffn_down_exps.bias", {c.experts.count, d}));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // LFM2 (Liquid AI 2025, arXiv 2511.23404): gated short convolutions, and attention with a norm on each head of query and key in some layers.
+// LFM2-MoE has mixtures of experts behind its first layers.
 #include <algorithm>
 #include <cmath>
 
@@ -27,6 +28,20 @@ Result<std::uint32_t> read_intermediate_size(const Config& config) {
     return static_cast<std::uint32_t>((scaled + multiple - 1) / multiple * multiple);
 }
 
+/// The experts of LFM2-MoE: chosen by their sigmoid and a bias, which does not count in their weights.
+Result<void> read_routing(const Config& config, DecoderConfig& c) {
+    VKFORMER_CHECK(read_expert_counts(config, 32, 4, c));
+    const formats::Expect<std::uint32_t> width = {.fallback = 1792, .min = 1, .max = 1u << 20};
+    VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
+    VKFORMER_TRY(const auto dense, config.unsigned_integer("num_dense_layers", {.fallback = 2}));
+    for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].has_experts = i >= dense;
+    set_sigmoid_routing(c);
+    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", true));
+    VKFORMER_TRY(const double scale, config.real("routed_scaling_factor", {.fallback = 1, .min = 1e-6, .max = 1e6}));
+    c.experts.scale = static_cast<float>(scale);
+    return {};
+}
+
 /// Without either list, all layers attend.
 Result<void> read_layers(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(std::vector<bool> has_state, read_layer_types(config, c.layers.size(), "conv"));
@@ -43,7 +58,7 @@ Result<void> read_layers(const Config& config, DecoderConfig& c) {
 }
 
 Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const DecoderConfig& c, std::size_t index,
-                                         bool conv_bias) {
+                                         bool conv_bias, bool expert_bias) {
     const std::string layer = "layers." + std::to_string(index) + ".", self = layer + "self_attn.",
                       conv = layer + "conv.", feed_forward = layer + "feed_forward.";
     const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
@@ -66,6 +81,14 @@ Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const Decoder
         VKFORMER_TRY(l.output, read.projection(conv + "out_proj", d, d, conv_bias));
     }
     VKFORMER_TRY(l.feed_forward_norm, read.norm(layer + "ffn_norm", d));
+    if (c.layers[index].has_experts) {
+        constexpr ExpertNames kNames = {.block = "feed_forward.", .gate = "w1", .up = "w3", .down = "w2"};
+        VKFORMER_TRY(l.experts, read_experts(read, c, kNames, layer));
+        if (expert_bias) {
+            VKFORMER_TRY(l.experts.choice_bias, read.tensor(feed_forward + "expert_bias", {c.experts.count}));
+        }
+        return l;
+    }
     VKFORMER_TRY(l.gate, read.projection(feed_forward + "w1", c.intermediate_size, d, false));
     VKFORMER_TRY(l.up, read.projection(feed_forward + "w3", c.intermediate_size, d, false));
     VKFORMER_TRY(l.down, read.projection(feed_forward + "w2", d, c.intermediate_size, false));
@@ -74,11 +97,25 @@ Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const Decoder
 
 }  // namespace
 
+void set_sigmoid_routing(DecoderConfig& config) {
+    config.experts.scores = graph::RouteScores::sigmoid;
+    config.experts.least_sum = 1e-6f;
+}
+
 Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& weights) {
+    VKFORMER_TRY(const std::string type, config.string("model_type"));
+    const bool is_mixture = type == "lfm2_moe";
     DecoderParts parts;
     DecoderConfig& c = parts.config;
-    VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .kv_heads = 8, .intermediate_size = 12288}));
-    VKFORMER_TRY(c.intermediate_size, read_intermediate_size(config));
+    const std::uint32_t usual_size = is_mixture ? 7168 : 12288;
+    VKFORMER_TRY(c, read_sizes(config, {.positions = 128000, .kv_heads = 8, .intermediate_size = usual_size}));
+    bool expert_bias = false;
+    if (is_mixture) {
+        VKFORMER_CHECK(read_routing(config, c));
+        VKFORMER_TRY(expert_bias, config.boolean("use_expert_bias", true));
+    } else {
+        VKFORMER_TRY(c.intermediate_size, read_intermediate_size(config));
+    }
     VKFORMER_TRY(const double eps, config.real("norm_eps", {.fallback = 1e-5, .min = 0, .max = 1}));
     c.norm_eps = static_cast<float>(eps);
     VKFORMER_TRY(c.taps, config.unsigned_integer("conv_L_cache", {.fallback = 3, .min = 2, .max = 8}));
@@ -93,7 +130,7 @@ Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& wei
     DecoderWeights& w = parts.weights;
     VKFORMER_TRY(w.embedding, read.tensor("embed_tokens.weight", {c.vocab_size, c.hidden_size}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
-        VKFORMER_TRY(w.layers.emplace_back(), read_layer(read, c, i, conv_bias));
+        VKFORMER_TRY(w.layers.emplace_back(), read_layer(read, c, i, conv_bias, expert_bias));
     }
     VKFORMER_TRY(w.final_norm, read.norm("embedding_norm", c.hidden_size));
     const WeightReader whole(weights, "");

@@ -101,7 +101,11 @@ constexpr Family<Decoder> kDecoders[] = {
     {"qwen3_moe", &decoder<load_qwen_moe>, kGgufQwen3Moe.name, &decoder_file<kGgufQwen3Moe>},
     {"olmoe", &decoder<load_olmoe>, kGgufOlmoe.name, &decoder_file<kGgufOlmoe>},
     {"gpt_oss", &decoder<load_gpt_oss>, kGgufGptOss.name, &decoder_file<kGgufGptOss>},
+    {"granite", &decoder<load_granite>, kGgufGranite.name, &decoder_file<kGgufGranite>},
+    {"granitemoe", &decoder<load_granite>, kGgufGraniteMoe.name, &decoder_file<kGgufGraniteMoe>},
+    {"granitemoeshared", &decoder<load_granite>},  // its files are granitemoe's
     {"lfm2", &decoder<load_lfm2>, kGgufLfm2.name, &decoder_file<kGgufLfm2>},
+    {"lfm2_moe", &decoder<load_lfm2>, kGgufLfm2Moe.name, &decoder_file<kGgufLfm2Moe>},
     {"qwen3_next", &decoder<load_qwen_hybrid>, kGgufQwen3Next.name, &decoder_file<kGgufQwen3Next>},
     {"qwen3_5_text", &decoder<load_qwen_hybrid>},
     {"qwen3_5", &decoder<load_qwen_hybrid>, kGgufQwen35.name, &decoder_file<kGgufQwen35>},

@@ -10,12 +10,12 @@ const uint kRouteTopKHasBias = 2;    // the experts' bias is added where they ar
 const uint kRouteTopKNormalises = 3;  // the weights of a row are divided by their sum
 const uint kRouteScoresSoftmax = 0, kRouteScoresSigmoid = 1;
 const uint kRouteTopKMaxK = 32;  // experts of a row: each of the smallest workgroup's invocations writes one
-const float kRouteLeastSum = 1e-20f;  // added to the sum that weights are divided by, so that weights of 0 are no NaN
 struct RouteTopKPush {
     uint rows;
     uint experts;
     uint k;       // experts to choose, at most kRouteTopKMaxK and `experts`
     float scale;  // of the weights
+    float least_sum;  // added to the sum that weights are divided by
 };
 SHARED_END
 #endif

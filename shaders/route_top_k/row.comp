@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // The router of a mixture of experts. score[i] = exp(x[i] − m) / Σ_j exp(x[j] − m), m = max_j x[j], or 1 / (1 + exp(−x[i])), i over the
 // experts of a row. indices[row, :] = the k experts that come first by x, or by score + bias with a bias, in the order of lib/order.glsl;
-// weights[row, :] = their scores, divided by their sum where NORMALISES, times scale.
+// weights[row, :] = their scores, divided by their sum + least_sum where NORMALISES, times scale.
 // x: [rows, experts], bias: [experts], weights: [rows, k], all float32; indices: i32 [rows, k]; k ≤ kRouteTopKMaxK.
 // One workgroup per row; an invocation owns the experts i ≡ its index modulo the workgroup's size, and writes the j-th chosen of its index.
 #extension GL_GOOGLE_include_directive : require
@@ -64,6 +64,6 @@ void main() {
         }
     }
     if (lane >= p.k) return;
-    weights[row * p.k + lane] = (NORMALISES == 1 ? own_weight / (chosen_sum + kRouteLeastSum) : own_weight) * p.scale;
+    weights[row * p.k + lane] = (NORMALISES == 1 ? own_weight / (chosen_sum + p.least_sum) : own_weight) * p.scale;
     indices[row * p.k + lane] = own_index;
 }

@@ -39,11 +39,17 @@ CASES = {
     "olmoe": "olmoe",
     "gpt_oss": "gpt-oss",
     "gpt_oss_mxfp4": "gpt-oss",
+    "granite": "granite",
+    "granite_moe": "granitemoe",
+    "granite_moe_shared": "granitemoe",
     "lfm2": "lfm2",
+    "lfm2_moe": "lfm2moe",
     "qwen3_5": "qwen35",
     "qwen3_5_moe": "qwen35moe",
     "qwen3_next": "qwen3next",
 }
+NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe")  # which turn neighbours together
+LFM2 = ("lfm2", "lfm2moe")
 HYBRIDS = ("qwen35", "qwen35moe", "qwen3next")
 LLAMA_NAMES = {
     "self_attn.q_proj": "attn_q",
@@ -58,6 +64,13 @@ LLAMA_NAMES = {
     "mlp.gate_up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
     "mlp.gate": "ffn_gate_inp",
+    "block_sparse_moe.router.layer": "ffn_gate_inp",
+    "block_sparse_moe.output_linear": "ffn_down_exps",
+    "shared_mlp.output_linear": "ffn_down_shexp",
+    "gate_exps": "ffn_gate_exps",
+    "gate_shexp": "ffn_gate_shexp",
+    "up_exps": "ffn_up_exps",
+    "up_shexp": "ffn_up_shexp",
     "mlp.router": "ffn_gate_inp",
     "block_sparse_moe.gate": "ffn_gate_inp",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
@@ -82,6 +95,7 @@ LLAMA_NAMES = {
     "self_attn.out_proj": "attn_output",
     "self_attn.q_layernorm": "attn_q_norm",
     "self_attn.k_layernorm": "attn_k_norm",
+    "feed_forward.gate": "ffn_gate_inp",
     "feed_forward.w1": "ffn_gate",
     "feed_forward.w3": "ffn_up",
     "feed_forward.w2": "ffn_down",
@@ -112,7 +126,7 @@ def stack_experts(weights):
     """One tensor of all experts' in place of one for each: blk.0.ffn_gate_exps."""
     stacks, others = {}, {}
     for name, tensor in weights.items():
-        found = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe)\.experts\.(\d+)\.(\w+)\.weight", name)
+        found = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d+)\.(\w+)\.weight", name)
         if found:
             layer, expert, part = found.groups()
             stacks.setdefault(f"blk.{layer}.ffn_{EXPERT_NAMES[part]}_exps.weight", {})[int(expert)] = tensor
@@ -200,6 +214,20 @@ def delta_rule_of(weights, arch, config):
     return out
 
 
+def halves_of_granite(weights):
+    """Gates and their other halves, which lie one behind the other, as tensors of their own, by Llama's names; the experts' stacks stay ones."""
+    out = {}
+    for name, tensor in weights.items():
+        if not name.endswith("input_linear.weight"):
+            out[name] = tensor
+            continue
+        layer = ".".join(name.split(".")[:3])
+        end = "shexp" if "shared_mlp" in name else "exps"
+        for half, rows in zip(("gate", "up"), tensor.chunk(2, dim=-2)):
+            out[f"{layer}.{half}_{end}.weight"] = rows.contiguous()
+    return out
+
+
 def permuted(rows, heads):
     """Halves of a head interleaved, for a RoPE that turns neighbours."""
     shape = rows.shape
@@ -212,7 +240,7 @@ def renamed(name, arch):
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
-    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias"}
+    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "expert_bias": "exp_probs_b.bias"}
     if kind in fixed:
         return f"blk.{layer}.{fixed[kind]}"
     inner = LLAMA_NAMES[rest]
@@ -224,9 +252,9 @@ def renamed(name, arch):
 def converted(name, tensor, arch, config):
     tensor = tensor.float().numpy()
     heads, kv_heads = config.get("num_attention_heads"), config.get("num_key_value_heads")
-    if arch in ("llama", "smollm3") and ".q_proj." in name:
+    if arch in NEIGHBOURS and ".q_proj." in name:
         return permuted(tensor, heads)
-    if arch in ("llama", "smollm3") and ".k_proj." in name:
+    if arch in NEIGHBOURS and ".k_proj." in name:
         return permuted(tensor, kv_heads)
     if name.endswith("conv.conv.weight"):
         return tensor.squeeze(1)
@@ -279,13 +307,16 @@ def write_metadata(writer, arch, config):
         writer.add_feed_forward_length(feed_forward_length(config))
     writer.add_head_count(config["num_attention_heads"])
     kv_heads = config["num_key_value_heads"]
-    writer.add_head_count_kv([0 if kind == "conv" else kv_heads for kind in config["layer_types"]] if arch == "lfm2" else kv_heads)
+    writer.add_head_count_kv([0 if kind == "conv" else kv_heads for kind in config["layer_types"]] if arch in LFM2 else kv_heads)
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_layer_norm_rms_eps(config["norm_eps" if arch == "lfm2" else "rms_norm_eps"])
+    writer.add_layer_norm_rms_eps(config["norm_eps" if arch in LFM2 else "rms_norm_eps"])
     turned = (config.get("rope_parameters") or {}).get("partial_rotary_factor", 1)
     writer.add_rope_dimension_count(int(config["head_dim"] * turned))
-    if arch == "lfm2":
+    if arch == "lfm2moe":
+        writer.add_leading_dense_block_count(config["num_dense_layers"])
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if arch in LFM2:
         writer.add_shortconv_l_cache(config["conv_L_cache"])
     if arch in HYBRIDS:
         writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
@@ -302,6 +333,13 @@ def write_metadata(writer, arch, config):
     if "num_experts_per_tok" in config:
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
+    if arch.startswith("granite"):
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if config.get("shared_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     if "moe_intermediate_size" in config:
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if "shared_expert_intermediate_size" in config:
@@ -345,6 +383,8 @@ def write(case, arch, out):
         weights = add_gpt_oss_experts(writer, weights)
     if arch in HYBRIDS:
         weights = delta_rule_of(weights, arch, config)
+    if arch == "granitemoe":
+        weights = halves_of_granite(weights)
     weights, stacks = stack_experts(weights)
     for name, tensor in stacks.items():
         values = tensor.float().numpy()

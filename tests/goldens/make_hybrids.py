@@ -42,6 +42,12 @@ def cases():
     yield Case("lfm2_biased_bf16", 112, llama_like(t.Lfm2Config, 3, 1, 10, 30, 37, 4, layer_types=["conv", "full_attention", "conv", "conv"],
                                                    conv_bias=True, conv_L_cache=4, block_auto_adjust_ff_dim=False, tie_word_embeddings=False,
                                                    rope_parameters=rope(1e4)), torch.bfloat16, std=0.25)  # fmt: skip
+    routes = dict(num_dense_layers=1, moe_intermediate_size=11, rope_parameters=rope(1e6))
+    yield Case("lfm2_moe", 340, llama_like(t.Lfm2MoeConfig, 4, 2, 6, 24, 30, 4, num_experts=7, num_experts_per_tok=3,
+                                           layer_types=["conv", "full_attention", "conv", "full_attention"], **routes), torch.float32, std=0.25)  # fmt: skip
+    yield Case("lfm2_moe_unbiased_scaled", 337, llama_like(t.Lfm2MoeConfig, 3, 1, 10, 30, 21, 3, num_experts=5, num_experts_per_tok=2,
+                                                           layer_types=["full_attention", "conv", "conv"], use_expert_bias=False, norm_topk_prob=False,
+                                                           routed_scaling_factor=1.5, conv_bias=True, tie_word_embeddings=False, **routes), std=0.25)  # fmt: skip
     delta = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=8)
     yield Case("qwen3_5", 152, llama_like(t.Qwen3_5TextConfig, 4, 2, 16, 32, 44, 5, rope_parameters=rope(1e7, partial_rotary_factor=0.25),
                                           **delta), len=70, batch=1, std=0.25)  # fmt: skip
@@ -70,6 +76,9 @@ def make_model(case):
     """Gains that are stored minus one are drawn around zero, and decays so that a state holds for some tokens."""
     model = make_decoders.make_model(case)
     with torch.no_grad():
+        for name, bias in model.named_buffers():
+            if name.endswith("expert_bias"):
+                bias.normal_(0.0, 0.3)
         for name, p in model.named_parameters():
             if "in_proj_qkv" in name:
                 resemble(p, case.config)
@@ -83,6 +92,11 @@ def make_model(case):
             if name.endswith("dt_bias"):
                 p.uniform_(-2.0, 0.5)
     return model
+
+
+def biased_scores(model, name, logits):
+    """By which the experts of LFM2-MoE are chosen."""
+    return logits.sigmoid() + getattr(model.get_submodule(name.rpartition(".")[0]), "expert_bias", 0)
 
 
 def write_with_vision(folder, text):
@@ -114,7 +128,10 @@ def main():
             has_experts = hasattr(case.config, "num_experts")
             make_decoders.write(case, args.out / case.name, make=make_model, **({"experts_implementation": "eager"} if has_experts else {}))
             if has_experts:
-                check_margin(case, args.out / case.name, router="mlp.gate")
+                if "lfm2" in case.name:
+                    check_margin(case, args.out / case.name, "feed_forward.gate", least=0.004, scores_of=biased_scores)
+                else:
+                    check_margin(case, args.out / case.name, router="mlp.gate")
     if not args.cases or "qwen3_5_with_vision" in args.cases:
         write_with_vision(args.out / "qwen3_5_with_vision", args.out / "qwen3_5_odd_tied")
 

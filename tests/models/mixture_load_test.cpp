@@ -8,8 +8,10 @@
 #include "formats/gguf_writer.hpp"
 #include "formats/safetensors.hpp"
 #include "models/decoder_loading.hpp"
+#include "models/encoder_loading.hpp"
 #include "models/gguf_export.hpp"
 #include "models/open_model.hpp"
+#include "models/sentence.hpp"
 #include "support/goldens.hpp"
 #include "support/must.hpp"
 #include "support/refused.hpp"
@@ -200,6 +202,76 @@ TEST_CASE("gpt-oss's GGUF file is refused without what it needs", "[models][deco
     CHECK(rope_of(true) != rope_of(false));
 }
 
+TEST_CASE("Granite's factors are those of its config, 1 where it says nothing", "[models][decoder]") {
+    const auto config_with = [](const json& fields) { return must(load_mixture_with("granite", fields)).config(); };
+    const auto as_filed = config_with(json::object());
+    CHECK(as_filed.attention_scale == 0.15f);
+    CHECK(as_filed.logit_scale == Approx(1 / 7.0));
+    CHECK(as_filed.embedding_scale == Approx(12 / 0.22));  // of x / r in place of x
+    CHECK(as_filed.norm_eps == Approx(1e-3 / (0.22 * 0.22)));
+    const auto plain = config_with({{"attention_multiplier", nullptr},
+                                    {"logits_scaling", nullptr},
+                                    {"embedding_multiplier", nullptr},
+                                    {"residual_multiplier", nullptr}});
+    CHECK(plain.attention_scale == 1);
+    CHECK(plain.logit_scale == 1);
+    CHECK(plain.embedding_scale == 1);
+    CHECK(plain.norm_eps == Approx(1e-3));
+}
+
+TEST_CASE("Granite is refused by the field that makes no sense", "[models][decoder][errors]") {
+    for (const char* const field :
+         {"attention_multiplier", "logits_scaling", "embedding_multiplier", "residual_multiplier"})
+        for (const double value : {0.0, -1.0})
+            check_refused(load_mixture_with("granite", {{field, value}}), CorruptFile, field);
+    check_refused(load_mixture_with("granite", {{"rope_parameters", {{"rope_type", "dynamic"}}}}), UnsupportedConfig,
+                  "rope_type");
+    check_refused(load_mixture_with("granite_moe", {{"num_local_experts", 6}}), ShapeMismatch, "router.layer");
+    check_refused(load_mixture_with("granite_moe", {{"intermediate_size", 12}}), ShapeMismatch, "input_linear");
+    check_refused(load_mixture_with("granite_moe_shared", {{"shared_intermediate_size", 17}}), ShapeMismatch,
+                  "shared_mlp.input_linear");
+    const auto with = [](const std::string& key, const auto& value) {
+        return load_gguf_with("granite",
+                              [&](models::GgufContents& contents) { contents.metadata.set("granite." + key, value); });
+    };
+    check_refused(models::scorer_of(must(load_mixture_with("granite", json::object())), {.yes = 7, .no = 9}),
+                  UnsupportedConfig, "its logits have a scale");
+    check_refused(with("residual_scale", 0.0f), CorruptFile, "residual_scale");
+    check_refused(with("logit_scale", 0.0f), CorruptFile, "logit_scale");
+    check_refused(with("rope.scaling.finetuned", false), UnsupportedConfig, "rope.scaling.finetuned");
+    CHECK(with("rope.scaling.finetuned", true));
+    check_refused(with("expert_count", 4u), UnsupportedConfig, "expert_count");
+}
+
+TEST_CASE("LFM2-MoE chooses as its config says, and is refused by the field that makes no sense",
+          "[models][decoder][errors]") {
+    const auto refused = [](const json& fields, ErrorCode code, const std::string& words) {
+        check_refused(load_mixture_with("lfm2_moe", fields), code, words);
+    };
+    refused({{"num_dense_layers", 0}}, MissingTensor, "layers.0.feed_forward.gate");
+    refused({{"num_dense_layers", 2}}, MissingTensor, "layers.1.feed_forward.w1");
+    refused({{"moe_intermediate_size", 12}}, ShapeMismatch, "feed_forward.experts.0.w1");
+    refused({{"num_experts_per_tok", 8}}, CorruptFile, "num_experts_per_tok");
+    refused({{"routed_scaling_factor", 0.0}}, CorruptFile, "routed_scaling_factor");
+    check_refused(load_mixture_with("lfm2_moe_unbiased_scaled", {{"use_expert_bias", true}}), MissingTensor,
+                  "layers.1.feed_forward.expert_bias");
+    const auto as_filed = must(load_mixture_with("lfm2_moe", json::object()));
+    CHECK(as_filed.config().experts.scores == graph::RouteScores::sigmoid);
+    CHECK(as_filed.config().experts.normalises);
+    CHECK(as_filed.config().experts.least_sum == 1e-6f);
+    CHECK_FALSE(as_filed.weights().layers[1].experts.choice_bias.bytes.empty());
+    const auto unbiased = must(load_mixture_with("lfm2_moe", {{"use_expert_bias", false}, {"norm_topk_prob", false}}));
+    CHECK_FALSE(unbiased.config().experts.normalises);
+    CHECK(unbiased.weights().layers[1].experts.choice_bias.bytes.empty());
+    const auto with_gating = [](std::uint32_t function) {
+        return load_gguf_with("lfm2_moe", [&](models::GgufContents& contents) {
+            contents.metadata.set("lfm2moe.expert_gating_func", function);
+        });
+    };
+    CHECK(with_gating(2));
+    check_refused(with_gating(1), UnsupportedConfig, "expert_gating_func");
+}
+
 TEST_CASE("layers are those with experts that the config names", "[models][decoder]") {
     const auto layers_of = [](const std::string& name) {
         std::string layers;
@@ -211,6 +283,7 @@ TEST_CASE("layers are those with experts that the config names", "[models][decod
     CHECK(layers_of("qwen2_moe_normalised") == "e-e");
     CHECK(layers_of("qwen3_moe_dense_layers") == "-eee");
     CHECK(layers_of("mixtral") == "ee");
+    CHECK(layers_of("lfm2_moe") == "-eee");
 }
 
 TEST_CASE("a mixture's GGUF file is refused by the key of a router that llama.cpp does not compute",

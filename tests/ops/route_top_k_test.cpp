@@ -51,7 +51,8 @@ TEST_CASE("route_top_k weighs a row whose numbers are easy", "[op][route_top_k]"
     const auto all = expect_route(c, x, {.k = 3});
     const auto normalised = expect_route(c, x, {.k = 2, .normalises = true, .scale = 6});
     const auto biased = expect_route(c, x, {.k = 2, .bias = bias});
-    CHECK(c.run_ints(backend, all.indices) == std::vector<std::int32_t>{1, 3, 0});  // of two alike the first
+    const auto halved = expect_route(c, x, {.k = 2, .normalises = true, .least_sum = 0.75f});  // beside a sum of 6/8
+    CHECK(c.run_ints(backend, all.indices) == std::vector<std::int32_t>{1, 3, 0});             // of two alike the first
     CHECK(c.run_ints(backend, biased.indices) == std::vector<std::int32_t>{2, 1});
     const auto check = [&](Value weights, const std::vector<float>& expected) {
         const std::vector<float> found = c.run(backend, weights);
@@ -59,6 +60,7 @@ TEST_CASE("route_top_k weighs a row whose numbers are easy", "[op][route_top_k]"
     };
     check(all.weights, {4 / 8.0f, 2 / 8.0f, 1 / 8.0f});
     check(normalised.weights, {4, 2});
+    check(halved.weights, {2 / 6.0f, 1 / 6.0f});
     check(biased.weights, {1 / 8.0f, 4 / 8.0f});  // the bias is in the choice alone
     c.check(backend);
 }

@@ -131,7 +131,8 @@ Result<RouteResult> route_top_k(Graph& graph, Value x, const RouteOptions& optio
                              .indices = indices,
                              .scores = options.scores,
                              .normalises = options.normalises,
-                             .scale = options.scale});
+                             .scale = options.scale,
+                             .least_sum = options.least_sum});
     return RouteResult{.weights = weights, .indices = indices};
 }
 

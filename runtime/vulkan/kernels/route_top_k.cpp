@@ -6,7 +6,7 @@
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(sizeof(shaders::RouteTopKPush) == 16);
+static_assert(sizeof(shaders::RouteTopKPush) == 20);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::softmax) == shaders::kRouteScoresSoftmax);
 static_assert(static_cast<std::uint32_t>(graph::RouteScores::sigmoid) == shaders::kRouteScoresSigmoid);
 
@@ -31,6 +31,7 @@ Result<DispatchPlan> plan(const graph::RouteTopK& op, const KernelContext& conte
         .experts = static_cast<std::uint32_t>(x[1]),
         .k = static_cast<std::uint32_t>(context.graph.shape(op.weights)[1]),
         .scale = op.scale,
+        .least_sum = op.least_sum,
     });
     return DispatchPlan(std::move(dispatch));
 }

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes decoders/granite*/: tiny random Granite models, dense and mixtures of experts, as make_decoders.py writes those of other families.
+
+    python3 tests/goldens/make_granite.py [--out DIR] [case ...]
+
+Made with transformers 5.12.1.
+"""
+
+import argparse
+import pathlib
+import warnings
+
+import torch
+import transformers
+
+import make_decoders
+from make_decoders import Case, llama_like
+from make_gpt_oss import check_margin
+
+
+def cases():
+    t = transformers
+    # Factors that are no powers of two and change what comes out, as those of the published models do.
+    odd = dict(embedding_multiplier=12.0, residual_multiplier=0.22, attention_multiplier=0.15, logits_scaling=7.0, rms_norm_eps=1e-3)
+    rope = dict(rope_type="default", rope_theta=10000.0)
+    yield Case("granite", 201, llama_like(t.GraniteConfig, 3, 1, 10, 30, 37, 3, tie_word_embeddings=False, rope_parameters=rope, **odd),
+               torch.float32, std=0.25)  # fmt: skip
+    yield Case("granite_tied_biased_bf16", 202, llama_like(t.GraniteConfig, 4, 2, 8, 32, 44, 4, tie_word_embeddings=True, attention_bias=True,
+                                                          mlp_bias=True, rope_parameters=dict(rope_type="linear", rope_theta=5e5, factor=2.5),
+                                                          **odd | dict(residual_multiplier=1.5, logits_scaling=0.5)), torch.bfloat16, std=0.2)  # fmt: skip
+    yield Case("granite_moe", 210, llama_like(t.GraniteMoeConfig, 4, 2, 6, 24, 13, 3, num_local_experts=7, num_experts_per_tok=3,
+                                              tie_word_embeddings=True, rope_parameters=rope, **odd), torch.float32, std=0.25)  # fmt: skip
+    yield Case("granite_moe_shared", 205, llama_like(t.GraniteMoeSharedConfig, 2, 2, 10, 20, 15, 3, num_local_experts=5, num_experts_per_tok=2,
+                                                     shared_intermediate_size=18, rope_parameters=rope, **odd), std=0.25)  # fmt: skip
+
+
+def make_model(case):
+    """Embeddings so that a token's own does not decide what follows it."""
+    model = make_decoders.make_model(case)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.mul_(case.config.residual_multiplier / case.config.embedding_multiplier)
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent / "decoders")
+    parser.add_argument("cases", nargs="*")
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    for case in cases():
+        if not args.cases or case.name in args.cases:
+            make_decoders.write(case, args.out / case.name, make=make_model)
+            if "moe" in case.name:
+                check_margin(case, args.out / case.name, router="router.layer")
+
+
+if __name__ == "__main__":
+    main()
