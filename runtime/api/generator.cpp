@@ -214,7 +214,7 @@ Result<Generator> Generator::load(const std::filesystem::path& path, const Gener
     VKFORMER_TRY(auto device, opening.get([&] {
         return api::decoder_workload(model, api::session_options(options, {.temperature = 0}), beams);
     }));
-    wanted.chunk_seconds = api::submit_seconds(*device.backend);
+    api::choose_chunks(*device.backend, wanted);
     VKFORMER_TRY(auto session, open_session(*device.backend, model, wanted, beams));
     return Generator(std::unique_ptr<Impl>(new Impl{.options = options,
                                                     .language = std::move(language),

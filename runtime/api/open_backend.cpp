@@ -111,10 +111,12 @@ Result<OpenedBackend> OpeningBackend::choose(const MakeWorkloads& workloads) {
     return OpenedBackend{std::move(found.backend), std::move(description)};
 }
 
-double submit_seconds(const graph::Backend& backend) noexcept {
-    constexpr double kOnGpus = 0.1;
+void choose_chunks(const graph::Backend& backend, decoding::DecoderSessionOptions& options) noexcept {
+    constexpr double kSecondsOnGpus = 0.1;
     const auto* const device = dynamic_cast<const vulkan::VulkanBackend*>(&backend);
-    return device && device->capabilities().type != "cpu" ? kOnGpus : 0;
+    if (!device || device->capabilities().is_cpu()) return;
+    options.chunk_seconds = kSecondsOnGpus;
+    options.run_tokens = decoding::DecoderSessionOptions::kRunTokensOnGpus;
 }
 
 }  // namespace vkformer::api

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "decoding/decoder_options.hpp"
 #include "graph/program.hpp"
 #include "tuning/ladder.hpp"
 #include "tuning/workload.hpp"
@@ -28,7 +29,7 @@ struct OpenOptions {
     std::map<std::string, std::string> variants{};  ///< op → variant, before what was measured
     std::function<void(const tuning::Progress&)> progress{};
     std::function<bool()> should_stop{};  ///< graph::Backend::set_should_stop
-    bool profile = false;  ///< vulkan::BackendOptions::profile
+    bool profile = false;                 ///< vulkan::BackendOptions::profile
 };
 
 /// Makes what will be run.
@@ -73,9 +74,9 @@ inline Result<OpenedBackend> open_backend(const OpenOptions& options, const Make
     return OpeningBackend(options).get(workloads);
 }
 
-/// How long a submit may take: GPUs are reset after some two seconds, and draw a desktop meanwhile; 0, any time, for backends that
-/// are CPUs.
-double submit_seconds(const graph::Backend& backend) noexcept;
+/// How prompts are read there: a submit takes no longer than 0.1 s on GPUs, which are reset after some two seconds and draw a desktop
+/// meanwhile, and any time on devices that are CPUs.
+void choose_chunks(const graph::Backend& backend, decoding::DecoderSessionOptions& options) noexcept;
 
 /// What `options` say about variants, for a backend that is opened in another way. Errors: InvalidArgument.
 Result<std::shared_ptr<vulkan::VariantChooser>> make_chooser(const OpenOptions& options);

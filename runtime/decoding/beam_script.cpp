@@ -141,7 +141,7 @@ void BeamScript::took(const Job& job, double seconds, double run_seconds) {
         return;
     }
     timings_.prompt_seconds += seconds;
-    if (job.kind == Job::Kind::prompt) chunks_.took(job, run_seconds);
+    if (job.kind == Job::Kind::prompt) chunks_.took(job, options_.chunk_seconds, run_seconds);
 }
 
 Result<void> BeamScript::take(const Job& job, Records& records) {

@@ -38,9 +38,12 @@ struct DecoderSessionOptions {
     /// anew, with the positions of long ones.
     std::uint32_t context = 0;
     std::uint32_t chunk = 512;  ///< tokens of a prompt that are computed in one submit at most
-    /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the one
-    /// before took per token, among a few lengths, so that few programs are made.
+    /// > 0: such a submit shall take no longer. The first is the shortest there is; from then on its length follows what the longest that was
+    /// allowed took per token, among a few lengths, so that few programs are made.
     double chunk_seconds = 0;
+    /// What such a submit takes beside its tokens, in tokens: weights are read once more, and a GPU has cores for many at a time.
+    std::uint32_t run_tokens = 16;
+    static constexpr std::uint32_t kRunTokensOnGpus = 256;
     DType dtype = DType::f32;  ///< of activations
     models::WeightFormat weights = models::WeightFormat::as_computed;
     models::CacheFormat cache = models::CacheFormat::as_computed;

@@ -410,7 +410,7 @@ std::vector<Read> DecoderScript::reads(std::uint32_t step) const {
 void DecoderScript::took(const Job& job, double seconds, double run_seconds) {
     if (job.kind == Job::Kind::prompt) {
         timings_.prompt_seconds += seconds;
-        chunks_.took(job, run_seconds);
+        chunks_.took(job, options_.chunk_seconds, run_seconds);
         return;
     }
     timings_.decode_seconds += run_seconds;

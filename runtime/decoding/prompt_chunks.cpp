@@ -26,15 +26,21 @@ Result<PromptChunks::Chunk*> PromptChunks::chunk(const DecoderSessionOptions& op
     return &chunks_.emplace(std::pair(len, extended), std::move(made)).first->second;
 }
 
-/// The first of those that take least together, of what the time allows: a chunk computes all its tokens, whoever asked for them. A longer
-/// chunk takes less per token, not more, so what is expected of it is too long rather than too short.
-std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) const {
+std::span<const std::uint32_t> PromptChunks::allowed_lens(double most_seconds) const noexcept {
     std::size_t allowed = 1;
     while (allowed < lens_.size() && (most_seconds <= 0 || lens_[allowed] * token_seconds_ <= most_seconds)) ++allowed;
-    const auto lens = std::span(lens_).first(allowed);
+    return std::span(lens_).first(allowed);
+}
+
+void PromptChunks::took(const Job& job, double most_seconds, double run_seconds) noexcept {
+    if (job.len >= allowed_lens(most_seconds).back()) token_seconds_ = run_seconds / job.len;
+}
+
+/// The first of those that take least together, of what the time allows: a chunk computes all its tokens, whoever asked for them. A longer
+/// chunk takes less per token, not more, so what is expected of it is too long rather than too short.
+std::uint32_t PromptChunks::next_len(const DecoderSessionOptions& options, std::size_t left) const {
+    const auto lens = allowed_lens(options.chunk_seconds);
     if (left >= lens.back()) return lens.back();
-    // What a run takes beside its tokens, in tokens: on a GPU, which has cores for them all, and where weights are read once more.
-    const std::uint64_t per_run = most_seconds > 0 ? 256 : 16;
     struct Best {
         std::uint64_t cost = 0;  // of what is left, in tokens
         std::uint32_t len = 0;   // the first, the longest of those that cost the same
@@ -44,7 +50,7 @@ std::uint32_t PromptChunks::next_len(double most_seconds, std::size_t left) cons
     for (std::size_t units = 1; units < best.size(); ++units)
         for (const std::uint32_t len : lens) {
             const std::size_t rest = units - std::min<std::size_t>(units, ceil_div(len, unit));
-            const std::uint64_t cost = len + per_run + best[rest].cost;
+            const std::uint64_t cost = std::uint64_t{len} + options.run_tokens + best[rest].cost;
             if (best[units].len == 0 || cost <= best[units].cost) best[units] = {cost, len};
         }
     return best.back().len;
@@ -55,7 +61,7 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
                               std::vector<std::int32_t> slots) {
     std::size_t longest = 0;  // tokens left to compute, of any row
     for (const auto& rest : rests) longest = std::max(longest, rest.size());
-    const std::uint32_t len = next_len(options.chunk_seconds, longest);
+    const std::uint32_t len = next_len(options, longest);
     VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
     std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size()), counts(rests.size());
     std::vector<std::size_t> own;

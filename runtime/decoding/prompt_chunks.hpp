@@ -30,12 +30,8 @@ public:
     Result<Job> job(const DecoderSessionOptions& options, bool extended, std::span<const std::size_t> begun,
                     std::span<const std::span<const std::int32_t>> rests, const graph::FusionRules& fusions,
                     std::vector<std::int32_t> slots = {});
-    /// What the longest took counts: shorter ones take more per token.
-    void took(const Job& job, double run_seconds) noexcept {
-        if (job.len < measured_len_) return;
-        measured_len_ = job.len;
-        token_seconds_ = run_seconds / job.len;
-    }
+    /// What one takes that is as long as `most_seconds` allowed counts for the next: shorter ones, at the end of a prompt, take more per token.
+    void took(const Job& job, double most_seconds, double run_seconds) noexcept;
     /// All of one kind.
     Result<std::vector<Part*>> parts(const DecoderSessionOptions& options, bool extended,
                                      const graph::FusionRules& fusions);
@@ -51,14 +47,14 @@ private:
 
     Result<Chunk*> chunk(const DecoderSessionOptions& options, std::uint32_t len, bool extended,
                          const graph::FusionRules& fusions);
-    std::uint32_t next_len(double most_seconds, std::size_t left) const;
+    std::span<const std::uint32_t> allowed_lens(double most_seconds) const noexcept;
+    std::uint32_t next_len(const DecoderSessionOptions& options, std::size_t left) const;
 
     const models::Decoder* model_;
     std::vector<std::uint32_t> lens_;
     std::uint32_t cache_rows_;
-    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;  // by length, extended or not
-    std::uint32_t measured_len_ = 0;
-    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk of that length
+    std::map<std::pair<std::uint32_t, bool>, Chunk> chunks_;          // by length, extended or not
+    double token_seconds_ = std::numeric_limits<double>::infinity();  // of the last chunk that was as long as it might
 };
 
 }  // namespace vkformer::decoding

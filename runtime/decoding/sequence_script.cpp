@@ -28,12 +28,14 @@ Result<std::unique_ptr<SequenceScript>> make_sequence_script(const models::Decod
     if (options.chunk == 0 || options.chunk > kLargestChunk)
         return invalid("a chunk has 1 to " + std::to_string(kLargestChunk) + " tokens, not " +
                        std::to_string(options.chunk));
-    VKFORMER_TRY(const DecoderSessionOptions chosen, checked_options(model, {.context = options.context,
-                                                                             .dtype = options.dtype,
-                                                                             .weights = options.weights,
-                                                                             .cache = options.cache,
-                                                                             .sample = options.sample,
-                                                                             .penalties = penalties}));
+    VKFORMER_TRY(const DecoderSessionOptions chosen,
+                 checked_options(model, {.context = options.context,
+                                         .run_tokens = DecoderSessionOptions::kRunTokensOnGpus,
+                                         .dtype = options.dtype,
+                                         .weights = options.weights,
+                                         .cache = options.cache,
+                                         .sample = options.sample,
+                                         .penalties = penalties}));
     // All of them are made before the first sequence, so there are two, and none that is longer than was asked for.
     constexpr std::uint32_t kSmallest = DecoderSessionOptions::kSmallestChunk;
     std::vector<std::uint32_t> lens{std::min(options.chunk, kSmallest)};

@@ -82,15 +82,17 @@ private:
     }
 
     Result<void> read_multipliers() {
-        const formats::Expect<double> factor = {.fallback = 1, .min = 1e-6, .max = 1e6};
-        VKFORMER_TRY(const double embedding, file_.real(key("embedding_scale"), factor));
+        VKFORMER_TRY(const double embedding,
+                     file_.real(key("embedding_scale"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
         VKFORMER_TRY(const double residual,
                      file_.real(key("residual_scale"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
-        VKFORMER_TRY(const double logits, file_.real(key("logit_scale"), {.min = 1e-6, .max = 1e6}));  // a divisor
+        VKFORMER_TRY(const double logits, file_.real(key("logit_scale"), {.min = 1e-3, .max = 1e3}));  // a divisor
         set_multipliers(config(), {.embedding = embedding, .residual = residual, .logits = 1 / logits});
         // Without it llama.cpp turns no positions in this architecture.
         VKFORMER_TRY(const bool turns, file_.boolean(key("rope.scaling.finetuned"), true));
         if (!turns) return file_.unsupported(key("rope.scaling.finetuned"), "true");
+        VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), {.fallback = 0}));
+        if (window > 0) return file_.unsupported(key("attention.sliding_window"), "0");
         return {};
     }
 
@@ -319,6 +321,7 @@ private:
             VKFORMER_TRY(auto layer, read_layer("blk." + std::to_string(i) + ".", c.layers[i]));
             w.layers.push_back(std::move(layer));
         }
+        VKFORMER_CHECK(check_layers());
         const bool has_own_name = architecture_.is_lfm2 && read_.has("token_embd_norm.weight");
         VKFORMER_TRY(w.final_norm, norm(has_own_name ? "token_embd_norm" : "output_norm", c.hidden_size));
         VKFORMER_TRY(w.lm_head.weight,
@@ -480,6 +483,29 @@ private:
         VKFORMER_TRY(l.state.decay, decay_of(logs, steps));
         VKFORMER_TRY(l.state.norm, norm(layer + "ssm_norm", rule.value_dim));
         VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, rule.values()));
+        return {};
+    }
+
+    /// What is optional for a layer and not for one of several.
+    Result<void> check_layers() const {
+        const auto& layers = parts_.weights.layers;
+        const auto has_experts = [](const DecoderWeights::Layer& l) { return !l.experts.router.bytes.empty(); };
+        const auto has_choice_bias = [](const DecoderWeights::Layer& l) {
+            return !l.experts.choice_bias.bytes.empty();
+        };
+        const auto biased = std::ranges::count_if(layers, has_choice_bias);
+        if (biased != 0 && biased != std::ranges::count_if(layers, has_experts))
+            return Error{ErrorCode::MissingTensor,
+                         file_.file_name() + ": some layers have exp_probs_b.bias, others none"};
+        // Norms of a width of their own would not see what the residual was divided by.
+        const auto has_other_norms = [](const DecoderWeights::Layer& l) {
+            return !l.query_norm.gain.bytes.empty() || !l.key_norm.gain.bytes.empty() ||
+                   !l.attention_post_norm.gain.bytes.empty() || !l.feed_forward_post_norm.gain.bytes.empty();
+        };
+        if (architecture_.is_granite && std::ranges::any_of(layers, has_other_norms))
+            return Error{ErrorCode::UnsupportedConfig,
+                         file_.file_name() + ": a layer has other norms than attn_norm and ffn_norm, which " +
+                             std::string(architecture_.name) + " has not"};
         return {};
     }
 

@@ -42,10 +42,10 @@ Result<void> read_shared_experts(const WeightReader& read, const DecoderConfig& 
 }
 
 Result<void> read_multipliers(const Config& config, DecoderConfig& c) {
-    const formats::Expect<double> factor = {.fallback = 1, .min = 1e-6, .max = 1e6};
-    VKFORMER_TRY(const double scores, config.real("attention_multiplier", factor));
+    const formats::Expect<double> factor = {.fallback = 1, .min = 1e-3, .max = 1e3};
+    VKFORMER_TRY(const double scores, config.real("attention_multiplier", {.fallback = 1, .min = 1e-6, .max = 1e6}));
     VKFORMER_TRY(const double embedding, config.real("embedding_multiplier", factor));
-    VKFORMER_TRY(const double residual, config.real("residual_multiplier", {.fallback = 1, .min = 1e-3, .max = 1e3}));
+    VKFORMER_TRY(const double residual, config.real("residual_multiplier", factor));
     VKFORMER_TRY(const double logits, config.real("logits_scaling", factor));
     c.attention_scale = static_cast<float>(scores);
     set_multipliers(c, {.embedding = embedding, .residual = residual, .logits = 1 / logits});

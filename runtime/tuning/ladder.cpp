@@ -346,18 +346,20 @@ std::pair<bool, double> distance(const KeyParts& a, const KeyParts& b) {
 
 /// For a node that was not tried: what was found in the case of its op that is nearest to it, among those whose variant it has, but for
 /// variants that were wrong in a case that differs in sizes alone, or ended the process in its own. Empty: there is none.
-std::string likely_variant(const VerdictFile& file, const std::string& key, const vulkan::KernelList& kernels) {
+std::string likely_variant(const VerdictFile& file, const std::map<std::string, Verdict>& given_up,
+                           const std::string& key, const vulkan::KernelList& kernels) {
     const KeyParts parts(key);
     std::set<std::string> wrong;
-    std::map<std::pair<bool, double>, std::string> found;  // the nearest first
-    for (const auto& [other_key, verdict] : file.verdicts()) {
-        const KeyParts other(other_key);
-        if (other.op() != parts.op()) continue;
-        if (other.text == parts.text)
-            for (const Trial& trial : verdict.trials)
-                if (!trial.fault.empty()) wrong.insert(trial.variant);
-        found.try_emplace(distance(parts, other), verdict.variant);
-    }
+    std::multimap<std::pair<bool, double>, std::string> found;  // the nearest first
+    for (const auto* const verdicts : {&file.verdicts(), &given_up})
+        for (const auto& [other_key, verdict] : *verdicts) {
+            const KeyParts other(other_key);
+            if (other.op() != parts.op()) continue;
+            if (other.text == parts.text)
+                for (const Trial& trial : verdict.trials)
+                    if (!trial.fault.empty()) wrong.insert(trial.variant);
+            found.emplace(distance(parts, other), verdict.variant);
+        }
     for (const auto& [far, variant] : found)
         if (vulkan::find_kernel(kernels, variant) && !wrong.contains(variant) && file.may_try(key, variant))
             return variant;
@@ -543,11 +545,11 @@ Result<void> Ladder::climb(vulkan::VulkanBackend& backend, const Graph& graph, c
         VKFORMER_TRY(Trial tried, std::move(attempted));
         inspect(tried);
         verdict.trials.push_back(std::move(tried));
-        if (!tuned_.empty() && is_time_over(seconds_ + now() - start, device)) {
-            const std::string best = best_of(verdict.trials);
-            if (best.empty()) continue;
+        const bool has_more = i + 1 < order.first.size() && !best_of(verdict.trials).empty();
+        if (has_more && !tuned_.empty() && is_time_over(seconds_ + now() - start, device)) {
+            verdict.variant = best_of(verdict.trials);
             const std::lock_guard lock(mutex_);
-            given_up_[device.uuid + key] = best;
+            given_up_[device.uuid][key] = std::move(verdict);
             verdicts.save();  // that nothing is being tried
             return {};
         }
@@ -590,6 +592,7 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
     const VerdictFile& verdicts = file(device);
     const std::lock_guard lock(mutex_);
     vulkan::ChosenVariants chosen;
+    const std::map<std::string, Verdict>& given_up = given_up_[device.uuid];
     std::map<std::string, std::string> likely;  // by case
     for (const Node& node : plan.graph.nodes()) {
         const auto kernels = vulkan::fitting_kernels(node.op, {plan.graph, device});
@@ -600,14 +603,14 @@ Result<vulkan::ChosenVariants> Ladder::choose(vulkan::VulkanBackend& backend, co
             continue;
         }
         const std::string key = case_key(plan.graph, node, options_.thorough);
-        const auto given_up = given_up_.find(device.uuid + key);
-        if (given_up != given_up_.end() && vulkan::find_kernel(kernels, given_up->second)) {
-            chosen.back() = given_up->second;
+        const auto own = given_up.find(key);
+        if (own != given_up.end() && vulkan::find_kernel(kernels, own->second.variant)) {
+            chosen.back() = own->second.variant;
             continue;
         }
         const auto [found, is_new] = likely.try_emplace(key);
         if (is_new || (!found->second.empty() && !vulkan::find_kernel(kernels, found->second)))
-            found->second = likely_variant(verdicts, key, kernels);
+            found->second = likely_variant(verdicts, given_up, key, kernels);
         chosen.back() = found->second;
     }
     return chosen;

@@ -114,8 +114,8 @@ private:
     std::set<std::string> warmed_up_;           // UUIDs of devices whose first case was begun
     std::mutex mutex_;                          // of what follows; never held while anything runs
     std::map<std::string, VerdictFile> files_;  // by device UUID
-    std::map<std::string, std::string>
-        given_up_;  // device UUID and key → the best variant of what was tried before the time was over
+    /// By device UUID and key: what was tried before the time was over.
+    std::map<std::string, std::map<std::string, Verdict>> given_up_;
     std::set<std::string> tuned_;  // device UUID and key of what this Ladder has tried itself
 };
 

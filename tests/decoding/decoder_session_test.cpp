@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cpu/backend.hpp"
+#include "decoding/prompt_chunks.hpp"
+#include "graph/fusion.hpp"
 #include "models/decoder_case.hpp"
 #include "support/backends.hpp"
 
@@ -87,8 +89,9 @@ TEST_CASE("a prompt is cut by the time its pieces take, which changes no token",
     REQUIRE(request.prompt.size() == 101);  // the last one belongs to the first step
     const auto run = [&](double seconds, std::uint64_t chunks) {
         CAPTURE(seconds);
-        auto session =
-            must(DecoderSession::create(backend, model, {.context = 120, .chunk = 64, .chunk_seconds = seconds}));
+        auto session = must(DecoderSession::create(
+            backend, model,
+            {.context = 120, .chunk = 64, .chunk_seconds = seconds, .run_tokens = seconds > 0 ? 256u : 16u}));
         const auto results = must(session.run({&request, 1}));
         CHECK(session.timings().prompt_chunks == chunks);
         return results[0].tokens;
@@ -104,6 +107,33 @@ TEST_CASE("a prompt is cut by the time its pieces take, which changes no token",
     CHECK(run(1e9, 2) == run(0, 1));  // 16, then 36
     request.prompt.resize(41);
     run(0, 1);
+}
+
+TEST_CASE("chunks follow what those took that were as long as they might be", "[decoding][decoder]") {
+    const models::Decoder model = load_decoder_case("qwen3");
+    decoding::PromptChunks chunks(model, {16, 64, 100});
+    DecoderSessionOptions options = {.context = 120, .chunk_seconds = 0.1, .run_tokens = 256};
+    const std::vector<std::int32_t> tokens(100, 1);
+    const auto next = [&](std::size_t left) {
+        const std::size_t begun = 0;
+        const auto rest = std::span(tokens).first(left);
+        return must(chunks.job(options, false, {&begun, 1}, {&rest, 1}, graph::stepwise_fusions()));
+    };
+    const auto took = [&](const decoding::Job& job, double seconds) {
+        chunks.took(job, options.chunk_seconds, seconds);
+    };
+    CHECK(next(100).len == 16);  // nothing is known yet
+    took(next(100), 0.01);
+    CHECK(next(100).len == 100);
+    took(next(100), 0.2);  // the device was busy, or the context is long
+    CHECK(next(100).len == 16);
+    took(next(100), 0.005);
+    CHECK(next(100).len == 100);
+    CHECK(next(20).len == 64);
+    took(next(20), 10);  // says nothing of longer ones
+    CHECK(next(100).len == 100);
+    options.run_tokens = 16;
+    CHECK(next(20).len == 16);
 }
 
 TEST_CASE("sequences that run together continue as they do alone", "[decoding][decoder]") {

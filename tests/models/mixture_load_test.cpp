@@ -241,6 +241,7 @@ TEST_CASE("Granite is refused by the field that makes no sense", "[models][decod
     check_refused(with("rope.scaling.finetuned", false), UnsupportedConfig, "rope.scaling.finetuned");
     CHECK(with("rope.scaling.finetuned", true));
     check_refused(with("expert_count", 4u), UnsupportedConfig, "expert_count");
+    check_refused(with("attention.sliding_window", 4u), UnsupportedConfig, "attention.sliding_window");
 }
 
 TEST_CASE("LFM2-MoE chooses as its config says, and is refused by the field that makes no sense",

@@ -60,7 +60,7 @@ using Generate =
 Result<Generate> generation_of(const models::Decoder& model, DecoderSessionOptions options,
                                const BenchModelCommand& command, graph::Backend& backend) {
     using Timings = Result<decoding::DecoderTimings>;
-    options.chunk_seconds = api::submit_seconds(backend);
+    api::choose_chunks(backend, options);
     if (command.beams > 1) {
         VKFORMER_TRY(auto made, decoding::BeamSession::create(backend, model, options, {.beams = command.beams}));
         const auto session = std::make_shared<decoding::BeamSession>(std::move(made));
