@@ -201,8 +201,9 @@ Result<RecurrentState> gru_cell(Graph& graph, Value input_gates, Value hidden_ga
 /// Which of the tokens of a run are a sequence's, and where its state is. All are optional, i32 [batch] or, slots, [batch, 2].
 struct StatePlace {
     Value starts;  ///< position of the first token; at 0 the state counts as zeros, whatever it holds. Absent: 0
-    Value
-        counts;  ///< tokens that are the sequence's, taken as 0 … len: those behind leave the state alone, and where there are none nothing is written. Absent: len
+    /// Tokens that are the sequence's, taken as 0 … len: those behind leave the state alone, and where there are none nothing is written.
+    /// Absent: len
+    Value counts;
     /// The row of the state that is read, and the one that is written; one that there is not counts as zeros, or nothing is kept. No sequence
     /// writes a row that another one reads or writes. Absent: b, b
     Value slots;

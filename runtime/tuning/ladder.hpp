@@ -69,8 +69,9 @@ std::string best_of(const std::vector<Trial>& trials);
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
 /// pipelines, and what is timed is then only seen to be written whole. Of those that are right best_of() is taken. A variant that is wrong
 /// or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time.
-/// Without a queue nothing can be tried, and what was found for the nearest case is taken, or the first variant. choose() is thread-safe: one thread at a time tries, as trials would
-/// spoil each other's times, and one that waited takes what was found meanwhile; a plan that all is known about waits for nobody.
+/// Without a queue nothing can be tried, and what was found for the nearest case is taken, or the first variant. choose() is thread-safe:
+/// one thread at a time tries, as trials would spoil each other's times, and one that waited takes what was found meanwhile; a plan that
+/// all is known about waits for nobody.
 class Ladder : public vulkan::VariantChooser {
 public:
     explicit Ladder(LadderOptions options) : options_(std::move(options)) {}
