@@ -241,7 +241,8 @@ Result<Job> DecoderScript::next_chunk() {
     VKFORMER_TRY(Job job, chunks_.job(options_, extended_, begun, rests, fusions(), std::move(slots)));
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         Row& row = rows_[r];
-        if (job.counts[r] > 0) row.seen = row.handed_out += job.counts[r];
+        const auto count = static_cast<std::size_t>(job.counts[r]);
+        if (count > 0) row.seen = row.handed_out += count;
     }
     return job;
 }
@@ -436,7 +437,7 @@ void DecoderScript::take_chunk(const Job& job) {
     ++timings_.prompt_chunks;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
         Row& row = rows_[r];
-        const std::size_t count = job.counts[r];
+        const auto count = static_cast<std::size_t>(job.counts[r]);
         if (row.sequence == kFree || count == 0) continue;
         const auto from = row.context.begin() + static_cast<std::ptrdiff_t>(row.cached.size());
         row.cached.insert(row.cached.end(), from, from + static_cast<std::ptrdiff_t>(count));

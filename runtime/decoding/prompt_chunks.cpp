@@ -64,15 +64,13 @@ Result<Job> PromptChunks::job(const DecoderSessionOptions& options, bool extende
     const std::uint32_t len = next_len(options, longest);
     VKFORMER_TRY(Chunk* const made, chunk(options, len, extended, fusions));
     std::vector<std::int32_t> tokens(rests.size() * len, 0), starts(rests.size()), counts(rests.size());
-    std::vector<std::size_t> own;
     for (std::size_t r = 0; r < rests.size(); ++r) {
         const auto part = rests[r].first(std::min<std::size_t>(rests[r].size(), len));
         std::ranges::copy(part, tokens.begin() + static_cast<std::ptrdiff_t>(r * len));
         starts[r] = static_cast<std::int32_t>(begun[r]);
         counts[r] = static_cast<std::int32_t>(part.size());
-        own.push_back(part.size());
     }
-    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len, .counts = std::move(own)};
+    Job job = {.kind = Job::Kind::prompt, .part = made, .len = len, .counts = counts};
     job.writes.push_back({made->graph.tokens, std::move(tokens)});
     job.writes.push_back({made->graph.starts, std::move(starts)});
     if (made->graph.counts) job.writes.push_back({made->graph.counts, std::move(counts)});

@@ -46,11 +46,11 @@ struct Job {
     };
     Kind kind = Kind::step;
     Part* part = nullptr;
-    std::vector<Write> writes{};        ///< before the first run
-    std::uint32_t runs = 1;             ///< one after the other
-    std::uint32_t first_step = 0;       ///< the number of the first run among the steps since something was written
-    std::uint32_t len = 0;              ///< tokens of each row that a job of a prompt takes
-    std::vector<std::size_t> counts{};  ///< those of each row that are its own, of a job of PromptChunks
+    std::vector<Write> writes{};         ///< before the first run
+    std::uint32_t runs = 1;              ///< one after the other
+    std::uint32_t first_step = 0;        ///< the number of the first run among the steps since something was written
+    std::uint32_t len = 0;               ///< tokens of each row that a job of a prompt takes
+    std::vector<std::int32_t> counts{};  ///< those of each row that are its own, of a job of PromptChunks
 };
 
 /// What steps have left.

@@ -63,7 +63,8 @@ def models_part(ours, peer):
         for part in ("prompt", "decode"):
             cells += [beside[part], row[part] / beside[part]] if part in beside and part in row else ["", ""]
         rows.append((cells, False))
-    return "<h2>Language model</h2>\n" + table(["weights", ">prompt of the first run, tokens/s", ">its first token, s", ">prompt, tokens/s", ">decode, tokens/s", ">GB/s of weights", ">peer's prompt", ">ratio",
+    return "<h2>Language model</h2>\n" + table(["weights", ">prompt of the first run, tokens/s", ">its first token, s", ">prompt, tokens/s",
+                                               ">decode, tokens/s", ">GB/s of weights", ">peer's prompt", ">ratio",
                                                ">peer's decode", ">ratio"], rows)
 
 
