@@ -219,7 +219,8 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
         const auto key_of = [](const graph::Plan& plan) {
             return tuning::case_key(plan.graph, plan.graph.nodes().front(), false);
         };
-        const graph::Plan near = plan_of(512, 256), wide = plan_of(512, 8192), asked = plan_of(64, 256);
+        const graph::Plan near = plan_of(512, 256), wide = plan_of(512, 8192), asked = plan_of(64, 256),
+                          asked_wide = plan_of(64, 8192);
         const auto kernels =
             vulkan::fitting_kernels(asked.graph.nodes().front().op, {asked.graph, backend->capabilities()});
         REQUIRE(kernels.size() >= 2);
@@ -229,7 +230,7 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
             double now() const override { return seconds += 10; }
             mutable double seconds = 0;
         };
-        const auto choice = [&](const std::string& of_near, const std::string& of_wide) {
+        const auto choice = [&](const std::string& of_near, const std::string& of_wide, const graph::Plan& plan) {
             const TemporaryFolder folder;
             Ladder ladder({.folder = folder.path()});
             tuning::VerdictFile& file = ladder.file(backend->capabilities());
@@ -240,10 +241,12 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
             // Its time is over before the case is begun.
             NoTime hasty({.folder = folder.path(), .max_seconds = 1});
             must(hasty.choose(*backend, plan_of(8, 8)));
-            return must(hasty.choose(*backend, asked)).front();
+            return must(hasty.choose(*backend, plan)).front();
         };
-        CHECK(choice(first, second) == first);
-        CHECK(choice(second, first) == second);
+        CHECK(choice(first, second, asked) == first);
+        CHECK(choice(second, first, asked) == second);
+        CHECK(choice(first, second, asked_wide) == second);
+        CHECK(choice(second, first, asked_wide) == first);
     }
 }
 
