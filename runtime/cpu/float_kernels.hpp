@@ -21,13 +21,15 @@ struct ProductOperands {
     float scale = 1;
 };
 
-/// A token of the gated delta rule (graph::gated_delta_rule) for one head. query and key are normalised, the query scaled, and `product` is theirs.
-struct DeltaStep {
+/// A token of a recursion over the matrix of one head: graph::gated_delta_rule, for which query and key are normalised and the query is
+/// scaled, or graph::selective_scan, C, B and x.
+struct StateStep {
     const float *query, *key, *value;
     std::size_t key_dim, value_dim;
-    float alpha, beta, product;
-    float* state;  ///< [key_dim, value_dim]
-    float* y;      ///< [value_dim]
+    float alpha, beta;
+    float product;  ///< query · key, for correct_state
+    float* state;   ///< [key_dim, value_dim]
+    float* y;       ///< [value_dim]
 };
 
 /// For float32, on the calling thread and without blocks: w is to be in a cache, or x to have few rows.
@@ -43,7 +45,10 @@ struct FloatKernels {
     float (*max_of)(const float* x, std::size_t count);
     /// Replaces scores by exp(score − max); their sum. NaN stays NaN.
     float (*exponentiate)(float* scores, std::size_t count, float max);
-    void (*correct_state)(const DeltaStep& step);
+    /// S ← α S, S ← S + β k (v − Sᵀ k)ᵀ, y = Sᵀ q
+    void (*correct_state)(const StateStep& step);
+    /// S ← α S + β k vᵀ, y = Sᵀ q
+    void (*add_to_state)(const StateStep& step);
 };
 
 /// By what the processor can do.

@@ -201,11 +201,11 @@ inline float max_of(const float* x, std::size_t count) {
     return result;
 }
 
-// ---- the gated delta rule ------------------------------------------------------------------------------------------------------
+// ---- states: a matrix for each head ----------------------------------------------------------------------------------------------
 
 /// Some columns of the state, in one walk that adds up what they hold for key and query, and one that corrects them.
 template <std::size_t vectors>
-inline void correct_columns(const DeltaStep& o, std::size_t column) {
+inline void correct_columns(const StateStep& o, std::size_t column) {
     Floats for_key[vectors] = {}, for_query[vectors] = {};
     const float* row = o.state + column;
     for (std::size_t i = 0; i < o.key_dim; ++i, row += o.value_dim)
@@ -228,7 +228,7 @@ inline void correct_columns(const DeltaStep& o, std::size_t column) {
             store(to + v * kLanes, load<Floats>(to + v * kLanes) * o.alpha + delta[v] * o.key[i]);
 }
 
-inline void correct_state(const DeltaStep& o) {
+inline void correct_state(const StateStep& o) {
     std::size_t column = 0;
     for (; column + 4 * kLanes <= o.value_dim; column += 4 * kLanes) correct_columns<4>(o, column);
     for (; column + kLanes <= o.value_dim; column += kLanes) correct_columns<1>(o, column);
@@ -248,4 +248,38 @@ inline void correct_state(const DeltaStep& o) {
     }
 }
 
-constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate, max_of, exponentiate, correct_state};
+/// Some columns of the state, in one walk.
+template <std::size_t vectors>
+inline void add_to_columns(const StateStep& o, std::size_t column) {
+    Floats added[vectors], for_query[vectors] = {};
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < vectors; ++v) added[v] = load<Floats>(o.value + column + v * kLanes) * o.beta;
+    float* row = o.state + column;
+    for (std::size_t i = 0; i < o.key_dim; ++i, row += o.value_dim)
+#pragma GCC unroll 4
+        for (std::size_t v = 0; v < vectors; ++v) {
+            const Floats s = load<Floats>(row + v * kLanes) * o.alpha + added[v] * o.key[i];
+            store(row + v * kLanes, s);
+            for_query[v] += s * o.query[i];
+        }
+#pragma GCC unroll 4
+    for (std::size_t v = 0; v < vectors; ++v) store(o.y + column + v * kLanes, for_query[v]);
+}
+
+inline void add_to_state(const StateStep& o) {
+    std::size_t column = 0;
+    for (; column + 4 * kLanes <= o.value_dim; column += 4 * kLanes) add_to_columns<4>(o, column);
+    for (; column + kLanes <= o.value_dim; column += kLanes) add_to_columns<1>(o, column);
+    for (; column < o.value_dim; ++column) {
+        float sum = 0;
+        for (std::size_t i = 0; i < o.key_dim; ++i) {
+            float& s = o.state[i * o.value_dim + column];
+            s = o.alpha * s + o.beta * o.value[column] * o.key[i];
+            sum += s * o.query[i];
+        }
+        o.y[column] = sum;
+    }
+}
+
+constexpr FloatKernels kFloats = {add_products, add_scaled_rows, activate,    max_of,
+                                  exponentiate, correct_state,   add_to_state};

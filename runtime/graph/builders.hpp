@@ -5,6 +5,7 @@
 /// "float" below is f32 or f16, one and the same for all operands of an op; sums are always formed in f32.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -230,6 +231,20 @@ struct GatedDeltaOptions {
 /// comes of it: where little is left of Sᵀ q̂, the norm that follows makes it large again, and its error with it.
 Result<Value> gated_delta_rule(Graph& graph, Value qkv, Value gates, Value decay, Value state, const StatePlace& place,
                                const GatedDeltaOptions& options);
+
+struct SelectiveScanOptions {
+    std::uint32_t groups = 1;                                  ///< a divisor of the heads, of which each has B and C
+    float least_step = 0;                                      ///< of Δ
+    float most_step = std::numeric_limits<float>::infinity();  ///< likewise
+    DType result = DType::f32;                                 ///< or f16
+};
+/// Mamba-2's selective scan (Dao and Gu 2024, arXiv 2405.21060, section 6), token by token, S the state of a head [state_dim, head_dim]:
+///   S ← exp(−exp(rates[0, h]) Δ) S + Δ B xᵀ,  y = Sᵀ C + rates[2, h] x,  Δ = clamp(softplus(steps[h] + rates[1, h]), least_step, most_step)
+/// with B and C those of group h / (heads / groups). xbc f32 [batch, len, heads · head_dim + 2 · groups · state_dim] holds x of all heads, then
+/// all B, then all C; steps f32 [batch, len, heads], rates f32 [3, heads], state f32 [slots, heads, state_dim, head_dim], state_dim ≤ 256
+/// → [batch, len, heads, head_dim] of dtype `result`; zeros behind `counts`.
+Result<Value> selective_scan(Graph& graph, Value xbc, Value steps, Value rates, Value state, const StatePlace& place,
+                             const SelectiveScanOptions& options);
 
 // ---- key/value cache ------------------------------------------------------------------------------------------------
 

@@ -464,6 +464,24 @@ struct GatedDeltaRule {
     }
 };
 
+/// Mamba-2: what a head has seen is a matrix, the state, that decays and to which each token is added. most_step may be ∞.
+struct SelectiveScan {
+    static constexpr std::string_view kName = "selective_scan";
+    Value xbc, steps, rates, starts, counts, slots, state, y;
+    std::uint32_t groups = 1;
+    float least_step = 0, most_step = 0;
+    static void operands(auto& self, auto&& visit) {
+        visit("xbc", self.xbc, Access::read);
+        visit("steps", self.steps, Access::read);
+        visit("rates", self.rates, Access::read);
+        visit("starts", self.starts, Access::read);
+        visit("counts", self.counts, Access::read);
+        visit("slots", self.slots, Access::read);
+        visit("state", self.state, Access::read_write);
+        visit("y", self.y, Access::write);
+    }
+};
+
 /// pages: optional, where the cache is in pages (graph/pages.hpp).
 struct CacheAppend {
     static constexpr std::string_view kName = "cache_append";
@@ -752,9 +770,9 @@ struct BeamStep {
     X(Embedding) X(PositionalEmbedding) X(Patchify) X(Linear) X(ExpertLinear) X(Activate) X(SoftCap) X(Add) X(Concat)  \
     X(LayerNorm) X(RmsNorm) X(Rope) X(GatedActivation) X(RelativeBias) X(AttentionScores) X(AdditiveScores)            \
     X(MaskedSoftmax) X(LocalSoftmax) X(WeightedSum) X(Attention) X(DecodeAttention) X(RecurrentLayer)                  \
-    X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(CacheAppend) X(SplitQkv) X(CacheReorder) X(Pool)          \
-    X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens) X(Penalize)  \
-    X(BiasSequences) X(GreedyStep) X(BeamStep)
+    X(RecurrentCell) X(ShortConvolution) X(GatedDeltaRule) X(SelectiveScan) X(CacheAppend) X(SplitQkv) X(CacheReorder) \
+    X(Pool) X(LogSoftmax) X(ArgMax) X(TopK) X(RouteTopK) X(Sample) X(MaskLogits) X(MaskTimestamps) X(CountTokens)      \
+    X(Penalize) X(BiasSequences) X(GreedyStep) X(BeamStep)
 // clang-format on
 
 namespace detail {

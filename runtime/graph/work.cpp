@@ -57,6 +57,9 @@ double work(const GatedDeltaRule& op, const Graph& graph) {
     return 3 * elements(graph, op.y) * dim(graph, op.state, 2);
 }
 
+/// Likewise, what is added and what comes of it.
+double work(const SelectiveScan& op, const Graph& graph) { return 2 * elements(graph, op.y) * dim(graph, op.state, 2); }
+
 }  // namespace
 
 double work_of(const Op& op, const Graph& graph) {

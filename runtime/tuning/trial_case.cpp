@@ -198,8 +198,11 @@ std::int32_t integer_for(std::string_view operand, const graph::Op& op, const Gr
 /// Of a layer that keeps states: every sequence goes on from what its own row of the state holds, with all of the tokens.
 std::optional<std::vector<std::int32_t>> state_place_for(std::string_view operand, const graph::Op& op,
                                                          std::uint64_t count) {
-    const bool keeps_states =
-        std::holds_alternative<graph::ShortConvolution>(op) || std::holds_alternative<graph::GatedDeltaRule>(op);
+    const bool keeps_states = std::visit(
+        [](const auto& o) {
+            return requires { o.slots; };
+        },
+        op);
     if (!keeps_states) return std::nullopt;
     std::vector<std::int32_t> values(count, operand == "counts" ? std::numeric_limits<std::int32_t>::max() : 1);
     if (operand == "slots")  // what is read, and what is written

@@ -30,6 +30,7 @@ layout(std430, binding = kGatedDeltaRuleSlots) readonly buffer Slots { int slots
 layout(std430, binding = kGatedDeltaRuleState) buffer State { float state[]; };
 layout(std430, binding = kGatedDeltaRuleY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/activation.glsl"
+#include "lib/softplus.glsl"
 #include "lib/state_place.glsl"
 
 const uint KEPT = KEY_DIM / LANES;  // elements of a column that an invocation has
@@ -40,15 +41,6 @@ shared vec3 parts[gl_WorkGroupSize.x];   // of a token's q · q, k · k and q ·
 shared vec4 factors[TOKENS];             // 1 / |k|, 1 / (|q| √KEY_DIM), α, β
 shared float products[TOKENS];           // k̂ · q̂ / √KEY_DIM
 shared vec2 sums[2 * gl_WorkGroupSize.x];  // what the lanes of a column add up, of two tokens by turns
-
-// max(v, 0) + log(1 + e), e = exp(−|v|) ≤ 1. The logarithm is 2 artanh(e / (2 + e)), by its series up to the 15th power, which is off by 3e-9
-// at most: log() near 1 may be off by 2^-21.
-float softplus(float v) {
-    const float e = exp(-abs(v)), z = e / (2.0 + e), square = z * z;
-    float series = 1.0 / 15.0;
-    [[unroll]] for (int k = 13; k > 0; k -= 2) series = series * square + 1.0 / float(k);
-    return max(v, 0.0) + 2.0 * z * series;
-}
 
 // Queries and keys of the tokens from `first` on, zeros behind the last, and what follows from them and from the gates.
 void load_tokens(uint sequence, uint head, uint first, uint count) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// short_convolution and gated_delta_rule: what they keep of a sequence, and of which tokens.
+// short_convolution, gated_delta_rule and selective_scan: what they keep of a sequence, and of which tokens.
 #include <limits>
 
 #include "support/backends.hpp"
@@ -72,6 +72,60 @@ TEST_CASE("gated_delta_rule goes on where a sequence was", "[op][gated_delta_rul
         c.graph, qkv, gates, decay, state, hard_places(c, kBatch, with_slots),
         {.key_heads = static_cast<std::uint32_t>(s.key_heads), .in_turns = with_slots, .result = dtype}));
     c.check(backend);
+}
+
+struct ScanSizes {
+    std::uint64_t len, groups, heads, state_dim, head_dim;
+    float least_step, most_step;
+};
+
+TEST_CASE("selective_scan goes on where a sequence was", "[op][selective_scan]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const bool with_slots = GENERATE(false, true);
+    constexpr float kNoLimit = std::numeric_limits<float>::infinity();
+    const ScanSizes s = GENERATE(values<ScanSizes>({{1, 2, 4, 16, 8, 0, kNoLimit},
+                                                    {5, 1, 3, 7, 5, 0.6f, 0.9f},
+                                                    {19, 2, 6, 40, 11, 0, 0.7f},
+                                                    {9, 3, 3, 8, 65, 0.7f, kNoLimit}}));
+    CAPTURE(backend.name(), to_string(dtype), with_slots, s.len, s.state_dim);
+    constexpr std::uint64_t kBatch = 7, kSlots = 9;
+    OpCase c;
+    const Value xbc = c.floats("xbc", DType::f32, {kBatch, s.len, s.heads * s.head_dim + 2 * s.groups * s.state_dim});
+    const Value steps = c.floats("steps", DType::f32, {kBatch, s.len, s.heads});
+    const Value rates = c.floats("rates", DType::f32, {3, s.heads});
+    const Shape shape{with_slots ? kSlots : kBatch, s.heads, s.state_dim, s.head_dim};
+    const Value state = c.state("state", DType::f32, shape, c.random_floats(shape.element_count()));
+    REQUIRE(selective_scan(c.graph, xbc, steps, rates, state, hard_places(c, kBatch, with_slots),
+                           {.groups = static_cast<std::uint32_t>(s.groups),
+                            .least_step = s.least_step,
+                            .most_step = s.most_step,
+                            .result = dtype}));
+    c.check(backend);
+}
+
+TEST_CASE("selective_scan refuses what does not fit", "[op][selective_scan]") {
+    OpCase c;
+    const auto message = [](const auto& result) {
+        REQUIRE_FALSE(result);
+        return result.error().message;
+    };
+    const Value xbc = c.floats("xbc", DType::f32, {2, 3, 12}), steps = c.floats("steps", DType::f32, {2, 3, 2});
+    const Value rates = c.floats("rates", DType::f32, {3, 2});
+    const Value state = c.state("state", DType::f32, {2, 2, 2, 4}, c.random_floats(32));
+    const auto scan = [&](const graph::SelectiveScanOptions& options) {
+        return selective_scan(c.graph, xbc, steps, rates, state, {}, options);
+    };
+    using Catch::Matchers::Contains;
+    CHECK_THAT(message(scan({.groups = 3})), Contains("groups is 3"));
+    CHECK_THAT(message(scan({.groups = 2})), Contains("expected [2, 3, 16]"));
+    CHECK_THAT(message(scan({.least_step = 2, .most_step = 1})), Contains("least_step"));
+    CHECK_THAT(message(scan({.result = DType::i32})), Contains("cannot be i32"));
+    CHECK_THAT(message(selective_scan(c.graph, xbc, rates, rates, state, {}, {})), Contains("steps has shape"));
+    CHECK_THAT(message(selective_scan(c.graph, xbc, steps, steps, state, {}, {})), Contains("rates has shape"));
+    const Value large = c.state("large", DType::f32, {2, 2, 257, 4}, c.random_floats(2 * 2 * 257 * 4));
+    CHECK_THAT(message(selective_scan(c.graph, xbc, steps, rates, large, {}, {})), Contains("state_dim is 257"));
+    CHECK(scan({}));
 }
 
 TEST_CASE("Layers with a state refuse what does not fit", "[op][short_convolution][gated_delta_rule]") {

@@ -115,6 +115,35 @@ Result<Case> delta_case(const Family::Dims& shape, const Types& types) {
         }};
 }
 
+Result<Case> scan_case(const Family::Dims& shape, const Types& types) {
+    const DType dtype = types.x;
+    const std::uint64_t batch = shape[0], len = shape[1], groups = shape[2], heads = groups * shape[3],
+                        state_dim = shape[4], head_dim = shape[5], width = heads * head_dim + 2 * groups * state_dim;
+    if (groups > 1024) return Error{ErrorCode::InvalidArgument, "selective_scan: at most 1024 groups"};
+    const double tokens = static_cast<double>(batch * len), values = static_cast<double>(heads * head_dim),
+                 matrices = static_cast<double>(batch * heads * state_dim * head_dim);
+    return Case{
+        .op = "selective_scan",
+        .shape = to_text(shape),
+        .dtype = types.name(),
+        .work = {.flops = 5 * tokens * values * static_cast<double>(state_dim),
+                 .read = 4 * (tokens * static_cast<double>(width + heads) + matrices),
+                 .written = bytes_of(dtype, tokens * values) + 4 * matrices},
+        .build = [=](CaseBuilder& b) -> Result<void> {
+            VKFORMER_TRY(const auto xbc, b.input("xbc", DType::f32, {batch, len, width}));
+            VKFORMER_TRY(const auto steps, b.input("steps", DType::f32, {batch, len, heads}));
+            VKFORMER_TRY(const auto rates, b.weight("rates", DType::f32, {3, heads}));
+            VKFORMER_TRY(const auto state, b.state("state", DType::f32, {batch, heads, state_dim, head_dim}, 0.3f));
+            VKFORMER_TRY(const auto starts, b.ints("starts", {batch}, std::vector<std::int32_t>(batch, 7)));
+            VKFORMER_TRY(const auto y,
+                         graph::selective_scan(b.graph, xbc, steps, rates, state, {.starts = starts},
+                                               {.groups = static_cast<std::uint32_t>(groups), .result = dtype}));
+            b.result(y);
+            b.result(state);
+            return {};
+        }};
+}
+
 }  // namespace
 
 void add_recurrent_cases(std::vector<Family>& families) {
@@ -163,6 +192,12 @@ void add_recurrent_cases(std::vector<Family>& families) {
                         .types = floats,
                         .shapes = {{1, 1, 16, 1, 128, 128}, {1, 256, 16, 1, 128, 128}},
                         .make = delta_case});
+    families.push_back({.name = "selective_scan",
+                        .op = "selective_scan",
+                        .dims = "sequences x len x groups x heads of each x state_dim x head_dim",
+                        .types = floats,
+                        .shapes = {{1, 1, 1, 48, 128, 64}, {1, 256, 1, 48, 128, 64}},
+                        .make = scan_case});
 }
 
 }  // namespace vkformer::cases

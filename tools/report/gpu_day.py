@@ -48,7 +48,7 @@ GROUPS = {
     "decode attention": (["decode_attention"], ["f16", "f16_q8_0"]),
     "norms and others": (["rms_norm", "layer_norm", "rope", "gated_activation", "add"], ["f32", "f16"]),
     "softmax": (["masked_softmax"], ["f32"]),
-    "states": (["gated_delta_rule", "short_convolution_gated"], ["f16"]),
+    "states": (["gated_delta_rule", "selective_scan", "short_convolution_gated"], ["f16"]),
 }
 MODEL = {"layers": 16, "width": 2048, "inner": 8192, "heads": 32, "kv_heads": 8, "vocab": 128256, "positions": 8192}
 SMALL = {"layers": 2, "width": 256, "inner": 512, "heads": 4, "kv_heads": 2, "vocab": 512, "positions": 2048}
