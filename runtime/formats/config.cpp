@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -53,6 +54,40 @@ std::optional<std::vector<std::int32_t>> integer_list(const json& value, std::op
     return list;
 }
 
+/// Python writes Infinity, -Infinity and NaN, which are no JSON. They become what transformers 5 writes for them, {"__float__": "Infinity"}.
+std::string with_named_numbers(std::string_view text) {
+    constexpr std::string_view kNames[] = {"-Infinity", "Infinity", "NaN"};
+    std::string result;
+    bool is_quoted = false;
+    while (!text.empty()) {
+        std::size_t length = 1;
+        if (is_quoted && text.front() == '\\')
+            length = std::min<std::size_t>(2, text.size());
+        else if (text.front() == '"')
+            is_quoted = !is_quoted;
+        const auto name = std::ranges::find_if(kNames, [&](std::string_view n) { return text.starts_with(n); });
+        if (!is_quoted && name != std::end(kNames)) {
+            result += "{\"__float__\": \"" + std::string(*name) + "\"}";
+            length = name->size();
+        } else {
+            result += text.substr(0, length);
+        }
+        text.remove_prefix(length);
+    }
+    return result;
+}
+
+/// A number, or one of those that have a name.
+std::optional<double> number_of(const json& value) {
+    if (value.is_number()) return value.get<double>();
+    if (!value.is_object() || value.size() != 1 || !value.contains("__float__")) return std::nullopt;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const json& name = value["__float__"];
+    if (name == "Infinity") return kInfinity;
+    if (name == "-Infinity") return -kInfinity;
+    return std::nullopt;
+}
+
 Result<std::shared_ptr<const json>> object_of(Result<json> parsed, const std::string& file_name) {
     if (!parsed) return std::move(parsed).error();
     if (!parsed->is_object())
@@ -100,7 +135,7 @@ Result<Config> Config::open_if_present(const std::filesystem::path& path) {
 
 Result<Config> Config::parse(std::string_view text, std::string_view file_name) {
     const std::string name(file_name);
-    VKFORMER_TRY(auto object, object_of(parse_json(text, name), name));
+    VKFORMER_TRY(auto object, object_of(parse_json(with_named_numbers(text), name), name));
     return Config(std::move(object), name);
 }
 
@@ -195,6 +230,16 @@ Result<std::vector<double>> Config::reals(std::string_view name) const {
         numbers.push_back(element.get<double>());
     }
     return numbers;
+}
+
+Result<std::optional<std::pair<double, double>>> Config::range(std::string_view name) const {
+    const json* value = find(name);
+    if (!value) return std::optional<std::pair<double, double>>();
+    const auto bad = [&] { return unexpected(name, "a list of two numbers, the smaller one first"); };
+    if (!value->is_array() || value->size() != 2) return bad();
+    const auto least = number_of((*value)[0]), most = number_of((*value)[1]);
+    if (!least || !most || !(*least <= *most)) return bad();
+    return std::optional(std::pair(*least, *most));
 }
 
 Result<std::vector<std::int32_t>> Config::token_ids(std::string_view name) const {

@@ -47,6 +47,8 @@ public:
     Result<std::vector<std::string>> strings(std::string_view name) const;
     /// A list of numbers; empty where absent.
     Result<std::vector<double>> reals(std::string_view name) const;
+    /// The least and the largest of some numbers, which may be infinite; none where absent.
+    Result<std::optional<std::pair<double, double>>> range(std::string_view name) const;
     /// A list of token ids, or one (`eos_token_id` is written both ways); empty where absent.
     Result<std::vector<std::int32_t>> token_ids(std::string_view name) const;
     /// A list of lists (`bad_words_ids`, `forced_decoder_ids`), −1 for a null in them; empty where absent.

@@ -364,6 +364,14 @@ private:
             VKFORMER_TRY(y, gate_mixed(w, x, y, graph::Activation::silu));
             return project("output", w.output, y);
         }
+        case DecoderConfig::Mixer::selective_scan: {
+            VKFORMER_TRY(Value y, selective_scan(index, x, starts));
+            VKFORMER_TRY(y, gate_mixed(w, x, y, graph::Activation::silu));
+            graph_.set_scope(name_ + ".scan_norm");
+            VKFORMER_TRY(const Value gains, gain("scan_norm", w.state.norm));
+            VKFORMER_TRY(y, graph::rms_norm(graph_, y, gains, config_.scan.norm_eps));
+            return project("output", w.output, y);
+        }
         }
         return Error{ErrorCode::InvalidArgument, "a layer of no kind that is known"};
     }
@@ -395,7 +403,10 @@ private:
         const std::string scope = name_ + ".convolution";
         graph_.set_scope(scope);
         VKFORMER_TRY(const Value taps, graph_.weight(scope + ".weight", w.taps, graph_.dtype(x)));
-        VKFORMER_TRY(const Value bias, optional_weight(scope + ".bias", w.taps_bias));
+        Value bias;
+        if (!w.taps_bias.bytes.empty()) {
+            VKFORMER_TRY(bias, graph_.weight(scope + ".bias", w.taps_bias, graph_.dtype(x)));
+        }
         VKFORMER_TRY(const Value kept, state("convolution", index, {config_.taps - 1u, w.taps.shape[0]}));
         return graph::short_convolution(graph_, x, taps, bias, kept, state_place(starts), activation, is_gated);
     }
@@ -409,7 +420,7 @@ private:
         VKFORMER_TRY(const Value gates, delta_gates(w, x));
         const std::string scope = name_ + ".delta_rule";
         graph_.set_scope(scope);
-        VKFORMER_TRY(const Value decay, graph_.weight(scope + ".decay", w.decay, DType::f32));
+        VKFORMER_TRY(const Value decay, graph_.weight(scope + ".decay", w.rates, DType::f32));
         VKFORMER_TRY(const Value kept, state("delta", index, {c.heads, c.key_dim, c.value_dim}));
         VKFORMER_TRY(
             const Value seen,
@@ -419,6 +430,25 @@ private:
         VKFORMER_TRY(const Value gains, gain("delta_norm", w.norm));
         VKFORMER_TRY(const Value normed, graph::rms_norm(graph_, seen, gains, config_.norm_eps));
         return graph_.reshape(normed, {layout_.rows, layout_.len, c.values()});
+    }
+
+    /// Before its gate and norm: [rows, len, scan.values()].
+    Result<Value> selective_scan(std::size_t index, Value x, Value starts) {
+        const StateWeights& w = weights_.layers[index].state;
+        const DecoderConfig::SelectiveScan& c = config_.scan;
+        VKFORMER_TRY(const Value input, project("xbc", w.input, x, DType::f32));
+        VKFORMER_TRY(const Value xbc, convolution(index, input, starts, graph::Activation::silu, false));
+        VKFORMER_TRY(const Value steps, project("scan_step", w.step, x, DType::f32));
+        const std::string scope = name_ + ".scan";
+        graph_.set_scope(scope);
+        VKFORMER_TRY(const Value rates, graph_.weight(scope + ".rates", w.rates, DType::f32));
+        VKFORMER_TRY(const Value kept, state("scan", index, {c.heads, c.state_dim, c.head_dim}));
+        VKFORMER_TRY(
+            const Value seen,
+            graph::selective_scan(
+                graph_, xbc, steps, rates, kept, state_place(starts),
+                {.groups = c.groups, .least_step = c.least_step, .most_step = c.most_step, .result = layout_.dtype}));
+        return graph_.reshape(seen, {layout_.rows, layout_.len, c.values()});
     }
 
     /// [β | step] of each head: float32, whatever the activations are, for steps are exponents.
@@ -592,6 +622,8 @@ std::uint64_t DecoderConfig::state_bytes() const noexcept {
     for (const Layer& layer : layers) {
         if (layer.mixer == Mixer::convolution) numbers += kept * hidden_size;
         if (layer.mixer == Mixer::delta_rule) numbers += kept * delta_rule.width() + matrices;
+        if (layer.mixer == Mixer::selective_scan)
+            numbers += kept * scan.width() + std::uint64_t{scan.state_dim} * scan.values();
     }
     return numbers * sizeof(float);
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct DecoderConfig {
         attention,
         convolution,  ///< of the last tokens alone, gated (graph::short_convolution)
         delta_rule,  ///< a matrix for each head, which tokens correct (graph::gated_delta_rule), behind a convolution with SiLU
+        selective_scan,  ///< Mamba-2: one to which tokens are added (graph::selective_scan), behind a convolution with SiLU
     };
 
     struct Layer {
@@ -59,6 +61,17 @@ struct DecoderConfig {
         std::uint32_t width() const noexcept { return 2 * keys() + values(); }
     };
 
+    struct SelectiveScan {
+        std::uint32_t groups = 0, heads = 0, state_dim = 0, head_dim = 0;
+        float least_step = 0,
+              most_step = std::numeric_limits<float>::infinity();  ///< as of graph::SelectiveScanOptions
+        float norm_eps = 0;                                        ///< of the norm of the result
+
+        std::uint32_t values() const noexcept { return heads * head_dim; }
+        /// Of x, B and C together.
+        std::uint32_t width() const noexcept { return values() + 2 * groups * state_dim; }
+    };
+
     std::uint32_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
     std::uint32_t heads = 0, kv_heads = 0, head_dim = 0;
     std::uint32_t max_positions = 0;  ///< longest sequence that the model was made for
@@ -68,6 +81,7 @@ struct DecoderConfig {
     std::vector<Rope> ropes, extended_ropes;
     Experts experts;         ///< of the layers that have them
     DeltaRule delta_rule;    ///< of the layers that have one
+    SelectiveScan scan;      ///< likewise
     std::uint32_t taps = 0;  ///< of the convolutions of layers that have one: tokens that each output sees
 
     bool is_causal = true;  ///< a token sees none behind it; false: that of an encoder, for add_encoding alone
@@ -111,13 +125,16 @@ struct ExpertWeights {
 /// Of a layer with a state, what others do not have.
 struct StateWeights {
     /// Of a convolution [before | behind | channels], [3 · hidden_size, hidden_size]; of a delta rule queries, keys and values, one after the
-    /// other, [delta_rule.width(), hidden_size].
+    /// other, [delta_rule.width(), hidden_size]; of a selective scan x, B and C, [scan.width(), hidden_size].
     Projection input;
     TensorData taps, taps_bias;  ///< [width, taps] of the convolution, and [width], optional
-    // Of a delta rule alone:
-    Projection beta, step;  ///< [heads, hidden_size]
-    TensorData decay;       ///< f32 [2, heads], as graph::gated_delta_rule has it
-    NormWeights norm;       ///< [value_dim], of each head of the result
+    Projection beta;             ///< of a delta rule alone, [heads, hidden_size]
+    // Of both recursions:
+    Projection step;  ///< [heads, hidden_size]
+    TensorData
+        rates;  ///< f32, the decay of graph::gated_delta_rule, [2, heads], or the rates of graph::selective_scan, [3, heads]
+    NormWeights
+        norm;  ///< of the result: [value_dim], of each head by itself, or [scan.values()], of all of them behind the gate
 };
 
 struct DecoderWeights {
@@ -125,7 +142,7 @@ struct DecoderWeights {
         NormWeights attention_norm;    ///< before attention (or its like), or behind it (NormPlace); optional
         Projection query, key, value;  ///< heads one after the other
         StateWeights state;            ///< in place of them, of layers with a state
-        /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a delta rule's by its SiLU.
+        /// Optional, as wide as what goes to `output`, which is multiplied by its sigmoid; a recursion's by its SiLU.
         Projection mixed_gate;
         Projection output;
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
@@ -209,7 +226,7 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
     /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
-    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L", f32, a row for each sequence or slot, and take up where
+    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L" or "scan_state.L", f32, a row for each sequence or slot, and take up where
     /// the run before ended, whatever `starts` says, unless it says 0. Errors: the builders', and InvalidArgument (a capacity above
     /// most_positions(), or a table with pages that lie wholly above it; extended for a model that is not; a cache format that its heads do
     /// not fit; pages and cache_rows; cache_rows of a model that keeps states).

@@ -115,11 +115,11 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
                                                         : read_experts(read, c, layout.experts, layer));
             dense = mlp + "shared_expert.";
             inner = c.experts.shared_size;
-            if (inner > 0) {
+            if (inner > 0 && layout.feed_forward) {
                 VKFORMER_TRY(l.experts.shared_router, read.tensor(mlp + "shared_expert_gate.weight", {1, d}));
             }
         }
-        if (inner > 0) {
+        if (inner > 0 && layout.feed_forward) {
             VKFORMER_TRY(l.gate, read.projection(dense + "gate_proj", inner, d, layout.feed_forward_bias));
             VKFORMER_TRY(l.up, read.projection(dense + "up_proj", inner, d, layout.feed_forward_bias));
             VKFORMER_TRY(l.down, read.projection(dense + "down_proj", d, inner, layout.feed_forward_bias));
@@ -167,17 +167,28 @@ void set_gated_query(const Projection& both, const DecoderConfig& config, Decode
     split(both.bias, layer.query.bias, layer.mixed_gate.bias);
 }
 
-Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias) {
-    const auto both = std::make_shared<std::vector<float>>();
-    for (const TensorData* const part : {&log_rates, &step_bias}) {
-        VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
-        both->insert(both->end(), values.begin(), values.end());
-    }
+Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others) {
+    VKFORMER_TRY(std::vector<float> rates, floats_of(log_rates));
+    const std::size_t heads = rates.size();
     // Rates beyond these forget all at once, or nothing in the time that there is; their exponentials are numbers.
     constexpr float kLeast = -80, kMost = 80;
-    for (std::size_t h = 0; h < both->size() / 2; ++h) (*both)[h] = std::clamp((*both)[h], kLeast, kMost);
-    return TensorData{
-        .dtype = DType::f32, .shape = {2, both->size() / 2}, .bytes = std::as_bytes(std::span(*both)), .owner = both};
+    for (float& rate : rates) rate = std::clamp(rate, kLeast, kMost);
+    for (const TensorData* const part : others) {
+        VKFORMER_TRY(const std::vector<float> values, floats_of(*part));
+        rates.insert(rates.end(), values.begin(), values.end());
+    }
+    const auto all = std::make_shared<std::vector<float>>(std::move(rates));
+    return TensorData{.dtype = DType::f32,
+                      .shape = {1 + others.size(), heads},
+                      .bytes = std::as_bytes(std::span(*all)),
+                      .owner = all};
+}
+
+void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer) {
+    const DecoderConfig::SelectiveScan& scan = config.scan;
+    layer.mixed_gate = rows_of(all, 0, scan.values());
+    layer.state.input = rows_of(all, scan.values(), scan.width());
+    layer.state.step = rows_of(all, std::uint64_t{scan.values()} + scan.width(), scan.heads);
 }
 
 // ---- config ---------------------------------------------------------------------------------------------------------

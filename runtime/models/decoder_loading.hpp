@@ -3,6 +3,7 @@
 /// their config.json have in common.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,7 +39,7 @@ Result<DecoderParts> load_qwen_moe(const formats::Config& config, const formats:
 Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_granite(const formats::Config& config,
-                                  const formats::Weights& weights);  // Granite 3, its mixtures of experts
+                                  const formats::Weights& weights);  // Granite 3 and 4, mixtures of experts, hybrids
 Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);  // LFM2 and LFM2-MoE
 Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
@@ -147,6 +148,7 @@ struct LlamaLayout {
     bool attention_bias = false;  ///< of query, key and value
     bool output_bias = false;
     bool feed_forward_bias = false;
+    bool feed_forward = true;  ///< layers that all tokens go through are read; false: the caller reads them
     bool head_norms = false;   ///< q_norm, k_norm
     bool wide_norms = false;   ///< the same, of all heads together
     bool gemma_norms = false;  ///< a norm behind attention and behind the feed-forward layers too, with Gemma's names
@@ -156,7 +158,8 @@ struct LlamaLayout {
     /// In place of these names; `layer` is "layers.0.".
     Result<ExpertWeights> (*read_experts)(const WeightReader& read, const DecoderConfig& config,
                                           const std::string& layer) = nullptr;
-    bool sinks = false;  ///< of attention
+    bool sinks = false;                                      ///< of attention
+    bool convolution_bias = false, projection_bias = false;  ///< of layers with a state
     /// In place of query, key, value, their norms and output; `layer` is "layers.0.".
     Result<void> (*read_mixer)(const WeightReader& read, const DecoderConfig& config, const LlamaLayout& layout,
                                const std::string& layer, std::size_t index, DecoderWeights::Layer& weights) = nullptr;
@@ -171,8 +174,11 @@ std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
                                   const std::vector<std::uint64_t>& sizes);
 /// A projection whose rows are, for each head, those of its query and then those of its gate, taken apart.
 void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer);
-/// decay of graph::gated_delta_rule: the logarithms of the heads' rates, then the biases of their steps. Errors: UnsupportedDtype.
-Result<TensorData> decay_of(const TensorData& log_rates, const TensorData& step_bias);
+/// StateWeights::rates: the logarithms of the heads' rates, kept where their exponentials are numbers, and the rows behind them: the biases of
+/// the steps and, of a selective scan, what is passed by the state. Errors: UnsupportedDtype.
+Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others);
+/// The input of a selective scan's layer, rows [gate | x, B, C | step], taken apart.
+void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer);
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
 /// All matrices of such a stack.

@@ -31,6 +31,7 @@ struct GgufArchitecture {
     bool is_qwen_hybrid = false;          ///< a delta rule in layers that have one, and gated attention
     bool delta_in_turns = false;          ///< as of graph::GatedDeltaOptions
     bool is_gpt_oss = false;              ///< experts with clamped gates, norms before both parts with names of its own
+    bool has_scans = false;               ///< Mamba-2 in layers that have it
     bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
@@ -92,6 +93,11 @@ inline constexpr GgufArchitecture kGgufGraniteMoe = {.name = "granitemoe",
                                                      .pairing = graph::RopePairing::interleaved,
                                                      .experts = GgufExperts::normalised,
                                                      .is_granite = true};
+inline constexpr GgufArchitecture kGgufGraniteHybrid = {.name = "granitehybrid",
+                                                        .pairing = graph::RopePairing::interleaved,
+                                                        .experts = GgufExperts::normalised,
+                                                        .has_scans = true,
+                                                        .is_granite = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

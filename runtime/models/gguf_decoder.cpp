@@ -75,6 +75,7 @@ private:
             architecture_.learned_positions ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
         VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
         c.norm_eps = static_cast<float>(eps);
+        c.scan.norm_eps = c.norm_eps;
         c.activation = architecture_.activation();
         if (architecture_.is_gemma) c.embedding_scale = std::sqrt(static_cast<float>(c.hidden_size));
         if (architecture_.is_granite) VKFORMER_CHECK(read_multipliers());
@@ -88,9 +89,6 @@ private:
                      file_.real(key("residual_scale"), {.fallback = 1, .min = 1e-3, .max = 1e3}));
         VKFORMER_TRY(const double logits, file_.real(key("logit_scale"), {.min = 1e-3, .max = 1e3}));  // a divisor
         set_multipliers(config(), {.embedding = embedding, .residual = residual, .logits = 1 / logits});
-        // Without it llama.cpp turns no positions in this architecture.
-        VKFORMER_TRY(const bool turns, file_.boolean(key("rope.scaling.finetuned"), true));
-        if (!turns) return file_.unsupported(key("rope.scaling.finetuned"), "true");
         VKFORMER_TRY(const auto window, file_.unsigned_integer(key("attention.sliding_window"), {.fallback = 0}));
         if (window > 0) return file_.unsupported(key("attention.sliding_window"), "0");
         return {};
@@ -128,26 +126,41 @@ private:
 
     /// The tensors of a layer say what it is.
     Result<void> read_mixers() {
+        using Mixer = DecoderConfig::Mixer;
         DecoderConfig& c = config();
+        if (!architecture_.is_lfm2 && !architecture_.is_qwen_hybrid && !architecture_.has_scans) return {};
         const char* const probe = architecture_.is_lfm2 ? ".shortconv.conv.weight" : ".ssm_conv1d.weight";
-        if (!architecture_.is_lfm2 && !architecture_.is_qwen_hybrid) return {};
-        const auto mixer = architecture_.is_lfm2 ? DecoderConfig::Mixer::convolution : DecoderConfig::Mixer::delta_rule;
+        const Mixer mixer = architecture_.is_lfm2     ? Mixer::convolution
+                            : architecture_.has_scans ? Mixer::selective_scan
+                                                      : Mixer::delta_rule;
         for (std::size_t i = 0; i < c.layers.size(); ++i)
             if (read_.has("blk." + std::to_string(i) + probe)) c.layers[i].mixer = mixer;
+        if (!c.keeps_states() && architecture_.has_scans) return {};
         const char* const taps = architecture_.is_lfm2 ? "shortconv.l_cache" : "ssm.conv_kernel";
         VKFORMER_TRY(c.taps, file_.unsigned_integer(key(taps), {.min = 2, .max = 8}));
-        if (architecture_.is_lfm2) return {};
-        DecoderConfig::DeltaRule& rule = c.delta_rule;
-        VKFORMER_TRY(rule.key_heads, file_.unsigned_integer(key("ssm.group_count"), {.min = 1, .max = 1024}));
-        VKFORMER_TRY(rule.heads, file_.unsigned_integer(key("ssm.time_step_rank"), {.min = 1, .max = 4096}));
-        VKFORMER_TRY(rule.key_dim, file_.unsigned_integer(key("ssm.state_size"), {.min = 1, .max = 256}));
+        return architecture_.is_lfm2 ? Result<void>() : read_recursion();
+    }
+
+    /// The sizes of a layer whose state is a matrix for each head.
+    Result<void> read_recursion() {
+        DecoderConfig& c = config();
+        VKFORMER_TRY(const auto groups, file_.unsigned_integer(key("ssm.group_count"), {.min = 1, .max = 1024}));
+        VKFORMER_TRY(const auto heads, file_.unsigned_integer(key("ssm.time_step_rank"), {.min = 1, .max = 4096}));
+        VKFORMER_TRY(const auto rows, file_.unsigned_integer(key("ssm.state_size"), {.min = 1, .max = 256}));
         VKFORMER_TRY(const auto values, file_.unsigned_integer(key("ssm.inner_size"), {.min = 1, .max = 1u << 24}));
-        if (rule.heads % rule.key_heads != 0)
-            return file_.unsupported(key("ssm.time_step_rank"), "a multiple of ssm.group_count");
-        if (values % rule.heads != 0)
-            return file_.unsupported(key("ssm.inner_size"), "a multiple of ssm.time_step_rank");
-        rule.value_dim = values / rule.heads;
-        rule.in_turns = architecture_.delta_in_turns;
+        if (heads % groups != 0) return file_.unsupported(key("ssm.time_step_rank"), "a multiple of ssm.group_count");
+        if (values % heads != 0) return file_.unsupported(key("ssm.inner_size"), "a multiple of ssm.time_step_rank");
+        if (!architecture_.has_scans) {
+            c.delta_rule = {.key_heads = groups,
+                            .heads = heads,
+                            .key_dim = rows,
+                            .value_dim = values / heads,
+                            .in_turns = architecture_.delta_in_turns};
+            return {};
+        }
+        // Each group would have a norm of its own there.
+        if (groups != 1) return file_.unsupported(key("ssm.group_count"), "1");
+        c.scan = {.groups = groups, .heads = heads, .state_dim = rows, .head_dim = values / heads};
         return {};
     }
 
@@ -224,7 +237,12 @@ private:
             c.ropes.push_back(
                 {.frequencies = graph::rope_frequencies(rotary_dim, local), .pairing = architecture_.pairing});
         }
-        for (std::size_t i = 0; i < c.layers.size(); ++i)
+        // llama.cpp takes the key for this where an architecture need not turn positions, and for nothing elsewhere.
+        bool turns = true;
+        if (architecture_.is_granite) {
+            VKFORMER_TRY(turns, file_.boolean(key("rope.scaling.finetuned"), true));
+        }
+        for (std::size_t i = 0; turns && i < c.layers.size(); ++i)
             if (architecture_.has_rope(i) && c.layers[i].mixer == DecoderConfig::Mixer::attention)
                 c.layers[i].rope = c.ropes.size() > 1 && c.layers[i].window > 0 ? 1 : 0;
         return {};
@@ -480,9 +498,36 @@ private:
         VKFORMER_TRY(const TensorData rates, read_.tensor(layer + "ssm_a", {rule.heads}));
         VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {rule.heads}));
         VKFORMER_TRY(const TensorData logs, log_rates(layer + "ssm_a", rates));
-        VKFORMER_TRY(l.state.decay, decay_of(logs, steps));
+        VKFORMER_TRY(l.state.rates, rates_of(logs, {&steps}));
         VKFORMER_TRY(l.state.norm, norm(layer + "ssm_norm", rule.value_dim));
         VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, rule.values()));
+        return {};
+    }
+
+    /// A number for each head, which files have as a column.
+    Result<TensorData> column(const std::string& name, std::uint64_t heads) const {
+        VKFORMER_TRY(TensorData data, read_.tensor(name, {heads, 1}));
+        data.shape = {heads};
+        return data;
+    }
+
+    Result<void> read_scan(const std::string& layer, DecoderWeights::Layer& l) {
+        const DecoderConfig::SelectiveScan& scan = config().scan;
+        const std::uint64_t d = config().hidden_size;
+        const std::uint64_t rows = std::uint64_t{scan.values()} + scan.width() + scan.heads;
+        VKFORMER_TRY(const Projection all, projection(layer + "ssm_in", rows, d));
+        set_scan_inputs(all, config(), l);
+        VKFORMER_TRY(l.state.taps, read_.tensor(layer + "ssm_conv1d.weight", {scan.width(), config().taps}));
+        VKFORMER_TRY(l.state.taps_bias, optional_tensor(layer + "ssm_conv1d.bias", {scan.width()}));
+        VKFORMER_TRY(const TensorData rates, column(layer + "ssm_a", scan.heads));
+        VKFORMER_TRY(const TensorData logs, log_rates(layer + "ssm_a", rates));
+        VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {scan.heads}));
+        VKFORMER_TRY(const TensorData skips, column(layer + "ssm_d", scan.heads));
+        VKFORMER_TRY(l.state.rates, rates_of(logs, {&steps, &skips}));
+        VKFORMER_TRY(TensorData gains, read_.tensor(layer + "ssm_norm.weight", {1, scan.values()}));
+        gains.shape = {scan.values()};
+        l.state.norm.gain = std::move(gains);
+        VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, scan.values()));
         return {};
     }
 
@@ -517,6 +562,7 @@ private:
         case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, l)); break;
         case DecoderConfig::Mixer::convolution: VKFORMER_CHECK(read_convolution(layer, l)); break;
         case DecoderConfig::Mixer::delta_rule: VKFORMER_CHECK(read_delta_rule(layer, l)); break;
+        case DecoderConfig::Mixer::selective_scan: VKFORMER_CHECK(read_scan(layer, l)); break;
         }
         if (architecture_.norms_behind_attention()) {
             VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));

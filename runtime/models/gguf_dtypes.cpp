@@ -15,7 +15,8 @@ bool stays_float32(const OutputTensor& tensor) {
     constexpr std::array<std::string_view, 3> kTables = {"position_embd.weight", "token_types.weight",
                                                          "rope_freqs.weight"};
     return tensor.source.shape.rank() < 2 || !name.ends_with(".weight") || name.ends_with("_norm.weight") ||
-           name.ends_with("ffn_gate_inp.weight") || std::ranges::find(kTables, name) != kTables.end();
+           name.ends_with("ffn_gate_inp.weight") || name.ends_with("conv1d.weight") ||
+           name.ends_with("shortconv.conv.weight") || std::ranges::find(kTables, name) != kTables.end();
 }
 
 /// The output matrix decides between tokens: fewer than six bits cost more there than they save.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Granite 3 (IBM 2024): Llama with factors of its own for embeddings, scores, what layers add and logits; and its mixtures of experts, some
-// with an expert of all tokens beside those that are chosen.
+// with an expert of all tokens beside those that are chosen. Granite 4 (2025): the same in a hybrid, most of whose layers are Mamba-2.
+#include <cmath>
+
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
 
@@ -9,7 +11,7 @@ namespace {
 
 using formats::Config;
 
-enum class Experts : std::uint8_t { none, chosen, chosen_and_shared };
+using Mixer = DecoderConfig::Mixer;
 
 /// All experts' gates and their other halves in one tensor, [experts, 2 · intermediate_size, hidden_size].
 Result<ExpertWeights> read_granite_experts(const WeightReader& read, const DecoderConfig& c, const std::string& layer) {
@@ -27,9 +29,9 @@ Result<ExpertWeights> read_granite_experts(const WeightReader& read, const Decod
     return w;
 }
 
-/// The expert of all tokens, which no router weighs.
+/// The expert of all tokens, which no router weighs, or the feed-forward layers of a hybrid that has no others.
 Result<void> read_shared_experts(const WeightReader& read, const DecoderConfig& c, DecoderWeights& weights) {
-    const std::uint64_t d = c.hidden_size, ffn = c.experts.shared_size;
+    const std::uint64_t d = c.hidden_size, ffn = c.experts.count > 0 ? c.experts.shared_size : c.intermediate_size;
     for (std::size_t i = 0; i < weights.layers.size(); ++i) {
         const std::string block = "layers." + std::to_string(i) + ".shared_mlp.";
         DecoderWeights::Layer& l = weights.layers[i];
@@ -52,6 +54,118 @@ Result<void> read_multipliers(const Config& config, DecoderConfig& c) {
     return {};
 }
 
+/// What the layers with a state have in common.
+Result<void> read_scan(const Config& config, DecoderConfig& c) {
+    const auto count = [&](const char* name, std::uint32_t usual, std::uint32_t most) {
+        return config.unsigned_integer(name, {.fallback = usual, .min = 1, .max = most});
+    };
+    DecoderConfig::SelectiveScan& scan = c.scan;
+    VKFORMER_TRY(scan.heads, count("mamba_n_heads", 128, 4096));
+    VKFORMER_TRY(scan.groups, count("mamba_n_groups", 1, 4096));
+    VKFORMER_TRY(scan.state_dim, count("mamba_d_state", 256, 256));
+    VKFORMER_TRY(c.taps, config.unsigned_integer("mamba_d_conv", {.fallback = 4, .min = 2, .max = 8}));
+    VKFORMER_TRY(const auto expand, count("mamba_expand", 2, 64));
+    const std::uint64_t values = std::uint64_t{expand} * c.hidden_size;
+    if (values % scan.heads != 0)
+        return config.unsupported("mamba_n_heads",
+                                  "a divisor of mamba_expand * hidden_size = " + std::to_string(values));
+    scan.head_dim = static_cast<std::uint32_t>(values / scan.heads);
+    if (const auto name = config.string("mamba_d_head"); !name || *name != "auto") {
+        VKFORMER_TRY(const auto head_dim, count("mamba_d_head", scan.head_dim, 1u << 24));
+        if (head_dim != scan.head_dim)
+            return config.unsupported("mamba_d_head",
+                                      std::to_string(scan.head_dim) + ", mamba_expand * hidden_size / mamba_n_heads");
+    }
+    if (scan.heads % scan.groups != 0)
+        return config.unsupported("mamba_n_groups", "a divisor of mamba_n_heads = " + std::to_string(scan.heads));
+    if (c.activation != graph::Activation::silu) return config.unsupported("hidden_act", "silu");
+    scan.norm_eps = c.norm_eps;
+    VKFORMER_TRY(const auto limits, config.range("time_step_limit"));
+    if (!limits) return {};
+    if (!(limits->first >= 0)) return config.unsupported("time_step_limit", "steps of 0 and more");
+    scan.least_step = static_cast<float>(limits->first);
+    scan.most_step = static_cast<float>(limits->second);
+    return {};
+}
+
+/// Those of a hybrid that attend, of which some families turn positions; without a list, none does.
+Result<void> read_hybrid_layers(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    VKFORMER_TRY(const std::string positions, config.string("position_embedding_type", "nope"));
+    if (positions != "rope" && positions != "nope") return config.unsupported("position_embedding_type", "rope, nope");
+    if (!types.empty() && types.size() != c.layers.size())
+        return Error{ErrorCode::CorruptFile, config.file_name() + ": \"layer_types\" has " +
+                                                 std::to_string(types.size()) + " entries, the model has " +
+                                                 std::to_string(c.layers.size()) + " layers"};
+    for (std::size_t i = 0; i < c.layers.size(); ++i) {
+        const bool scans = types.empty() || types[i] == "mamba";
+        if (!scans && types[i] != "attention" && types[i] != "full_attention")
+            return config.unsupported("layer_types", "attention, mamba");
+        c.layers[i].mixer = scans ? Mixer::selective_scan : Mixer::attention;
+        if (scans || positions != "rope") c.layers[i].rope.reset();
+    }
+    return c.keeps_states() ? read_scan(config, c) : Result<void>();
+}
+
+Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
+                        const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
+    const std::uint64_t d = c.hidden_size;
+    if (c.layers[index].mixer == Mixer::attention) {
+        const std::string self = layer + "self_attn.";
+        const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim,
+                            kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+        VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
+        VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
+        VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
+        VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
+        return {};
+    }
+    const std::string mamba = layer + "mamba.";
+    const DecoderConfig::SelectiveScan& scan = c.scan;
+    const std::uint64_t rows = std::uint64_t{scan.values()} + scan.width() + scan.heads;
+    VKFORMER_TRY(const Projection all, read.projection(mamba + "in_proj", rows, d, layout.projection_bias));
+    set_scan_inputs(all, c, l);
+    VKFORMER_TRY(l.state.taps, read_taps(read, mamba + "conv1d.weight", scan.width(), c.taps));
+    if (layout.convolution_bias) {
+        VKFORMER_TRY(l.state.taps_bias, read.tensor(mamba + "conv1d.bias", {scan.width()}));
+    }
+    VKFORMER_TRY(const TensorData rates, read.tensor(mamba + "A_log", {scan.heads}));
+    VKFORMER_TRY(const TensorData steps, read.tensor(mamba + "dt_bias", {scan.heads}));
+    VKFORMER_TRY(const TensorData skips, read.tensor(mamba + "D", {scan.heads}));
+    VKFORMER_TRY(l.state.rates, rates_of(rates, {&steps, &skips}));
+    VKFORMER_TRY(l.state.norm, read.norm(mamba + "norm", scan.values()));
+    VKFORMER_TRY(l.output, read.projection(mamba + "out_proj", d, scan.values(), layout.projection_bias));
+    return {};
+}
+
+/// With which experts a config has layers, if any, and which feed-forward layers all tokens go through.
+Result<void> read_feed_forward(const Config& config, const std::string& type, DecoderConfig& c, LlamaLayout& layout) {
+    const bool is_hybrid = type == "granitemoehybrid", has_shared = is_hybrid || type == "granitemoeshared";
+    if (type == "granite") {
+        VKFORMER_TRY(layout.feed_forward_bias, config.boolean("mlp_bias", false));
+        return {};
+    }
+    std::uint32_t experts = 1, shared = 0;
+    if (has_shared) {
+        const formats::Expect<std::uint32_t> size = {
+            .fallback = is_hybrid ? 1024u : 0u, .min = is_hybrid ? 1u : 0u, .max = 1u << 20};
+        VKFORMER_TRY(shared, config.unsigned_integer("shared_intermediate_size", size));
+        layout.feed_forward = false;
+    }
+    if (is_hybrid) {
+        VKFORMER_TRY(experts, config.unsigned_integer("num_local_experts", {.fallback = 8}));
+    }
+    if (experts == 0) {  // what mixtures share is all there is
+        c.intermediate_size = shared;
+        return {};
+    }
+    VKFORMER_CHECK(read_expert_counts(config, 8, 2, c));
+    c.experts.normalises = true;  // the softmax over the chosen ones' logits
+    c.experts.shared_size = shared;
+    layout.read_experts = read_granite_experts;
+    return {};
+}
+
 }  // namespace
 
 void set_multipliers(DecoderConfig& c, const Multipliers& multipliers) {
@@ -63,9 +177,6 @@ void set_multipliers(DecoderConfig& c, const Multipliers& multipliers) {
 
 Result<DecoderParts> load_granite(const Config& config, const formats::Weights& weights) {
     VKFORMER_TRY(const std::string type, config.string("model_type"));
-    const Experts kind = type == "granite"      ? Experts::none
-                         : type == "granitemoe" ? Experts::chosen
-                                                : Experts::chosen_and_shared;
     DecoderParts parts;
     DecoderConfig& c = parts.config;
     VKFORMER_TRY(c, read_sizes(config));
@@ -73,26 +184,22 @@ Result<DecoderParts> load_granite(const Config& config, const formats::Weights& 
     VKFORMER_TRY(const Rope rope, read_rope(config, c));
     c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
-    VKFORMER_CHECK(read_multipliers(config, c));
     LlamaLayout layout;
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
     VKFORMER_TRY(layout.tied, config.boolean("tie_word_embeddings", false));
     layout.output_bias = layout.attention_bias;
-    if (kind == Experts::none) {
-        VKFORMER_TRY(layout.feed_forward_bias, config.boolean("mlp_bias", false));
-    } else {
-        VKFORMER_CHECK(read_expert_counts(config, 8, 2, c));
-        c.experts.normalises = true;  // the softmax over the chosen ones' logits
-        layout.read_experts = read_granite_experts;
+    if (type == "granitemoehybrid") {
+        VKFORMER_CHECK(read_hybrid_layers(config, c));
+        VKFORMER_TRY(layout.convolution_bias, config.boolean("mamba_conv_bias", true));
+        VKFORMER_TRY(layout.projection_bias, config.boolean("mamba_proj_bias", false));
+        layout.read_mixer = read_mixer;
     }
+    VKFORMER_CHECK(read_multipliers(config, c));
+    VKFORMER_CHECK(read_feed_forward(config, type, c, layout));
     const std::string prefix = find_prefix(weights, "model.", "embed_tokens.weight");
     VKFORMER_TRY(parts.weights, read_llama_weights(weights, c, layout, prefix));
-    if (kind == Experts::chosen_and_shared) {
-        VKFORMER_TRY(c.experts.shared_size,
-                     config.unsigned_integer("shared_intermediate_size", {.fallback = 0, .max = 1u << 20}));
-        if (c.experts.shared_size > 0)
-            VKFORMER_CHECK(read_shared_experts(WeightReader(weights, prefix), c, parts.weights));
-    }
+    if (!layout.feed_forward && (c.experts.count == 0 || c.experts.shared_size > 0))
+        VKFORMER_CHECK(read_shared_experts(WeightReader(weights, prefix), c, parts.weights));
     return parts;
 }
 

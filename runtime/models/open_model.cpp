@@ -104,6 +104,7 @@ constexpr Family<Decoder> kDecoders[] = {
     {"granite", &decoder<load_granite>, kGgufGranite.name, &decoder_file<kGgufGranite>},
     {"granitemoe", &decoder<load_granite>, kGgufGraniteMoe.name, &decoder_file<kGgufGraniteMoe>},
     {"granitemoeshared", &decoder<load_granite>},  // its files are granitemoe's
+    {"granitemoehybrid", &decoder<load_granite>, kGgufGraniteHybrid.name, &decoder_file<kGgufGraniteHybrid>},
     {"lfm2", &decoder<load_lfm2>, kGgufLfm2.name, &decoder_file<kGgufLfm2>},
     {"lfm2_moe", &decoder<load_lfm2>, kGgufLfm2Moe.name, &decoder_file<kGgufLfm2Moe>},
     {"qwen3_next", &decoder<load_qwen_hybrid>, kGgufQwen3Next.name, &decoder_file<kGgufQwen3Next>},

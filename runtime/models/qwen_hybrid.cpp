@@ -102,7 +102,7 @@ Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const 
     VKFORMER_TRY(l.state.taps, read_taps(read, linear + "conv1d.weight", rule.width(), c.taps));
     VKFORMER_TRY(const TensorData rates, read.tensor(linear + "A_log", {rule.heads}));
     VKFORMER_TRY(const TensorData steps, read.tensor(linear + "dt_bias", {rule.heads}));
-    VKFORMER_TRY(l.state.decay, decay_of(rates, steps));
+    VKFORMER_TRY(l.state.rates, rates_of(rates, {&steps}));
     VKFORMER_TRY(l.state.norm, read.norm(linear + "norm", rule.value_dim));
     VKFORMER_TRY(l.output, read.projection(linear + "out_proj", c.hidden_size, rule.values(), false));
     return {};

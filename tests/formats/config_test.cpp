@@ -100,6 +100,27 @@ TEST_CASE("config: unknown fields can be listed", "[formats][config]") {
     CHECK(c.unknown_names(known) == std::vector<std::string>{"c"});
 }
 
+TEST_CASE("config: ranges may be infinite, as Python or as transformers 5 writes them", "[formats][config]") {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const Config c = *Config::parse(
+        R"({"a":[0.5, Infinity],"b":[-Infinity,{"__float__": "Infinity"}],"c":[1,2],"d":[2,1],"e":[1],"f":["Infinity \"Infinity", 1],)"
+        R"("g":[0,NaN],"h":[0,{"__float__":"NaN"}],"i":[0,{"__float__":"Infinity","x":1}],"j":Infinity,"k":[0,1,2],"l":null})",
+        "config.json");
+    using Range = std::optional<std::pair<double, double>>;
+    CHECK(*c.range("a") == Range({0.5, kInfinity}));
+    CHECK(*c.range("b") == Range({-kInfinity, kInfinity}));
+    CHECK(*c.range("c") == Range({1, 2}));
+    CHECK(*c.range("l") == Range());
+    for (const char* const bad : {"d", "e", "f", "g", "h", "i", "j", "k"})
+        CHECK_THAT(message_of(c.range(bad)), ContainsSubstring('"' + std::string(bad) + '"') &&
+                                                 ContainsSubstring("expected a list of two numbers"));
+    CHECK(c.strings("f").error().code == ErrorCode::CorruptFile);  // the text is what it was
+    CHECK_THAT(message_of(c.strings("f")), ContainsSubstring(R"(Infinity \"Infinity)"));
+    CHECK_THAT(message_of(c.real("j")), ContainsSubstring("\"j\""));
+    CHECK_FALSE(Config::parse(R"({"a":Infinit})", "x"));
+    CHECK_FALSE(Config::parse(R"({"a":"Infinity)", "x"));
+}
+
 TEST_CASE("config: files that are no JSON object", "[formats][config]") {
     const auto parse_message = [](std::string_view text) { return message_of(Config::parse(text, "config.json")); };
     CHECK_THAT(parse_message(""), ContainsSubstring("config.json: parse error"));

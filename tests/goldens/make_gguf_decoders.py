@@ -42,13 +42,15 @@ CASES = {
     "granite": "granite",
     "granite_moe": "granitemoe",
     "granite_moe_shared": "granitemoe",
+    "granite_hybrid": "granitehybrid",
+    "granite_hybrid_moe": "granitehybrid",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
     "qwen3_5": "qwen35",
     "qwen3_5_moe": "qwen35moe",
     "qwen3_next": "qwen3next",
 }
-NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe")  # which turn neighbours together
+NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe", "granitehybrid")  # which turn neighbours together
 LFM2 = ("lfm2", "lfm2moe")
 HYBRIDS = ("qwen35", "qwen35moe", "qwen3next")
 LLAMA_NAMES = {
@@ -107,6 +109,13 @@ LLAMA_NAMES = {
     "linear_attn.conv1d": "ssm_conv1d",
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
+    "mamba.in_proj": "ssm_in",
+    "mamba.conv1d": "ssm_conv1d",
+    "mamba.norm": "ssm_norm",
+    "mamba.out_proj": "ssm_out",
+    "ffn_down": "ffn_down",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
 }
 TOP_NAMES = {
     "embed_tokens": "token_embd",
@@ -214,17 +223,36 @@ def delta_rule_of(weights, arch, config):
     return out
 
 
-def halves_of_granite(weights):
-    """Gates and their other halves, which lie one behind the other, as tensors of their own, by Llama's names; the experts' stacks stay ones."""
+def halves_of_granite(weights, has_experts):
+    """Gates and their other halves, which lie one behind the other, as tensors of their own, by Llama's names; the experts' stacks stay ones. Without
+    experts the shared one is the feed-forward layers."""
     out = {}
     for name, tensor in weights.items():
+        if name.endswith("shared_mlp.output_linear.weight") and not has_experts:
+            name = name.replace("shared_mlp.output_linear", "ffn_down")
         if not name.endswith("input_linear.weight"):
             out[name] = tensor
             continue
         layer = ".".join(name.split(".")[:3])
-        end = "shexp" if "shared_mlp" in name else "exps"
+        end = "_exps" if "shared_mlp" not in name else "_shexp" if has_experts else ""
         for half, rows in zip(("gate", "up"), tensor.chunk(2, dim=-2)):
-            out[f"{layer}.{half}_{end}.weight"] = rows.contiguous()
+            out[f"{layer}.{half}{end}.weight"] = rows.contiguous()
+    return out
+
+
+def scans_of(weights):
+    """Mamba-2 as these files have it: rates of the decay negative, numbers of heads as columns, gains for each of the groups, of which there is one."""
+    out = {}
+    for name, tensor in weights.items():
+        if name.endswith("mamba.A_log"):
+            tensor = -torch.exp(tensor.float())[:, None]
+        if name.endswith("mamba.D"):
+            tensor = tensor[:, None]
+        if name.endswith("mamba.conv1d.weight"):
+            tensor = tensor.squeeze(1)
+        if name.endswith("mamba.norm.weight"):
+            tensor = tensor[None]
+        out[name] = tensor
     return out
 
 
@@ -240,7 +268,7 @@ def renamed(name, arch):
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
-    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "expert_bias": "exp_probs_b.bias"}
+    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "D": "ssm_d", "expert_bias": "exp_probs_b.bias"}
     if kind in fixed:
         return f"blk.{layer}.{fixed[kind]}"
     inner = LLAMA_NAMES[rest]
@@ -284,7 +312,7 @@ def rope_divisors(config):
 
 
 def feed_forward_length(config):
-    size = config["intermediate_size"]
+    size = config["intermediate_size"] if config.get("num_local_experts") != 0 else config["shared_intermediate_size"]
     if not config.get("block_auto_adjust_ff_dim"):
         return size
     size, multiple = int(config["block_ffn_dim_multiplier"] * int(2 * size / 3)), config["block_multiple_of"]
@@ -307,7 +335,8 @@ def write_metadata(writer, arch, config):
         writer.add_feed_forward_length(feed_forward_length(config))
     writer.add_head_count(config["num_attention_heads"])
     kv_heads = config["num_key_value_heads"]
-    writer.add_head_count_kv([0 if kind == "conv" else kv_heads for kind in config["layer_types"]] if arch in LFM2 else kv_heads)
+    has_others = arch in LFM2 or arch == "granitehybrid"
+    writer.add_head_count_kv([0 if kind in ("conv", "mamba") else kv_heads for kind in config["layer_types"]] if has_others else kv_heads)
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["norm_eps" if arch in LFM2 else "rms_norm_eps"])
@@ -330,7 +359,14 @@ def write_metadata(writer, arch, config):
     writer.add_rope_freq_base(config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
-    if "num_experts_per_tok" in config:
+    if arch == "granitehybrid":
+        writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+        writer.add_ssm_state_size(config["mamba_d_state"])
+        writer.add_ssm_group_count(config["mamba_n_groups"])
+        writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+        writer.add_ssm_inner_size(config["mamba_n_heads"] * config["mamba_d_head"])
+        writer.add_rope_scaling_finetuned(config["position_embedding_type"] == "rope")
+    if config.get("num_experts_per_tok") and config.get("num_local_experts") != 0:
         writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
         writer.add_expert_used_count(config["num_experts_per_tok"])
     if arch.startswith("granite"):
@@ -338,7 +374,7 @@ def write_metadata(writer, arch, config):
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    if config.get("shared_intermediate_size"):
+    if config.get("shared_intermediate_size") and config["num_local_experts"]:
         writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     if "moe_intermediate_size" in config:
         writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
@@ -383,8 +419,8 @@ def write(case, arch, out):
         weights = add_gpt_oss_experts(writer, weights)
     if arch in HYBRIDS:
         weights = delta_rule_of(weights, arch, config)
-    if arch == "granitemoe":
-        weights = halves_of_granite(weights)
+    if arch in ("granitemoe", "granitehybrid"):
+        weights = halves_of_granite(scans_of(weights), bool(config.get("num_local_experts")))
     weights, stacks = stack_experts(weights)
     for name, tensor in stacks.items():
         values = tensor.float().numpy()
@@ -397,7 +433,7 @@ def write(case, arch, out):
             tensor = tensor.flatten()
         values = converted(name, tensor, arch, config)
         is_exact_half = values.ndim == 2 and np.array_equal(values.astype(np.float16).astype(np.float32), values)
-        is_table = "position" in renamed(name, arch) or "conv" in name.split(".")[-2]
+        is_table = "position" in renamed(name, arch) or "conv" in name.split(".")[-2] or name.endswith(("mamba.D", "mamba.norm.weight"))
         writer.add_tensor(renamed(name, arch), values.astype(np.float16) if is_exact_half and not is_table else values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

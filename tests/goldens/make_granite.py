@@ -1,22 +1,34 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes decoders/granite*/: tiny random Granite models, dense and mixtures of experts, as make_decoders.py writes those of other families.
+"""Writes decoders/granite*/: tiny random Granite models, dense, mixtures of experts and hybrids, as make_decoders.py writes those of other
+families.
 
     python3 tests/goldens/make_granite.py [--out DIR] [case ...]
 
-Made with transformers 5.12.1.
+Made with transformers 5.12.1, whose Mamba-2 is float32 in a model of whatever type: here it is float64 as the rest.
 """
 
 import argparse
+import inspect
 import pathlib
+import textwrap
 import warnings
 
 import torch
 import transformers
+from transformers.models.granitemoehybrid import modeling_granitemoehybrid as hybrid
 
 import make_decoders
 from make_decoders import Case, llama_like
 from make_gpt_oss import check_margin
+
+
+def make_double(kind, name):
+    """A method of a class in float64."""
+    source = textwrap.dedent(inspect.getsource(getattr(kind, name))).replace("torch.float32", "torch.float64").replace(".float()", ".double()")
+    made = {}
+    exec(source, vars(hybrid), made)
+    setattr(kind, name, made[name])
 
 
 def cases():
@@ -33,12 +45,28 @@ def cases():
                                               tie_word_embeddings=True, rope_parameters=rope, **odd), torch.float32, std=0.25)  # fmt: skip
     yield Case("granite_moe_shared", 205, llama_like(t.GraniteMoeSharedConfig, 2, 2, 10, 20, 15, 3, num_local_experts=5, num_experts_per_tok=2,
                                                      shared_intermediate_size=18, rope_parameters=rope, **odd), std=0.25)  # fmt: skip
+    scans = dict(num_local_experts=0, mamba_n_heads=6, mamba_d_head=10, mamba_d_state=7, mamba_expand=2)
+    yield Case("granite_hybrid", 220, llama_like(t.GraniteMoeHybridConfig, 3, 1, 10, 30, 20, 4, layer_types=["mamba", "mamba", "attention", "mamba"],
+                                                 shared_intermediate_size=37, tie_word_embeddings=True, **scans, **odd), len=21, std=0.25)  # fmt: skip
+    yield Case("granite_hybrid_grouped", 231, llama_like(t.GraniteMoeHybridConfig, 2, 2, 12, 24, 20, 3, layer_types=["attention", "mamba", "mamba"],
+                                                         shared_intermediate_size=26, attention_bias=True, mamba_proj_bias=True, mamba_conv_bias=False,
+                                                         time_step_limit=(0.4, 0.9), **scans | dict(mamba_n_heads=4, mamba_d_head=12, mamba_n_groups=2),
+                                                         **odd), torch.bfloat16, std=0.2)  # fmt: skip
+    more = scans | dict(num_local_experts=5, num_experts_per_tok=2, mamba_n_heads=4, mamba_d_head=12, mamba_d_conv=3)
+    yield Case("granite_hybrid_moe", 244, llama_like(t.GraniteMoeHybridConfig, 2, 2, 12, 24, 15, 4, layer_types=["mamba", "attention", "mamba", "mamba"],
+                                                     shared_intermediate_size=18, position_embedding_type="rope", rope_parameters=rope,
+                                                     **more, **odd), torch.float32, std=0.2)  # fmt: skip
 
 
 def make_model(case):
-    """Embeddings so that a token's own does not decide what follows it."""
+    """Embeddings so that a token's own does not decide what follows it, and decays so that a state holds for some tokens."""
     model = make_decoders.make_model(case)
     with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("A_log"):
+                p.uniform_(-2.0, 1.0)
+            if name.endswith("dt_bias"):
+                p.uniform_(-2.0, 0.5)
         model.get_input_embeddings().weight.mul_(case.config.residual_multiplier / case.config.embedding_multiplier)
     return model
 
@@ -49,6 +77,8 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
+    make_double(hybrid.GraniteMoeHybridMambaLayer, "torch_forward")
+    make_double(hybrid.GraniteMoeHybridRMSNormGated, "forward")
     for case in cases():
         if not args.cases or case.name in args.cases:
             make_decoders.write(case, args.out / case.name, make=make_model)

@@ -227,6 +227,25 @@ TEST_CASE("what GGUF tensors are stored as", "[models][gguf]") {
     CHECK(dtypes(DType::q5_1).first("blk.0.attn_q.weight") == DType::q5_1);
 }
 
+TEST_CASE("what hybrids convolve and norm with stays float32 in GGUF files", "[models][gguf]") {
+    for (const auto& [name, taps] :
+         {std::pair{"granite_hybrid", "blk.0.ssm_conv1d.weight"}, std::pair{"lfm2", "blk.0.shortconv.conv.weight"}}) {
+        const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / (std::string(name) + ".gguf")));
+        const auto contents = must(models::requantized(file, DType::f16));
+        const auto stored = [&](std::string_view tensor) {
+            const auto found = std::ranges::find(contents.tensors, tensor, &formats::OutputTensor::name);
+            REQUIRE(found != contents.tensors.end());
+            return found->dtype;
+        };
+        CAPTURE(name);
+        CHECK(stored(taps) == DType::f32);
+        CHECK(stored("blk.0.ffn_down.weight") == DType::f16);
+        if (name == std::string_view("granite_hybrid"))
+            for (const char* const part : {"blk.0.ssm_norm.weight", "blk.0.ssm_d", "blk.0.ssm_a", "blk.0.ssm_dt.bias"})
+                CHECK(stored(part) == DType::f32);
+    }
+}
+
 TEST_CASE("a GGUF file at another dtype keeps its metadata", "[models][gguf]") {
     const LlamaFolder folder("bpe-pieces");
     const auto file = written(folder, exported(folder, DType::f32));

@@ -238,10 +238,63 @@ TEST_CASE("Granite is refused by the field that makes no sense", "[models][decod
                   UnsupportedConfig, "its logits have a scale");
     check_refused(with("residual_scale", 0.0f), CorruptFile, "residual_scale");
     check_refused(with("logit_scale", 0.0f), CorruptFile, "logit_scale");
-    check_refused(with("rope.scaling.finetuned", false), UnsupportedConfig, "rope.scaling.finetuned");
-    CHECK(with("rope.scaling.finetuned", true));
+    CHECK(must(with("rope.scaling.finetuned", true)).config().layers[0].rope == 0);
+    CHECK_FALSE(must(with("rope.scaling.finetuned", false)).config().layers[0].rope);
     check_refused(with("expert_count", 4u), UnsupportedConfig, "expert_count");
     check_refused(with("attention.sliding_window", 4u), UnsupportedConfig, "attention.sliding_window");
+}
+
+TEST_CASE("a hybrid of Granite is what its config says, or refused by the field", "[models][decoder][errors]") {
+    using Mixer = models::DecoderConfig::Mixer;
+    const auto with = [](const json& fields) { return load_mixture_with("granite_hybrid", fields); };
+    const auto as_filed = must(with(json::object())).config();
+    CHECK(as_filed.scan.norm_eps == 1e-3f);  // that of the norms of x is not
+    CHECK(as_filed.scan.least_step == 0);
+    CHECK(std::isinf(as_filed.scan.most_step));
+    CHECK(as_filed.layers[0].mixer == Mixer::selective_scan);
+    CHECK(as_filed.layers[2].mixer == Mixer::attention);
+    CHECK_FALSE(as_filed.layers[2].rope);
+    CHECK(as_filed.state_bytes() == 3 * 4 * (3 * (60 + 14) + 7 * 60));
+    CHECK(must(with({{"mamba_d_head", "auto"}, {"time_step_limit", nullptr}})).config().scan.head_dim == 10);
+    CHECK(must(with({{"position_embedding_type", "rope"}})).config().layers[2].rope == 0);
+
+    check_refused(with({{"layer_types", {"mamba", "mamba", "attention"}}}), CorruptFile, "layer_types");
+    check_refused(with({{"layer_types", {"mamba", "mamba2", "attention", "mamba"}}}), UnsupportedConfig, "layer_types");
+    check_refused(with({{"layer_types", nullptr}}), MissingTensor, "layers.2.mamba");
+    check_refused(with({{"position_embedding_type", "alibi"}}), UnsupportedConfig, "position_embedding_type");
+    check_refused(with({{"mamba_n_heads", 7}}), UnsupportedConfig, "mamba_n_heads");
+    check_refused(with({{"mamba_n_heads", 0}}), CorruptFile, "mamba_n_heads");
+    check_refused(with({{"mamba_n_groups", 4}}), UnsupportedConfig, "mamba_n_groups");
+    check_refused(with({{"mamba_n_groups", 2}}), ShapeMismatch, "mamba.in_proj");
+    check_refused(with({{"mamba_d_head", 12}}), UnsupportedConfig, "mamba_d_head");
+    check_refused(with({{"mamba_d_head", "half"}}), CorruptFile, "mamba_d_head");
+    check_refused(with({{"mamba_d_state", 257}}), CorruptFile, "mamba_d_state");
+    check_refused(with({{"mamba_d_conv", 3}}), ShapeMismatch, "mamba.conv1d");
+    check_refused(with({{"mamba_expand", 4}}), UnsupportedConfig, "mamba_d_head");
+    check_refused(with({{"mamba_proj_bias", true}}), MissingTensor, "mamba.in_proj.bias");
+    check_refused(with({{"hidden_act", "gelu"}}), UnsupportedConfig, "hidden_act");
+    check_refused(with({{"time_step_limit", {-1, 2}}}), UnsupportedConfig, "time_step_limit");
+    check_refused(with({{"time_step_limit", {3, 2}}}), CorruptFile, "time_step_limit");
+    check_refused(with({{"shared_intermediate_size", 36}}), ShapeMismatch, "shared_mlp.input_linear");
+    check_refused(with({{"shared_intermediate_size", 0}}), CorruptFile, "shared_intermediate_size");
+    check_refused(with({{"num_local_experts", 2}}), MissingTensor, "block_sparse_moe");
+}
+
+TEST_CASE("a hybrid of Granite in a GGUF file is refused by the key", "[models][decoder][gguf][errors]") {
+    const auto with = [](const std::string& key, const auto& value) {
+        return load_gguf_with("granite_hybrid", [&](models::GgufContents& contents) {
+            contents.metadata.set("granitehybrid." + key, value);
+        });
+    };
+    CHECK(must(with("rope.scaling.finetuned", true)).config().layers[2].rope == 0);
+    check_refused(with("ssm.group_count", 2u), UnsupportedConfig, "ssm.group_count");
+    check_refused(with("ssm.group_count", 0u), CorruptFile, "ssm.group_count");
+    check_refused(with("ssm.time_step_rank", 7u), UnsupportedConfig, "ssm.inner_size");
+    check_refused(with("ssm.inner_size", 120u), ShapeMismatch, "ssm_in");
+    check_refused(with("ssm.state_size", 257u), CorruptFile, "ssm.state_size");
+    check_refused(with("ssm.conv_kernel", 3u), ShapeMismatch, "ssm_conv1d");
+    check_refused(with("attention.head_count_kv", std::vector<std::int32_t>{0, 1, 1, 0}), UnsupportedConfig,
+                  "attention.head_count_kv");
 }
 
 TEST_CASE("LFM2-MoE chooses as its config says, and is refused by the field that makes no sense",
