@@ -347,7 +347,8 @@ typedef enum vkf_activation {
     VKF_ACTIVATION_SILU = 4,
     VKF_ACTIVATION_TANH = 5,
     VKF_ACTIVATION_SIGMOID = 6,
-    VKF_ACTIVATION_GELU_QUICK = 7, /**< x · sigmoid(1.702 x) */
+    VKF_ACTIVATION_GELU_QUICK = 7,   /**< x · sigmoid(1.702 x) */
+    VKF_ACTIVATION_RELU_SQUARED = 8, /**< max(x, 0)² (So et al. 2021) */
     VKF_ACTIVATION_MAX_ENUM = 0x7FFFFFFF
 } vkf_activation;
 /** The name: "gelu_tanh". Never null. Thread-safe. */

@@ -181,7 +181,7 @@ Enum named(const std::string& name, const char* (*to_name)(Enum), Enum last, con
 }
 vkf_dtype dtype_of(const std::string& name) { return named(name, vkf_dtype_string, VKF_MXFP4, "dtype"); }
 vkf_activation activation_of(const std::string& name) {
-    return named(name, vkf_activation_string, VKF_ACTIVATION_GELU_QUICK, "activation");
+    return named(name, vkf_activation_string, VKF_ACTIVATION_RELU_SQUARED, "activation");
 }
 
 void bind_builder(nb::module_& module) {

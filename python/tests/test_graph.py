@@ -119,6 +119,7 @@ def test_activations(graph: Callable[..., Any]) -> None:
         "silu": wide * sigmoid(wide),
         "tanh": np.tanh(wide),
         "sigmoid": sigmoid(wide),
+        "relu_squared": np.maximum(wide, 0) ** 2,
     }
 
     def all_of(a: vkformer.Tensor) -> tuple[vkformer.Tensor, ...]:

@@ -21,7 +21,7 @@ from ._results import FloatArray
 WeightFormat: TypeAlias = Literal[
     "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4", "q4_k", "q5_k", "q6_k"
 ]
-Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid"]
+Activation: TypeAlias = Literal["relu", "gelu", "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid", "relu_squared"]
 AnyArray: TypeAlias = npt.NDArray[Any]
 
 R = TypeVar("R")

@@ -207,7 +207,7 @@ def soft_cap(x: Operand, cap: SupportsFloat) -> Tensor:
 
 
 def activation(x: Operand, function: Activation) -> Tensor:
-    """f(x), element by element: "relu", "gelu" (exact), "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid". float."""
+    """f(x), element by element: "relu", "gelu" (exact), "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid", "relu_squared" (max(x, 0)²). float."""
     trace = _trace(x)
     return trace.tensor(trace.builder.activation(_value(trace, x, "x"), _inputs.text(function, "function")))
 

@@ -20,6 +20,7 @@ namespace vkformer::cpu {
 // silu: x · sigmoid(x) = x / (1 + e^−x): Elfwing et al. 2018
 // tanh; sigmoid: 1 / (1 + e^−x)
 // gelu_quick: x · sigmoid(1.702 x): Hendrycks and Gimpel 2016, section 2
+// relu_squared: max(x, 0)², NaN stays NaN: So et al. 2021
 template <std::floating_point T>
 auto with_activation(graph::Activation activation, auto&& use) {
     switch (activation) {
@@ -36,6 +37,7 @@ auto with_activation(graph::Activation activation, auto&& use) {
     case graph::Activation::tanh: return use([](T x) { return std::tanh(x); });
     case graph::Activation::sigmoid: return use([](T x) { return 1 / (1 + std::exp(-x)); });
     case graph::Activation::gelu_quick: return use([](T x) { return x / (1 + std::exp(static_cast<T>(-1.702) * x)); });
+    case graph::Activation::relu_squared: return use([](T x) { return x < 0 ? T{0} : x * x; });
     }
     return use([](T x) { return x; });
 }

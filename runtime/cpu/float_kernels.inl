@@ -130,6 +130,9 @@ inline Floats sigmoid(Floats x) { return 1 / (1 + exp_of(-x)); }
 struct Relu {
     static Floats of(Floats x) { return select(x < 0.0f, Floats{}, x); }
 };
+struct ReluSquared {
+    static Floats of(Floats x) { return Relu::of(x) * Relu::of(x); }
+};
 struct GeluErf {
     static Floats of(Floats x) { return x * normal_cdf(x); }
 };
@@ -165,6 +168,7 @@ inline bool activate(graph::Activation activation, const float* x, std::size_t c
     case graph::Activation::silu: apply<Silu>(x, count, y); return true;
     case graph::Activation::sigmoid: apply<Sigmoid>(x, count, y); return true;
     case graph::Activation::gelu_quick: apply<GeluQuick>(x, count, y); return true;
+    case graph::Activation::relu_squared: apply<ReluSquared>(x, count, y); return true;
     default: return false;
     }
 }

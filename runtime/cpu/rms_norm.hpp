@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <concepts>
@@ -22,12 +23,14 @@ void rms_norm(std::span<const T> x, std::span<const T> gain, T gain_offset, T ep
     for (std::size_t i = 0; i < x.size(); ++i) y[i] = ((gain.empty() ? T{1} : gain[i]) + gain_offset) * x[i] * scale;
 }
 
-// The same of all rows.
+// The same of all rows, which take the rows of the gains by turns.
 template <std::floating_point T>
 void rms_norm_rows(std::span<const T> x, std::size_t width, std::span<const T> gain, T gain_offset, T eps,
                    std::span<T> y) {
+    const std::size_t gain_rows = std::max<std::size_t>(1, gain.size() / width);
     for_rows(x.size() / width, width, [&](std::size_t row) {
-        rms_norm<T>(row_of(x, row, width), gain, gain_offset, eps, row_of(y, row, width));
+        const auto own = gain.empty() ? gain : row_of(gain, row % gain_rows, width);
+        rms_norm<T>(row_of(x, row, width), own, gain_offset, eps, row_of(y, row, width));
     });
 }
 

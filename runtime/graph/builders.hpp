@@ -82,7 +82,7 @@ Result<Value> expert_linear(Graph& graph, Value x, Value weight, Value experts, 
 
 /// y = f(x), elementwise, any shape. ReLU: max(x, 0), NaN stays NaN. gelu_erf: x·Φ(x); gelu_tanh: its tanh approximation
 /// (Hendrycks and Gimpel 2016). silu: x·sigmoid(x) (Elfwing et al. 2018), "swish" in Marian. tanh and sigmoid as named.
-/// gelu_quick: x·sigmoid(1.702 x) (Hendrycks and Gimpel 2016, section 2), as CLIP has it.
+/// gelu_quick: x·sigmoid(1.702 x) (Hendrycks and Gimpel 2016, section 2), as CLIP has it. relu_squared: max(x, 0)² (So et al. 2021).
 Result<Value> activate(Graph& graph, Value x, Activation activation);
 
 /// y = cap · tanh(x / cap), elementwise, any shape: x, bounded smoothly by ±cap. cap > 0. ±∞ give ±cap, NaN stays NaN.
@@ -106,7 +106,8 @@ Result<Value> concat(Graph& graph, Value a, Value b);
 /// x float [… , dim], gain and bias float [dim] (bias may be absent). The passes fuse a preceding add into the node.
 Result<Value> layer_norm(Graph& graph, Value x, Value gain, Value bias, float eps);
 
-/// y = (gain + gain_offset) · x / sqrt(mean(x²) + eps) over the last dimension. x float [… , dim], gain float [dim] (absent: 1).
+/// y = (gain + gain_offset) · x / sqrt(mean(x²) + eps) over the last dimension. x float [… , dim], gain float [dim] (absent: 1), or
+/// [groups, dim] for x [… , groups, dim].
 /// gain_offset 1 is Gemma's way of storing gains. The passes fuse a preceding add into the node. Zhang and Sennrich 2019, eq. 4.
 Result<Value> rms_norm(Graph& graph, Value x, Value gain, float eps, float gain_offset = 0);
 

@@ -25,7 +25,7 @@ struct Value {
 /// `scratch`: memory of the node's own, which means nothing to others; a state stays as it was made, zeros where the node leaves them.
 enum class Access : std::uint8_t { read, write, read_write, scratch };
 
-enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid, gelu_quick };
+enum class Activation : std::uint8_t { none, relu, gelu_erf, gelu_tanh, silu, tanh, sigmoid, gelu_quick, relu_squared };
 
 /// Which keys a query sees. Query i of sequence b stands at position p = starts[b] + i, key j at position j.
 struct AttentionMask {

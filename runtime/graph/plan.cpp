@@ -154,6 +154,7 @@ bool fuse_input_norm(const Fusion& pass, std::size_t index) {
     const std::size_t producer = uses.writers[id].front();
     const auto* const norm = std::get_if<RmsNorm>(&nodes[producer].op);
     if (!norm || dropped[producer] || norm->residual) return false;
+    if (norm->gain && graph.shape(norm->gain).rank() != 1) return false;  // the prologue has gains of one row
     if (reads_state(graph, nodes[producer].op)) return false;
     Linear fused = *linear;
     fused.x = norm->x;

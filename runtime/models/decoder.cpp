@@ -94,6 +94,21 @@ public:
 
     Result<Value> layer_normed_before(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
+        const bool has_mixer = config_.layers[index].mixer != DecoderConfig::Mixer::none;
+        VKFORMER_TRY(const Value middle, has_mixer ? add_mixed(index, x, starts) : Result<Value>(x));
+        if (!w.feed_forward_norm) return middle;
+        VKFORMER_TRY(const Value inner, norm("feed_forward_norm", w.feed_forward_norm, middle));
+        VKFORMER_TRY(Value y, feed_forward(w, inner));
+        if (w.feed_forward_post_norm) {
+            VKFORMER_TRY(y, norm("feed_forward_post_norm", w.feed_forward_post_norm, y));
+        }
+        graph_.set_scope(name_ + ".feed_forward");
+        return graph::add(graph_, middle, y);
+    }
+
+    /// x + attention(norm(x)), or its like
+    Result<Value> add_mixed(std::size_t index, Value x, Value starts) {
+        const DecoderWeights::Layer& w = weights_.layers[index];
         VKFORMER_TRY(const Value normed,
                      w.attention_norm ? norm("attention_norm", w.attention_norm, x) : Result<Value>(x));
         VKFORMER_TRY(Value y, mixed(index, normed, starts));
@@ -101,14 +116,7 @@ public:
             VKFORMER_TRY(y, norm("attention_post_norm", w.attention_post_norm, y));
         }
         graph_.set_scope(name_ + ".attention");
-        VKFORMER_TRY(const Value middle, graph::add(graph_, x, y));
-        VKFORMER_TRY(const Value inner, norm("feed_forward_norm", w.feed_forward_norm, middle));
-        VKFORMER_TRY(y, feed_forward(w, inner));
-        if (w.feed_forward_post_norm) {
-            VKFORMER_TRY(y, norm("feed_forward_post_norm", w.feed_forward_post_norm, y));
-        }
-        graph_.set_scope(name_ + ".feed_forward");
-        return graph::add(graph_, middle, y);
+        return graph::add(graph_, x, y);
     }
 
     Result<Value> final_norm(Value x) {
@@ -347,6 +355,7 @@ private:
     Result<Value> mixed(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         switch (config_.layers[index].mixer) {
+        case DecoderConfig::Mixer::none: return x;
         case DecoderConfig::Mixer::attention: {
             VKFORMER_TRY(Value y, attention(index, x, starts));
             if (w.mixed_gate) {
@@ -367,9 +376,7 @@ private:
         case DecoderConfig::Mixer::selective_scan: {
             VKFORMER_TRY(Value y, selective_scan(index, x, starts));
             VKFORMER_TRY(y, gate_mixed(w, x, y, graph::Activation::silu));
-            graph_.set_scope(name_ + ".scan_norm");
-            VKFORMER_TRY(const Value gains, gain("scan_norm", w.state.norm));
-            VKFORMER_TRY(y, graph::rms_norm(graph_, y, gains, config_.scan.norm_eps));
+            VKFORMER_TRY(y, scan_norm(w.state.norm, y));
             return project("output", w.output, y);
         }
         }
@@ -451,6 +458,18 @@ private:
         return graph_.reshape(seen, {layout_.rows, layout_.len, c.values()});
     }
 
+    /// Of all that a selective scan gives for a token, or of each of some parts by itself.
+    Result<Value> scan_norm(const NormWeights& w, Value y) {
+        const DecoderConfig::SelectiveScan& c = config_.scan;
+        graph_.set_scope(name_ + ".scan_norm");
+        VKFORMER_TRY(const Value gains, gain("scan_norm", w));
+        if (c.norm_groups > 1) {
+            VKFORMER_TRY(y, graph_.reshape(y, {layout_.rows, layout_.len, c.norm_groups, c.values() / c.norm_groups}));
+        }
+        VKFORMER_TRY(const Value normed, graph::rms_norm(graph_, y, gains, c.norm_eps));
+        return graph_.reshape(normed, {layout_.rows, layout_.len, c.values()});
+    }
+
     /// [β | step] of each head: float32, whatever the activations are, for steps are exponents.
     Result<Value> delta_gates(const StateWeights& w, Value x) {
         if (can_join({&w.beta, &w.step})) return project_joined("delta_gates", {&w.beta, &w.step}, x, DType::f32);
@@ -507,10 +526,18 @@ private:
             VKFORMER_TRY(options.bias, graph_.weight(name_ + ".router.choice_bias", w.choice_bias, DType::f32));
         }
         VKFORMER_TRY(const auto route, graph::route_top_k(graph_, scores, options));
-        VKFORMER_TRY(const Value inner, gated_experts(w, x, route.indices));
+        VKFORMER_TRY(const Value inner, inner_of_experts(w, x, route.indices));
         VKFORMER_TRY(Value y, project_experts("down", w.down, inner, route.indices));
         VKFORMER_TRY(y, add_expert_bias("down", {&w.down_bias}, y, route.indices));
         return weighted(route.weights, y);
+    }
+
+    /// What the experts' last matrices are multiplied with.
+    Result<Value> inner_of_experts(const ExpertWeights& w, Value x, Value experts) {
+        if (!w.gate.empty()) return gated_experts(w, x, experts);
+        VKFORMER_TRY(Value up, project_experts("up", w.up, x, experts));
+        VKFORMER_TRY(up, add_expert_bias("up", {&w.up_bias}, up, experts));
+        return graph::activate(graph_, up, config_.activation);
     }
 
     Result<Value> gated_experts(const ExpertWeights& w, Value x, Value experts) {

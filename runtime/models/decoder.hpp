@@ -27,6 +27,7 @@ struct DecoderConfig {
 
     /// What a layer sees the tokens before by.
     enum class Mixer : std::uint8_t {
+        none,  ///< by nothing: the layer has feed-forward layers alone
         attention,
         convolution,  ///< of the last tokens alone, gated (graph::short_convolution)
         delta_rule,  ///< a matrix for each head, which tokens correct (graph::gated_delta_rule), behind a convolution with SiLU
@@ -66,6 +67,7 @@ struct DecoderConfig {
         float least_step = 0,
               most_step = std::numeric_limits<float>::infinity();  ///< as of graph::SelectiveScanOptions
         float norm_eps = 0;                                        ///< of the norm of the result
+        std::uint32_t norm_groups = 1;                             ///< parts of it that are normed each by itself
 
         std::uint32_t values() const noexcept { return heads * head_dim; }
         /// Of x, B and C together.
@@ -105,7 +107,8 @@ struct DecoderConfig {
     std::uint64_t state_bytes() const noexcept;
     /// Whether a layer's state holds all that it knows of a sequence: nothing that was read can be taken back, and no two sequences share it.
     bool keeps_states() const noexcept {
-        return std::ranges::any_of(layers, [](const Layer& layer) { return layer.mixer != Mixer::attention; });
+        return std::ranges::any_of(
+            layers, [](const Layer& layer) { return layer.mixer != Mixer::attention && layer.mixer != Mixer::none; });
     }
 };
 
@@ -114,7 +117,7 @@ struct ExpertWeights {
     TensorData router, router_bias;  ///< [experts, hidden_size], and [experts], optional
     TensorData choice_bias;  ///< [experts], optional: added to the scores where experts are chosen, and nowhere else
     std::vector<TensorData> gate, up,
-        down;  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round
+        down;  ///< gate is optional, as in a layer without experts; of each expert, [intermediate_size, hidden_size] and, down, the other way round
     TensorData gate_bias, up_bias,
         down_bias;             ///< [experts, intermediate_size] and, down, [experts, hidden_size]; optional
     TensorData shared_router;  ///< [1, hidden_size]: by its sigmoid counts the expert of all tokens; optional
@@ -133,8 +136,9 @@ struct StateWeights {
     Projection step;  ///< [heads, hidden_size]
     TensorData
         rates;  ///< f32, the decay of graph::gated_delta_rule, [2, heads], or the rates of graph::selective_scan, [3, heads]
-    NormWeights
-        norm;  ///< of the result: [value_dim], of each head by itself, or [scan.values()], of all of them behind the gate
+    /// Of the result: [value_dim], of each head by itself, or, behind the gate, [scan.values()] or [scan.norm_groups, scan.values() /
+    /// scan.norm_groups].
+    NormWeights norm;
 };
 
 struct DecoderWeights {
@@ -148,7 +152,7 @@ struct DecoderWeights {
         NormWeights query_norm, key_norm;  ///< of every head, [head_dim], or of all of them together; optional
         TensorData sinks;  ///< [heads], a score of each query that is no key's (AttentionMask::sinks); optional
         NormWeights attention_post_norm;  ///< of the attention's result, before the residual; optional
-        NormWeights feed_forward_norm;    ///< before the feed-forward layers, or behind them
+        NormWeights feed_forward_norm;    ///< before the feed-forward layers, or behind them; absent: there are none
         Projection gate;                  ///< optional: down(f(gate(x)) · up(x)), else down(f(up(x)))
         Projection up, down;
         ExpertWeights experts;  ///< optional; gate, up and down are then, if there, those of the expert of all tokens

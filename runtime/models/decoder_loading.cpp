@@ -191,6 +191,32 @@ void set_scan_inputs(const Projection& all, const DecoderConfig& config, Decoder
     layer.state.step = rows_of(all, std::uint64_t{scan.values()} + scan.width(), scan.heads);
 }
 
+TensorData scan_gains(TensorData gains, const DecoderConfig& config) {
+    const std::uint64_t groups = config.scan.norm_groups, values = config.scan.values();
+    gains.shape = groups > 1 ? Shape{groups, values / groups} : Shape{values};
+    return gains;
+}
+
+Result<void> read_scan_layer(const WeightReader& read, const DecoderConfig& c, const std::string& name,
+                             const LlamaLayout& layout, DecoderWeights::Layer& l) {
+    const DecoderConfig::SelectiveScan& scan = c.scan;
+    const std::uint64_t d = c.hidden_size, rows = std::uint64_t{scan.values()} + scan.width() + scan.heads;
+    VKFORMER_TRY(const Projection all, read.projection(name + "in_proj", rows, d, layout.projection_bias));
+    set_scan_inputs(all, c, l);
+    VKFORMER_TRY(l.state.taps, read_taps(read, name + "conv1d.weight", scan.width(), c.taps));
+    if (layout.convolution_bias) {
+        VKFORMER_TRY(l.state.taps_bias, read.tensor(name + "conv1d.bias", {scan.width()}));
+    }
+    VKFORMER_TRY(const TensorData rates, read.tensor(name + "A_log", {scan.heads}));
+    VKFORMER_TRY(const TensorData steps, read.tensor(name + "dt_bias", {scan.heads}));
+    VKFORMER_TRY(const TensorData skips, read.tensor(name + "D", {scan.heads}));
+    VKFORMER_TRY(l.state.rates, rates_of(rates, {&steps, &skips}));
+    VKFORMER_TRY(l.state.norm, read.norm(name + "norm", scan.values()));
+    l.state.norm.gain = scan_gains(std::move(l.state.norm.gain), c);
+    VKFORMER_TRY(l.output, read.projection(name + "out_proj", d, scan.values(), layout.projection_bias));
+    return {};
+}
+
 // ---- config ---------------------------------------------------------------------------------------------------------
 
 Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defaults) {
@@ -209,7 +235,8 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
     VKFORMER_TRY(c.head_dim, config.unsigned_integer("head_dim", {.fallback = head_dim, .min = 1, .max = 1u << 16}));
     VKFORMER_TRY(c.max_positions, config.unsigned_integer("max_position_embeddings",
                                                           {.fallback = defaults.positions, .min = 1, .max = 1u << 28}));
-    VKFORMER_TRY(const std::uint32_t layers, config.unsigned_integer("num_hidden_layers", {.min = 1, .max = 4096}));
+    VKFORMER_TRY(const std::uint32_t layers,
+                 config.unsigned_integer("num_hidden_layers", {.fallback = defaults.layers, .min = 1, .max = 4096}));
     VKFORMER_TRY(const double eps, config.real("rms_norm_eps", {.fallback = 1e-6, .min = 0, .max = 1}));
     if (!config.has("head_dim") && defaults.head_dim == 0 && c.hidden_size % c.heads != 0)
         return config.unsupported("num_attention_heads", "a divisor of hidden_size = " + std::to_string(c.hidden_size));

@@ -44,6 +44,9 @@ Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Wei
 Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
 
+Result<DecoderParts> load_nemotron_h(const formats::Config& config,
+                                     const formats::Weights& weights);  // Nemotron-H, Nemotron Nano 2 and 3
+
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
 Result<void> read_causality(const formats::Config& config, DecoderConfig& decoder);
@@ -63,6 +66,7 @@ struct SizeDefaults {
     std::uint32_t head_dim = 0;                           ///< 0: hidden_size / num_attention_heads
     std::uint32_t kv_heads = 0;                           ///< 0: num_attention_heads
     std::optional<std::uint32_t> intermediate_size = {};  ///< none: it has to be said
+    std::optional<std::uint32_t> layers = {};             ///< likewise
 };
 /// The sizes under their usual names: vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_heads,
 /// num_key_value_heads, head_dim, max_position_embeddings, rms_norm_eps. Layers see everything.
@@ -119,8 +123,8 @@ struct Multipliers {
 /// eps / r². Requires norm_eps as read, and no other norms than those of x.
 void set_multipliers(DecoderConfig& config, const Multipliers& multipliers);
 
-/// The router of LFM2-MoE: sigmoids, whose sum gets 1e-6 where weights are divided by it.
-void set_sigmoid_routing(DecoderConfig& config);
+/// A router of sigmoids, whose sum gets `least_sum` where weights are divided by it.
+void set_sigmoid_routing(DecoderConfig& config, float least_sum);
 
 /// The gates of gpt-oss's experts: x · sigmoid(1.702 x), kept below 7.
 void set_clamped_gates(DecoderConfig& config);
@@ -179,6 +183,12 @@ void set_gated_query(const Projection& both, const DecoderConfig& config, Decode
 Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others);
 /// The input of a selective scan's layer, rows [gate | x, B, C | step], taken apart.
 void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer);
+/// The layer of a selective scan under Mamba-2's names, "in_proj", "conv1d", "A_log", … behind `name`, its gains in config.scan.norm_groups
+/// rows. Errors: those of WeightReader.
+Result<void> read_scan_layer(const WeightReader& read, const DecoderConfig& config, const std::string& name,
+                             const LlamaLayout& layout, DecoderWeights::Layer& layer);
+/// Gains of a selective scan's result, a row for each of the parts that are normed by themselves, where there are several.
+TensorData scan_gains(TensorData gains, const DecoderConfig& config);
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
 /// All matrices of such a stack.

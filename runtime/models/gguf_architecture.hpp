@@ -27,22 +27,26 @@ struct GgufArchitecture {
     bool joins_gate_and_up = false;  ///< the gate's rows come before those of ffn_up, in one tensor
     GgufExperts experts = GgufExperts::none;  ///< in layers that have a router
     bool is_lfm2 = false;  ///< short convolutions in layers that have them, a final norm with a name of its own
-    bool routes_by_sigmoid = false;       ///< experts are scored by it, and chosen with a bias where there is one
-    bool is_qwen_hybrid = false;          ///< a delta rule in layers that have one, and gated attention
-    bool delta_in_turns = false;          ///< as of graph::GatedDeltaOptions
-    bool is_gpt_oss = false;              ///< experts with clamped gates, norms before both parts with names of its own
-    bool has_scans = false;               ///< Mamba-2 in layers that have it
+    /// > 0: experts are scored by sigmoids and chosen with a bias where there is one; the sum of a token's gets this much.
+    float sigmoid_sum = 0;
+    bool is_qwen_hybrid = false;  ///< a delta rule in layers that have one, and gated attention
+    bool delta_in_turns = false;  ///< as of graph::GatedDeltaOptions
+    bool is_gpt_oss = false;      ///< experts with clamped gates, norms before both parts with names of its own
+    bool has_scans = false;       ///< Mamba-2 in layers that have it
+    /// A layer is a mixer or feed-forward layers, with one norm; no positions are turned, and relu² stands in place of gates.
+    bool has_single_parts = false;
     bool is_granite = false;              ///< factors of embeddings, of what layers add, and of logits
     std::uint32_t wide_scale_layers = 0;  ///< a model of so many layers scales its scores by hidden_size / heads
 
     constexpr graph::Activation activation() const {
+        if (has_single_parts) return graph::Activation::relu_squared;
         return is_gemma || learned_positions ? graph::Activation::gelu_tanh : graph::Activation::silu;
     }
     constexpr bool has_window(std::size_t layer) const {
         return window_pattern == 1 || (layer + 1) % window_pattern != 0;
     }
     constexpr bool has_rope(std::size_t layer) const {
-        return !learned_positions && (rope_pattern == 0 || (layer + 1) % rope_pattern != 0);
+        return !learned_positions && !has_single_parts && (rope_pattern == 0 || (layer + 1) % rope_pattern != 0);
     }
     /// The norm before the feed-forward layers is called after what it follows.
     constexpr bool norms_behind_attention() const { return is_gpt_oss || is_qwen_hybrid; }
@@ -75,7 +79,7 @@ inline constexpr GgufArchitecture kGgufLfm2Moe = {.name = "lfm2moe",
                                                   .pairing = graph::RopePairing::halves,
                                                   .experts = GgufExperts::normalised,
                                                   .is_lfm2 = true,
-                                                  .routes_by_sigmoid = true};
+                                                  .sigmoid_sum = 1e-6f};
 inline constexpr GgufArchitecture kGgufQwen3Next = {.name = "qwen3next",
                                                     .pairing = graph::RopePairing::halves,
                                                     .experts = GgufExperts::normalised,
@@ -98,6 +102,14 @@ inline constexpr GgufArchitecture kGgufGraniteHybrid = {.name = "granitehybrid",
                                                         .experts = GgufExperts::normalised,
                                                         .has_scans = true,
                                                         .is_granite = true};
+inline constexpr GgufArchitecture kGgufNemotronH = {
+    .name = "nemotron_h", .pairing = graph::RopePairing::halves, .has_scans = true, .has_single_parts = true};
+inline constexpr GgufArchitecture kGgufNemotronHMoe = {.name = "nemotron_h_moe",
+                                                       .pairing = graph::RopePairing::halves,
+                                                       .experts = GgufExperts::normalised,
+                                                       .sigmoid_sum = 1e-20f,
+                                                       .has_scans = true,
+                                                       .has_single_parts = true};
 inline constexpr GgufArchitecture kGgufPhi3 = {
     .name = "phi3", .pairing = graph::RopePairing::halves, .has_long_rope = true, .joins_gate_and_up = true};
 inline constexpr GgufArchitecture kGgufGemma = {

@@ -42,9 +42,10 @@ private:
         VKFORMER_TRY(c.hidden_size, file_.unsigned_integer(key("embedding_length"), count));
         formats::Expect<std::uint32_t> feed_forward = count;
         if (file_.has(key("expert_feed_forward_length"))) feed_forward.fallback = 1;  // no layer has that width
-        VKFORMER_TRY(c.intermediate_size, file_.unsigned_integer(key("feed_forward_length"), feed_forward));
+        VKFORMER_TRY(c.intermediate_size, read_by_layer("feed_forward_length", feed_forward));
         VKFORMER_TRY(c.heads, file_.unsigned_integer(key("attention.head_count"), count));
-        VKFORMER_TRY(c.kv_heads, read_kv_heads());
+        VKFORMER_TRY(c.kv_heads,
+                     read_by_layer("attention.head_count_kv", {.fallback = c.heads, .min = 1, .max = 1u << 20}));
         VKFORMER_TRY(c.head_dim,
                      file_.unsigned_integer(key("attention.key_length"),
                                             {.fallback = c.hidden_size / c.heads, .min = 1, .max = 1u << 16}));
@@ -71,8 +72,10 @@ private:
         c.vocab_size = static_cast<std::uint32_t>(embedding.shape[0]);
 
         c.norm = architecture_.learned_positions ? DecoderConfig::Norm::layer : DecoderConfig::Norm::rms;
-        const char* const eps_key =
-            architecture_.learned_positions ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+        const char *const of_layer = "attention.layer_norm_epsilon", *const of_rms = "attention.layer_norm_rms_epsilon";
+        const bool has_layer_eps =
+            architecture_.learned_positions || (architecture_.has_single_parts && !file_.has(key(of_rms)));
+        const char* const eps_key = has_layer_eps ? of_layer : of_rms;
         VKFORMER_TRY(const double eps, file_.real(key(eps_key), {.min = 0, .max = 1}));
         c.norm_eps = static_cast<float>(eps);
         c.scan.norm_eps = c.norm_eps;
@@ -94,20 +97,19 @@ private:
         return {};
     }
 
-    /// A number, or one for each layer: those without attention have none, and the others must have the same.
-    Result<std::uint32_t> read_kv_heads() {
-        const std::string name = key("attention.head_count_kv");
+    /// A number, or one for each layer: those that need none have 0, and the others must have the same.
+    Result<std::uint32_t> read_by_layer(const char* what, const formats::Expect<std::uint32_t>& expected) {
+        const std::string name = key(what);
         const auto* const value = file_.find(name);
-        if (!value || value->type != formats::GgufType::array)
-            return file_.unsigned_integer(name, {.fallback = config().heads, .min = 1, .max = 1u << 20});
+        if (!value || value->type != formats::GgufType::array) return file_.unsigned_integer(name, expected);
         VKFORMER_TRY(const std::vector<std::int32_t> counts, file_.integers(name));
         std::int32_t found = 0;
         for (const std::int32_t count : counts) {
             if (count < 0 || count > 1 << 20 || (count > 0 && found > 0 && count != found))
-                return file_.unsupported(name, "the same number in all layers with attention");
+                return file_.unsupported(name, "the same number in all layers, or 0");
             found = std::max(found, count);
         }
-        if (found == 0) return file_.unsupported(name, "a layer with attention");
+        if (found == 0) return file_.unsupported(name, "a layer with a number above 0");
         return static_cast<std::uint32_t>(found);
     }
 
@@ -133,8 +135,13 @@ private:
         const Mixer mixer = architecture_.is_lfm2     ? Mixer::convolution
                             : architecture_.has_scans ? Mixer::selective_scan
                                                       : Mixer::delta_rule;
-        for (std::size_t i = 0; i < c.layers.size(); ++i)
-            if (read_.has("blk." + std::to_string(i) + probe)) c.layers[i].mixer = mixer;
+        for (std::size_t i = 0; i < c.layers.size(); ++i) {
+            const std::string layer = "blk." + std::to_string(i);
+            if (read_.has(layer + probe))
+                c.layers[i].mixer = mixer;
+            else if (architecture_.has_single_parts && !read_.has(layer + ".attn_output.weight"))
+                c.layers[i].mixer = Mixer::none;
+        }
         if (!c.keeps_states() && architecture_.has_scans) return {};
         const char* const taps = architecture_.is_lfm2 ? "shortconv.l_cache" : "ssm.conv_kernel";
         VKFORMER_TRY(c.taps, file_.unsigned_integer(key(taps), {.min = 2, .max = 8}));
@@ -158,9 +165,30 @@ private:
                             .in_turns = architecture_.delta_in_turns};
             return {};
         }
-        // Each group would have a norm of its own there.
-        if (groups != 1) return file_.unsupported(key("ssm.group_count"), "1");
-        c.scan = {.groups = groups, .heads = heads, .state_dim = rows, .head_dim = values / heads};
+        // llama.cpp norms each group by itself, transformers does so where an architecture is made for it.
+        if (groups != 1 && !architecture_.has_single_parts) return file_.unsupported(key("ssm.group_count"), "1");
+        c.scan = {
+            .groups = groups, .heads = heads, .state_dim = rows, .head_dim = values / heads, .norm_groups = groups};
+        return {};
+    }
+
+    /// How the weights of a token's experts come of their scores.
+    Result<void> read_expert_weights() {
+        DecoderConfig::Experts& experts = config().experts;
+        if (architecture_.has_single_parts) {  // there llama.cpp asks the keys
+            VKFORMER_TRY(experts.normalises, file_.boolean(key("expert_weights_norm"), false));
+            VKFORMER_TRY(const double scale,
+                         file_.real(key("expert_weights_scale"), {.fallback = 1, .min = 1e-6, .max = 1e6}));
+            experts.scale = static_cast<float>(scale);
+            VKFORMER_TRY(const auto latent, file_.unsigned_integer(key("moe_latent_size"), {.fallback = 0}));
+            return latent == 0 ? Result<void>() : file_.unsupported(key("moe_latent_size"), "0");
+        }
+        experts.normalises = architecture_.experts == GgufExperts::normalised;
+        VKFORMER_TRY(const bool normalises, file_.boolean(key("expert_weights_norm"), experts.normalises));
+        if (normalises != experts.normalises)
+            return file_.unsupported(key("expert_weights_norm"), experts.normalises ? "true" : "false");
+        VKFORMER_TRY(const double scale, file_.real(key("expert_weights_scale"), {.fallback = 1}));
+        if (scale != 1 && scale != 0) return file_.unsupported(key("expert_weights_scale"), "1");
         return {};
     }
 
@@ -179,16 +207,12 @@ private:
         const formats::Expect<std::uint32_t> width = {.fallback = c.intermediate_size, .min = 1, .max = 1u << 20};
         VKFORMER_TRY(c.experts.intermediate_size, file_.unsigned_integer(key("expert_feed_forward_length"), width));
         VKFORMER_TRY(c.experts.shared_size, file_.unsigned_integer(key("expert_shared_feed_forward_length"), width));
-        c.experts.normalises = architecture_.experts == GgufExperts::normalised;
-        VKFORMER_TRY(const bool normalises, file_.boolean(key("expert_weights_norm"), c.experts.normalises));
-        if (normalises != c.experts.normalises)
-            return file_.unsupported(key("expert_weights_norm"), c.experts.normalises ? "true" : "false");
-        VKFORMER_TRY(const double scale, file_.real(key("expert_weights_scale"), {.fallback = 1}));
-        if (scale != 1 && scale != 0) return file_.unsupported(key("expert_weights_scale"), "1");
-        const std::uint32_t own_gating = architecture_.routes_by_sigmoid ? 2 : 1;
+        VKFORMER_CHECK(read_expert_weights());
+        const bool by_sigmoid = architecture_.sigmoid_sum > 0;
+        const std::uint32_t own_gating = by_sigmoid ? 2 : 1;
         VKFORMER_TRY(const auto gating, file_.unsigned_integer(key("expert_gating_func"), {.fallback = own_gating}));
-        if (architecture_.routes_by_sigmoid && gating != 2) return file_.unsupported(key("expert_gating_func"), "2");
-        if (architecture_.routes_by_sigmoid) set_sigmoid_routing(c);
+        if (by_sigmoid && gating != 2) return file_.unsupported(key("expert_gating_func"), "2");
+        if (by_sigmoid) set_sigmoid_routing(c, architecture_.sigmoid_sum);
         // 3: the softmax over the chosen ones' scores, which is that over all of them, made to sum up to 1
         if (gating > 1 && gating != own_gating && !(gating == 3 && c.experts.normalises))
             return file_.unsupported(key("expert_gating_func"), c.experts.normalises ? "1, 3" : "1");
@@ -384,12 +408,14 @@ private:
                 w.up.push_back(rows_of_matrix(both, e, ffn, ffn));
             }
         } else {
-            VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
+            if (!architecture_.has_single_parts) {
+                VKFORMER_TRY(w.gate, read_matrices(layer + "ffn_gate", ffn, d));
+            }
             VKFORMER_TRY(w.up, read_matrices(layer + "ffn_up", ffn, d));
         }
         VKFORMER_TRY(w.down, read_matrices(layer + "ffn_down", d, ffn));
         VKFORMER_TRY(w.router_bias, optional_tensor(layer + "ffn_gate_inp.bias", {c.experts.count}));
-        if (architecture_.routes_by_sigmoid) {
+        if (architecture_.sigmoid_sum > 0) {
             VKFORMER_TRY(w.choice_bias, optional_tensor(layer + "exp_probs_b.bias", {c.experts.count}));
         }
         VKFORMER_TRY(w.gate_bias, optional_tensor(layer + "ffn_gate_exps.bias", {c.experts.count, ffn}));
@@ -524,9 +550,9 @@ private:
         VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {scan.heads}));
         VKFORMER_TRY(const TensorData skips, column(layer + "ssm_d", scan.heads));
         VKFORMER_TRY(l.state.rates, rates_of(logs, {&steps, &skips}));
-        VKFORMER_TRY(TensorData gains, read_.tensor(layer + "ssm_norm.weight", {1, scan.values()}));
-        gains.shape = {scan.values()};
-        l.state.norm.gain = std::move(gains);
+        const Shape by_groups = {scan.norm_groups, scan.values() / scan.norm_groups};
+        VKFORMER_TRY(TensorData gains, read_.tensor(layer + "ssm_norm.weight", by_groups));
+        l.state.norm.gain = scan_gains(std::move(gains), config());
         VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, scan.values()));
         return {};
     }
@@ -559,12 +585,16 @@ private:
         DecoderWeights::Layer l;
         VKFORMER_TRY(l.attention_norm, norm(layer + "attn_norm", d));
         switch (kind.mixer) {
+        case DecoderConfig::Mixer::none: break;
         case DecoderConfig::Mixer::attention: VKFORMER_CHECK(read_attention(layer, l)); break;
         case DecoderConfig::Mixer::convolution: VKFORMER_CHECK(read_convolution(layer, l)); break;
         case DecoderConfig::Mixer::delta_rule: VKFORMER_CHECK(read_delta_rule(layer, l)); break;
         case DecoderConfig::Mixer::selective_scan: VKFORMER_CHECK(read_scan(layer, l)); break;
         }
-        if (architecture_.norms_behind_attention()) {
+        if (architecture_.has_single_parts) {
+            if (kind.mixer != DecoderConfig::Mixer::none) return l;
+            l.feed_forward_norm = std::exchange(l.attention_norm, {});
+        } else if (architecture_.norms_behind_attention()) {
             VKFORMER_TRY(l.feed_forward_norm, norm(layer + "post_attention_norm", d));
         } else {
             VKFORMER_TRY(l.attention_post_norm, optional_norm(layer + "post_attention_norm", d));

@@ -120,22 +120,7 @@ Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const 
         VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
         return {};
     }
-    const std::string mamba = layer + "mamba.";
-    const DecoderConfig::SelectiveScan& scan = c.scan;
-    const std::uint64_t rows = std::uint64_t{scan.values()} + scan.width() + scan.heads;
-    VKFORMER_TRY(const Projection all, read.projection(mamba + "in_proj", rows, d, layout.projection_bias));
-    set_scan_inputs(all, c, l);
-    VKFORMER_TRY(l.state.taps, read_taps(read, mamba + "conv1d.weight", scan.width(), c.taps));
-    if (layout.convolution_bias) {
-        VKFORMER_TRY(l.state.taps_bias, read.tensor(mamba + "conv1d.bias", {scan.width()}));
-    }
-    VKFORMER_TRY(const TensorData rates, read.tensor(mamba + "A_log", {scan.heads}));
-    VKFORMER_TRY(const TensorData steps, read.tensor(mamba + "dt_bias", {scan.heads}));
-    VKFORMER_TRY(const TensorData skips, read.tensor(mamba + "D", {scan.heads}));
-    VKFORMER_TRY(l.state.rates, rates_of(rates, {&steps, &skips}));
-    VKFORMER_TRY(l.state.norm, read.norm(mamba + "norm", scan.values()));
-    VKFORMER_TRY(l.output, read.projection(mamba + "out_proj", d, scan.values(), layout.projection_bias));
-    return {};
+    return read_scan_layer(read, c, layer + "mamba.", layout, l);
 }
 
 /// With which experts a config has layers, if any, and which feed-forward layers all tokens go through.

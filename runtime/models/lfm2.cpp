@@ -35,7 +35,7 @@ Result<void> read_routing(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
     VKFORMER_TRY(const auto dense, config.unsigned_integer("num_dense_layers", {.fallback = 2}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].has_experts = i >= dense;
-    set_sigmoid_routing(c);
+    set_sigmoid_routing(c, 1e-6f);
     VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", true));
     VKFORMER_TRY(const double scale, config.real("routed_scaling_factor", {.fallback = 1, .min = 1e-6, .max = 1e6}));
     c.experts.scale = static_cast<float>(scale);
@@ -97,9 +97,9 @@ Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const Decoder
 
 }  // namespace
 
-void set_sigmoid_routing(DecoderConfig& config) {
+void set_sigmoid_routing(DecoderConfig& config, float least_sum) {
     config.experts.scores = graph::RouteScores::sigmoid;
-    config.experts.least_sum = 1e-6f;
+    config.experts.least_sum = least_sum;
 }
 
 Result<DecoderParts> load_lfm2(const Config& config, const formats::Weights& weights) {

@@ -107,6 +107,8 @@ constexpr Family<Decoder> kDecoders[] = {
     {"granitemoehybrid", &decoder<load_granite>, kGgufGraniteHybrid.name, &decoder_file<kGgufGraniteHybrid>},
     {"lfm2", &decoder<load_lfm2>, kGgufLfm2.name, &decoder_file<kGgufLfm2>},
     {"lfm2_moe", &decoder<load_lfm2>, kGgufLfm2Moe.name, &decoder_file<kGgufLfm2Moe>},
+    {"nemotron_h", &decoder<load_nemotron_h>, kGgufNemotronH.name, &decoder_file<kGgufNemotronH>},
+    {"nemotron_h", &decoder<load_nemotron_h>, kGgufNemotronHMoe.name, &decoder_file<kGgufNemotronHMoe>},
     {"qwen3_next", &decoder<load_qwen_hybrid>, kGgufQwen3Next.name, &decoder_file<kGgufQwen3Next>},
     {"qwen3_5_text", &decoder<load_qwen_hybrid>},
     {"qwen3_5", &decoder<load_qwen_hybrid>, kGgufQwen35.name, &decoder_file<kGgufQwen35>},
@@ -303,7 +305,8 @@ std::vector<std::string_view> model_types(ModelKind kind) {
     std::size_t index = 0;
     for_each_kind([&](auto families) {
         if (kModelKinds[index++] != kind) return;
-        for (const auto& family : families) types.push_back(family.model_type);
+        for (const auto& family : families)
+            if (std::ranges::count(types, family.model_type) == 0) types.push_back(family.model_type);
     });
     return types;
 }

@@ -16,7 +16,7 @@ struct NamedActivation {
     std::string_view name;
     graph::Activation activation;
 };
-constexpr std::array<NamedActivation, 14> kActivations = {{
+constexpr std::array<NamedActivation, 15> kActivations = {{
     {"gelu", graph::Activation::gelu_erf},
     {"gelu_python", graph::Activation::gelu_erf},
     {"gelu_new", graph::Activation::gelu_tanh},
@@ -26,6 +26,7 @@ constexpr std::array<NamedActivation, 14> kActivations = {{
     {"gelu_python_tanh", graph::Activation::gelu_tanh},
     {"quick_gelu", graph::Activation::gelu_quick},
     {"relu", graph::Activation::relu},
+    {"relu2", graph::Activation::relu_squared},
     {"silu", graph::Activation::silu},
     {"swish", graph::Activation::silu},
     {"tanh", graph::Activation::tanh},

@@ -291,6 +291,11 @@ private:
             return cannot("work on pieces of it");
     }
 
+    Result<void> lower_op(const graph::RmsNorm& op) {
+        if (op.gain && whole().shape(op.gain).rank() != 1) return cannot("take gains by turns in pieces of it");
+        return lower_rows(op);
+    }
+
     /// The ranges along `axis` that lie in one piece of each of the values that are cut as `sizes` say (0: any size).
     std::vector<Range> common_ranges(std::size_t axis, std::uint64_t size, std::initializer_list<Value> values) const {
         std::set<std::uint64_t> ends{size};

@@ -49,6 +49,7 @@ float activated(uint activation, float x) {
     if (activation == kActivationTanh) return hyperbolic_tangent(x);
     if (activation == kActivationSigmoid) return sigmoid(x);
     if (activation == kActivationGeluQuick) return x * sigmoid(1.702 * x);  // Hendrycks and Gimpel 2016, section 2
+    if (activation == kActivationReluSquared) return isnan(x) ? x : max(x, 0.0) * max(x, 0.0);  // So et al. 2021
     return x;
 }
 #endif

@@ -12,6 +12,7 @@ struct RmsNormPush {
     uint width;         // elements per row
     float eps;          // added to the mean square
     float gain_offset;  // added to every gain
+    uint gain_rows;     // row r has the gains of row r % gain_rows
 };
 SHARED_END
 #endif

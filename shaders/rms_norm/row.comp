@@ -1,7 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // s = x + residual,  y = (gain + gain_offset) · s / sqrt(mean(s²) + eps) over the last dimension.
-// x, residual, sum, y: [rows, width]; gain: [width], 1 where it is absent; storage as lib/storage.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage.glsl says, arithmetic in float32.
 // Zhang and Sennrich 2019, eq. 4.
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size. Two walks over the row.
 #extension GL_GOOGLE_include_directive : require
@@ -39,10 +39,11 @@ void main() {
     }
     const float scale = inversesqrt(workgroup_sum(squares) / float(p.width) + p.eps);
 
+    const uint gains = row % p.gain_rows * p.width;
     for (uint i = gl_LocalInvocationIndex; i < p.width; i += gl_WorkGroupSize.x) {
         const float s = element(base + i);
         if (HAS_SUM == 1) STORE(sum, base + i, s);
-        const float factor = (HAS_GAIN == 1 ? LOAD(gain, i) : 1.0) + p.gain_offset;
+        const float factor = (HAS_GAIN == 1 ? LOAD(gain, gains + i) : 1.0) + p.gain_offset;
         STORE(y, base + i, factor * s * scale);
     }
 }

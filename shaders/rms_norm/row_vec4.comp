@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MIT
 // rms_norm/row.comp for rows that are multiples of 4, four elements at a time:
 // s = x + residual,  y = (gain + gain_offset) · s / sqrt(mean(s²) + eps) over the last dimension. Zhang and Sennrich 2019, eq. 4.
-// x, residual, sum, y: [rows, width]; gain: [width], 1 where it is absent; storage as lib/storage4.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage4.glsl says, arithmetic in float32.
 // One workgroup per row; an invocation owns the quads ≡ its index modulo the workgroup's size and keeps KEPT of them.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -31,9 +31,9 @@ vec4 quad(uint i) {
     return s;
 }
 
-void finish(uint base, uint i, vec4 s, float scale) {
+void finish(uint base, uint gains, uint i, vec4 s, float scale) {
     if (HAS_SUM == 1) STORE4(sum, base + i, s);
-    const vec4 factor = (HAS_GAIN == 1 ? LOAD4(gain, i) : vec4(1.0)) + p.gain_offset;
+    const vec4 factor = (HAS_GAIN == 1 ? LOAD4(gain, gains + i) : vec4(1.0)) + p.gain_offset;
     STORE4(y, base + i, factor * s * scale);
 }
 
@@ -55,6 +55,7 @@ void main() {
     }
     const float scale = inversesqrt(workgroup_sum(sum_of(squares)) / float(p.width) + p.eps);
 
-    [[unroll]] for (uint k = 0; k < KEPT; ++k) finish(base, kept_quad(k), kept[k], scale);
-    for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) finish(base, i, quad(base + i), scale);
+    const uint gains = row % p.gain_rows * quads;
+    [[unroll]] for (uint k = 0; k < KEPT; ++k) finish(base, gains, kept_quad(k), kept[k], scale);
+    for (uint i = first_unkept_quad(); i < quads; i += gl_WorkGroupSize.x) finish(base, gains, i, quad(base + i), scale);
 }

@@ -269,8 +269,9 @@ TEST_CASE("products of float32 on the calling thread agree with double precision
 
 TEST_CASE("exponentials and activations of vectors agree with double precision", "[cpu][float_kernels]") {
     using graph::Activation;
-    const auto activation = GENERATE(Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                                     Activation::silu, Activation::sigmoid, Activation::gelu_quick);
+    const auto activation =
+        GENERATE(Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
+                 Activation::sigmoid, Activation::gelu_quick, Activation::relu_squared);
     CAPTURE(static_cast<int>(activation));
     std::vector<float> x;  // an odd number of them
     for (int i = -160000; i <= 160000; ++i)

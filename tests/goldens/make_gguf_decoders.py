@@ -44,6 +44,8 @@ CASES = {
     "granite_moe_shared": "granitemoe",
     "granite_hybrid": "granitehybrid",
     "granite_hybrid_moe": "granitehybrid",
+    "nemotron_h": "nemotron_h",
+    "nemotron_h_moe": "nemotron_h_moe",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
     "qwen3_5": "qwen35",
@@ -51,6 +53,7 @@ CASES = {
     "qwen3_next": "qwen3next",
 }
 NEIGHBOURS = ("llama", "smollm3", "granite", "granitemoe", "granitehybrid")  # which turn neighbours together
+NEMOTRON = ("nemotron_h", "nemotron_h_moe")
 LFM2 = ("lfm2", "lfm2moe")
 HYBRIDS = ("qwen35", "qwen35moe", "qwen3next")
 LLAMA_NAMES = {
@@ -113,6 +116,20 @@ LLAMA_NAMES = {
     "mamba.conv1d": "ssm_conv1d",
     "mamba.norm": "ssm_norm",
     "mamba.out_proj": "ssm_out",
+    "norm": "attn_norm",
+    "mixer.in_proj": "ssm_in",
+    "mixer.conv1d": "ssm_conv1d",
+    "mixer.norm": "ssm_norm",
+    "mixer.out_proj": "ssm_out",
+    "mixer.q_proj": "attn_q",
+    "mixer.k_proj": "attn_k",
+    "mixer.v_proj": "attn_v",
+    "mixer.o_proj": "attn_output",
+    "mixer.up_proj": "ffn_up",
+    "mixer.down_proj": "ffn_down",
+    "mixer.gate": "ffn_gate_inp",
+    "mixer.shared_experts.up_proj": "ffn_up_shexp",
+    "mixer.shared_experts.down_proj": "ffn_down_shexp",
     "ffn_down": "ffn_down",
     "gate": "ffn_gate",
     "up": "ffn_up",
@@ -125,6 +142,8 @@ TOP_NAMES = {
     "wpe": "position_embd",
     "ln_f": "output_norm",
     "embedding_norm": "token_embd_norm",
+    "embedding": "token_embd",
+    "norm_f": "output_norm",
 }
 
 
@@ -135,7 +154,7 @@ def stack_experts(weights):
     """One tensor of all experts' in place of one for each: blk.0.ffn_gate_exps."""
     stacks, others = {}, {}
     for name, tensor in weights.items():
-        found = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe|feed_forward)\.experts\.(\d+)\.(\w+)\.weight", name)
+        found = re.fullmatch(r"model\.layers\.(\d+)\.(?:mlp|block_sparse_moe|feed_forward|mixer)\.experts\.(\d+)\.(\w+)\.weight", name)
         if found:
             layer, expert, part = found.groups()
             stacks.setdefault(f"blk.{layer}.ffn_{EXPERT_NAMES[part]}_exps.weight", {})[int(expert)] = tensor
@@ -240,18 +259,16 @@ def halves_of_granite(weights, has_experts):
     return out
 
 
-def scans_of(weights):
-    """Mamba-2 as these files have it: rates of the decay negative, numbers of heads as columns, gains for each of the groups, of which there is one."""
+def scans_of(weights, groups):
+    """Mamba-2 as these files have it: rates of the decay negative, numbers of heads as columns, gains for each of the groups."""
     out = {}
     for name, tensor in weights.items():
-        if name.endswith("mamba.A_log"):
-            tensor = -torch.exp(tensor.float())[:, None]
-        if name.endswith("mamba.D"):
-            tensor = tensor[:, None]
-        if name.endswith("mamba.conv1d.weight"):
+        if name.endswith((".A_log", ".D")):
+            tensor = -torch.exp(tensor.float())[:, None] if name.endswith("A_log") else tensor[:, None]
+        if name.endswith(".conv1d.weight"):
             tensor = tensor.squeeze(1)
-        if name.endswith("mamba.norm.weight"):
-            tensor = tensor[None]
+        if name.endswith(("mamba.norm.weight", "mixer.norm.weight")):
+            tensor = tensor.reshape(groups, -1)
         out[name] = tensor
     return out
 
@@ -268,7 +285,8 @@ def renamed(name, arch):
     if stem in TOP_NAMES:
         return f"{TOP_NAMES[stem]}.{kind}"
     _, layer, rest = stem.split(".", 2)
-    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "D": "ssm_d", "expert_bias": "exp_probs_b.bias"}
+    fixed = {"sinks": "attn_sinks.weight", "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "D": "ssm_d", "expert_bias": "exp_probs_b.bias",
+             "e_score_correction_bias": "exp_probs_b.bias"}
     if kind in fixed:
         return f"blk.{layer}.{fixed[kind]}"
     inner = LLAMA_NAMES[rest]
@@ -319,6 +337,36 @@ def feed_forward_length(config):
     return multiple * ((size + multiple - 1) // multiple)
 
 
+def write_nemotron_metadata(writer, config):
+    parts = config["layers_block_type"]
+    ffn = config["moe_intermediate_size"] if "moe" in parts else config["intermediate_size"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(len(parts))
+    writer.add_feed_forward_length([ffn if part in ("mlp", "moe") else 0 for part in parts])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv([config["num_key_value_heads"] if part == "attention" else 0 for part in parts])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["layer_norm_epsilon"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])  # which llama.cpp asks for, too
+    writer.add_rope_scaling_finetuned(False)
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_group_count(config["n_groups"])
+    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
+    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    if "moe" in parts:
+        writer.add_expert_count(config["n_routed_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
+        writer.add_expert_shared_feed_forward_length(config["moe_shared_expert_intermediate_size"])
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_group_count(config["n_group"])
+
+
 def write_metadata(writer, arch, config):
     if arch == "gpt2":
         writer.add_context_length(config["n_positions"])
@@ -327,6 +375,9 @@ def write_metadata(writer, arch, config):
         writer.add_feed_forward_length(config["n_inner"] or 4 * config["n_embd"])
         writer.add_head_count(config["n_head"])
         writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+        return
+    if arch in NEMOTRON:
+        write_nemotron_metadata(writer, config)
         return
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -419,8 +470,10 @@ def write(case, arch, out):
         weights = add_gpt_oss_experts(writer, weights)
     if arch in HYBRIDS:
         weights = delta_rule_of(weights, arch, config)
+    if arch in NEMOTRON:
+        weights = {name.replace("backbone.", "model."): tensor for name, tensor in scans_of(weights, config["n_groups"]).items()}
     if arch in ("granitemoe", "granitehybrid"):
-        weights = halves_of_granite(scans_of(weights), bool(config.get("num_local_experts")))
+        weights = halves_of_granite(scans_of(weights, 1), bool(config.get("num_local_experts")))
     weights, stacks = stack_experts(weights)
     for name, tensor in stacks.items():
         values = tensor.float().numpy()
@@ -433,7 +486,7 @@ def write(case, arch, out):
             tensor = tensor.flatten()
         values = converted(name, tensor, arch, config)
         is_exact_half = values.ndim == 2 and np.array_equal(values.astype(np.float16).astype(np.float32), values)
-        is_table = "position" in renamed(name, arch) or "conv" in name.split(".")[-2] or name.endswith(("mamba.D", "mamba.norm.weight"))
+        is_table = "position" in renamed(name, arch) or "conv" in name.split(".")[-2] or name.endswith((".D", "mamba.norm.weight", "mixer.norm.weight"))
         writer.add_tensor(renamed(name, arch), values.astype(np.float16) if is_exact_half and not is_table else values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()

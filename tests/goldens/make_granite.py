@@ -23,11 +23,12 @@ from make_decoders import Case, llama_like
 from make_gpt_oss import check_margin
 
 
-def make_double(kind, name):
-    """A method of a class in float64."""
+def make_double(module, kind, name):
+    """A method of a module's class in float64."""
+    kind = getattr(module, kind)
     source = textwrap.dedent(inspect.getsource(getattr(kind, name))).replace("torch.float32", "torch.float64").replace(".float()", ".double()")
     made = {}
-    exec(source, vars(hybrid), made)
+    exec(source, vars(module), made)
     setattr(kind, name, made[name])
 
 
@@ -77,8 +78,8 @@ def main():
     parser.add_argument("cases", nargs="*")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
-    make_double(hybrid.GraniteMoeHybridMambaLayer, "torch_forward")
-    make_double(hybrid.GraniteMoeHybridRMSNormGated, "forward")
+    make_double(hybrid, "GraniteMoeHybridMambaLayer", "torch_forward")
+    make_double(hybrid, "GraniteMoeHybridRMSNormGated", "forward")
     for case in cases():
         if not args.cases or case.name in args.cases:
             make_decoders.write(case, args.out / case.name, make=make_model)

@@ -280,6 +280,69 @@ TEST_CASE("a hybrid of Granite is what its config says, or refused by the field"
     check_refused(with({{"num_local_experts", 2}}), MissingTensor, "block_sparse_moe");
 }
 
+TEST_CASE("Nemotron-H is what its config says, or refused by the field", "[models][decoder][errors]") {
+    using Mixer = models::DecoderConfig::Mixer;
+    const auto with = [](const json& fields) { return load_mixture_with("nemotron_h", fields); };
+    const auto with_experts = [](const json& fields) { return load_mixture_with("nemotron_h_moe", fields); };
+    const auto mixers_of = [](const models::Decoder& model) {
+        std::vector<Mixer> mixers;
+        for (const auto& layer : model.config().layers) mixers.push_back(layer.mixer);
+        return mixers;
+    };
+    const auto as_filed = must(with(json::object()));
+    CHECK(mixers_of(as_filed) == std::vector{Mixer::selective_scan, Mixer::none, Mixer::selective_scan,
+                                             Mixer::attention, Mixer::none, Mixer::selective_scan});
+    CHECK(as_filed.config().attention_layers() == 1);
+    CHECK(as_filed.config().scan.norm_groups == 3);
+    const json older = {{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-M*-M"},
+                        {"n_groups", nullptr},          {"mamba_n_groups", 3},
+                        {"head_dim", nullptr},          {"attention_head_dim", 10},
+                        {"num_hidden_layers", 6}};
+    CHECK(mixers_of(must(with(older))) == mixers_of(as_filed));
+    const auto mixture = must(with_experts(json::object())).config().experts;
+    CHECK(mixture.scale == 2.5f);
+    CHECK(mixture.normalises);
+    CHECK(mixture.scores == graph::RouteScores::sigmoid);
+
+    check_refused(with({{"layers_block_type", {"mamba", "mlp", "mamba", "attn", "mlp", "mamba"}}}), UnsupportedConfig,
+                  "layers_block_type");
+    check_refused(with({{"layers_block_type", nullptr}}), CorruptFile, "hybrid_override_pattern");
+    check_refused(with({{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-Mx-M"}}), UnsupportedConfig,
+                  "hybrid_override_pattern");
+    check_refused(with({{"layers_block_type", {"mamba", "mlp"}}}), UnsupportedConfig, "attention");
+    check_refused(with({{"num_hidden_layers", 7}}), UnsupportedConfig, "num_hidden_layers");
+    check_refused(with({{"n_groups", 4}}), UnsupportedConfig, "n_groups");
+    check_refused(with({{"mamba_hidden_act", "gelu"}}), UnsupportedConfig, "mamba_hidden_act");
+    check_refused(with({{"mlp_hidden_act", "relu3"}}), UnsupportedConfig, "mlp_hidden_act");
+    check_refused(with({{"sliding_window", 8}}), UnsupportedConfig, "sliding_window");
+    check_refused(with({{"mamba_num_heads", 9}}), ShapeMismatch, "mixer.in_proj");
+    check_refused(with({{"time_step_limit", {-0.5, 1}}}), UnsupportedConfig, "time_step_limit");
+    check_refused(with({{"use_bias", true}}), MissingTensor, "in_proj.bias");
+    check_refused(with_experts({{"n_group", 2}}), UnsupportedConfig, "n_group");
+    check_refused(with_experts({{"moe_latent_size", 12}}), UnsupportedConfig, "moe_latent_size");
+    check_refused(with_experts({{"num_experts_per_tok", 8}}), CorruptFile, "num_experts_per_tok");
+    check_refused(with_experts({{"n_routed_experts", 6}}), ShapeMismatch, "mixer.gate");
+    check_refused(with_experts({{"moe_shared_expert_intermediate_size", 17}}), ShapeMismatch, "shared_experts");
+}
+
+TEST_CASE("Nemotron-H in a GGUF file is what its keys say, or refused by them", "[models][decoder][gguf][errors]") {
+    const auto with = [](const std::string& key, const auto& value) {
+        return load_gguf_with("nemotron_h_moe", [&](models::GgufContents& contents) {
+            contents.metadata.set("nemotron_h_moe." + key, value);
+        });
+    };
+    CHECK(must(with("expert_weights_scale", 1.5f)).config().experts.scale == 1.5f);
+    CHECK_FALSE(must(with("expert_weights_norm", false)).config().experts.normalises);
+    check_refused(with("moe_latent_size", 8u), UnsupportedConfig, "moe_latent_size");
+    check_refused(with("expert_group_count", 2u), UnsupportedConfig, "expert_group_count");
+    check_refused(with("expert_gating_func", 1u), UnsupportedConfig, "expert_gating_func");
+    check_refused(with("ssm.group_count", 2u), ShapeMismatch, "ssm_");
+    check_refused(with("feed_forward_length", std::vector<std::int32_t>{0, 13, 0, 12, 0, 13}), UnsupportedConfig,
+                  "feed_forward_length");
+    check_refused(with("feed_forward_length", std::vector<std::int32_t>{0, 0, 0, 0, 0, 0}), UnsupportedConfig,
+                  "feed_forward_length");
+}
+
 TEST_CASE("a hybrid of Granite in a GGUF file is refused by the key", "[models][decoder][gguf][errors]") {
     const auto with = [](const std::string& key, const auto& value) {
         return load_gguf_with("granite_hybrid", [&](models::GgufContents& contents) {

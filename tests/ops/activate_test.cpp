@@ -16,7 +16,7 @@ using graph::Value;
 
 auto activations() {
     return GENERATE(values({Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
-                            Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
+                            Activation::tanh, Activation::sigmoid, Activation::gelu_quick, Activation::relu_squared}));
 }
 
 TEST_CASE("activate agrees with double precision", "[op][activate]") {
@@ -43,7 +43,8 @@ TEST_CASE("activate is accurate near zero and in the tails", "[op][activate]") {
     OpCase c;
     std::vector<float> points;
     for (int i = -300; i <= 300; ++i) points.push_back(static_cast<float>(i) / 100);
-    for (const float tiny : {1e-30f, 1e-10f, 1e-5f}) points.insert(points.end(), {tiny, -tiny});
+    const float tiniest = activation == Activation::relu_squared ? 1e-15f : 1e-30f;  // whose result is a normal number
+    for (const float tiny : {tiniest, 1e-10f, 1e-5f}) points.insert(points.end(), {tiny, -tiny});
     const Value x = c.floats("x", DType::f32, {points.size()}, points);
     const Value y = c.expect(activate(c.graph, x, activation));
     const std::vector<double> found = c.run_doubles(backend, y);
@@ -60,13 +61,15 @@ TEST_CASE("activate meets infinities, NaN and huge values", "[op][activate]") {
     const Activation activation = activations();
     CAPTURE(backend.name(), static_cast<int>(activation));
 
+    const bool squares = activation == Activation::relu_squared;
+    const float huge = squares ? 1e19f : 3e38f, huge_half = squares ? 200.0f : 6e4f;  // whose results are numbers
     OpCase c;
     c.expect(activate(
         c.graph,
-        c.floats("x", DType::f32, {9}, {kNaN, kInfinity, -kInfinity, 1e20f, -1e20f, 3e38f, -3e38f, 0.0f, -0.0f}),
+        c.floats("x", DType::f32, {9}, {kNaN, kInfinity, -kInfinity, 1e18f, -1e20f, huge, -3e38f, 0.0f, -0.0f}),
         activation));
     // no infinities in f16: SwiftShader makes NaN of them when it packs and unpacks halves
-    c.expect(activate(c.graph, c.floats("half", DType::f16, {5}, {kNaN, 6e4f, -6e4f, 0.0f, -0.0f}), activation));
+    c.expect(activate(c.graph, c.floats("half", DType::f16, {5}, {kNaN, huge_half, -6e4f, 0.0f, -0.0f}), activation));
     c.check(backend);
 }
 

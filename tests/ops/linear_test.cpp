@@ -39,9 +39,9 @@ void add_linear(OpCase& c, const LinearCase& s) {
 
 TEST_CASE("linear computes every epilogue", "[op][linear]") {
     graph::Backend& backend = *GENERATE(from_range(test_backends()));
-    const Activation activation =
-        GENERATE(values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh,
-                         Activation::silu, Activation::tanh, Activation::sigmoid, Activation::gelu_quick}));
+    const Activation activation = GENERATE(
+        values({Activation::none, Activation::relu, Activation::gelu_erf, Activation::gelu_tanh, Activation::silu,
+                Activation::tanh, Activation::sigmoid, Activation::gelu_quick, Activation::relu_squared}));
     const auto [bias, residual] =
         GENERATE(table<bool, bool>({{false, false}, {true, false}, {false, true}, {true, true}}));
     CAPTURE(backend.name(), static_cast<int>(activation), bias, residual);

@@ -174,6 +174,7 @@ Result<graph::Activation> activation_of(vkf_activation activation) {
     case VKF_ACTIVATION_TANH: return graph::Activation::tanh;
     case VKF_ACTIVATION_SIGMOID: return graph::Activation::sigmoid;
     case VKF_ACTIVATION_GELU_QUICK: return graph::Activation::gelu_quick;
+    case VKF_ACTIVATION_RELU_SQUARED: return graph::Activation::relu_squared;
     case VKF_ACTIVATION_MAX_ENUM: break;
     }
     return Error{ErrorCode::InvalidArgument, "there is no vkf_activation " + std::to_string(activation)};
@@ -221,6 +222,7 @@ const char* vkf_activation_string(vkf_activation activation) {
     case VKF_ACTIVATION_TANH: return "tanh";
     case VKF_ACTIVATION_SIGMOID: return "sigmoid";
     case VKF_ACTIVATION_GELU_QUICK: return "gelu_quick";
+    case VKF_ACTIVATION_RELU_SQUARED: return "relu_squared";
     case VKF_ACTIVATION_MAX_ENUM: break;
     }
     return "?";

@@ -16,6 +16,7 @@ static_assert(static_cast<std::uint32_t>(graph::Activation::silu) == shaders::kA
 static_assert(static_cast<std::uint32_t>(graph::Activation::tanh) == shaders::kActivationTanh);
 static_assert(static_cast<std::uint32_t>(graph::Activation::sigmoid) == shaders::kActivationSigmoid);
 static_assert(static_cast<std::uint32_t>(graph::Activation::gelu_quick) == shaders::kActivationGeluQuick);
+static_assert(static_cast<std::uint32_t>(graph::Activation::relu_squared) == shaders::kActivationReluSquared);
 
 Result<DispatchPlan> plan(const graph::Activate& op, const KernelContext& context) {
     const std::uint64_t count = context.graph.shape(op.x).element_count();

@@ -7,7 +7,7 @@
 
 namespace vkformer::vulkan {
 
-static_assert(sizeof(shaders::RmsNormPush) == 16);
+static_assert(sizeof(shaders::RmsNormPush) == 20);
 
 Result<Dispatch> dispatch_rms_norm(const RmsNormRows& rows, const RowForm& form, Module module,
                                    const Capabilities& device) {
@@ -29,6 +29,7 @@ Result<Dispatch> dispatch_rms_norm(const RmsNormRows& rows, const RowForm& form,
         .width = static_cast<std::uint32_t>(rows.shape.back()),
         .eps = rows.eps,
         .gain_offset = rows.gain_offset,
+        .gain_rows = rows.gain_rows,
     });
     return dispatch;
 }
@@ -43,11 +44,14 @@ Result<Dispatch> untried_rms_norm(const RmsNormRows& rows, DType dtype, const Ca
 
 Result<Dispatch> plan_rms_norm_rows(const graph::RmsNorm& op, const RowForm& form, Module module,
                                     const KernelContext& context) {
+    const auto gain_rows =
+        op.gain ? static_cast<std::uint32_t>(context.graph.shape(op.gain).row_count()) : std::uint32_t{1};
     return dispatch_rms_norm({.x = op.x,
                               .y = op.y,
                               .shape = context.graph.shape(op.x),
                               .eps = op.eps,
                               .gain_offset = op.gain_offset,
+                              .gain_rows = gain_rows,
                               .residual = op.residual,
                               .gain = op.gain,
                               .sum = op.sum},

@@ -10,6 +10,7 @@ struct RmsNormRows {
     Operand x, y;
     const Shape& shape;
     float eps = 0, gain_offset = 0;
+    std::uint32_t gain_rows = 1;  ///< of the gains, which the rows take by turns
     graph::Value residual{}, gain{}, sum{};  ///< absent: none
 };
 
