@@ -435,7 +435,10 @@ VKFORMER_API vkf_result vkf_graph_linear(vkf_graph* graph, vkf_value x, vkf_valu
  */
 VKFORMER_API vkf_result vkf_graph_layer_norm(vkf_graph* graph, vkf_value x, vkf_value gain, vkf_value bias, float eps,
                                              vkf_value* result);
-/** gain · x / sqrt(mean(x²) + eps) over the last dimension (Zhang and Sennrich 2019); gain [dim]. Errors as above. */
+/**
+ * gain · x / sqrt(mean(x²) + eps) over the last dimension (Zhang and Sennrich 2019); gain [dim], or [groups, dim] for
+ * x […, groups, dim]. Errors as above.
+ */
 VKFORMER_API vkf_result vkf_graph_rms_norm(vkf_graph* graph, vkf_value x, vkf_value gain, float eps, vkf_value* result);
 /** x + y, equal shapes. Errors as above. */
 VKFORMER_API vkf_result vkf_graph_add(vkf_graph* graph, vkf_value x, vkf_value y, vkf_value* result);

@@ -131,7 +131,8 @@ def layer_norm(x: Operand, gain: Operand, bias: Operand | None = None, *, eps: S
 
 
 def rms_norm(x: Operand, gain: Operand, *, eps: SupportsFloat = 1e-6) -> Tensor:
-    """gain · x / √(mean(x²) + eps) over the last dimension (Zhang and Sennrich 2019). x float [..., dim], gain [dim]."""
+    """gain · x / √(mean(x²) + eps) over the last dimension (Zhang and Sennrich 2019). x float [..., dim], gain [dim],
+    or [groups, dim] for x [..., groups, dim]."""
     trace = _trace(x, gain)
     operands = _value(trace, x, "x"), _value(trace, gain, "gain")
     return trace.tensor(trace.builder.rms_norm(*operands, _inputs.real(eps, "eps")))
@@ -207,7 +208,8 @@ def soft_cap(x: Operand, cap: SupportsFloat) -> Tensor:
 
 
 def activation(x: Operand, function: Activation) -> Tensor:
-    """f(x), element by element: "relu", "gelu" (exact), "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid", "relu_squared" (max(x, 0)²). float."""
+    """f(x), element by element: "relu", "gelu" (exact), "gelu_tanh", "gelu_quick", "silu", "tanh", "sigmoid",
+    "relu_squared" (max(x, 0)²). float."""
     trace = _trace(x)
     return trace.tensor(trace.builder.activation(_value(trace, x, "x"), _inputs.text(function, "function")))
 

@@ -74,18 +74,16 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
                       value_dim = operands.dim(op.state, 3), keys = op.key_heads * key_dim;
     const std::span<const T> decay = operands.floats(op.decay);
     const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
-        std::vector<T> state(key_dim * value_dim), scratch(2 * key_dim + value_dim);
+        std::vector<T> scratch_state(key_dim * value_dim), scratch(2 * key_dim + value_dim);
         for (std::size_t item = first; item < last; ++item) {
             const std::size_t b = item / heads, h = item % heads;
             const std::size_t key_head = op.heads_in_turns ? h % op.key_heads : h / (heads / op.key_heads);
             const OwnTokens own = own_tokens(op, operands, b, len);
             const auto matrix_in = [&](std::size_t row) {
-                return operands.floats(op.state).subspan((row * heads + h) * state.size(), state.size());
+                return operands.floats(op.state).subspan((row * heads + h) * scratch_state.size(),
+                                                         scratch_state.size());
             };
-            if (own.before)
-                std::ranges::copy(matrix_in(*own.before), state.begin());
-            else
-                std::ranges::fill(state, T{0});
+            const std::span<T> state = own.count > 0 ? state_of<T>(own, matrix_in, scratch_state) : std::span<T>();
             for (std::size_t t = 0; t < len; ++t) {
                 const std::size_t row = b * len + t;
                 const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * value_dim, value_dim);
@@ -103,7 +101,6 @@ void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
                                .beta = 1 / (1 + std::exp(-gates[h]))},
                               state, scratch, y);
             }
-            if (own.count > 0 && own.behind) std::ranges::copy(state, matrix_in(*own.behind).begin());
         }
     };
     over_threads<T>(batch * heads, len * 4 * key_dim * value_dim, run_heads);

@@ -119,8 +119,8 @@ ErrorRule error_rule(const graph::Linear& op, const graph::Graph& graph) {
     // x as RmsNorm gives it
     const ErrorRule sum = op.prologue ? ErrorRule{constant + 16, 16, graph.shape(op.x).back()}
                                       : ErrorRule{constant, 8, graph.shape(op.x).back()};
-    // a gate multiplies two sums
-    return op.is_gated() ? ErrorRule{sum.constant + 2, 2 * sum.per_root_term, sum.terms} : sum;
+    const double factors = op.factors();
+    return {sum.constant + 2 * (factors - 1), factors * sum.per_root_term, sum.terms};
 }
 
 }  // namespace vkformer::cpu

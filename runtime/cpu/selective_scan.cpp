@@ -15,36 +15,36 @@ namespace {
 /// Of a head and a token. rate and step: exp(−rate · step) of the state is left, step · B xᵀ is added.
 template <std::floating_point T>
 struct ScanInputs {
-    std::span<const T> x, in, out;
+    std::span<const T> x, b, c;
     T rate, step, skip;
 };
 
 /// S ← exp(−rate Δ) S + Δ B xᵀ,  y = Sᵀ C + skip x
 template <std::floating_point T>
-void scan_step(const ScanInputs<T>& in, std::span<T> state, std::span<T> y) {
+void scan_step(const ScanInputs<T>& token, std::span<T> state, std::span<T> y) {
     const std::size_t head_dim = y.size();
-    const T kept = std::exp(-in.rate * in.step);
+    const T kept = std::exp(-token.rate * token.step);
     if constexpr (std::same_as<T, float>) {
-        float_kernels().add_to_state({.query = in.out.data(),
-                                      .key = in.in.data(),
-                                      .value = in.x.data(),
-                                      .key_dim = in.in.size(),
+        float_kernels().add_to_state({.query = token.c.data(),
+                                      .key = token.b.data(),
+                                      .value = token.x.data(),
+                                      .key_dim = token.b.size(),
                                       .value_dim = head_dim,
                                       .alpha = kept,
-                                      .beta = in.step,
+                                      .beta = token.step,
                                       .product = 0,
                                       .state = state.data(),
                                       .y = y.data()});
     } else {
         std::ranges::fill(y, T{0});
-        for (std::size_t i = 0; i < in.in.size(); ++i)
+        for (std::size_t i = 0; i < token.b.size(); ++i)
             for (std::size_t j = 0; j < head_dim; ++j) {
                 T& s = state[i * head_dim + j];
-                s = kept * s + in.step * in.in[i] * in.x[j];
-                y[j] += s * in.out[i];
+                s = kept * s + token.step * token.b[i] * token.x[j];
+                y[j] += s * token.c[i];
             }
     }
-    for (std::size_t j = 0; j < head_dim; ++j) y[j] += in.skip * in.x[j];
+    for (std::size_t j = 0; j < head_dim; ++j) y[j] += token.skip * token.x[j];
 }
 
 }  // namespace
@@ -55,20 +55,18 @@ void execute(const graph::SelectiveScan& op, const Operands<T>& operands) {
     const std::size_t batch = operands.dim(op.steps, 0), len = operands.dim(op.steps, 1);
     const std::size_t heads = operands.dim(op.state, 1), state_dim = operands.dim(op.state, 2),
                       head_dim = operands.dim(op.state, 3);
-    const std::size_t of_in = heads * head_dim, of_out = of_in + op.groups * state_dim;  // in a row of xbc
+    const std::size_t of_b = heads * head_dim, of_c = of_b + op.groups * state_dim;  // in a row of xbc
     const std::span<const T> rates = operands.floats(op.rates);
     const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
-        std::vector<T> state(state_dim * head_dim);
+        std::vector<T> scratch_state(state_dim * head_dim);
         for (std::size_t item = first; item < last; ++item) {
             const std::size_t b = item / heads, h = item % heads, group = h / (heads / op.groups);
             const OwnTokens own = own_tokens(op, operands, b, len);
             const auto matrix_in = [&](std::size_t row) {
-                return operands.floats(op.state).subspan((row * heads + h) * state.size(), state.size());
+                return operands.floats(op.state).subspan((row * heads + h) * scratch_state.size(),
+                                                         scratch_state.size());
             };
-            if (own.before)
-                std::ranges::copy(matrix_in(*own.before), state.begin());
-            else
-                std::ranges::fill(state, T{0});
+            const std::span<T> state = own.count > 0 ? state_of<T>(own, matrix_in, scratch_state) : std::span<T>();
             for (std::size_t t = 0; t < len; ++t) {
                 const std::size_t row = b * len + t;
                 const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * head_dim, head_dim);
@@ -80,14 +78,13 @@ void execute(const graph::SelectiveScan& op, const Operands<T>& operands) {
                 const T raw = operands.floats(op.steps, row)[h] + rates[heads + h];
                 const T softplus = std::max(raw, T{0}) + std::log1p(std::exp(-std::abs(raw)));
                 scan_step<T>({.x = xbc.subspan(h * head_dim, head_dim),
-                              .in = xbc.subspan(of_in + group * state_dim, state_dim),
-                              .out = xbc.subspan(of_out + group * state_dim, state_dim),
+                              .b = xbc.subspan(of_b + group * state_dim, state_dim),
+                              .c = xbc.subspan(of_c + group * state_dim, state_dim),
                               .rate = std::exp(rates[h]),
                               .step = std::clamp(softplus, T{op.least_step}, T{op.most_step}),
                               .skip = rates[2 * heads + h]},
                              state, y);
             }
-            if (own.count > 0 && own.behind) std::ranges::copy(state, matrix_in(*own.behind).begin());
         }
     };
     over_threads<T>(batch * heads, len * 3 * state_dim * head_dim, run_heads);
@@ -95,9 +92,9 @@ void execute(const graph::SelectiveScan& op, const Operands<T>& operands) {
 template void execute(const graph::SelectiveScan&, const Operands<float>&);
 template void execute(const graph::SelectiveScan&, const Operands<double>&);
 
-// Two exponentials; the state decays, so that its errors add up like the rounding of a sum over tokens and rows.
+// Three exponentials in a chain; the state decays, so that its errors add up like the rounding of a sum over tokens and rows.
 ErrorRule error_rule(const graph::SelectiveScan& op, const graph::Graph& graph) {
-    return {2 * kExpUnits, 16, graph.shape(op.steps)[1] * graph.shape(op.state)[2]};
+    return {3 * kExpUnits, 16, graph.shape(op.steps)[1] * graph.shape(op.state)[2]};
 }
 
 }  // namespace vkformer::cpu

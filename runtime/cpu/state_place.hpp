@@ -34,4 +34,16 @@ OwnTokens own_tokens(const auto& op, const Operands<T>& operands, std::size_t se
     return own;
 }
 
+/// Where a sequence with tokens works on its state: in the row that is kept, filled with what came before, or in `scratch` where nothing is kept.
+/// rows(i): that part of row i of the state which is worked on.
+template <std::floating_point T>
+std::span<T> state_of(const OwnTokens& own, const auto& rows, std::span<T> scratch) {
+    const std::span<T> state = own.behind ? rows(*own.behind) : scratch;
+    if (!own.before)
+        std::ranges::fill(state, T{0});
+    else if (own.before != own.behind)
+        std::ranges::copy(rows(*own.before), state.begin());
+    return state;
+}
+
 }  // namespace vkformer::cpu

@@ -54,9 +54,10 @@ std::optional<std::vector<std::int32_t>> integer_list(const json& value, std::op
     return list;
 }
 
-/// Python writes Infinity, -Infinity and NaN, which are no JSON. They become what transformers 5 writes for them, {"__float__": "Infinity"}.
+/// Python writes Infinity, -Infinity and NaN, which are no JSON. They become what transformers 5 writes: {"__float__": "Infinity"}.
 std::string with_named_numbers(std::string_view text) {
     constexpr std::string_view kNames[] = {"-Infinity", "Infinity", "NaN"};
+    if (text.find("Infinity") == text.npos && text.find("NaN") == text.npos) return std::string(text);
     std::string result;
     bool is_quoted = false;
     while (!text.empty()) {

@@ -240,10 +240,11 @@ struct SelectiveScanOptions {
     DType result = DType::f32;                                 ///< or f16
 };
 /// Mamba-2's selective scan (Dao and Gu 2024, arXiv 2405.21060, section 6), token by token, S the state of a head [state_dim, head_dim]:
-///   S ← exp(−exp(rates[0, h]) Δ) S + Δ B xᵀ,  y = Sᵀ C + rates[2, h] x,  Δ = clamp(softplus(steps[h] + rates[1, h]), least_step, most_step)
-/// with B and C those of group h / (heads / groups). xbc f32 [batch, len, heads · head_dim + 2 · groups · state_dim] holds x of all heads, then
-/// all B, then all C; steps f32 [batch, len, heads], rates f32 [3, heads], state f32 [slots, heads, state_dim, head_dim], state_dim ≤ 256
-/// → [batch, len, heads, head_dim] of dtype `result`; zeros behind `counts`.
+///   S ← exp(−exp(rates[0, h]) Δ) S + Δ B xᵀ,  y = Sᵀ C + rates[2, h] x
+///   Δ = clamp(softplus(steps[h] + rates[1, h]), least_step, most_step)
+/// with B and C those of group h / (heads / groups). xbc f32 [batch, len, heads · head_dim + 2 · groups · state_dim] holds x of all heads,
+/// then all B, then all C; steps f32 [batch, len, heads], rates f32 [3, heads] (Mamba's A_log, dt_bias and D), state f32 [slots, heads,
+/// state_dim, head_dim], state_dim ≤ 256 → [batch, len, heads, head_dim] of dtype `result`; zeros behind `counts`.
 Result<Value> selective_scan(Graph& graph, Value xbc, Value steps, Value rates, Value state, const StatePlace& place,
                              const SelectiveScanOptions& options);
 

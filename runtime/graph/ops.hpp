@@ -123,6 +123,10 @@ struct Linear {
     Epilogue epilogue{};
 
     bool is_gated() const noexcept { return epilogue.end == Epilogue::End::gate; }
+    /// Sums of products that are multiplied for an element of y: their relative errors add up.
+    unsigned factors() const noexcept {
+        return (epilogue.activation == Activation::relu_squared ? 2u : 1u) + (is_gated() ? 1u : 0u);
+    }
     static void operands(auto& self, auto&& visit) {
         visit("x", self.x, Access::read);
         visit("norm_gain", self.prologue.gain, Access::read);

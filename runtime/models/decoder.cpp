@@ -355,7 +355,7 @@ private:
     Result<Value> mixed(std::size_t index, Value x, Value starts) {
         const DecoderWeights::Layer& w = weights_.layers[index];
         switch (config_.layers[index].mixer) {
-        case DecoderConfig::Mixer::none: return x;
+        case DecoderConfig::Mixer::none: break;
         case DecoderConfig::Mixer::attention: {
             VKFORMER_TRY(Value y, attention(index, x, starts));
             if (w.mixed_gate) {

@@ -117,7 +117,7 @@ struct ExpertWeights {
     TensorData router, router_bias;  ///< [experts, hidden_size], and [experts], optional
     TensorData choice_bias;  ///< [experts], optional: added to the scores where experts are chosen, and nowhere else
     std::vector<TensorData> gate, up,
-        down;  ///< gate is optional, as in a layer without experts; of each expert, [intermediate_size, hidden_size] and, down, the other way round
+        down;  ///< of each expert, [intermediate_size, hidden_size] and, down, the other way round; no gate: down(f(up(x)))
     TensorData gate_bias, up_bias,
         down_bias;             ///< [experts, intermediate_size] and, down, [experts, hidden_size]; optional
     TensorData shared_router;  ///< [1, hidden_size]: by its sigmoid counts the expert of all tokens; optional

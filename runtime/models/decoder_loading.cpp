@@ -71,6 +71,17 @@ Result<ExpertWeights> read_experts(const WeightReader& read, const DecoderConfig
     return w;
 }
 
+Result<void> read_attention_layer(const WeightReader& read, const DecoderConfig& c, const std::string& name,
+                                  const LlamaLayout& layout, DecoderWeights::Layer& l) {
+    const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
+                        kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+    VKFORMER_TRY(l.query, read.projection(name + "q_proj", width, d, layout.attention_bias));
+    VKFORMER_TRY(l.key, read.projection(name + "k_proj", kv_width, d, layout.attention_bias));
+    VKFORMER_TRY(l.value, read.projection(name + "v_proj", kv_width, d, layout.attention_bias));
+    VKFORMER_TRY(l.output, read.projection(name + "o_proj", d, width, layout.output_bias));
+    return {};
+}
+
 Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const DecoderConfig& c,
                                           const LlamaLayout& layout, const std::string& prefix) {
     const WeightReader read(weights, prefix);
@@ -86,10 +97,7 @@ Result<DecoderWeights> read_llama_weights(const formats::Weights& weights, const
         if (layout.read_mixer) {
             VKFORMER_CHECK(layout.read_mixer(read, c, layout, layer, i, l));
         } else {
-            VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
-            VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
-            VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
-            VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
+            VKFORMER_CHECK(read_attention_layer(read, c, self, layout, l));
             if (layout.sinks) {
                 VKFORMER_TRY(l.sinks, read.tensor(self + "sinks", {c.heads}));
             }
@@ -204,9 +212,7 @@ Result<void> read_scan_layer(const WeightReader& read, const DecoderConfig& c, c
     VKFORMER_TRY(const Projection all, read.projection(name + "in_proj", rows, d, layout.projection_bias));
     set_scan_inputs(all, c, l);
     VKFORMER_TRY(l.state.taps, read_taps(read, name + "conv1d.weight", scan.width(), c.taps));
-    if (layout.convolution_bias) {
-        VKFORMER_TRY(l.state.taps_bias, read.tensor(name + "conv1d.bias", {scan.width()}));
-    }
+    VKFORMER_TRY(l.state.taps_bias, read.bias(name + "conv1d.bias", scan.width(), layout.convolution_bias));
     VKFORMER_TRY(const TensorData rates, read.tensor(name + "A_log", {scan.heads}));
     VKFORMER_TRY(const TensorData steps, read.tensor(name + "dt_bias", {scan.heads}));
     VKFORMER_TRY(const TensorData skips, read.tensor(name + "D", {scan.heads}));
@@ -247,6 +253,17 @@ Result<DecoderConfig> read_sizes(const Config& config, const SizeDefaults& defau
     c.layers.assign(layers, {});
     c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
     return c;
+}
+
+Result<void> read_step_limits(const Config& config, std::string_view field, DecoderConfig& c) {
+    VKFORMER_TRY(const auto limits, config.range(field));
+    if (!limits) return {};
+    constexpr double kMost = 1e6;  // a step as long as that forgets all that was before
+    if (!(limits->first >= 0 && limits->first <= kMost))
+        return config.unsupported(field, "a least step of 0 to 1e6, and a largest one");
+    c.scan.least_step = static_cast<float>(limits->first);
+    if (limits->second <= kMost) c.scan.most_step = static_cast<float>(limits->second);
+    return {};
 }
 
 Result<std::vector<bool>> read_layer_types(const Config& config, std::size_t layers, std::string_view other) {

@@ -40,12 +40,11 @@ Result<DecoderParts> load_olmoe(const formats::Config& config, const formats::We
 Result<DecoderParts> load_gpt_oss(const formats::Config& config, const formats::Weights& weights);
 Result<DecoderParts> load_granite(const formats::Config& config,
                                   const formats::Weights& weights);  // Granite 3 and 4, mixtures of experts, hybrids
+Result<DecoderParts> load_nemotron_h(const formats::Config& config,
+                                     const formats::Weights& weights);  // Nemotron-H, Nemotron Nano 2 and 3
 Result<DecoderParts> load_lfm2(const formats::Config& config, const formats::Weights& weights);  // LFM2 and LFM2-MoE
 Result<DecoderParts> load_qwen_hybrid(const formats::Config& config,
                                       const formats::Weights& weights);  // Qwen3-Next, and Qwen 3.5 (text)
-
-Result<DecoderParts> load_nemotron_h(const formats::Config& config,
-                                     const formats::Weights& weights);  // Nemotron-H, Nemotron Nano 2 and 3
 
 /// Heeds `is_causal` of a config, of whatever architecture: with false, tokens see what follows them too, and a window reaches as far to
 /// either side, its ends included. Errors: CorruptFile.
@@ -56,6 +55,9 @@ Result<void> read_causality(const formats::Gguf& file, const GgufArchitecture& a
 /// What a loading function gave, if a language model can come of it. Errors: UnsupportedConfig (tokens see what follows them),
 /// MissingTensor (there is no lm_head).
 Result<DecoderParts> language_model(const formats::Config& config, const formats::Weights& weights, DecoderParts parts);
+
+/// Errors: UnsupportedConfig (no layer has attention, whose caches sessions keep their place by).
+Result<void> check_attention(const std::string& file_name, const DecoderConfig& config);
 
 /// A GGUF file of this architecture. Errors likewise.
 Result<DecoderParts> load_gguf_decoder(const formats::Gguf& file, const GgufArchitecture& architecture);
@@ -123,6 +125,12 @@ struct Multipliers {
 /// eps / r². Requires norm_eps as read, and no other norms than those of x.
 void set_multipliers(DecoderConfig& config, const Multipliers& multipliers);
 
+/// The limits of a selective scan's steps under `field`; none where it is absent.
+Result<void> read_step_limits(const formats::Config& config, std::string_view field, DecoderConfig& decoder);
+
+/// norm_topk_prob and routed_scaling_factor, with which the weights of a token's experts sum up to 1 where nothing is said.
+Result<void> read_expert_weights(const formats::Config& config, DecoderConfig& decoder);
+
 /// A router of sigmoids, whose sum gets `least_sum` where weights are divided by it.
 void set_sigmoid_routing(DecoderConfig& config, float least_sum);
 
@@ -183,12 +191,15 @@ void set_gated_query(const Projection& both, const DecoderConfig& config, Decode
 Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others);
 /// The input of a selective scan's layer, rows [gate | x, B, C | step], taken apart.
 void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer);
-/// The layer of a selective scan under Mamba-2's names, "in_proj", "conv1d", "A_log", … behind `name`, its gains in config.scan.norm_groups
-/// rows. Errors: those of WeightReader.
+/// The layer of a selective scan under Mamba-2's names, "in_proj", "conv1d", "A_log", … behind `name`, its gains in
+/// config.scan.norm_groups rows. Errors: those of WeightReader.
 Result<void> read_scan_layer(const WeightReader& read, const DecoderConfig& config, const std::string& name,
                              const LlamaLayout& layout, DecoderWeights::Layer& layer);
 /// Gains of a selective scan's result, a row for each of the parts that are normed by themselves, where there are several.
 TensorData scan_gains(TensorData gains, const DecoderConfig& config);
+/// "q_proj", "k_proj", "v_proj" and "o_proj" behind `name`. Errors likewise.
+Result<void> read_attention_layer(const WeightReader& read, const DecoderConfig& config, const std::string& name,
+                                  const LlamaLayout& layout, DecoderWeights::Layer& layer);
 /// Rows first … first + count − 1 of matrix `index` of a stack [matrices, rows, cols], without a copy.
 TensorData rows_of_matrix(const TensorData& stack, std::uint64_t index, std::uint64_t first, std::uint64_t count);
 /// All matrices of such a stack.

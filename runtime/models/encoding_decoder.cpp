@@ -94,6 +94,13 @@ Result<Encoder> scorer_of(Decoder decoder, const ScoreTokens& tokens) {
     return Encoder(c, std::move(head), std::make_shared<const Decoder>(std::move(decoder)));
 }
 
+Result<void> check_attention(const std::string& file_name, const DecoderConfig& config) {
+    if (config.attention_layers() > 0) return {};
+    return Error{
+        ErrorCode::UnsupportedConfig,
+        file_name + ": no layer of the model has attention; models of layers with a state alone cannot be run"};
+}
+
 Result<DecoderParts> language_model(const formats::Config& config, const formats::Weights& weights,
                                     DecoderParts parts) {
     VKFORMER_TRY(const formats::Config text, config.object("text_config"));  // of Gemma 3 with a vision tower
@@ -103,6 +110,7 @@ Result<DecoderParts> language_model(const formats::Config& config, const formats
     }
     constexpr std::string_view kBoth = "use_bidirectional_attention";
     if (!parts.config.is_causal) return (text.has(kBoth) ? text : config).unsupported(kBoth, "false");
+    VKFORMER_CHECK(check_attention(config.file_name(), parts.config));
     if (parts.weights.lm_head) return parts;
     VKFORMER_TRY(const TensorData missing, weights.get("lm_head.weight"));
     return parts;

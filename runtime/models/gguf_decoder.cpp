@@ -27,7 +27,7 @@ public:
         if (file_.has(key("decision.type"))) return file_.unsupported(key("decision.type"), "no such key");
         VKFORMER_CHECK(read_sizes());
         VKFORMER_CHECK(read_attention());
-        if (!architecture_.learned_positions) VKFORMER_CHECK(read_ropes());
+        if (!architecture_.learned_positions && !architecture_.has_single_parts) VKFORMER_CHECK(read_ropes());
         VKFORMER_CHECK(read_weights());
         return std::move(parts_);
     }
@@ -530,9 +530,16 @@ private:
         return {};
     }
 
+    /// ggml drops a first dimension of 1 from what it writes.
+    Result<TensorData> table(const std::string& name, std::uint64_t rows, std::uint64_t columns) const {
+        const TensorData* const found = file_.weights().find(name);
+        const bool is_row = rows == 1 && found && found->shape.rank() == 1;
+        return read_.tensor(name, is_row ? Shape{columns} : Shape{rows, columns});
+    }
+
     /// A number for each head, which files have as a column.
     Result<TensorData> column(const std::string& name, std::uint64_t heads) const {
-        VKFORMER_TRY(TensorData data, read_.tensor(name, {heads, 1}));
+        VKFORMER_TRY(TensorData data, table(name, heads, 1));
         data.shape = {heads};
         return data;
     }
@@ -550,8 +557,8 @@ private:
         VKFORMER_TRY(const TensorData steps, read_.tensor(layer + "ssm_dt.bias", {scan.heads}));
         VKFORMER_TRY(const TensorData skips, column(layer + "ssm_d", scan.heads));
         VKFORMER_TRY(l.state.rates, rates_of(logs, {&steps, &skips}));
-        const Shape by_groups = {scan.norm_groups, scan.values() / scan.norm_groups};
-        VKFORMER_TRY(TensorData gains, read_.tensor(layer + "ssm_norm.weight", by_groups));
+        VKFORMER_TRY(TensorData gains,
+                     table(layer + "ssm_norm.weight", scan.norm_groups, scan.values() / scan.norm_groups));
         l.state.norm.gain = scan_gains(std::move(gains), config());
         VKFORMER_TRY(l.output, projection(layer + "ssm_out", d, scan.values()));
         return {};

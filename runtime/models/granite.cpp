@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Granite 3 (IBM 2024): Llama with factors of its own for embeddings, scores, what layers add and logits; and its mixtures of experts, some
 // with an expert of all tokens beside those that are chosen. Granite 4 (2025): the same in a hybrid, most of whose layers are Mamba-2.
-#include <cmath>
+#include <algorithm>
 
 #include "core/try.hpp"
 #include "models/decoder_loading.hpp"
@@ -80,27 +80,23 @@ Result<void> read_scan(const Config& config, DecoderConfig& c) {
         return config.unsupported("mamba_n_groups", "a divisor of mamba_n_heads = " + std::to_string(scan.heads));
     if (c.activation != graph::Activation::silu) return config.unsupported("hidden_act", "silu");
     scan.norm_eps = c.norm_eps;
-    VKFORMER_TRY(const auto limits, config.range("time_step_limit"));
-    if (!limits) return {};
-    if (!(limits->first >= 0)) return config.unsupported("time_step_limit", "steps of 0 and more");
-    scan.least_step = static_cast<float>(limits->first);
-    scan.most_step = static_cast<float>(limits->second);
-    return {};
+    return read_step_limits(config, "time_step_limit", c);
 }
 
 /// Those of a hybrid that attend, of which some families turn positions; without a list, none does.
 Result<void> read_hybrid_layers(const Config& config, DecoderConfig& c) {
-    VKFORMER_TRY(const auto types, config.strings("layer_types"));
+    const char* const field = config.has("layers_block_type") ? "layers_block_type" : "layer_types";
+    VKFORMER_TRY(const auto types, config.strings(field));
     VKFORMER_TRY(const std::string positions, config.string("position_embedding_type", "nope"));
     if (positions != "rope" && positions != "nope") return config.unsupported("position_embedding_type", "rope, nope");
     if (!types.empty() && types.size() != c.layers.size())
-        return Error{ErrorCode::CorruptFile, config.file_name() + ": \"layer_types\" has " +
+        return Error{ErrorCode::CorruptFile, config.file_name() + ": \"" + field + "\" has " +
                                                  std::to_string(types.size()) + " entries, the model has " +
                                                  std::to_string(c.layers.size()) + " layers"};
     for (std::size_t i = 0; i < c.layers.size(); ++i) {
         const bool scans = types.empty() || types[i] == "mamba";
         if (!scans && types[i] != "attention" && types[i] != "full_attention")
-            return config.unsupported("layer_types", "attention, mamba");
+            return config.unsupported(field, "attention, mamba");
         c.layers[i].mixer = scans ? Mixer::selective_scan : Mixer::attention;
         if (scans || positions != "rope") c.layers[i].rope.reset();
     }
@@ -109,17 +105,8 @@ Result<void> read_hybrid_layers(const Config& config, DecoderConfig& c) {
 
 Result<void> read_mixer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
                         const std::string& layer, std::size_t index, DecoderWeights::Layer& l) {
-    const std::uint64_t d = c.hidden_size;
-    if (c.layers[index].mixer == Mixer::attention) {
-        const std::string self = layer + "self_attn.";
-        const std::uint64_t width = std::uint64_t{c.heads} * c.head_dim,
-                            kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
-        VKFORMER_TRY(l.query, read.projection(self + "q_proj", width, d, layout.attention_bias));
-        VKFORMER_TRY(l.key, read.projection(self + "k_proj", kv_width, d, layout.attention_bias));
-        VKFORMER_TRY(l.value, read.projection(self + "v_proj", kv_width, d, layout.attention_bias));
-        VKFORMER_TRY(l.output, read.projection(self + "o_proj", d, width, layout.output_bias));
-        return {};
-    }
+    if (c.layers[index].mixer == Mixer::attention)
+        return read_attention_layer(read, c, layer + "self_attn.", layout, l);
     return read_scan_layer(read, c, layer + "mamba.", layout, l);
 }
 
@@ -166,8 +153,6 @@ Result<DecoderParts> load_granite(const Config& config, const formats::Weights& 
     DecoderConfig& c = parts.config;
     VKFORMER_TRY(c, read_sizes(config));
     VKFORMER_TRY(c.activation, read_activation(config, "hidden_act", "silu"));
-    VKFORMER_TRY(const Rope rope, read_rope(config, c));
-    c.ropes = {rope};
     for (auto& layer : c.layers) layer.rope = 0;
     LlamaLayout layout;
     VKFORMER_TRY(layout.attention_bias, config.boolean("attention_bias", false));
@@ -178,6 +163,10 @@ Result<DecoderParts> load_granite(const Config& config, const formats::Weights& 
         VKFORMER_TRY(layout.convolution_bias, config.boolean("mamba_conv_bias", true));
         VKFORMER_TRY(layout.projection_bias, config.boolean("mamba_proj_bias", false));
         layout.read_mixer = read_mixer;
+    }
+    if (std::ranges::any_of(c.layers, [](const DecoderConfig::Layer& layer) { return layer.rope.has_value(); })) {
+        VKFORMER_TRY(const Rope rope, read_rope(config, c));
+        c.ropes = {rope};
     }
     VKFORMER_CHECK(read_multipliers(config, c));
     VKFORMER_CHECK(read_feed_forward(config, type, c, layout));

@@ -36,9 +36,7 @@ Result<void> read_routing(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto dense, config.unsigned_integer("num_dense_layers", {.fallback = 2}));
     for (std::size_t i = 0; i < c.layers.size(); ++i) c.layers[i].has_experts = i >= dense;
     set_sigmoid_routing(c, 1e-6f);
-    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", true));
-    VKFORMER_TRY(const double scale, config.real("routed_scaling_factor", {.fallback = 1, .min = 1e-6, .max = 1e6}));
-    c.experts.scale = static_cast<float>(scale);
+    VKFORMER_CHECK(read_expert_weights(config, c));
     return {};
 }
 

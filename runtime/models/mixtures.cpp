@@ -24,6 +24,13 @@ Result<void> read_expert_counts(const Config& config, std::uint32_t count, std::
     return {};
 }
 
+Result<void> read_expert_weights(const Config& config, DecoderConfig& c) {
+    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", true));
+    VKFORMER_TRY(const double scale, config.real("routed_scaling_factor", {.fallback = 1, .min = 1e-6, .max = 1e6}));
+    c.experts.scale = static_cast<float>(scale);
+    return {};
+}
+
 Result<void> read_dense_layers(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(const auto step, config.unsigned_integer("decoder_sparse_step", {.fallback = 1, .min = 1}));
     VKFORMER_TRY(const auto dense, config.token_ids("mlp_only_layers"));

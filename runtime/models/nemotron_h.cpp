@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Nemotron-H (NVIDIA 2025, arXiv 2504.03624), Nemotron Nano 2 and 3: each layer is one part, Mamba-2, attention without positions, feed-forward
-// layers or a mixture of experts, with a norm before it. What others have gates for, these have relu² for.
+// Nemotron-H (NVIDIA 2025, arXiv 2504.03624), Nemotron Nano 2 and 3: each layer is one part, Mamba-2, attention without positions,
+// feed-forward layers or a mixture of experts, with a norm before it. What others have gates for, these have relu² for.
 #include <algorithm>
 #include <array>
 
@@ -45,9 +45,9 @@ Result<std::vector<Part>> read_parts(const Config& config) {
     return parts;
 }
 
-/// One of two names, an older one in published files.
+/// One of two names: where both are there the older one holds, as in transformers 5.12.
 std::string_view name_of(const Config& config, std::string_view name, std::string_view older) {
-    return config.has(name) || !config.has(older) ? name : older;
+    return config.has(older) ? older : name;
 }
 
 Result<void> read_scan(const Config& config, DecoderConfig& c, LlamaLayout& layout) {
@@ -57,25 +57,20 @@ Result<void> read_scan(const Config& config, DecoderConfig& c, LlamaLayout& layo
     DecoderConfig::SelectiveScan& scan = c.scan;
     VKFORMER_TRY(scan.heads, count("mamba_num_heads", 128, 4096));
     VKFORMER_TRY(scan.head_dim, count("mamba_head_dim", 64, 4096));
-    VKFORMER_TRY(scan.groups, count(name_of(config, "n_groups", "mamba_n_groups"), 8, 4096));
+    const std::string_view groups = name_of(config, "n_groups", "mamba_n_groups");
+    VKFORMER_TRY(scan.groups, count(groups, 8, 4096));
     VKFORMER_TRY(scan.state_dim, count("ssm_state_size", 128, 256));
     VKFORMER_TRY(c.taps, config.unsigned_integer(name_of(config, "conv_kernel", "mamba_d_conv"),
                                                  {.fallback = 4, .min = 2, .max = 8}));
     if (scan.heads % scan.groups != 0)
-        return config.unsupported("n_groups", "a divisor of mamba_num_heads = " + std::to_string(scan.heads));
+        return config.unsupported(groups, "a divisor of mamba_num_heads = " + std::to_string(scan.heads));
     scan.norm_groups = scan.groups;
     scan.norm_eps = c.norm_eps;
     VKFORMER_TRY(const auto activation, read_activation(config, "mamba_hidden_act", "silu"));
     if (activation != graph::Activation::silu) return config.unsupported("mamba_hidden_act", "silu");
     VKFORMER_TRY(layout.convolution_bias, config.boolean(name_of(config, "use_conv_bias", "mamba_conv_bias"), true));
     VKFORMER_TRY(layout.projection_bias, config.boolean("use_bias", false));
-    const std::string_view limits = name_of(config, "time_step_limit", "mamba_dt_limit");
-    VKFORMER_TRY(const auto range, config.range(limits));
-    if (!range) return {};
-    if (!(range->first >= 0)) return config.unsupported(limits, "steps of 0 and more");
-    scan.least_step = static_cast<float>(range->first);
-    scan.most_step = static_cast<float>(range->second);
-    return {};
+    return read_step_limits(config, name_of(config, "time_step_limit", "mamba_dt_limit"), c);
 }
 
 Result<void> read_routing(const Config& config, DecoderConfig& c) {
@@ -89,9 +84,7 @@ Result<void> read_routing(const Config& config, DecoderConfig& c) {
     VKFORMER_TRY(c.experts.intermediate_size, config.unsigned_integer("moe_intermediate_size", width));
     VKFORMER_TRY(c.experts.shared_size, config.unsigned_integer("moe_shared_expert_intermediate_size", width));
     set_sigmoid_routing(c, 1e-20f);
-    VKFORMER_TRY(c.experts.normalises, config.boolean("norm_topk_prob", true));
-    VKFORMER_TRY(const double scale, config.real("routed_scaling_factor", {.fallback = 1, .min = 1e-6, .max = 1e6}));
-    c.experts.scale = static_cast<float>(scale);
+    VKFORMER_CHECK(read_expert_weights(config, c));
     VKFORMER_TRY(const auto groups, config.unsigned_integer("n_group", {.fallback = 1}));
     if (groups != 1) return config.unsupported("n_group", "1");
     if (config.has("moe_latent_size")) return config.unsupported("moe_latent_size", "null");
@@ -126,8 +119,7 @@ Result<void> read_experts(const WeightReader& read, const DecoderConfig& c, cons
 Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const DecoderConfig& c, const LlamaLayout& layout,
                                          std::size_t index, Part part) {
     const std::string layer = "layers." + std::to_string(index) + ".", mixer = layer + "mixer.";
-    const std::uint64_t d = c.hidden_size, width = std::uint64_t{c.heads} * c.head_dim,
-                        kv_width = std::uint64_t{c.kv_heads} * c.head_dim;
+    const std::uint64_t d = c.hidden_size;
     const bool has_bias = layout.feed_forward_bias;
     DecoderWeights::Layer l;
     VKFORMER_TRY(const NormWeights norm, read.norm(layer + "norm", d));
@@ -135,13 +127,7 @@ Result<DecoderWeights::Layer> read_layer(const WeightReader& read, const Decoder
     (mixes ? l.attention_norm : l.feed_forward_norm) = norm;
     switch (part) {
     case Part::scan: VKFORMER_CHECK(read_scan_layer(read, c, mixer, layout, l)); break;
-    case Part::attention: {
-        VKFORMER_TRY(l.query, read.projection(mixer + "q_proj", width, d, false));
-        VKFORMER_TRY(l.key, read.projection(mixer + "k_proj", kv_width, d, false));
-        VKFORMER_TRY(l.value, read.projection(mixer + "v_proj", kv_width, d, false));
-        VKFORMER_TRY(l.output, read.projection(mixer + "o_proj", d, width, false));
-        break;
-    }
+    case Part::attention: VKFORMER_CHECK(read_attention_layer(read, c, mixer, layout, l)); break;
     case Part::feed_forward: {
         VKFORMER_TRY(l.up, read.projection(mixer + "up_proj", c.intermediate_size, d, has_bias));
         VKFORMER_TRY(l.down, read.projection(mixer + "down_proj", d, c.intermediate_size, has_bias));
@@ -173,7 +159,6 @@ Result<void> read_config(const Config& config, const std::vector<Part>& parts, D
                                                           : Mixer::none;
         c.layers[i].has_experts = parts[i] == Part::experts;
     }
-    if (c.attention_layers() == 0) return config.unsupported("layers_block_type", "a layer with attention");
     if (c.keeps_states()) VKFORMER_CHECK(read_scan(config, c, layout));
     return std::ranges::count(parts, Part::experts) > 0 ? read_routing(config, c) : Result<void>();
 }

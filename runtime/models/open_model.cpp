@@ -53,6 +53,7 @@ Result<Decoder> decoder_file(const Gguf& file) {
     VKFORMER_TRY(DecoderParts parts, load_gguf_decoder(file, kArchitecture));
     VKFORMER_CHECK(read_causality(file, kArchitecture, parts.config));
     if (!parts.config.is_causal) return file.unsupported(std::string(kArchitecture.name) + ".attention.causal", "true");
+    VKFORMER_CHECK(check_attention(file.file_name(), parts.config));
     return Decoder(std::move(parts.config), std::move(parts.weights));
 }
 

@@ -80,27 +80,25 @@ Result<void> WeightReader::check_unread(const std::string& bias) const {
                                                    ", and the model's configuration has no such bias"};
 }
 
+Result<TensorData> WeightReader::bias(const std::string& name, std::uint64_t dim, bool wanted) const {
+    if (wanted) return tensor(name, {dim});
+    VKFORMER_CHECK(check_unread(name));
+    return TensorData{};
+}
+
 Result<Projection> WeightReader::projection(const std::string& name, std::uint64_t out, std::uint64_t in,
-                                            bool bias) const {
+                                            bool has_bias) const {
     Projection p;
     VKFORMER_TRY(p.weight, tensor(name + ".weight", {out, in}));
-    if (bias) {
-        VKFORMER_TRY(p.bias, tensor(name + ".bias", {out}));
-    } else {
-        VKFORMER_CHECK(check_unread(name + ".bias"));
-    }
+    VKFORMER_TRY(p.bias, bias(name + ".bias", out, has_bias));
     return p;
 }
 
-Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t dim, bool bias) const {
+Result<NormWeights> WeightReader::norm(const std::string& name, std::uint64_t dim, bool has_bias) const {
     const bool is_old = has(name + ".gamma") && !has(name + ".weight");
     NormWeights n;
     VKFORMER_TRY(n.gain, tensor(name + (is_old ? ".gamma" : ".weight"), {dim}));
-    if (bias) {
-        VKFORMER_TRY(n.bias, tensor(name + (is_old ? ".beta" : ".bias"), {dim}));
-    } else {
-        VKFORMER_CHECK(check_unread(name + (is_old ? ".beta" : ".bias")));
-    }
+    VKFORMER_TRY(n.bias, bias(name + (is_old ? ".beta" : ".bias"), dim, has_bias));
     return n;
 }
 

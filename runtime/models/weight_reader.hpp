@@ -40,9 +40,11 @@ public:
     Result<TensorData> tied_tensor(const std::string& name, const Shape& shape, const TensorData& other,
                                    bool is_tied) const;
     /// name + ".weight" [out, in] and, if asked for, name + ".bias" [out]. Errors: also UnsupportedConfig, for UnreadBiases::refused.
-    Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool bias) const;
+    Result<Projection> projection(const std::string& name, std::uint64_t out, std::uint64_t in, bool has_bias) const;
+    /// [dim] if it is there by the config (`wanted`), else nothing. Errors as projection's.
+    Result<TensorData> bias(const std::string& name, std::uint64_t dim, bool wanted) const;
     /// name + ".weight" [dim] and, if asked for, name + ".bias" [dim]; in old files ".gamma" and ".beta".
-    Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool bias = false) const;
+    Result<NormWeights> norm(const std::string& name, std::uint64_t dim, bool has_bias = false) const;
 
 private:
     /// Of whatever dtype.

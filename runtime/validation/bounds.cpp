@@ -34,7 +34,7 @@ constexpr double kMatrices = 2 * kUnit16;
 
 double rounding_of_operands(const Graph& graph, const graph::Op& op, Rounding rounding) {
     const auto* const linear = std::get_if<graph::Linear>(&op);
-    const double sums = linear && linear->is_gated() ? 2 : 1;
+    const double sums = linear ? linear->factors() : 1;
     if (rounding == Rounding::half_sums) return sums * kHalves;
     if (rounding == Rounding::half_products && linear && is_weight_only(graph.dtype(linear->weight)))
         return sums * kMatrices;

@@ -33,7 +33,8 @@ layout(std430, binding = kGatedDeltaRuleY) STORED buffer Y { ELEMENT y[]; };
 #include "lib/softplus.glsl"
 #include "lib/state_place.glsl"
 
-const uint KEPT = KEY_DIM / LANES;  // elements of a column that an invocation has
+const uint KEPT = KEY_DIM / LANES;                // elements of a column that an invocation has
+const uint COLUMNS = gl_WorkGroupSize.x / LANES;  // of a workgroup
 const float SMALLEST = 1e-6;        // added to the sums of squares
 
 shared float queries[TOKENS * KEY_DIM], keys[TOKENS * KEY_DIM];
@@ -82,7 +83,7 @@ vec2 column_sums(vec2 part, uint turn) {
     sums[base + lane] = part;
     barrier();
     vec2 total = vec2(0.0);
-    [[unroll]] for (uint i = 0; i < LANES; ++i) total += sums[base + lane / LANES * LANES + i];
+    [[unroll]] for (uint i = 0; i < LANES; ++i) total += sums[base + i * COLUMNS + lane % COLUMNS];
     return total;
 }
 
@@ -90,8 +91,9 @@ void main() {
     const uint workgroup = linear_workgroup();
     if (workgroup >= p.workgroups) return;  // the whole workgroup leaves
     const uint head = workgroup / p.groups % p.heads, sequence = workgroup / p.groups / p.heads;
-    const uint lane = gl_LocalInvocationIndex % LANES;
-    const uint column = (workgroup % p.groups * gl_WorkGroupSize.x + gl_LocalInvocationIndex) / LANES;
+    // Neighbours have neighbouring columns, whose elements lie side by side.
+    const uint lane = gl_LocalInvocationIndex / COLUMNS;
+    const uint column = workgroup % p.groups * COLUMNS + gl_LocalInvocationIndex % COLUMNS;
     const bool is_inside = column < p.value_dim;
     const uint count = count_of(sequence), before = slot_before(sequence), slot = slot_behind(sequence);
     const uint width = 2 * p.key_heads * KEY_DIM + p.heads * p.value_dim;

@@ -2,8 +2,8 @@
 #ifndef VKFORMER_SOFTPLUS_GLSL
 #define VKFORMER_SOFTPLUS_GLSL
 
-// max(v, 0) + log(1 + e), e = exp(−|v|) ≤ 1. The logarithm is 2 artanh(e / (2 + e)), by its series up to the 15th power, which is off by 3e-9
-// at most: log() near 1 may be off by 2^-21.
+// max(v, 0) + log(1 + e), e = exp(−|v|) ≤ 1. The logarithm is 2 artanh(e / (2 + e)), by its series up to the 15th power, which is off by
+// 3e-9 at most: log() near 1 may be off by 2^-21. The shader enables GL_EXT_control_flow_attributes.
 float softplus(float v) {
     const float e = exp(-abs(v)), z = e / (2.0 + e), square = z * z;
     float series = 1.0 / 15.0;

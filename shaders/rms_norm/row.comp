@@ -1,7 +1,8 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // s = x + residual,  y = (gain + gain_offset) · s / sqrt(mean(s²) + eps) over the last dimension.
-// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage.glsl
+// says, arithmetic in float32.
 // Zhang and Sennrich 2019, eq. 4.
 // One workgroup per row; an invocation owns the elements i ≡ its index modulo the workgroup's size. Two walks over the row.
 #extension GL_GOOGLE_include_directive : require

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: MIT
 // rms_norm/row.comp for rows that are multiples of 4, four elements at a time:
 // s = x + residual,  y = (gain + gain_offset) · s / sqrt(mean(s²) + eps) over the last dimension. Zhang and Sennrich 2019, eq. 4.
-// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage4.glsl says, arithmetic in float32.
+// x, residual, sum, y: [rows, width]; gain: [p.gain_rows, width], by turns, 1 where it is absent; storage as lib/storage4.glsl
+// says, arithmetic in float32.
 // One workgroup per row; an invocation owns the quads ≡ its index modulo the workgroup's size and keeps KEPT of them.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require

@@ -7,11 +7,9 @@ const uint kSelectiveScanXbc = 0, kSelectiveScanSteps = 1, kSelectiveScanRates =
            kSelectiveScanCounts = 4, kSelectiveScanSlots = 5, kSelectiveScanState = 6, kSelectiveScanY = 7;
 // Specialization constants.
 const uint kSelectiveScanStateDim = 1;
-const uint kSelectiveScanLanes =
-    2;  // invocations that share a column of the state: a divisor of the state_dim and of the workgroup
+const uint kSelectiveScanLanes = 2;   // invocations that share a column of the state: divides state_dim and workgroup
 const uint kSelectiveScanTokens = 3;  // whose B and C are in shared memory at a time
 const uint kSelectiveScanPlace = 4;   // kPlaceHas… bits
-const uint kSelectiveScanWorkgroup = 64;
 struct SelectiveScanPush {
     uint len;
     uint slots;  // rows of the state

@@ -104,13 +104,14 @@ TEST_CASE("config: ranges may be infinite, as Python or as transformers 5 writes
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const Config c = *Config::parse(
         R"({"a":[0.5, Infinity],"b":[-Infinity,{"__float__": "Infinity"}],"c":[1,2],"d":[2,1],"e":[1],"f":["Infinity \"Infinity", 1],)"
-        R"("g":[0,NaN],"h":[0,{"__float__":"NaN"}],"i":[0,{"__float__":"Infinity","x":1}],"j":Infinity,"k":[0,1,2],"l":null})",
+        R"("g":[0,NaN],"h":[0,{"__float__":"NaN"}],"i":[0,{"__float__":"Infinity","x":1}],"j":Infinity,"k":[0,1,2],"l":null,"m":"x\\","n":[0,Infinity]})",
         "config.json");
     using Range = std::optional<std::pair<double, double>>;
     CHECK(*c.range("a") == Range({0.5, kInfinity}));
     CHECK(*c.range("b") == Range({-kInfinity, kInfinity}));
     CHECK(*c.range("c") == Range({1, 2}));
     CHECK(*c.range("l") == Range());
+    CHECK(*c.range("n") == Range({0, kInfinity}));
     for (const char* const bad : {"d", "e", "f", "g", "h", "i", "j", "k"})
         CHECK_THAT(message_of(c.range(bad)), ContainsSubstring('"' + std::string(bad) + '"') &&
                                                  ContainsSubstring("expected a list of two numbers"));

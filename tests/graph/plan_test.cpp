@@ -239,6 +239,17 @@ TEST_CASE("a product of few rows takes the RMS norm before it", "[plan]") {
     }
 }
 
+TEST_CASE("an RMS norm with gains of groups is no prologue of a product", "[plan]") {
+    const bool has_groups = GENERATE(false, true);
+    Graph graph;
+    const Value x = must(graph.input("x", DType::f32, {1, 2, 8}));
+    const Value gain = plan_weight(graph, "gain", has_groups ? Shape{2, 8} : Shape{8});
+    const Value normed = must(rms_norm(graph, x, gain, 1e-5f));
+    const Value y = must(linear(graph, normed, plan_weight(graph, "w", {12, 8})));
+    graph.mark_output(y);
+    CHECK(make_plan(graph).graph.nodes().size() == (has_groups ? 2 : 1));
+}
+
 TEST_CASE("an RMS norm stays where others read it, it has a sum to write or the product has a residual", "[plan]") {
     const std::string why = GENERATE("two products", "host", "sum", "residual", "batch", "state", "other width");
     CAPTURE(why);

@@ -59,6 +59,19 @@ Result<models::Decoder> load_mixture_with(const std::string& name, const json& f
     return models::load_decoder(model);
 }
 
+/// The golden with tensors under the names that `rename` gives theirs.
+Result<models::Decoder> load_renamed(const std::string& name, auto&& rename) {
+    const TemporaryFolder folder;
+    const fs::path source = goldens_dir() / "decoders" / name, model = folder.path() / name;
+    fs::create_directory(model);
+    fs::copy_file(source / "config.json", model / "config.json");
+    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
+    std::vector<formats::NamedTensor> tensors;
+    for (const auto& [tensor, data] : file.tensors()) tensors.push_back({rename(std::string(tensor)), data});
+    must(formats::write_safetensors(model / "model.safetensors", tensors));
+    return models::load_decoder(model);
+}
+
 /// The golden GGUF file, whose contents `change` has changed.
 Result<models::Decoder> load_gguf_with(const std::string& name, auto&& change) {
     const TemporaryFolder folder;
@@ -261,6 +274,10 @@ TEST_CASE("a hybrid of Granite is what its config says, or refused by the field"
     check_refused(with({{"layer_types", {"mamba", "mamba", "attention"}}}), CorruptFile, "layer_types");
     check_refused(with({{"layer_types", {"mamba", "mamba2", "attention", "mamba"}}}), UnsupportedConfig, "layer_types");
     check_refused(with({{"layer_types", nullptr}}), MissingTensor, "layers.2.mamba");
+    CHECK(must(with({{"layer_types", nullptr}, {"layers_block_type", {"mamba", "mamba", "attention", "mamba"}}}))
+              .config()
+              .layers[2]
+              .mixer == Mixer::attention);
     check_refused(with({{"position_embedding_type", "alibi"}}), UnsupportedConfig, "position_embedding_type");
     check_refused(with({{"mamba_n_heads", 7}}), UnsupportedConfig, "mamba_n_heads");
     check_refused(with({{"mamba_n_heads", 0}}), CorruptFile, "mamba_n_heads");
@@ -304,12 +321,23 @@ TEST_CASE("Nemotron-H is what its config says, or refused by the field", "[model
     CHECK(mixture.normalises);
     CHECK(mixture.scores == graph::RouteScores::sigmoid);
 
+    const auto limited = must(with({{"time_step_limit", {0.25, 0.75}}})).config().scan;
+    CHECK(limited.least_step == 0.25f);
+    CHECK(limited.most_step == 0.75f);
+    CHECK(std::isinf(must(with({{"time_step_limit", {0.25, 1e300}}})).config().scan.most_step));
+    // Where there are both, the older name holds.
+    CHECK(must(with({{"mamba_dt_limit", {0.5, 2}}})).config().scan.most_step == 2);
+    check_refused(with({{"mamba_d_conv", 3}}), ShapeMismatch, "conv1d");
+    check_refused(with({{"mamba_n_groups", 6}}), ShapeMismatch, "in_proj");
+    CHECK(must(with({{"mamba_conv_bias", false}})).weights().layers[0].state.taps_bias.bytes.empty());
+
     check_refused(with({{"layers_block_type", {"mamba", "mlp", "mamba", "attn", "mlp", "mamba"}}}), UnsupportedConfig,
                   "layers_block_type");
     check_refused(with({{"layers_block_type", nullptr}}), CorruptFile, "hybrid_override_pattern");
     check_refused(with({{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-Mx-M"}}), UnsupportedConfig,
                   "hybrid_override_pattern");
-    check_refused(with({{"layers_block_type", {"mamba", "mlp"}}}), UnsupportedConfig, "attention");
+    check_refused(with({{"layers_block_type", {"mamba", "mlp"}}}), UnsupportedConfig,
+                  "no layer of the model has attention");
     check_refused(with({{"num_hidden_layers", 7}}), UnsupportedConfig, "num_hidden_layers");
     check_refused(with({{"n_groups", 4}}), UnsupportedConfig, "n_groups");
     check_refused(with({{"mamba_hidden_act", "gelu"}}), UnsupportedConfig, "mamba_hidden_act");
@@ -317,12 +345,31 @@ TEST_CASE("Nemotron-H is what its config says, or refused by the field", "[model
     check_refused(with({{"sliding_window", 8}}), UnsupportedConfig, "sliding_window");
     check_refused(with({{"mamba_num_heads", 9}}), ShapeMismatch, "mixer.in_proj");
     check_refused(with({{"time_step_limit", {-0.5, 1}}}), UnsupportedConfig, "time_step_limit");
+    check_refused(with({{"time_step_limit", {1e300, 1e301}}}), UnsupportedConfig, "time_step_limit");
     check_refused(with({{"use_bias", true}}), MissingTensor, "in_proj.bias");
     check_refused(with_experts({{"n_group", 2}}), UnsupportedConfig, "n_group");
     check_refused(with_experts({{"moe_latent_size", 12}}), UnsupportedConfig, "moe_latent_size");
     check_refused(with_experts({{"num_experts_per_tok", 8}}), CorruptFile, "num_experts_per_tok");
     check_refused(with_experts({{"n_routed_experts", 6}}), ShapeMismatch, "mixer.gate");
     check_refused(with_experts({{"moe_shared_expert_intermediate_size", 17}}), ShapeMismatch, "shared_experts");
+}
+
+TEST_CASE("Nemotron-H is found under the names of published files", "[models][decoder]") {
+    const auto replaced = [](std::string name, const std::string& from, const std::string& to) {
+        if (name.starts_with(from)) name.replace(0, from.size(), to);
+        return name;
+    };
+    const auto as_filed = must(load_mixture_with("nemotron_h", json::object()));
+    const auto is_same = [&](const models::Decoder& model) {
+        return std::ranges::equal(model.weights().embedding.bytes, as_filed.weights().embedding.bytes) &&
+               std::ranges::equal(model.weights().layers[3].query.weight.bytes,
+                                  as_filed.weights().layers[3].query.weight.bytes);
+    };
+    CHECK(is_same(must(load_renamed("nemotron_h", [&](const std::string& name) {
+        return replaced(name, "backbone.embedding.", "backbone.embeddings.");
+    }))));
+    CHECK(is_same(must(
+        load_renamed("nemotron_h", [&](const std::string& name) { return replaced(name, "backbone.", "model."); }))));
 }
 
 TEST_CASE("Nemotron-H in a GGUF file is what its keys say, or refused by them", "[models][decoder][gguf][errors]") {
@@ -333,6 +380,16 @@ TEST_CASE("Nemotron-H in a GGUF file is what its keys say, or refused by them", 
     };
     CHECK(must(with("expert_weights_scale", 1.5f)).config().experts.scale == 1.5f);
     CHECK_FALSE(must(with("expert_weights_norm", false)).config().experts.normalises);
+    CHECK(must(with("attention.layer_norm_epsilon", 0.5f)).config().norm_eps == 1e-4f);
+    // A layer behind the last one that predicts the token after the next.
+    const auto predicting = load_gguf_with("nemotron_h_moe", [&](models::GgufContents& contents) {
+        const std::string prefix = "nemotron_h_moe.";
+        contents.metadata.set(prefix + "block_count", 7u);
+        contents.metadata.set(prefix + "nextn_predict_layers", 1u);
+        contents.metadata.set(prefix + "attention.head_count_kv", std::vector<std::int32_t>{0, 0, 2, 0, 0, 0, 2});
+        contents.metadata.set(prefix + "feed_forward_length", std::vector<std::int32_t>{0, 13, 0, 13, 0, 13, 13});
+    });
+    CHECK(must(predicting).config().layers.size() == 6);
     check_refused(with("moe_latent_size", 8u), UnsupportedConfig, "moe_latent_size");
     check_refused(with("expert_group_count", 2u), UnsupportedConfig, "expert_group_count");
     check_refused(with("expert_gating_func", 1u), UnsupportedConfig, "expert_gating_func");
@@ -350,6 +407,12 @@ TEST_CASE("a hybrid of Granite in a GGUF file is refused by the key", "[models][
         });
     };
     CHECK(must(with("rope.scaling.finetuned", true)).config().layers[2].rope == 0);
+    // llama-quantize drops a first dimension of 1.
+    const auto as_row = must(load_gguf_with("granite_hybrid", [](models::GgufContents& contents) {
+        for (formats::OutputTensor& tensor : contents.tensors)
+            if (tensor.name.ends_with("ssm_norm.weight")) tensor.source.shape = {tensor.source.shape[1]};
+    }));
+    CHECK(as_row.weights().layers[0].state.norm.gain.shape == Shape{60});
     check_refused(with("ssm.group_count", 2u), UnsupportedConfig, "ssm.group_count");
     check_refused(with("ssm.group_count", 0u), CorruptFile, "ssm.group_count");
     check_refused(with("ssm.time_step_rank", 7u), UnsupportedConfig, "ssm.inner_size");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // short_convolution, gated_delta_rule and selective_scan: what they keep of a sequence, and of which tokens.
+#include <cmath>
 #include <limits>
 
 #include "support/backends.hpp"
@@ -102,6 +103,54 @@ TEST_CASE("selective_scan goes on where a sequence was", "[op][selective_scan]")
                             .most_step = s.most_step,
                             .result = dtype}));
     c.check(backend);
+}
+
+TEST_CASE("selective_scan takes steps and decays of all sizes, and keeps NaN", "[op][selective_scan]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const DType dtype = GENERATE(DType::f32, DType::f16);
+    const auto width = GENERATE(values<std::uint64_t>({7, 8}));  // of the state: what no lanes share, and what they do
+    CAPTURE(backend.name(), to_string(dtype), width);
+    constexpr std::uint64_t kLen = 12, kHeads = 3, kHeadDim = 5;
+    constexpr float kSteps[] = {-30, -20, -7, 0, 7, 20}, kLogRates[] = {-8, 0, 4};
+    std::vector<float> steps, rates(3 * kHeads, 0.25f);
+    for (std::uint64_t t = 0; t < kLen; ++t)
+        for (std::uint64_t h = 0; h < kHeads; ++h) steps.push_back(kSteps[(t + h) % 6]);
+    std::ranges::copy(kLogRates, rates.begin());
+    OpCase c;
+    const Value xbc = c.floats("xbc", DType::f32, {1, kLen, kHeads * kHeadDim + 2 * width});
+    const Value rate = c.floats("rates", DType::f32, {3, kHeads}, rates);
+    const auto scan = [&](const std::string& name, const std::vector<float>& raw) {
+        const Value state = c.state(name + " state", DType::f32, {1, kHeads, width, kHeadDim},
+                                    c.random_floats(kHeads * width * kHeadDim));
+        // Without a place the sequence begins, whatever the state holds.
+        return c.expect(selective_scan(c.graph, xbc, c.floats(name, DType::f32, {1, kLen, kHeads}, raw), rate, state,
+                                       {}, {.result = dtype}));
+    };
+    scan("steps", steps);
+    std::vector<float> broken = steps;
+    broken[4 * kHeads + 1] = std::numeric_limits<float>::quiet_NaN();
+    const Value y = scan("broken", broken);
+    c.check(backend);
+    const std::vector<float> found = c.run(backend, y);
+    for (std::uint64_t t = 0; t < kLen; ++t)
+        for (std::uint64_t i = 0; i < kHeads * kHeadDim; ++i) {
+            const bool is_behind = t >= 4 && i / kHeadDim == 1;
+            CHECK(std::isnan(found[t * kHeads * kHeadDim + i]) == is_behind);
+        }
+}
+
+// One step, relative to itself: what a small one adds must not hide behind the rest.
+TEST_CASE("small steps of selective_scan keep their digits", "[op][selective_scan]") {
+    graph::Backend& backend = *GENERATE(from_range(test_backends()));
+    const float raw = GENERATE(-20.0f, -7.0f, -1.0f, 0.5f, 7.0f, 100.0f);
+    CAPTURE(backend.name(), raw);
+    OpCase c;
+    const Value state = c.state("state", DType::f32, {1, 1, 1, 1}, std::vector{0.0f});
+    const Value y = c.expect(selective_scan(c.graph, c.floats("xbc", DType::f32, {1, 1, 3}, {1, 1, 1}),
+                                            c.floats("steps", DType::f32, {1, 1, 1}, std::vector{raw}),
+                                            c.floats("rates", DType::f32, {3, 1}, {0, 0, 0}), state, {}, {}));
+    const double expected = std::max(double{raw}, 0.0) + std::log1p(std::exp(-std::abs(double{raw})));
+    CHECK(std::abs(c.run_doubles(backend, y)[0] - expected) <= 6e-6 * expected);  // e^−20 may be off by 43 units
 }
 
 TEST_CASE("selective_scan refuses what does not fit", "[op][selective_scan]") {

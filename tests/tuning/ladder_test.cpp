@@ -645,23 +645,32 @@ TEST_CASE("the trial case of a step of a search is its first one", "[tuning]") {
 }
 
 TEST_CASE("the trial case of a layer with states goes on from them with all its tokens", "[tuning]") {
+    const bool is_scan = GENERATE(false, true);
+    CAPTURE(is_scan);
     Graph graph;
     const auto slots = must(graph.input("slots", DType::i32, {2, 2}));
     const graph::StatePlace place = {.starts = must(graph.input("starts", DType::i32, {2})),
                                      .counts = must(graph.input("counts", DType::i32, {2})),
                                      .slots = slots};
-    graph.mark_output(must(gated_delta_rule(
-        graph, must(graph.input("qkv", DType::f32, {2, 5, 24})), must(graph.input("gates", DType::f32, {2, 5, 2})),
-        must(graph.input("decay", DType::f32, {2, 1})), must(graph.state("state", DType::f32, {3, 1, 8, 8})), place,
-        {.key_heads = 1})));
+    const auto x = must(graph.input("x", DType::f32, {2, 5, 24}));
+    const auto state = must(graph.state("state", DType::f32, {3, 1, 8, 8}));
+    graph.mark_output(is_scan ? must(selective_scan(graph, x, must(graph.input("steps", DType::f32, {2, 5, 1})),
+                                                    must(graph.input("rates", DType::f32, {3, 1})), state, place, {}))
+                              : must(gated_delta_rule(graph, x, must(graph.input("gates", DType::f32, {2, 5, 2})),
+                                                      must(graph.input("decay", DType::f32, {2, 1})), state, place,
+                                                      {.key_heads = 1})));
     const auto trial = must(tuning::make_trial_case(graph, graph.nodes().back(), 1e8));
-    const auto& op = std::get<graph::GatedDeltaRule>(trial.graph.nodes()[0].op);
-    std::map<std::uint32_t, std::vector<std::int32_t>> integers;
-    for (const auto& [value, contents] : trial.contents)
-        if (const auto* const found = std::get_if<std::vector<std::int32_t>>(&contents)) integers[value.id] = *found;
-    CHECK(integers[op.starts.id] == std::vector<std::int32_t>{1, 1});
-    CHECK(std::ranges::all_of(integers[op.counts.id], [](std::int32_t count) { return count >= 5; }));
-    CHECK(integers[op.slots.id] == std::vector<std::int32_t>{0, 0, 1, 1});
+    std::map<std::string, std::vector<std::int32_t>, std::less<>> integers;
+    const auto note = [&](std::string_view name, graph::Value operand, graph::Access) {
+        for (const auto& [value, contents] : trial.contents)
+            if (const auto* const found = std::get_if<std::vector<std::int32_t>>(&contents); found && value == operand)
+                integers[std::string(name)] = *found;
+    };
+    graph::for_each_operand(trial.graph.nodes()[0].op, note);
+    CHECK(integers["starts"] == std::vector<std::int32_t>{1, 1});
+    CHECK(integers["counts"].size() == 2);
+    CHECK(std::ranges::all_of(integers["counts"], [](std::int32_t count) { return count >= 5; }));
+    CHECK(integers["slots"] == std::vector<std::int32_t>{0, 0, 1, 1});
     CHECK(trial.results.size() == 2);
 }
 

@@ -361,6 +361,14 @@ TEST_CASE("what cannot work on pieces says which tensor, how large it is and wha
         for (const char* part :
              {"scores has 65536 bytes", "maxStorageBufferRange", "maxMemoryAllocationSize", "masked_softmax"})
             CHECK(result.error().message.find(part) != std::string::npos);
+
+        OpCase norm;
+        norm.expect(rms_norm(norm.graph, norm.floats("rows", DType::f32, {100, 3, 64}),
+                             norm.floats("gain", DType::f32, {3, 64}), 1e-5f));
+        const auto refused =
+            limited->compile(graph::make_plan(norm.graph), limited->make_store(), limited->make_store());
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message.find("take gains by turns in pieces of it") != std::string::npos);
     }
 }
 

@@ -197,6 +197,7 @@ void add_recurrent_cases(std::vector<Family>& families) {
                         .dims = "sequences x len x groups x heads of each x state_dim x head_dim",
                         .types = floats,
                         .shapes = {{1, 1, 1, 48, 128, 64}, {1, 256, 1, 48, 128, 64}},
+                        .compiled = {{{1, 256, 1, 48, 128, 64}, floats}},
                         .make = scan_case});
 }
 

@@ -12,17 +12,19 @@ using graph::SelectiveScan;
 
 static_assert(sizeof(shaders::SelectiveScanPush) == 36);
 
-constexpr std::uint32_t kWorkgroup = shaders::kSelectiveScanWorkgroup;
+/// Of `columns`, and of the kernels whose columns are shared by kLanes invocations: more columns load B and C less often, and leave a device
+/// with fewer workgroups.
+constexpr std::uint32_t kWorkgroup = 64, kWideWorkgroup = 256, kLanes = 8;
 
-/// Tokens in shared memory: 8 KiB of B and C, so that the rest fits in what every device has.
-std::uint32_t tokens_of(std::uint64_t state_dim) { return state_dim <= 128 ? 8 : 4; }
+/// Tokens in shared memory: no more than there are when texts are written, and at most 8 KiB of B and C, so that the rest fits in what every
+/// device has.
+std::uint32_t tokens_of(std::uint64_t len, std::uint64_t state_dim) { return len == 1 ? 1 : state_dim <= 128 ? 8 : 4; }
 
-template <std::uint32_t kLanes>
-bool fits(const SelectiveScan& op, const KernelContext& context) {
+bool can_share(const SelectiveScan& op, const KernelContext& context) {
     return context.graph.shape(op.state)[2] % kLanes == 0;
 }
 
-template <std::uint32_t kLanes>
+template <std::uint32_t kWorkgroup, std::uint32_t kLanes>
 Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context) {
     const Shape& steps = context.graph.shape(op.steps);
     const Shape& state = context.graph.shape(op.state);
@@ -42,7 +44,7 @@ Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context)
         .set(shaders::kWorkgroupConstant, kWorkgroup)
         .set(shaders::kSelectiveScanStateDim, state_dim)
         .set(shaders::kSelectiveScanLanes, kLanes)
-        .set(shaders::kSelectiveScanTokens, tokens_of(state_dim))
+        .set(shaders::kSelectiveScanTokens, tokens_of(steps[1], state_dim))
         .set(shaders::kSelectiveScanPlace, place_bits(op));
     dispatch.push.set(shaders::SelectiveScanPush{
         .len = static_cast<std::uint32_t>(steps[1]),
@@ -62,19 +64,22 @@ Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context)
 constexpr Edge kEdges[] = {{1, 1, 1, 1, 1, 1},           {2, 8, 1, 2, 20, kWorkgroup - 1},
                            {1, 9, 2, 1, 32, kWorkgroup}, {2, 5, 1, 1, 132, kWorkgroup + 1},
                            {1, 17, 1, 3, 24, 17},        {1, 5, 1, 1, 255, 3}};
-constexpr Edge kSharedEdges[] = {{1, 1, 1, 1, 8, 1},
-                                 {2, 8, 1, 2, 24, kWorkgroup / 8 - 1},
-                                 {1, 9, 2, 1, 32, kWorkgroup / 8},
-                                 {2, 5, 1, 1, 136, kWorkgroup / 8 + 1},
-                                 {1, 17, 1, 3, 64, 17},
-                                 {1, 5, 1, 1, 256, 3}};
+template <std::uint32_t kColumns>
+constexpr Edge kSharedEdges[] = {{1, 1, 1, 1, 8, 1},         {2, 8, 1, 2, 24, kColumns - 1},
+                                 {1, 9, 2, 1, 32, kColumns}, {2, 5, 1, 1, 136, kColumns + 1},
+                                 {1, 17, 1, 3, 64, 17},      {1, 5, 1, 1, 256, 3}};
 
 }  // namespace
 
 std::span<const Kernel<SelectiveScan>> kernels(const SelectiveScan&) {
     static constexpr Kernel<SelectiveScan> kKernels[] = {
-        {.traits = {.name = "columns_shared", .edges = kSharedEdges}, .fits = fits<8>, .plan = plan<8>},
-        {.traits = {.name = "columns", .edges = kEdges, .is_reference = true}, .plan = plan<1>}};
+        {.traits = {.name = "columns_shared", .edges = kSharedEdges<kWorkgroup / kLanes>},
+         .fits = can_share,
+         .plan = plan<kWorkgroup, kLanes>},
+        {.traits = {.name = "columns_shared_wide", .edges = kSharedEdges<kWideWorkgroup / kLanes>},
+         .fits = can_share,
+         .plan = plan<kWideWorkgroup, kLanes>},
+        {.traits = {.name = "columns", .edges = kEdges, .is_reference = true}, .plan = plan<kWorkgroup, 1>}};
     return kKernels;
 }
 
