@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // A renderer that keeps its frame rate while a language model writes: each frame's command buffer takes as much of the model's work as fits
 // into --budget-us microseconds of GPU time, and the rest waits for the frames to come.
-//     frame_budget --model MODEL --budget-us 2000 --csv frames.csv
-// MODEL: a Hugging Face folder or a GGUF file. --budget-us 0 gives the model a whole token per frame, for comparison.
+//     frame_budget --budget-us 2000 --csv frames.csv
+// --model takes a Hugging Face folder or a GGUF file, in place of the model of the repository. --budget-us 0 gives the model a whole
+// token per frame, for comparison.
 //
 // What belongs to vkformer has a number; the window, its swapchain and its drawing (window/) are what an application has already.
 #include <vkformer/vkformer.h>
@@ -26,7 +27,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-    std::string model, prompt = "Once upon a time", csv, font = SAMPLE_FONT;
+    std::string model = SAMPLE_MODELS "/verse-writer/verse-writer-q8_0.gguf", prompt = "In the beginning", csv,
+                font = SAMPLE_FONT;
+    float temperature = 0.7f;  // 0: the likeliest token, always
+    std::uint64_t seed = 1;
     std::uint32_t budget_us = 2000;
     std::uint32_t frames_per_second = 60;
     std::uint32_t frames_alone = 120;  // before the model begins: what the scene costs by itself
@@ -91,10 +95,13 @@ vkf_device* create_device(sample::Window& window) {
 
 // ---- 2. The model: everything is loaded, compiled and allocated here ------------------------------------------------------
 
-vkf_session* create_session(vkf_model* model, std::uint32_t context, std::uint32_t chunk) {
+vkf_session* create_session(vkf_model* model, std::uint32_t context, const Options& options) {
     vkf_session_info info = VKF_SESSION_INFO_INIT;
     info.context = context;
-    info.chunk = chunk;
+    info.chunk = options.chunk;
+    info.temperature = options.temperature;
+    info.top_p = options.temperature > 0 ? 0.9f : 1.0f;
+    info.seed = options.seed;
     vkf_session_memory memory = VKF_SESSION_MEMORY_INIT;
     check(vkf_session_query_memory(model, &info, &memory));
     std::printf("the model takes %.1f MB of device memory\n", static_cast<double>(memory.total) * 1e-6);
@@ -294,7 +301,7 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
                 const std::string state = std::string(vkf_session_state_string(status.state)) + ", " +
                                           std::to_string(status.generated_tokens) + " tokens, budget " +
                                           std::to_string(options.budget_us) + " us";
-                draw_text(text, text_of(session), state, window.width(), chart, period_us);
+                draw_text(text, options.prompt + text_of(session), state, window.width(), chart, period_us);
             }
         }
         times.push_back(time);
@@ -302,6 +309,7 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
         std::this_thread::sleep_until(next_frame);
     }
     print_summary(times);
+    std::printf("%s%s\n", options.prompt.c_str(), text_of(session).c_str());
     if (!options.csv.empty()) write_csv(options.csv, times);
 }
 
@@ -310,8 +318,11 @@ void run(sample::Window& window, vkf_session* session, const std::vector<std::in
 int main(int argc, char** argv) {
     Options options;
     CLI::App app("Renders at a fixed rate while a language model writes in slices of GPU time");
-    app.add_option("--model", options.model, "Hugging Face folder or GGUF file")->required();
+    app.add_option("--model", options.model, "Hugging Face folder or GGUF file");
     app.add_option("--prompt", options.prompt);
+    app.add_option("--temperature", options.temperature, "0: the likeliest token, always")
+        ->check(CLI::NonNegativeNumber);
+    app.add_option("--seed", options.seed, "of the tokens that are drawn");
     app.add_option("--budget-us", options.budget_us, "GPU time of the model per frame; 0: a whole token per frame");
     app.add_option("--fps", options.frames_per_second)->check(CLI::PositiveNumber);
     app.add_option("--alone", options.frames_alone, "frames before the model begins");
@@ -332,7 +343,7 @@ int main(int argc, char** argv) {
     check(vkf_model_load(device, options.model.c_str(), &model));
     const std::vector<std::int32_t> prompt = tokenize(model, options.prompt);
     vkf_session* session =
-        create_session(model, static_cast<std::uint32_t>(prompt.size()) + options.max_tokens, options.chunk);
+        create_session(model, static_cast<std::uint32_t>(prompt.size()) + options.max_tokens, options);
 
     run(window, session, prompt, options);
 

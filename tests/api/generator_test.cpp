@@ -59,6 +59,32 @@ TEST_CASE("prompts continue as Hugging Face continues them, alone and together",
     }
 }
 
+TEST_CASE("the shipped language model writes transformers' words", "[api][generator][verse][golden]") {
+    const std::string device = GENERATE(from_range(device_names()));
+    CAPTURE(device);
+    std::ifstream file(goldens_dir() / "verse_writer.json");
+    const auto cases = nlohmann::json::parse(file)["cases"];
+    REQUIRE(cases.size() >= 4);
+    Generator generator = must(Generator::load(
+        std::filesystem::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf",
+        {.device = device, .batch = static_cast<std::uint32_t>(cases.size()), .plain_shaders = true}));
+    std::vector<std::string> texts;
+    for (const auto& entry : cases) texts.push_back(entry["prompt"].get<std::string>());
+    const auto generations = must(generator.generate(texts, {.max_tokens = 40}));
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        const auto& entry = cases[i];
+        CAPTURE(texts[i]);
+        CHECK(must(generator.tokenize(texts[i])) == entry["input_ids"].get<std::vector<std::int32_t>>());
+        const auto expected = entry["greedy_ids"].get<std::vector<std::int32_t>>();  // up to a near tie
+        REQUIRE(expected.size() >= 8);
+        auto found = generations[i].tokens;
+        REQUIRE(found.size() >= expected.size());
+        found.resize(expected.size());
+        CHECK(found == expected);
+        CHECK(generations[i].text.starts_with(entry["text"].get<std::string>()));
+    }
+}
+
 TEST_CASE("a conversation is answered as Hugging Face answers it, and goes on where it was",
           "[api][generator][golden]") {
     const std::string device = GENERATE(from_range(device_names()));

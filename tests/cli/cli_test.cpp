@@ -333,11 +333,21 @@ TEST_CASE("generate: text, JSON and token ids", "[cli][generate]") {
           text + "\n");
 
     CHECK(run("generate -q -n 2 --prompt-tokens 1,x " + model).exit_code == 2);
-    CHECK(run("generate -q -n 2 Hello").exit_code == 2);
     CHECK(run("generate -q -n 2 --temperature -1 Hello " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 --context 100000 Hello " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 --log-probs 2 Hello " + model).exit_code == 2);
     CHECK(run("generate -q -n 2 --json --log-probs 21 Hello " + model).exit_code == 2);
+}
+
+TEST_CASE("generate: without --model it is the shipped language model", "[cli][generate][verse]") {
+    std::ifstream file(goldens_dir() / "verse_writer.json");
+    const auto entry = nlohmann::json::parse(file)["cases"][0];
+    const auto count = std::to_string(entry["greedy_ids"].size());
+    const Outcome text =
+        run("generate -q --device cpu --plain -n " + count + " '" + entry["prompt"].get<std::string>() + "'");
+    CHECK(text.exit_code == 0);
+    CHECK(text.out == entry["text"].get<std::string>() + "\n");
+    refuses("chat -n 2 Hello", "--model is required");
 }
 
 TEST_CASE("generate: a seed is no negative number, and an empty text ends nothing", "[cli][generate][errors]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fstream>
 
+#include <nlohmann/json.hpp>
+
 #include "cpu/backend.hpp"
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
@@ -64,6 +66,30 @@ TEST_CASE("a decoder of several block formats gives what its numbers give",
     };
     const std::vector<double> expected = run(in_floats, *oracle);
     CHECK(relative_error<double, double>(run(model, backend), expected) < kModelBound);
+}
+
+// What transformers computes in double precision from the numbers that the blocks stand for (tools/train/language_report.py).
+TEST_CASE("the shipped language model has transformers' logits", "[models][decoder][gguf][verse][golden]") {
+    const auto floats_on_cpu = cpu::make_cpu_backend<float>(cpu::QuantizedProducts::floats);
+    graph::Backend* const tested = GENERATE(from_range(test_backends()));
+    graph::Backend& backend = tested == test_backends()[0] ? *floats_on_cpu : *tested;
+    CAPTURE(backend.name());
+    const models::Decoder model = must(models::load_decoder(std::filesystem::path(VKFORMER_SOURCE_DIR) /
+                                                            "samples/models/verse-writer/verse-writer-q8_0.gguf"));
+    std::ifstream file(goldens_dir() / "verse_writer.json");
+    const auto cases = nlohmann::json::parse(file)["cases"];
+    REQUIRE(cases.size() >= 4);
+    for (const std::size_t index : {std::size_t{0}, cases.size() - 1}) {
+        const auto& entry = cases[index];
+        const auto ids = entry["input_ids"].get<std::vector<std::int32_t>>();
+        CAPTURE(entry["prompt"].get<std::string>());
+        const std::vector<std::uint32_t> pieces = {static_cast<std::uint32_t>(ids.size()) - 1, 1};
+        const PiecewiseRun run =
+            run_in_pieces(model, backend, ids, 1, DType::f32, pieces, models::WeightFormat::as_filed);
+        const auto expected = entry["logits"].get<std::vector<double>>();
+        const auto last = std::span<const double>(run.logits).last(expected.size());
+        CHECK(relative_error(last, std::span<const double>(expected)) < kModelBound);
+    }
 }
 
 TEST_CASE("a GGUF file whose decoder cannot be run is refused by name", "[models][decoder][gguf][errors]") {

@@ -14,6 +14,7 @@
 #include "core/platform/process.hpp"
 #include "core/platform/system.hpp"
 #include "core/platform/terminal.hpp"
+#include "core/try.hpp"
 #include "text/unicode.hpp"
 
 namespace vkformer::cli {
@@ -99,14 +100,21 @@ Result<std::filesystem::path> ModelOption::find() const {
         if (fs::path path = utf8_path(folder); fs::exists(path, ignored)) return path;
         return Error{ErrorCode::FileNotFound, "there is no model " + folder};
     }
+    VKFORMER_TRY(const fs::path config, find_shipped("date-normalizer/config.json"));
+    return config.parent_path();
+}
+
+Result<std::filesystem::path> find_shipped(const std::filesystem::path& file) {
+    namespace fs = std::filesystem;
     std::vector<fs::path> places;
     if (const fs::path program = platform::program_path(); !program.empty())
-        places.push_back(program.parent_path().parent_path() / VKFORMER_MODEL_INSTALL_DIR);
-    places.push_back(utf8_path(VKFORMER_MODEL_SOURCE_DIR));
+        places.push_back(program.parent_path().parent_path() / VKFORMER_MODELS_INSTALL_DIR / file);
+    places.push_back(utf8_path(VKFORMER_MODELS_SOURCE_DIR) / file);
+    std::error_code ignored;
     for (const fs::path& place : places)
-        if (fs::exists(place / "config.json", ignored)) return place;
+        if (fs::exists(place, ignored)) return place;
     return Error{ErrorCode::FileNotFound,
-                 "the shipped model is not at " + places.front().string() + "; say --model FOLDER"};
+                 "the shipped model is not at " + places.front().string() + "; say --model MODEL"};
 }
 
 namespace {

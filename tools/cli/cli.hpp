@@ -58,6 +58,10 @@ struct ModelOption {
     Result<std::filesystem::path> find() const;
 };
 
+/// A file of the models that are shipped, named from their folder on: beside the installed program or in the source tree. Errors:
+/// FileNotFound.
+Result<std::filesystem::path> find_shipped(const std::filesystem::path& file);
+
 // One function per command: describes it to the parser and, when the parser meets it, sets `action`.
 void add_info(CLI::App& app, Action& action);
 void add_translate(CLI::App& app, Action& action);

@@ -156,6 +156,7 @@ void add_generate(CLI::App& app, Action& action) {
                     "A prompt as token ids: 1,15043,3186; repeatable. A model without tokenizer answers in such")
         ->take_all()
         ->allow_extra_args(false);
+    options->generator.shipped = "verse-writer/verse-writer-q8_0.gguf";
     options->generator.add(command);
     command.add_flag("--echo", options->echo, "Print the prompt, if it is a text, before its continuation");
     CLI::Option* const json =
@@ -168,6 +169,7 @@ void add_generate(CLI::App& app, Action& action) {
     command.footer(
         "One prompt: its text is printed as it comes. Several: one after the other at the end.\n"
         "Examples:\n"
+        "  vkformer generate --temperature 0.7 --top-p 0.9 -n 64 \"In the beginning\"\n"
         "  vkformer generate --model SmolLM2-135M \"Once upon a time\" -n 64\n"
         "  vkformer generate --model model-Q4_K.gguf --temperature 0.8 --top-p 0.95 < prompt.txt\n"
         "  vkformer generate --model gpt2 --beams 4 -n 40 \"The capital of France is\"\n"

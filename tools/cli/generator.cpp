@@ -12,8 +12,9 @@
 namespace vkformer::cli {
 
 void GeneratorCommand::add(CLI::App& command) {
-    command.add_option("-m,--model", model, "Model folder (config.json, safetensors, tokenizer.json) or GGUF file")
-        ->required();
+    const std::string taken = "Model folder (config.json, safetensors, tokenizer.json) or GGUF file";
+    command.add_option("-m,--model", model, shipped.empty() ? taken : taken + " (default: the shipped model)")
+        ->required(shipped.empty());
     command
         .add_option("-n,--max-tokens", max_tokens,
                     "Tokens to generate at most; 0: what the model says, else until it ends or the context is full")
@@ -203,7 +204,11 @@ Result<Generator> load_generator(const GeneratorCommand& command) {
     if (command.early_stopping == "never") options.beam_search.early_stopping = EarlyStopping::never;
     VKFORMER_TRY(options.shader_variants, command.device.variants_by_op());
     if (!command.device.quiet) options.on_progress = show_progress;
-    VKFORMER_TRY(Generator generator, Generator::load(utf8_path(command.model), options));
+    std::filesystem::path model = utf8_path(command.model);
+    if (command.model.empty()) {
+        VKFORMER_TRY(model, find_shipped(command.shipped));
+    }
+    VKFORMER_TRY(Generator generator, Generator::load(model, options));
     if (!command.device.quiet) std::fprintf(stderr, "vkformer: device: %s\n", generator.device().c_str());
     return generator;
 }

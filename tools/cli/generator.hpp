@@ -14,6 +14,7 @@ namespace vkformer::cli {
 
 struct GeneratorCommand {
     DeviceOptions device;
+    std::string shipped;  ///< what is taken without --model, as find_shipped() knows it; empty: --model has to be said
     std::string model;
     std::string weights = "model";
     CacheOption cache;
