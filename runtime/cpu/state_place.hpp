@@ -34,8 +34,8 @@ OwnTokens own_tokens(const auto& op, const Operands<T>& operands, std::size_t se
     return own;
 }
 
-/// Where a sequence with tokens works on its state: in the row that is kept, filled with what came before, or in `scratch` where nothing is kept.
-/// rows(i): that part of row i of the state which is worked on.
+/// Where a sequence with tokens works on its state: in the row that is kept, filled with what came before, or in `scratch` where nothing
+/// is kept. rows(i): that part of row i of the state which is worked on.
 template <std::floating_point T>
 std::span<T> state_of(const OwnTokens& own, const auto& rows, std::span<T> scratch) {
     const std::span<T> state = own.behind ? rows(*own.behind) : scratch;

@@ -133,9 +133,8 @@ struct StateWeights {
     TensorData taps, taps_bias;  ///< [width, taps] of the convolution, and [width], optional
     Projection beta;             ///< of a delta rule alone, [heads, hidden_size]
     // Of both recursions:
-    Projection step;  ///< [heads, hidden_size]
-    TensorData
-        rates;  ///< f32, the decay of graph::gated_delta_rule, [2, heads], or the rates of graph::selective_scan, [3, heads]
+    Projection step;   ///< [heads, hidden_size]
+    TensorData rates;  ///< f32, decay of graph::gated_delta_rule or rates of graph::selective_scan
     /// Of the result: [value_dim], of each head by itself, or, behind the gate, [scan.values()] or [scan.norm_groups, scan.values() /
     /// scan.norm_groups].
     NormWeights norm;
@@ -230,10 +229,10 @@ public:
     /// Adds the forward pass over tokens i32 [rows, len], the first of row r at position starts[r] (i32 [rows]). Keys and values
     /// are appended to the caches, states "key_cache.L" and "value_cache.L" [rows, capacity, kv_heads, head_dim], with pages
     /// [pages, kPageLen, kv_heads, head_dim], and every token attends to those before it there. Positions at or above the capacity are not
-    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L" or "scan_state.L", f32, a row for each sequence or slot, and take up where
-    /// the run before ended, whatever `starts` says, unless it says 0. Errors: the builders', and InvalidArgument (a capacity above
-    /// most_positions(), or a table with pages that lie wholly above it; extended for a model that is not; a cache format that its heads do
-    /// not fit; pages and cache_rows; cache_rows of a model that keeps states).
+    /// kept. Layers with a state have it in "convolution_state.L" and "delta_state.L" or "scan_state.L", f32, a row for each sequence or slot,
+    /// and take up where the run before ended, whatever `starts` says, unless it says 0. Errors: the builders', and InvalidArgument (a
+    /// capacity above most_positions(), or a table with pages that lie wholly above it; extended for a model that is not; a cache format that
+    /// its heads do not fit; pages and cache_rows; cache_rows of a model that keeps states).
     Result<DecoderPass> add_pass(graph::Graph& graph, const DecoderLayout& layout, graph::Value tokens,
                                  graph::Value starts, Logits logits) const;
 

@@ -186,8 +186,8 @@ std::vector<TensorData> ungrouped(const TensorData& rows, std::uint64_t groups,
                                   const std::vector<std::uint64_t>& sizes);
 /// A projection whose rows are, for each head, those of its query and then those of its gate, taken apart.
 void set_gated_query(const Projection& both, const DecoderConfig& config, DecoderWeights::Layer& layer);
-/// StateWeights::rates: the logarithms of the heads' rates, kept where their exponentials are numbers, and the rows behind them: the biases of
-/// the steps and, of a selective scan, what is passed by the state. Errors: UnsupportedDtype.
+/// StateWeights::rates: the logarithms of the heads' rates, kept where their exponentials are numbers, and the rows behind them: the
+/// biases of the steps and, of a selective scan, what is passed by the state. Errors: UnsupportedDtype.
 Result<TensorData> rates_of(const TensorData& log_rates, std::initializer_list<const TensorData*> others);
 /// The input of a selective scan's layer, rows [gate | x, B, C | step], taken apart.
 void set_scan_inputs(const Projection& all, const DecoderConfig& config, DecoderWeights::Layer& layer);

@@ -12,24 +12,24 @@ using graph::SelectiveScan;
 
 static_assert(sizeof(shaders::SelectiveScanPush) == 36);
 
-/// Of `columns`, and of the kernels whose columns are shared by kLanes invocations: more columns load B and C less often, and leave a device
-/// with fewer workgroups.
+/// Of `columns` and `columns_shared`, and of `columns_shared_wide`: more columns load B and C less often, and leave a device with fewer
+/// workgroups.
 constexpr std::uint32_t kWorkgroup = 64, kWideWorkgroup = 256, kLanes = 8;
 
-/// Tokens in shared memory: no more than there are when texts are written, and at most 8 KiB of B and C, so that the rest fits in what every
-/// device has.
+/// Tokens in shared memory: no more than there are when texts are written, and at most 8 KiB of B and C, so that the rest fits in what
+/// every device has.
 std::uint32_t tokens_of(std::uint64_t len, std::uint64_t state_dim) { return len == 1 ? 1 : state_dim <= 128 ? 8 : 4; }
 
 bool can_share(const SelectiveScan& op, const KernelContext& context) {
     return context.graph.shape(op.state)[2] % kLanes == 0;
 }
 
-template <std::uint32_t kWorkgroup, std::uint32_t kLanes>
+template <std::uint32_t kSize, std::uint32_t kSharers>
 Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context) {
     const Shape& steps = context.graph.shape(op.steps);
     const Shape& state = context.graph.shape(op.state);
     const std::uint64_t heads = state[1], state_dim = state[2], head_dim = state[3];
-    const std::uint64_t per_head = ceil_div(head_dim * kLanes, kWorkgroup), workgroups = steps[0] * heads * per_head;
+    const std::uint64_t per_head = ceil_div(head_dim * kSharers, kSize), workgroups = steps[0] * heads * per_head;
     VKFORMER_TRY(const auto groups, folded_grid(workgroups, context.device));
     Dispatch dispatch{.module = {&modules::selective_scan, storage_for(context.graph.dtype(op.y), context.device)},
                       .groups = groups};
@@ -41,9 +41,9 @@ Result<DispatchPlan> plan(const SelectiveScan& op, const KernelContext& context)
         .bind(shaders::kSelectiveScanSlots, or_else(op.slots, op.steps))
         .bind(shaders::kSelectiveScanState, op.state)
         .bind(shaders::kSelectiveScanY, op.y)
-        .set(shaders::kWorkgroupConstant, kWorkgroup)
+        .set(shaders::kWorkgroupConstant, kSize)
         .set(shaders::kSelectiveScanStateDim, state_dim)
-        .set(shaders::kSelectiveScanLanes, kLanes)
+        .set(shaders::kSelectiveScanLanes, kSharers)
         .set(shaders::kSelectiveScanTokens, tokens_of(steps[1], state_dim))
         .set(shaders::kSelectiveScanPlace, place_bits(op));
     dispatch.push.set(shaders::SelectiveScanPush{
@@ -73,12 +73,12 @@ constexpr Edge kSharedEdges[] = {{1, 1, 1, 1, 8, 1},         {2, 8, 1, 2, 24, kC
 
 std::span<const Kernel<SelectiveScan>> kernels(const SelectiveScan&) {
     static constexpr Kernel<SelectiveScan> kKernels[] = {
-        {.traits = {.name = "columns_shared", .edges = kSharedEdges<kWorkgroup / kLanes>},
-         .fits = can_share,
-         .plan = plan<kWorkgroup, kLanes>},
         {.traits = {.name = "columns_shared_wide", .edges = kSharedEdges<kWideWorkgroup / kLanes>},
          .fits = can_share,
          .plan = plan<kWideWorkgroup, kLanes>},
+        {.traits = {.name = "columns_shared", .edges = kSharedEdges<kWorkgroup / kLanes>},
+         .fits = can_share,
+         .plan = plan<kWorkgroup, kLanes>},
         {.traits = {.name = "columns", .edges = kEdges, .is_reference = true}, .plan = plan<kWorkgroup, 1>}};
     return kKernels;
 }
