@@ -2,11 +2,9 @@
 #include <cmath>
 #include <concepts>
 #include <numeric>
-#include <vector>
 
-#include "cpu/attention.hpp"
 #include "cpu/float_kernels.hpp"
-#include "cpu/state_place.hpp"
+#include "cpu/head_states.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -66,44 +64,22 @@ void delta_step(const DeltaInputs<T>& in, std::span<T> state, std::span<T> scrat
 
 }  // namespace
 
-// Each head of each sequence by itself.
 template <std::floating_point T>
 void execute(const graph::GatedDeltaRule& op, const Operands<T>& operands) {
-    const std::size_t batch = operands.dim(op.qkv, 0), len = operands.dim(op.qkv, 1);
     const std::size_t heads = operands.dim(op.state, 1), key_dim = operands.dim(op.state, 2),
                       value_dim = operands.dim(op.state, 3), keys = op.key_heads * key_dim;
     const std::span<const T> decay = operands.floats(op.decay);
-    const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
-        std::vector<T> scratch_state(key_dim * value_dim), scratch(2 * key_dim + value_dim);
-        for (std::size_t item = first; item < last; ++item) {
-            const std::size_t b = item / heads, h = item % heads;
-            const std::size_t key_head = op.heads_in_turns ? h % op.key_heads : h / (heads / op.key_heads);
-            const OwnTokens own = own_tokens(op, operands, b, len);
-            const auto matrix_in = [&](std::size_t row) {
-                return operands.floats(op.state).subspan((row * heads + h) * scratch_state.size(),
-                                                         scratch_state.size());
-            };
-            const std::span<T> state = own.count > 0 ? state_of<T>(own, matrix_in, scratch_state) : std::span<T>();
-            for (std::size_t t = 0; t < len; ++t) {
-                const std::size_t row = b * len + t;
-                const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * value_dim, value_dim);
-                if (t >= own.count) {
-                    std::ranges::fill(y, T{0});
-                    continue;
-                }
-                const std::span<const T> qkv = operands.floats(op.qkv, row), gates = operands.floats(op.gates, row);
-                const T step = gates[heads + h] + decay[heads + h];
-                const T softplus = std::max(step, T{0}) + std::log1p(std::exp(-std::abs(step)));
-                delta_step<T>({.query = qkv.subspan(key_head * key_dim, key_dim),
-                               .key = qkv.subspan(keys + key_head * key_dim, key_dim),
-                               .value = qkv.subspan(2 * keys + h * value_dim, value_dim),
-                               .alpha = std::exp(-std::exp(decay[h]) * softplus),
-                               .beta = 1 / (1 + std::exp(-gates[h]))},
-                              state, scratch, y);
-            }
-        }
+    const auto step = [&](std::size_t row, std::size_t h, std::span<T> state, std::span<T> scratch, std::span<T> y) {
+        const std::size_t key_head = op.heads_in_turns ? h % op.key_heads : h / (heads / op.key_heads);
+        const std::span<const T> qkv = operands.floats(op.qkv, row), gates = operands.floats(op.gates, row);
+        delta_step<T>({.query = qkv.subspan(key_head * key_dim, key_dim),
+                       .key = qkv.subspan(keys + key_head * key_dim, key_dim),
+                       .value = qkv.subspan(2 * keys + h * value_dim, value_dim),
+                       .alpha = std::exp(-std::exp(decay[h]) * softplus<T>(gates[heads + h] + decay[heads + h])),
+                       .beta = 1 / (1 + std::exp(-gates[h]))},
+                      state, scratch, y);
     };
-    over_threads<T>(batch * heads, len * 4 * key_dim * value_dim, run_heads);
+    over_head_states<T>(op, operands, 4, 2 * key_dim + value_dim, step);
 }
 template void execute(const graph::GatedDeltaRule&, const Operands<float>&);
 template void execute(const graph::GatedDeltaRule&, const Operands<double>&);

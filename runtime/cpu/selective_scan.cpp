@@ -2,11 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
-#include <vector>
 
-#include "cpu/attention.hpp"
 #include "cpu/float_kernels.hpp"
-#include "cpu/state_place.hpp"
+#include "cpu/head_states.hpp"
 #include "cpu/twins.hpp"
 
 namespace vkformer::cpu {
@@ -49,45 +47,25 @@ void scan_step(const ScanInputs<T>& token, std::span<T> state, std::span<T> y) {
 
 }  // namespace
 
-// Each head of each sequence by itself.
 template <std::floating_point T>
 void execute(const graph::SelectiveScan& op, const Operands<T>& operands) {
-    const std::size_t batch = operands.dim(op.steps, 0), len = operands.dim(op.steps, 1);
     const std::size_t heads = operands.dim(op.state, 1), state_dim = operands.dim(op.state, 2),
                       head_dim = operands.dim(op.state, 3);
     const std::size_t of_b = heads * head_dim, of_c = of_b + op.groups * state_dim;  // in a row of xbc
     const std::span<const T> rates = operands.floats(op.rates);
-    const auto run_heads = [&](std::size_t first, std::size_t last, std::size_t) {
-        std::vector<T> scratch_state(state_dim * head_dim);
-        for (std::size_t item = first; item < last; ++item) {
-            const std::size_t b = item / heads, h = item % heads, group = h / (heads / op.groups);
-            const OwnTokens own = own_tokens(op, operands, b, len);
-            const auto matrix_in = [&](std::size_t row) {
-                return operands.floats(op.state).subspan((row * heads + h) * scratch_state.size(),
-                                                         scratch_state.size());
-            };
-            const std::span<T> state = own.count > 0 ? state_of<T>(own, matrix_in, scratch_state) : std::span<T>();
-            for (std::size_t t = 0; t < len; ++t) {
-                const std::size_t row = b * len + t;
-                const std::span<T> y = operands.floats(op.y).subspan((row * heads + h) * head_dim, head_dim);
-                if (t >= own.count) {
-                    std::ranges::fill(y, T{0});
-                    continue;
-                }
-                const std::span<const T> xbc = operands.floats(op.xbc, row);
-                const T raw = operands.floats(op.steps, row)[h] + rates[heads + h];
-                const T softplus = std::max(raw, T{0}) + std::log1p(std::exp(-std::abs(raw)));
-                scan_step<T>({.x = xbc.subspan(h * head_dim, head_dim),
-                              .b = xbc.subspan(of_b + group * state_dim, state_dim),
-                              .c = xbc.subspan(of_c + group * state_dim, state_dim),
-                              .rate = std::exp(rates[h]),
-                              .step = std::clamp(softplus, T{op.least_step}, T{op.most_step}),
-                              .skip = rates[2 * heads + h]},
-                             state, y);
-            }
-        }
+    const auto step = [&](std::size_t row, std::size_t h, std::span<T> state, std::span<T>, std::span<T> y) {
+        const std::size_t group = h / (heads / op.groups);
+        const std::span<const T> xbc = operands.floats(op.xbc, row);
+        const T delta = softplus<T>(operands.floats(op.steps, row)[h] + rates[heads + h]);
+        scan_step<T>({.x = xbc.subspan(h * head_dim, head_dim),
+                      .b = xbc.subspan(of_b + group * state_dim, state_dim),
+                      .c = xbc.subspan(of_c + group * state_dim, state_dim),
+                      .rate = std::exp(rates[h]),
+                      .step = std::clamp(delta, T{op.least_step}, T{op.most_step}),
+                      .skip = rates[2 * heads + h]},
+                     state, y);
     };
-    over_threads<T>(batch * heads, len * 3 * state_dim * head_dim, run_heads);
+    over_head_states<T>(op, operands, 3, 0, step);
 }
 template void execute(const graph::SelectiveScan&, const Operands<float>&);
 template void execute(const graph::SelectiveScan&, const Operands<double>&);
