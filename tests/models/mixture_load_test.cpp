@@ -7,6 +7,7 @@
 #include "formats/gguf.hpp"
 #include "formats/gguf_writer.hpp"
 #include "formats/safetensors.hpp"
+#include "models/changed_golden.hpp"
 #include "models/decoder_loading.hpp"
 #include "models/encoder_loading.hpp"
 #include "models/gguf_export.hpp"
@@ -24,64 +25,6 @@ using nlohmann::json;
 namespace fs = std::filesystem;
 using enum ErrorCode;
 
-/// null takes a field out.
-void write_config_with(const fs::path& model, const json& fields) {
-    std::ifstream file(model / "config.json");
-    json config = json::parse(file);
-    config.merge_patch(fields);
-    std::ofstream(model / "config.json") << config;
-}
-
-/// The golden with some fields changed.
-Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields) {
-    const TemporaryFolder folder;
-    const fs::path model = folder.path() / name;
-    fs::copy(goldens_dir() / "decoders" / name, model);
-    write_config_with(model, fields);
-    return models::load_decoder(model);
-}
-
-/// The golden with some fields changed, and other tensors in place of those of these names.
-Result<models::Decoder> load_mixture_with(const std::string& name, const json& fields,
-                                          const formats::TensorMap& changed) {
-    const TemporaryFolder folder;
-    const fs::path source = goldens_dir() / "decoders" / name, model = folder.path() / name;
-    fs::create_directory(model);
-    fs::copy_file(source / "config.json", model / "config.json");
-    write_config_with(model, fields);
-    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
-    std::vector<formats::NamedTensor> tensors;
-    for (const auto& [tensor, data] : file.tensors()) {
-        const auto found = changed.find(tensor);
-        tensors.push_back({tensor, found == changed.end() ? data : found->second});
-    }
-    must(formats::write_safetensors(model / "model.safetensors", tensors));
-    return models::load_decoder(model);
-}
-
-/// The golden with tensors under the names that `rename` gives theirs.
-Result<models::Decoder> load_renamed(const std::string& name, auto&& rename) {
-    const TemporaryFolder folder;
-    const fs::path source = goldens_dir() / "decoders" / name, model = folder.path() / name;
-    fs::create_directory(model);
-    fs::copy_file(source / "config.json", model / "config.json");
-    const auto file = must(formats::Safetensors::open(source / "model.safetensors"));
-    std::vector<formats::NamedTensor> tensors;
-    for (const auto& [tensor, data] : file.tensors()) tensors.push_back({rename(std::string(tensor)), data});
-    must(formats::write_safetensors(model / "model.safetensors", tensors));
-    return models::load_decoder(model);
-}
-
-/// The golden GGUF file, whose contents `change` has changed.
-Result<models::Decoder> load_gguf_with(const std::string& name, auto&& change) {
-    const TemporaryFolder folder;
-    const auto file = must(formats::Gguf::open(goldens_dir() / "gguf_decoders" / (name + ".gguf")));
-    models::GgufContents contents = must(models::requantized(file, DType::f32));
-    change(contents);
-    must(formats::write_gguf(folder / "changed.gguf", contents.metadata, contents.tensors));
-    return models::load_decoder(folder / "changed.gguf");
-}
-
 std::uint64_t row_of_shape(const models::Decoder& model) {
     return model.weights().layers[0].experts.gate.at(0).shape[0];
 }
@@ -89,22 +32,21 @@ std::uint64_t row_of_shape(const models::Decoder& model) {
 }  // namespace
 
 TEST_CASE("a mixture's folder is refused by the field that asks for something else", "[models][decoder][errors]") {
-    check_refused(load_mixture_with("olmoe", {{"clip_qkv", 8.0}}), UnsupportedConfig, R"("clip_qkv" is 8)");
-    check_refused(load_mixture_with("olmoe", {{"sliding_window", 8}}), UnsupportedConfig, R"("sliding_window" is 8)");
-    check_refused(load_mixture_with("qwen2_moe", {{"use_sliding_window", true}, {"sliding_window", 4}}),
+    check_refused(load_golden_with("olmoe", {{"clip_qkv", 8.0}}), UnsupportedConfig, R"("clip_qkv" is 8)");
+    check_refused(load_golden_with("olmoe", {{"sliding_window", 8}}), UnsupportedConfig, R"("sliding_window" is 8)");
+    check_refused(load_golden_with("qwen2_moe", {{"use_sliding_window", true}, {"sliding_window", 4}}),
                   UnsupportedConfig, R"("use_sliding_window" is true)");
-    check_refused(load_mixture_with("mixtral", {{"num_experts_per_tok", 6}}), CorruptFile, R"("num_experts_per_tok")");
-    check_refused(load_mixture_with("mixtral", {{"num_local_experts", 1025}}), CorruptFile, R"("num_local_experts")");
-    check_refused(load_mixture_with("mixtral", {{"num_local_experts", 6}}), ShapeMismatch, "block_sparse_moe.gate");
-    check_refused(load_mixture_with("qwen3_moe", {{"moe_intermediate_size", 15}}), ShapeMismatch,
-                  "experts.0.gate_proj");
-    check_refused(load_mixture_with("qwen2_moe", {{"decoder_sparse_step", 1}}), MissingTensor, "layers.0.mlp.gate");
-    check_refused(load_mixture_with("qwen2_moe", {{"decoder_sparse_step", 0}}), CorruptFile, "decoder_sparse_step");
+    check_refused(load_golden_with("mixtral", {{"num_experts_per_tok", 6}}), CorruptFile, R"("num_experts_per_tok")");
+    check_refused(load_golden_with("mixtral", {{"num_local_experts", 1025}}), CorruptFile, R"("num_local_experts")");
+    check_refused(load_golden_with("mixtral", {{"num_local_experts", 6}}), ShapeMismatch, "block_sparse_moe.gate");
+    check_refused(load_golden_with("qwen3_moe", {{"moe_intermediate_size", 15}}), ShapeMismatch, "experts.0.gate_proj");
+    check_refused(load_golden_with("qwen2_moe", {{"decoder_sparse_step", 1}}), MissingTensor, "layers.0.mlp.gate");
+    check_refused(load_golden_with("qwen2_moe", {{"decoder_sparse_step", 0}}), CorruptFile, "decoder_sparse_step");
 }
 
 TEST_CASE("gpt-oss is refused by the field that asks for something else", "[models][decoder][errors]") {
     const auto refused = [](const json& fields, ErrorCode code, const std::string& words) {
-        check_refused(load_mixture_with("gpt_oss", fields), code, words);
+        check_refused(load_golden_with("gpt_oss", fields), code, words);
     };
     refused({{"swiglu_limit", 6.0}}, UnsupportedConfig, R"("swiglu_limit" is 6)");
     refused({{"hidden_act", "gelu"}}, UnsupportedConfig, R"("hidden_act" is "gelu")");
@@ -117,15 +59,14 @@ TEST_CASE("gpt-oss is refused by the field that asks for something else", "[mode
             UnsupportedConfig, "layer_types");
     refused({{"num_local_experts", 6}}, ShapeMismatch, "mlp.router.weight");
     refused({{"intermediate_size", 14}}, ShapeMismatch, "mlp.experts.gate_up_proj");
-    CHECK(load_mixture_with("gpt_oss", {{"swiglu_limit", 7.0}, {"attention_dropout", 0.1}}));
-    check_refused(load_mixture_with("gpt_oss_mxfp4", {{"intermediate_size", 64}}), ShapeMismatch,
-                  "gate_up_proj_blocks");
+    CHECK(load_golden_with("gpt_oss", {{"swiglu_limit", 7.0}, {"attention_dropout", 0.1}}));
+    check_refused(load_golden_with("gpt_oss_mxfp4", {{"intermediate_size", 64}}), ShapeMismatch, "gate_up_proj_blocks");
 }
 
 TEST_CASE("windows of gpt-oss are in every second layer, or where the config says", "[models][decoder]") {
     const auto windows_of = [](const json& fields) {
         std::vector<std::uint32_t> windows;
-        const auto model = must(load_mixture_with("gpt_oss", fields));
+        const auto model = must(load_golden_with("gpt_oss", fields));
         for (const auto& layer : model.config().layers) windows.push_back(layer.window);
         return windows;
     };
@@ -136,9 +77,9 @@ TEST_CASE("windows of gpt-oss are in every second layer, or where the config say
           Windows{0, 0, 0, 5});
     const std::vector<std::string> all_full(4, "full_attention");
     CHECK(windows_of({{"layer_types", all_full}, {"sliding_window", nullptr}}) == Windows{0, 0, 0, 0});
-    check_refused(load_mixture_with("gpt_oss", {{"layer_types", nullptr}, {"sliding_window", nullptr}}),
+    check_refused(load_golden_with("gpt_oss", {{"layer_types", nullptr}, {"sliding_window", nullptr}}),
                   UnsupportedConfig, R"("sliding_window" is missing)");
-    check_refused(load_mixture_with("gpt_oss", {{"sliding_window", 0}}), CorruptFile, R"("sliding_window" is 0)");
+    check_refused(load_golden_with("gpt_oss", {{"sliding_window", 0}}), CorruptFile, R"("sliding_window" is 0)");
 }
 
 TEST_CASE("MXFP4 of gpt-oss is refused by the tensor whose rows are no whole blocks, or whose numbers are infinite",
@@ -150,15 +91,15 @@ TEST_CASE("MXFP4 of gpt-oss is refused by the tensor whose rows are no whole blo
         return TensorData{.dtype = DType::u8, .shape = shape, .bytes = *bytes, .owner = bytes};
     };
     const auto with_scale = [&](int scale) {
-        return load_mixture_with("gpt_oss_mxfp4", json::object(),
-                                 {{experts + "down_proj_scales", bytes_with({6, 64, 1}, scale)}});
+        return load_golden_with("gpt_oss_mxfp4", json::object(),
+                                {{experts + "down_proj_scales", bytes_with({6, 64, 1}, scale)}});
     };
     CHECK(with_scale(252));
     check_refused(with_scale(253), CorruptFile, "down_proj_scales has a value of 253 or more");
     check_refused(with_scale(255), CorruptFile, "down_proj_scales has a value of 253 or more");
-    const auto with_width_33 = load_mixture_with("gpt_oss_mxfp4", {{"intermediate_size", 33}},
-                                                 {{experts + "gate_up_proj_blocks", bytes_with({6, 66, 2, 16}, 0)},
-                                                  {experts + "gate_up_proj_scales", bytes_with({6, 66, 2}, 127)}});
+    const auto with_width_33 = load_golden_with("gpt_oss_mxfp4", {{"intermediate_size", 33}},
+                                                {{experts + "gate_up_proj_blocks", bytes_with({6, 66, 2, 16}, 0)},
+                                                 {experts + "gate_up_proj_scales", bytes_with({6, 66, 2}, 127)}});
     check_refused(with_width_33, ShapeMismatch, "down_proj_blocks has rows of 33 elements");
 }
 
@@ -216,7 +157,7 @@ TEST_CASE("gpt-oss's GGUF file is refused without what it needs", "[models][deco
 }
 
 TEST_CASE("Granite's factors are those of its config, 1 where it says nothing", "[models][decoder]") {
-    const auto config_with = [](const json& fields) { return must(load_mixture_with("granite", fields)).config(); };
+    const auto config_with = [](const json& fields) { return must(load_golden_with("granite", fields)).config(); };
     const auto as_filed = config_with(json::object());
     CHECK(as_filed.attention_scale == 0.15f);
     CHECK(as_filed.logit_scale == Approx(1 / 7.0));
@@ -236,18 +177,18 @@ TEST_CASE("Granite is refused by the field that makes no sense", "[models][decod
     for (const char* const field :
          {"attention_multiplier", "logits_scaling", "embedding_multiplier", "residual_multiplier"})
         for (const double value : {0.0, -1.0})
-            check_refused(load_mixture_with("granite", {{field, value}}), CorruptFile, field);
-    check_refused(load_mixture_with("granite", {{"rope_parameters", {{"rope_type", "dynamic"}}}}), UnsupportedConfig,
+            check_refused(load_golden_with("granite", {{field, value}}), CorruptFile, field);
+    check_refused(load_golden_with("granite", {{"rope_parameters", {{"rope_type", "dynamic"}}}}), UnsupportedConfig,
                   "rope_type");
-    check_refused(load_mixture_with("granite_moe", {{"num_local_experts", 6}}), ShapeMismatch, "router.layer");
-    check_refused(load_mixture_with("granite_moe", {{"intermediate_size", 12}}), ShapeMismatch, "input_linear");
-    check_refused(load_mixture_with("granite_moe_shared", {{"shared_intermediate_size", 17}}), ShapeMismatch,
+    check_refused(load_golden_with("granite_moe", {{"num_local_experts", 6}}), ShapeMismatch, "router.layer");
+    check_refused(load_golden_with("granite_moe", {{"intermediate_size", 12}}), ShapeMismatch, "input_linear");
+    check_refused(load_golden_with("granite_moe_shared", {{"shared_intermediate_size", 17}}), ShapeMismatch,
                   "shared_mlp.input_linear");
     const auto with = [](const std::string& key, const auto& value) {
         return load_gguf_with("granite",
                               [&](models::GgufContents& contents) { contents.metadata.set("granite." + key, value); });
     };
-    check_refused(models::scorer_of(must(load_mixture_with("granite", json::object())), {.yes = 7, .no = 9}),
+    check_refused(models::scorer_of(must(load_golden_with("granite", json::object())), {.yes = 7, .no = 9}),
                   UnsupportedConfig, "its logits have a scale");
     check_refused(with("residual_scale", 0.0f), CorruptFile, "residual_scale");
     check_refused(with("logit_scale", 0.0f), CorruptFile, "logit_scale");
@@ -257,190 +198,24 @@ TEST_CASE("Granite is refused by the field that makes no sense", "[models][decod
     check_refused(with("attention.sliding_window", 4u), UnsupportedConfig, "attention.sliding_window");
 }
 
-TEST_CASE("a hybrid of Granite is what its config says, or refused by the field", "[models][decoder][errors]") {
-    using Mixer = models::DecoderConfig::Mixer;
-    const auto with = [](const json& fields) { return load_mixture_with("granite_hybrid", fields); };
-    const auto as_filed = must(with(json::object())).config();
-    CHECK(as_filed.scan.norm_eps == 1e-3f);  // that of the norms of x is not
-    CHECK(as_filed.scan.least_step == 0);
-    CHECK(std::isinf(as_filed.scan.most_step));
-    CHECK(as_filed.layers[0].mixer == Mixer::selective_scan);
-    CHECK(as_filed.layers[2].mixer == Mixer::attention);
-    CHECK_FALSE(as_filed.layers[2].rope);
-    CHECK(as_filed.state_bytes() == 3 * 4 * (3 * (60 + 14) + 7 * 60));
-    CHECK(must(with({{"mamba_d_head", "auto"}, {"time_step_limit", nullptr}})).config().scan.head_dim == 10);
-    CHECK(must(with({{"position_embedding_type", "rope"}})).config().layers[2].rope == 0);
-
-    check_refused(with({{"layer_types", {"mamba", "mamba", "attention"}}}), CorruptFile, "layer_types");
-    check_refused(with({{"layer_types", {"mamba", "mamba2", "attention", "mamba"}}}), UnsupportedConfig, "layer_types");
-    check_refused(with({{"layer_types", nullptr}}), MissingTensor, "layers.2.mamba");
-    CHECK(must(with({{"layer_types", nullptr}, {"layers_block_type", {"mamba", "mamba", "attention", "mamba"}}}))
-              .config()
-              .layers[2]
-              .mixer == Mixer::attention);
-    check_refused(with({{"position_embedding_type", "alibi"}}), UnsupportedConfig, "position_embedding_type");
-    check_refused(with({{"mamba_n_heads", 7}}), UnsupportedConfig, "mamba_n_heads");
-    check_refused(with({{"mamba_n_heads", 0}}), CorruptFile, "mamba_n_heads");
-    check_refused(with({{"mamba_n_groups", 4}}), UnsupportedConfig, "mamba_n_groups");
-    check_refused(with({{"mamba_n_groups", 2}}), ShapeMismatch, "mamba.in_proj");
-    check_refused(with({{"mamba_d_head", 12}}), UnsupportedConfig, "mamba_d_head");
-    check_refused(with({{"mamba_d_head", "half"}}), CorruptFile, "mamba_d_head");
-    check_refused(with({{"mamba_d_state", 257}}), CorruptFile, "mamba_d_state");
-    check_refused(with({{"mamba_d_conv", 3}}), ShapeMismatch, "mamba.conv1d");
-    check_refused(with({{"mamba_expand", 4}}), UnsupportedConfig, "mamba_d_head");
-    check_refused(with({{"mamba_proj_bias", true}}), MissingTensor, "mamba.in_proj.bias");
-    check_refused(with({{"hidden_act", "gelu"}}), UnsupportedConfig, "hidden_act");
-    check_refused(with({{"time_step_limit", {-1, 2}}}), UnsupportedConfig, "time_step_limit");
-    check_refused(with({{"time_step_limit", {3, 2}}}), CorruptFile, "time_step_limit");
-    check_refused(with({{"shared_intermediate_size", 36}}), ShapeMismatch, "shared_mlp.input_linear");
-    check_refused(with({{"shared_intermediate_size", 0}}), CorruptFile, "shared_intermediate_size");
-    check_refused(with({{"num_local_experts", 2}}), MissingTensor, "block_sparse_moe");
-}
-
-TEST_CASE("Nemotron-H is what its config says, or refused by the field", "[models][decoder][errors]") {
-    using Mixer = models::DecoderConfig::Mixer;
-    const auto with = [](const json& fields) { return load_mixture_with("nemotron_h", fields); };
-    const auto with_experts = [](const json& fields) { return load_mixture_with("nemotron_h_moe", fields); };
-    const auto mixers_of = [](const models::Decoder& model) {
-        std::vector<Mixer> mixers;
-        for (const auto& layer : model.config().layers) mixers.push_back(layer.mixer);
-        return mixers;
-    };
-    const auto as_filed = must(with(json::object()));
-    CHECK(mixers_of(as_filed) == std::vector{Mixer::selective_scan, Mixer::none, Mixer::selective_scan,
-                                             Mixer::attention, Mixer::none, Mixer::selective_scan});
-    CHECK(as_filed.config().attention_layers() == 1);
-    CHECK(as_filed.config().scan.norm_groups == 3);
-    const json older = {{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-M*-M"},
-                        {"n_groups", nullptr},          {"mamba_n_groups", 3},
-                        {"head_dim", nullptr},          {"attention_head_dim", 10},
-                        {"num_hidden_layers", 6}};
-    CHECK(mixers_of(must(with(older))) == mixers_of(as_filed));
-    const auto mixture = must(with_experts(json::object())).config().experts;
-    CHECK(mixture.scale == 2.5f);
-    CHECK(mixture.normalises);
-    CHECK(mixture.scores == graph::RouteScores::sigmoid);
-
-    const auto limited = must(with({{"time_step_limit", {0.25, 0.75}}})).config().scan;
-    CHECK(limited.least_step == 0.25f);
-    CHECK(limited.most_step == 0.75f);
-    CHECK(std::isinf(must(with({{"time_step_limit", {0.25, 1e300}}})).config().scan.most_step));
-    // Where there are both, the older name holds.
-    CHECK(must(with({{"mamba_dt_limit", {0.5, 2}}})).config().scan.most_step == 2);
-    check_refused(with({{"mamba_d_conv", 3}}), ShapeMismatch, "conv1d");
-    check_refused(with({{"mamba_n_groups", 6}}), ShapeMismatch, "in_proj");
-    CHECK(must(with({{"mamba_conv_bias", false}})).weights().layers[0].state.taps_bias.bytes.empty());
-
-    check_refused(with({{"layers_block_type", {"mamba", "mlp", "mamba", "attn", "mlp", "mamba"}}}), UnsupportedConfig,
-                  "layers_block_type");
-    check_refused(with({{"layers_block_type", nullptr}}), CorruptFile, "hybrid_override_pattern");
-    check_refused(with({{"layers_block_type", nullptr}, {"hybrid_override_pattern", "M-Mx-M"}}), UnsupportedConfig,
-                  "hybrid_override_pattern");
-    check_refused(with({{"layers_block_type", {"mamba", "mlp"}}}), UnsupportedConfig,
-                  "no layer of the model has attention");
-    check_refused(with({{"num_hidden_layers", 7}}), UnsupportedConfig, "num_hidden_layers");
-    check_refused(with({{"n_groups", 4}}), UnsupportedConfig, "n_groups");
-    check_refused(with({{"mamba_hidden_act", "gelu"}}), UnsupportedConfig, "mamba_hidden_act");
-    check_refused(with({{"mlp_hidden_act", "relu3"}}), UnsupportedConfig, "mlp_hidden_act");
-    check_refused(with({{"sliding_window", 8}}), UnsupportedConfig, "sliding_window");
-    check_refused(with({{"mamba_num_heads", 9}}), ShapeMismatch, "mixer.in_proj");
-    check_refused(with({{"time_step_limit", {-0.5, 1}}}), UnsupportedConfig, "time_step_limit");
-    check_refused(with({{"time_step_limit", {1e300, 1e301}}}), UnsupportedConfig, "time_step_limit");
-    check_refused(with({{"use_bias", true}}), MissingTensor, "in_proj.bias");
-    check_refused(with_experts({{"n_group", 2}}), UnsupportedConfig, "n_group");
-    check_refused(with_experts({{"moe_latent_size", 12}}), UnsupportedConfig, "moe_latent_size");
-    check_refused(with_experts({{"num_experts_per_tok", 8}}), CorruptFile, "num_experts_per_tok");
-    check_refused(with_experts({{"n_routed_experts", 6}}), ShapeMismatch, "mixer.gate");
-    check_refused(with_experts({{"moe_shared_expert_intermediate_size", 17}}), ShapeMismatch, "shared_experts");
-}
-
-TEST_CASE("Nemotron-H is found under the names of published files", "[models][decoder]") {
-    const auto replaced = [](std::string name, const std::string& from, const std::string& to) {
-        if (name.starts_with(from)) name.replace(0, from.size(), to);
-        return name;
-    };
-    const auto as_filed = must(load_mixture_with("nemotron_h", json::object()));
-    const auto is_same = [&](const models::Decoder& model) {
-        return std::ranges::equal(model.weights().embedding.bytes, as_filed.weights().embedding.bytes) &&
-               std::ranges::equal(model.weights().layers[3].query.weight.bytes,
-                                  as_filed.weights().layers[3].query.weight.bytes);
-    };
-    CHECK(is_same(must(load_renamed("nemotron_h", [&](const std::string& name) {
-        return replaced(name, "backbone.embedding.", "backbone.embeddings.");
-    }))));
-    CHECK(is_same(must(
-        load_renamed("nemotron_h", [&](const std::string& name) { return replaced(name, "backbone.", "model."); }))));
-}
-
-TEST_CASE("Nemotron-H in a GGUF file is what its keys say, or refused by them", "[models][decoder][gguf][errors]") {
-    const auto with = [](const std::string& key, const auto& value) {
-        return load_gguf_with("nemotron_h_moe", [&](models::GgufContents& contents) {
-            contents.metadata.set("nemotron_h_moe." + key, value);
-        });
-    };
-    CHECK(must(with("expert_weights_scale", 1.5f)).config().experts.scale == 1.5f);
-    CHECK_FALSE(must(with("expert_weights_norm", false)).config().experts.normalises);
-    CHECK(must(with("attention.layer_norm_epsilon", 0.5f)).config().norm_eps == 1e-4f);
-    // A layer behind the last one that predicts the token after the next.
-    const auto predicting = load_gguf_with("nemotron_h_moe", [&](models::GgufContents& contents) {
-        const std::string prefix = "nemotron_h_moe.";
-        contents.metadata.set(prefix + "block_count", 7u);
-        contents.metadata.set(prefix + "nextn_predict_layers", 1u);
-        contents.metadata.set(prefix + "attention.head_count_kv", std::vector<std::int32_t>{0, 0, 2, 0, 0, 0, 2});
-        contents.metadata.set(prefix + "feed_forward_length", std::vector<std::int32_t>{0, 13, 0, 13, 0, 13, 13});
-    });
-    CHECK(must(predicting).config().layers.size() == 6);
-    check_refused(with("moe_latent_size", 8u), UnsupportedConfig, "moe_latent_size");
-    check_refused(with("expert_group_count", 2u), UnsupportedConfig, "expert_group_count");
-    check_refused(with("expert_gating_func", 1u), UnsupportedConfig, "expert_gating_func");
-    check_refused(with("ssm.group_count", 2u), ShapeMismatch, "ssm_");
-    check_refused(with("feed_forward_length", std::vector<std::int32_t>{0, 13, 0, 12, 0, 13}), UnsupportedConfig,
-                  "feed_forward_length");
-    check_refused(with("feed_forward_length", std::vector<std::int32_t>{0, 0, 0, 0, 0, 0}), UnsupportedConfig,
-                  "feed_forward_length");
-}
-
-TEST_CASE("a hybrid of Granite in a GGUF file is refused by the key", "[models][decoder][gguf][errors]") {
-    const auto with = [](const std::string& key, const auto& value) {
-        return load_gguf_with("granite_hybrid", [&](models::GgufContents& contents) {
-            contents.metadata.set("granitehybrid." + key, value);
-        });
-    };
-    CHECK(must(with("rope.scaling.finetuned", true)).config().layers[2].rope == 0);
-    // llama-quantize drops a first dimension of 1.
-    const auto as_row = must(load_gguf_with("granite_hybrid", [](models::GgufContents& contents) {
-        for (formats::OutputTensor& tensor : contents.tensors)
-            if (tensor.name.ends_with("ssm_norm.weight")) tensor.source.shape = {tensor.source.shape[1]};
-    }));
-    CHECK(as_row.weights().layers[0].state.norm.gain.shape == Shape{60});
-    check_refused(with("ssm.group_count", 2u), UnsupportedConfig, "ssm.group_count");
-    check_refused(with("ssm.group_count", 0u), CorruptFile, "ssm.group_count");
-    check_refused(with("ssm.time_step_rank", 7u), UnsupportedConfig, "ssm.inner_size");
-    check_refused(with("ssm.inner_size", 120u), ShapeMismatch, "ssm_in");
-    check_refused(with("ssm.state_size", 257u), CorruptFile, "ssm.state_size");
-    check_refused(with("ssm.conv_kernel", 3u), ShapeMismatch, "ssm_conv1d");
-    check_refused(with("attention.head_count_kv", std::vector<std::int32_t>{0, 1, 1, 0}), UnsupportedConfig,
-                  "attention.head_count_kv");
-}
-
 TEST_CASE("LFM2-MoE chooses as its config says, and is refused by the field that makes no sense",
           "[models][decoder][errors]") {
     const auto refused = [](const json& fields, ErrorCode code, const std::string& words) {
-        check_refused(load_mixture_with("lfm2_moe", fields), code, words);
+        check_refused(load_golden_with("lfm2_moe", fields), code, words);
     };
     refused({{"num_dense_layers", 0}}, MissingTensor, "layers.0.feed_forward.gate");
     refused({{"num_dense_layers", 2}}, MissingTensor, "layers.1.feed_forward.w1");
     refused({{"moe_intermediate_size", 12}}, ShapeMismatch, "feed_forward.experts.0.w1");
     refused({{"num_experts_per_tok", 8}}, CorruptFile, "num_experts_per_tok");
     refused({{"routed_scaling_factor", 0.0}}, CorruptFile, "routed_scaling_factor");
-    check_refused(load_mixture_with("lfm2_moe_unbiased_scaled", {{"use_expert_bias", true}}), MissingTensor,
+    check_refused(load_golden_with("lfm2_moe_unbiased_scaled", {{"use_expert_bias", true}}), MissingTensor,
                   "layers.1.feed_forward.expert_bias");
-    const auto as_filed = must(load_mixture_with("lfm2_moe", json::object()));
+    const auto as_filed = must(load_golden_with("lfm2_moe", json::object()));
     CHECK(as_filed.config().experts.scores == graph::RouteScores::sigmoid);
     CHECK(as_filed.config().experts.normalises);
     CHECK(as_filed.config().experts.least_sum == 1e-6f);
     CHECK_FALSE(as_filed.weights().layers[1].experts.choice_bias.bytes.empty());
-    const auto unbiased = must(load_mixture_with("lfm2_moe", {{"use_expert_bias", false}, {"norm_topk_prob", false}}));
+    const auto unbiased = must(load_golden_with("lfm2_moe", {{"use_expert_bias", false}, {"norm_topk_prob", false}}));
     CHECK_FALSE(unbiased.config().experts.normalises);
     CHECK(unbiased.weights().layers[1].experts.choice_bias.bytes.empty());
     const auto with_gating = [](std::uint32_t function) {
