@@ -13,9 +13,12 @@ struct Int8Sixteen {
     float total;  // scale · Σ q: what an offset of the weights is multiplied by
 };
 
+// Four numbers of −127 … 127, rounded to the nearest integers. Beside 1.5 · 2^23 a float has no bits for less than one: what is added
+// to it is rounded, and stands in its lowest bits as a signed integer does.
 int pack_int8(vec4 value) {
-    const ivec4 q = ivec4(roundEven(value)) & 0xFF;
-    return q.x | q.y << 8 | q.z << 16 | q.w << 24;
+    precise const vec4 beside = value + 12582912.0;
+    const uvec4 q = floatBitsToUint(beside) & 0xFFu;
+    return int(q.x | q.y << 8 | q.z << 16 | q.w << 24);
 }
 
 float max_magnitude(vec4 a, float largest) {
@@ -31,7 +34,7 @@ Int8Sixteen to_int8(vec4 value[4]) {
     int sum = 0;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         result.q[i] = pack_int8(value[i] * inverse);
-        sum = dotPacked4x8AccSatEXT(result.q[i], 0x01010101, sum);
+        sum += dotPacked4x8EXT(result.q[i], 0x01010101);
     }
     result.scale = scale;
     result.total = scale * float(sum);
@@ -40,9 +43,6 @@ Int8Sixteen to_int8(vec4 value[4]) {
 
 // Σ a · b over sixteen elements: at most 16 · 127 · 128, far from where the sum saturates.
 int dot16(ivec4 a, ivec4 b) {
-    int sum = dotPacked4x8AccSatEXT(a.x, b.x, 0);
-    sum = dotPacked4x8AccSatEXT(a.y, b.y, sum);
-    sum = dotPacked4x8AccSatEXT(a.z, b.z, sum);
-    return dotPacked4x8AccSatEXT(a.w, b.w, sum);
+    return dotPacked4x8EXT(a.x, b.x) + dotPacked4x8EXT(a.y, b.y) + dotPacked4x8EXT(a.z, b.z) + dotPacked4x8EXT(a.w, b.w);
 }
 #endif
