@@ -1,8 +1,7 @@
 #version 460
 // SPDX-License-Identifier: MIT
 // expert_linear/row.comp for weights in a format of their own (lib/dequantize.glsl): x and y as lib/storage.glsl says, sums in float32. An
-// invocation owns every 64th sixteen of the depth, of all columns, and multiplies by the integers, as linear/quantized_row.comp does.
-// Shared memory: 32 sums · 65 · 4 = 8320 bytes.
+// invocation owns every 64th strip of the depth, of all columns, and multiplies by the integers, as linear/quantized_row.comp does.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "expert_linear/product.glsl"
@@ -20,31 +19,31 @@ void main() {
     const uint row_blocks = p.in_width / BLOCK_ELEMENTS, blocks = row_blocks * weight_rows();
     const uint x_start = own_pair / p.sharing * (p.in_width / 4);
 
-    float sum[kLinearMaxColumns];
-    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) sum[c] = 0.0;
-    for (uint sixteen = gl_LocalInvocationIndex; sixteen < p.in_width / 16; sixteen += kLinearSumsWorkgroup) {
-        Stored16 stored[kLinearMaxColumns];
-        Place at[kLinearMaxColumns];
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-            if (c >= COLUMNS) continue;  // decided when the pipeline is made
-            at[c] = place_of((weight_before() + min(first_column + c, p.out_width - 1)) * row_blocks, sixteen, 0);
-            stored[c] = load16(at[c], blocks);
-        }
-        vec4 value[4];
-        [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, x_start + sixteen * 4 + q);
-        const float total = dot(value[0] + value[1] + value[2] + value[3], vec4(1.0));
-        [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c) {
-            if (c >= COLUMNS) continue;
-            const Sixteen packed = unpack16(stored[c], at[c]);
-            const vec2 scale = scale16(stored[c], at[c]);
-            float product = 0.0;
-            [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(value[q], quad_of(packed, q), product);
-            sum[c] += scale.x * product;
-            if (HAS_OFFSET) sum[c] += scale.y * total;
+    float sum[COLUMNS];
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) sum[c] = 0.0;
+    for (uint strip = gl_LocalInvocationIndex; strip < p.in_width / (16 * STRIP_SIXTEENS); strip += gl_WorkGroupSize.x) {
+        Strip weights[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
+            weights[c] = load_strip(
+                place_of_strip((weight_before() + min(first_column + c, p.out_width - 1)) * row_blocks, strip), blocks);
+        vec4 scales[COLUMNS];
+        [[unroll]] for (uint c = 0; c < COLUMNS; ++c) scales[c] = strip_scales(weights[c]);
+        const uint sixteen = sixteen_of(place_of_strip(0, strip));
+        [[unroll]] for (uint s = 0; s < STRIP_SIXTEENS; ++s) {
+            vec4 value[4];
+            [[unroll]] for (uint q = 0; q < 4; ++q) value[q] = LOAD4(x, x_start + (sixteen + s * STRIP_STEP) * 4 + q);
+            const float total = dot(value[0] + value[1] + value[2] + value[3], vec4(1.0));
+            [[unroll]] for (uint c = 0; c < COLUMNS; ++c) {
+                const Sixteen packed = s == 0 ? unpack16(weights[c].first, weights[c].at)
+                                              : unpack16(weights[c].next, next_place(weights[c].at));
+                float product = 0.0;
+                [[unroll]] for (uint q = 0; q < 4; ++q) product = add_product(value[q], quad_of(packed, q), product);
+                sum[c] += scales[c][2 * s] * product;
+                if (HAS_OFFSET) sum[c] += scales[c][2 * s + 1] * total;
+            }
         }
     }
 
-    [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
-        if (c < COLUMNS) put_part(0, c, sum[c]);
+    [[unroll]] for (uint c = 0; c < COLUMNS; ++c) put_part(0, c, sum[c]);
     finish_row_sums(first_column);
 }

@@ -5,7 +5,6 @@
 // in float32. An expert that there is not gives a row of NaN and reads no weight of its own.
 // One workgroup per pair of a row and one of its experts, and COLUMNS columns of y; an invocation owns every 64th element of the depth, with VEC4
 // every 64th quad of a width that is a multiple of 4, of all columns. Its sums meet as linear/row_sums.glsl says.
-// Shared memory: 32 sums · 65 · 4 = 8320 bytes.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "expert_linear/product.glsl"
@@ -38,7 +37,7 @@ void main() {
         sum[c] = 0.0;
     }
 
-    for (uint k = gl_LocalInvocationIndex; k < width; k += kLinearSumsWorkgroup) {
+    for (uint k = gl_LocalInvocationIndex; k < width; k += gl_WorkGroupSize.x) {
         STEP w[kLinearMaxColumns];
         [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
             if (c < COLUMNS) w[c] = LOAD_STEP(weight, weight_start[c] + k);  // decided when the pipeline is made

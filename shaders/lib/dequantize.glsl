@@ -252,4 +252,48 @@ vec2 scale16(Stored16 s, Place at) {
     const int factor = bitfieldExtract(int(s.scales.y), int(8 * (i & 3u)), 8);
     return vec2(d * float(factor), -32.0 * d * float(factor));
 }
+// A strip: sixteens of a chunk that are made of the same vectors but for what load_strip loads of the second: two, STRIP_STEP apart, or of
+// 16-bit elements one. Neighbouring strips lie in neighbouring vectors.
+const uint STRIP_SIXTEENS = IS_16_BITS ? 1 : 2;
+const uint STRIP_STEP = IS_Q6K ? 4 : CHUNK_SIXTEENS > 2 ? 2 : 1;
+
+// The first sixteen of strip `strip` of a row that begins with block `first_block`.
+Place place_of_strip(uint first_block, uint strip) {
+    const uint of_chunk = CHUNK_SIXTEENS / STRIP_SIXTEENS, chunks = strip / of_chunk, k = strip % of_chunk;
+    const uint i = STRIP_SIXTEENS == 1 ? k : k / STRIP_STEP * 2 * STRIP_STEP + k % STRIP_STEP;
+    return Place(first_block + chunks / BLOCK_CHUNKS, chunks % BLOCK_CHUNKS, i, 0);
+}
+
+Place next_place(Place at) { return Place(at.block, at.chunk, at.i + STRIP_STEP, at.part); }
+
+// Which sixteen of a row that is, where the row's first block is block 0.
+uint sixteen_of(Place at) { return (at.block * BLOCK_CHUNKS + at.chunk) * CHUNK_SIXTEENS + at.i; }
+
+struct Strip {
+    Place at;
+    Stored16 first, next;  // what load16 gives for `at` and next_place(at)
+};
+
+Strip load_strip(Place at, uint blocks) {
+    const Stored16 first = load16(at, blocks);
+    Stored16 next = first;
+    const uint base = at.block * BLOCK_VECTORS, i = at.i + STRIP_STEP;
+    if (IS_Q8) next.low = weight_vector(base + i);
+    if (IS_Q6K) next.scales.y = weight_words[(base + 12) * 4 + 2 * at.chunk + i / 4];
+    return Strip(at, first, next);
+}
+
+// scale16 of the two sixteens, one behind the other. Of 16-bit elements the first is the only one.
+vec4 strip_scales(Strip strip) {
+    const Place at = strip.at;
+    if (!IS_Q4K && !IS_Q5K) return vec4(scale16(strip.first, at), scale16(strip.next, next_place(at)));
+    // As group_scale, of two groups at a time: two bytes of each word.
+    const uvec4 head = strip.first.scales;
+    const vec2 factors = unpackHalf2x16(head.x);  // d, m
+    const uint shift = 16 * (at.chunk & 1u);
+    const uvec2 six = uvec2(head.y >> shift, head.z >> shift);
+    const uvec2 four = uvec2(head.w >> shift, head.w >> (shift + 4)) & 0x0F0Fu;
+    const uvec2 numbers = mix(four | ((six >> 2) & 0x3030u), six & 0x3F3Fu, bvec2(at.chunk < 2));
+    return vec4(numbers & 0xFFu, (numbers >> 8) & 0xFFu) * vec4(factors.x, -factors.y, factors.x, -factors.y);
+}
 #endif

@@ -2,7 +2,7 @@
 // Shared by the algorithms of linear: tile.comp and tile_vec4.comp (tiles), row.comp and row_vec4.comp (few rows), matrix.comp
 // (cooperative matrices), tile_half.comp (float16 arithmetic), combine.comp (adds up the parts of a split depth); for weights in a format
 // of their own tile_vec4.comp and matrix.comp with QUANTIZED, quantized_row.comp, and with activations of 8 bits quantized_tile_int8.comp and
-// quantized_row_int8.comp. The wing for devices that are CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings and constants that it uses.
+// quantized_row.comp with INT8. The wing for devices that are CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings and constants that it uses.
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "lib/activation.h"
@@ -40,9 +40,10 @@ const uint kLinearVec4RowLanes = 8;
 const uint kLinearCombineWorkgroup = 64;
 // row.comp: columns per workgroup; its workgroup's size, which sizes the shared memory for the partial sums
 const uint kLinearRowColumns = 4, kLinearRowWorkgroup = 64;
-// row_vec4.comp, quantized_row.comp, quantized_row_int8.comp: their workgroup, which is no smaller than kLinearMaxSums, since an invocation
-// stores one sum; rows · columns is at most that, columns at most kLinearMaxColumns (row_sums_tile() in kernels/linear/rows.cpp)
-const uint kLinearSumsWorkgroup = 64, kLinearMaxColumns = 8, kLinearMaxSums = 32;
+// row_vec4.comp and quantized_row.comp: the least and most invocations of a workgroup, a power of two; rows · columns, columns, and the
+// floats of shared memory, of which each invocation has one for each of its sums, are at most (kernels/linear/rows.cpp)
+const uint kLinearSumsWorkgroup = 64, kLinearMaxSumsWorkgroup = 256;
+const uint kLinearMaxSums = 32, kLinearMaxColumns = 8, kLinearMaxParts = 4096;
 // matrix.comp: subgroups of a workgroup along the columns; depth of a tile
 const uint kLinearMatrixColumnGrid = 2, kLinearMatrixDepth = 32;
 

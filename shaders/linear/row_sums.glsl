@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: MIT
 // What the row shaders for quantised weights and linear/row_vec4.comp share: ROWS · COLUMNS sums of a workgroup, of which every
 // invocation has a part. Included behind linear/epilogue.glsl and, if at all, linear/split_depth.glsl.
+// Shared memory: a float for each sum and invocation, and with a norm for each row and invocation (rows.cpp).
 #ifndef VKFORMER_LINEAR_ROW_SUMS_GLSL
 #define VKFORMER_LINEAR_ROW_SUMS_GLSL
 layout(constant_id = kLinearRows) const uint ROWS = 1;
 layout(constant_id = kLinearColumns) const uint COLUMNS = 4;
 
-const uint PARTS_PITCH = kLinearSumsWorkgroup + 1;  // odd: the sums that neighbours add up then lie in different banks
-shared float parts[kLinearMaxSums][PARTS_PITCH];
+const uint PARTS_PITCH = gl_WorkGroupSize.x + 1;  // odd: the sums that neighbours add up then lie in different banks
+const uint PART_SUMS = ROWS * (COLUMNS + (HAS_NORM ? 1 : 0));
+shared float parts[PART_SUMS * PARTS_PITCH];
 
-void put_part(uint row, uint column, float sum) { parts[row * COLUMNS + column][gl_LocalInvocationIndex] = sum; }
+void put_part(uint row, uint column, float sum) {
+    parts[(row * COLUMNS + column) * PARTS_PITCH + gl_LocalInvocationIndex] = sum;
+}
 
 // With a norm, behind the sums.
-void put_squares(uint row, float squares) { parts[ROWS * COLUMNS + row][gl_LocalInvocationIndex] = squares; }
+void put_squares(uint row, float squares) {
+    parts[(ROWS * COLUMNS + row) * PARTS_PITCH + gl_LocalInvocationIndex] = squares;
+}
 
 float row_sum(uint sum) {
     float total = 0.0;
-    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[sum][i];
+    [[unroll]] for (uint i = 0; i < 8; ++i) total += parts[sum * PARTS_PITCH + i];
     return total;
 }
 
@@ -25,15 +31,15 @@ float scaled_row_sum(uint sum) {
     return HAS_NORM ? total * norm_scale(row_sum(ROWS * COLUMNS + sum / COLUMNS)) : total;
 }
 
-// Adds up the parts, in two steps of 8 each, and finishes the results.
+// Adds up the parts, first those of every eighth invocation, and finishes the results.
 void finish_row_sums(uint first_column) {
     const uint lane = gl_LocalInvocationIndex;
     barrier();
-    const uint sums = ROWS * (HAS_NORM ? COLUMNS + 1 : COLUMNS);
-    for (uint t = lane; t < sums * 8; t += kLinearSumsWorkgroup) {
+    for (uint t = lane; t < PART_SUMS * 8; t += gl_WorkGroupSize.x) {
+        const uint at = t / 8 * PARTS_PITCH + t % 8;
         float total = 0.0;
-        [[unroll]] for (uint i = 0; i < kLinearSumsWorkgroup; i += 8) total += parts[t / 8][t % 8 + i];
-        parts[t / 8][t % 8] = total;  // nobody else reads this place before the barrier
+        [[unroll]] for (uint i = 0; i < gl_WorkGroupSize.x; i += 8) total += parts[at + i];
+        parts[at] = total;  // nobody else reads this place before the barrier
     }
     barrier();
     if (END == kLinearEndGate) {  // then COLUMNS is even

@@ -3,10 +3,9 @@
 // y = f(x · weightᵀ + bias) + residual, for few rows (a decode step) whose width is a multiple of what 16 bytes hold: 4 floats or
 // 8 halves. x: [rows, in], weight: [out, in], bias: [out], residual, y: [rows, out], rows = ROWS ≤ 8; storage as lib/storage.glsl
 // says (residual and y: linear/epilogue.glsl), sums in float32.
-// One workgroup per COLUMNS columns of y, for all rows; an invocation owns every 64th vector of 16 bytes of the depth, of all
-// columns, and has ROWS · COLUMNS partial sums in registers, which meet as linear/row_sums.glsl says. linear/split_depth.glsl
-// says what it does with a part of the depth.
-// Shared memory: 32 sums · 65 · 4 = 8320 bytes.
+// One workgroup per COLUMNS columns of y, for all rows; an invocation owns vectors of 16 bytes of the depth, a workgroup's size
+// apart, of all columns, and has ROWS · COLUMNS partial sums in registers, which meet as linear/row_sums.glsl says.
+// linear/split_depth.glsl says what it does with a part of the depth.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 #include "linear/epilogue.glsl"
@@ -45,7 +44,7 @@ void main() {
     }
 
     const uvec2 part = steps_of_split(width);
-    for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += kLinearSumsWorkgroup) {
+    for (uint k = part.x + gl_LocalInvocationIndex; k < part.y; k += gl_WorkGroupSize.x) {
         VECTOR w[kLinearMaxColumns];
         [[unroll]] for (uint c = 0; c < kLinearMaxColumns; ++c)
             if (c < COLUMNS) w[c] = weight[weight_row[c] + k];  // decided when the pipeline is made

@@ -78,16 +78,17 @@ bool loads_quads(const ExpertProduct& p, const Capabilities& device) {
 
 Result<DispatchPlan> plan_row(const graph::ExpertLinear& op, const KernelContext& context) {
     const ExpertProduct p = product_of(op, context);
-    constexpr std::uint32_t kColumns = shaders::kLinearMaxColumns;
+    // The weights of a column take more registers where they are decoded in them.
+    const std::uint32_t columns = p.product.has_own_format ? 4 : shaders::kLinearMaxColumns;
     const ShaderFamily& family = p.product.has_own_format         ? modules::expert_linear_quantized_row
                                  : loads_quads(p, context.device) ? modules::expert_linear_row_vec4
                                                                   : modules::expert_linear_row;
     Dispatch dispatch = dispatch_experts(op, p, {&family, storage_for(p.product.dtype, context.device)});
-    VKFORMER_TRY(dispatch.groups, folded_grid(p.push.pairs * ceil_div(p.product.out_width, kColumns), context.device));
+    VKFORMER_TRY(dispatch.groups, folded_grid(p.push.pairs * ceil_div(p.product.out_width, columns), context.device));
     dispatch.bind(shaders::kExpertLinearExperts, op.experts)
         .set(shaders::kWorkgroupConstant, shaders::kLinearSumsWorkgroup)
         .set(shaders::kLinearRows, 1)
-        .set(shaders::kLinearColumns, kColumns);
+        .set(shaders::kLinearColumns, columns);
     return DispatchPlan(std::move(dispatch));
 }
 

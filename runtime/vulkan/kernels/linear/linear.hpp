@@ -40,6 +40,12 @@ inline bool has_fewest_registers(const Capabilities& device) {
     return device.vendor_id == kArm;
 }
 
+/// Qualcomm: half as many registers per invocation where a workgroup has more than 64 of them.
+inline bool prefers_small_workgroups(const Capabilities& device) {
+    constexpr std::uint32_t kQualcomm = 0x5143;
+    return device.vendor_id == kQualcomm;
+}
+
 /// Of linear/slices.glsl.
 inline bool has_whole_slices(const Product& product) { return product.in_width % shaders::kLinearTileDepth == 0; }
 

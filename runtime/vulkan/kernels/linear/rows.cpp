@@ -10,7 +10,7 @@
 namespace vkformer::vulkan {
 namespace {
 
-static_assert(shaders::kLinearMaxSums <= shaders::kLinearSumsWorkgroup);
+static_assert(shaders::kLinearMaxSums <= shaders::kLinearSumsWorkgroup);  // an invocation stores one sum
 
 std::uint64_t few_rows(const Product& product) {
     return std::min<std::uint64_t>(product.rows, shaders::kLinearMaxRows);
@@ -21,27 +21,48 @@ bool has_room_for_squares(const graph::Linear& op, std::uint64_t columns, const 
     return graph.shape(op.x).row_count() * (columns + 1) <= shaders::kLinearMaxSums;
 }
 
+/// Invocations of a workgroup: as many as a part of the depth has something for, where their parts of the sums fit into shared memory. Few workgroups
+/// that walk along a great depth would each wait for memory again and again.
+std::uint32_t row_sums_workgroup(const graph::Linear& op, const Product& product, const LinearTile& tile,
+                                 std::uint32_t splits, const Capabilities& device) {
+    const std::uint32_t most =
+        prefers_small_workgroups(device)
+            ? shaders::kLinearSumsWorkgroup
+            : std::min(std::uint32_t{shaders::kLinearMaxSumsWorkgroup}, device.max_workgroup_invocations);
+    const std::uint64_t sums = tile.rows * (tile.columns + (op.prologue ? 1 : 0));
+    const std::uint64_t steps = product.in_width / row_sums_step(product) / splits;
+    std::uint32_t size = shaders::kLinearSumsWorkgroup;
+    while (size < steps && 2 * size <= most && sums * (2 * size + 1) <= shaders::kLinearMaxParts) size *= 2;
+    return size;
+}
+
 }  // namespace
 
+std::uint64_t row_sums_step(const Product& product) {
+    if (!product.has_own_format) return 16 / element_bytes(product.dtype);
+    return is_quantized(product.weight) && product.rows == 1 ? 32 : 16;  // a strip or a sixteen of lib/dequantize.glsl
+}
+
 LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const Capabilities& device) {
-    // Many columns for one row: what is done to x serves all of them, and more loads are in flight. With a gate, whole pairs.
     const std::uint64_t rows = few_rows(product);
-    // The sixteen decoded weights of each column stay in registers for all rows.
-    const std::uint64_t most_columns = !product.has_own_format                 ? shaders::kLinearMaxColumns
-                                       : has_fewest_registers(device)          ? 4
-                                       : has_few_registers(device) && rows > 1 ? 3
-                                                                               : shaders::kLinearMaxColumns;
-    const std::uint64_t columns = std::min(shaders::kLinearMaxSums / rows, most_columns);
+    std::uint64_t columns = std::min<std::uint64_t>(shaders::kLinearMaxSums / rows, shaders::kLinearMaxColumns);
+    // Of one row more are fewer workgroups, whose invocations have more registers: slower, on an H100, for 2048 to 8192 columns. Of several
+    // the decoded weights of each column stay in registers for all.
+    if (rows == 1)
+        columns = 4;
+    else if (product.has_own_format && has_fewest_registers(device))
+        columns = std::min<std::uint64_t>(columns, 4);
+    else if (product.has_own_format && has_few_registers(device))
+        columns = std::min<std::uint64_t>(columns, 3);
     return {.rows = rows, .columns = op.is_gated() ? columns / 2 * 2 : columns};
 }
 
 Result<DispatchPlan> plan_parts_of_row_sums(const graph::Linear& op, Operand x, const ShaderFamily& family,
-                                            std::uint32_t splits, const KernelContext& context) {
+                                            LinearTile tile, std::uint32_t splits, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
-    const LinearTile tile = row_sums_tile(op, product, context.device);
     VKFORMER_TRY(Dispatch dispatch, dispatch_linear(op, x, module_for(family, op, context), tile, context, splits));
     dispatch.bind(shaders::kLinearGain, or_else(op.prologue.gain, op.y))
-        .set(shaders::kWorkgroupConstant, shaders::kLinearSumsWorkgroup)
+        .set(shaders::kWorkgroupConstant, row_sums_workgroup(op, product, tile, splits, context.device))
         .set(shaders::kLinearRows, tile.rows)
         .set(shaders::kLinearColumns, tile.columns);
     if (product.has_own_format) dispatch.set(shaders::kLinearWeightFormat, weight_format(product.weight));
@@ -54,7 +75,8 @@ bool fits_row_vec4(const graph::Linear& op, const KernelContext& context) {
 }
 
 Result<DispatchPlan> plan_row_vec4(const graph::Linear& op, Operand x, const KernelContext& context) {
-    return whole(plan_parts_of_row_sums(op, x, modules::linear_row_vec4, 1, context), op);
+    const LinearTile tile = row_sums_tile(op, product_of(op, context.graph), context.device);
+    return whole(plan_parts_of_row_sums(op, x, modules::linear_row_vec4, tile, 1, context), op);
 }
 
 bool fits_row(const graph::Linear& op, const KernelContext& context) {
@@ -64,7 +86,9 @@ bool fits_row(const graph::Linear& op, const KernelContext& context) {
 Result<DispatchPlan> plan_row(const graph::Linear& op, Operand x, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
     if (product.has_own_format)
-        return whole(plan_parts_of_row_sums(op, x, modules::linear_quantized_row, 1, context), op);
+        return whole(plan_parts_of_row_sums(op, x, modules::linear_quantized_row,
+                                            row_sums_tile(op, product, context.device), 1, context),
+                     op);
     const LinearTile tile{few_rows(product), shaders::kLinearRowColumns};
     VKFORMER_TRY(Dispatch dispatch,
                  dispatch_linear(op, x, module_for(modules::linear_row, op, context), tile, context));
@@ -79,7 +103,13 @@ bool fits_row_int8(const graph::Linear& op, const KernelContext& context) {
 }
 
 Result<DispatchPlan> plan_row_int8(const graph::Linear& op, Operand x, const KernelContext& context) {
-    return plan_parts_of_row_sums(op, x, modules::linear_quantized_row_int8, 1, context);  // it knows of no parts
+    const Product product = product_of(op, context.graph);
+    LinearTile tile = row_sums_tile(op, product, context.device);
+    // To round x costs as much as two columns do. Of an H100, 2048 workgroups are still enough: by a quarter faster.
+    constexpr std::uint64_t kWide = 8192;
+    if (tile.rows == 1 && product.out_width >= kWide && !has_fewest_registers(context.device))
+        tile.columns = shaders::kLinearMaxColumns;
+    return whole(plan_parts_of_row_sums(op, x, modules::linear_quantized_row_int8, tile, 1, context), op);
 }
 
 bool row_takes_norm(const graph::Linear& op, const KernelContext& context) {

@@ -11,11 +11,11 @@ namespace {
 
 /// What the parts of a product are, where cooperative matrices do not take it.
 std::uint32_t splits_of(const graph::Linear& op, const Product& product, const KernelContext& context) {
-    const bool own = product.has_own_format;
-    // The invocations of quantized_row.comp take sixteen elements at a time: 1024.
-    if (product.has_few_rows())
+    if (product.has_few_rows()) {
+        constexpr std::uint64_t kLeastDepth = 512;
         return parts_of_depth(op, row_sums_tile(op, product, context.device),
-                              own ? shaders::kLinearSumsWorkgroup * 16 : 512, context);
+                              std::max(kLeastDepth, shaders::kLinearSumsWorkgroup * row_sums_step(product)), context);
+    }
     return parts_of_depth(op, tile_vec4(kVec4LaneRows), 256, context);
 }
 
@@ -82,8 +82,8 @@ Result<DispatchPlan> plan_split(const graph::Linear& op, Operand x, const Kernel
     const auto parts = [&]() -> Result<DispatchPlan> {
         const bool own = product.has_own_format;
         if (product.has_few_rows())
-            return plan_parts_of_row_sums(op, x, own ? modules::linear_quantized_row : modules::linear_row_vec4, splits,
-                                          context);
+            return plan_parts_of_row_sums(op, x, own ? modules::linear_quantized_row : modules::linear_row_vec4,
+                                          row_sums_tile(op, product, context.device), splits, context);
         return plan_parts_of_tile_vec4(op, x, kVec4LaneRows, splits, context);
     };
     return combine_parts(parts(), splits, op, context);

@@ -13,15 +13,17 @@ inline constexpr std::uint32_t kVec4LaneRows = 8;
 constexpr LinearTile tile_vec4(std::uint32_t lane_rows) noexcept {
     return {std::uint64_t{lane_rows} * shaders::kLinearVec4RowLanes, shaders::kLinearTileColumns};
 }
-/// The tile of row_vec4.comp, quantized_row.comp and quantized_row_int8.comp.
+/// The tile of row_vec4.comp and quantized_row.comp.
 LinearTile row_sums_tile(const graph::Linear& op, const Product& product, const Capabilities& device);
+/// Elements of the depth that an invocation of theirs takes at a time.
+std::uint64_t row_sums_step(const Product& product);
 
 // The algorithms that can leave the sums of `splits` parts: plans without what says where these go, which whole() or combine_parts() adds.
 Result<DispatchPlan> plan_parts_of_tile_vec4(const graph::Linear& op, Operand x, std::uint32_t lane_rows,
                                              std::uint32_t splits, const KernelContext& context);
 /// `family`: row_vec4.comp's or quantized_row.comp's.
 Result<DispatchPlan> plan_parts_of_row_sums(const graph::Linear& op, Operand x, const ShaderFamily& family,
-                                            std::uint32_t splits, const KernelContext& context);
+                                            LinearTile tile, std::uint32_t splits, const KernelContext& context);
 
 /// One part: the last dispatch finishes the results itself.
 Result<DispatchPlan> whole(Result<DispatchPlan> plan, const graph::Linear& op);
