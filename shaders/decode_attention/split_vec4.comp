@@ -65,11 +65,13 @@ layout(std430, binding = kDecodeAttentionValue) readonly buffer Value { KV_PIECE
 const uint QUADS = WIDTH / 4;  // of a piece
 const uint SHARERS = 4;
 const uint HEAD_STEPS = (HEAD_PIECES + SHARERS - 1) / SHARERS;
-// Loads that are on their way at the same time: of a group's keys, or of SHARERS keys' steps. More than four beside the sums of four
-// heads are too many registers on Intel's and Apple's GPUs.
-const uint IN_FLIGHT = HEADS * WIDTH > 16 ? 4 : 8;
+// Loads that are on their way at the same time: of a group's keys, or of SHARERS keys' steps. With few registers not more than four beside
+// the sums of four heads.
+layout(constant_id = kDecodeAttentionManyRegisters) const uint MANY_REGISTERS = 0;
+const uint IN_FLIGHT = HEADS * WIDTH > 16 * (1 + MANY_REGISTERS) ? 4 : 8;
 const uint STEPS_AT_A_TIME = HEAD_STEPS % 2 == 0 ? IN_FLIGHT / SHARERS : 1;
 const uint VALUES = IN_FLIGHT;
+const bool FETCHES_AHEAD = MANY_REGISTERS != 0 && !IN_PAGES;  // in pages the rows of a tile's keys are known too late
 const uint PITCH = SHARERS + 1;  // odd: the parts of 32 keys then lie in 32 banks
 const uint REDUCED = 8;          // that a reduction puts together in its first step
 // 128 · 5 · 4 bytes for each head, its query, and 2 KiB: with four heads of 128 elements 14 KiB of shared memory.
@@ -131,21 +133,22 @@ void main() {
     const uint key_blocks = p.kv_rows * p.kv_heads * (p.head_dim / 32);  // with Q8_CACHE
     const uint value_blocks = p.kv_rows * p.kv_heads * (p.value_dim / 32);
 
-    const Split split = split_of(visible_keys(batch, 0), split_index, 1);
-    if (split.index == split.count) return;  // the whole workgroup leaves
-    const uint begin = split.begin;
-    const uint end = split.end;
     const uint first_row = batch * p.heads + kv_head * shared_by + first_head;
     const uint rows = min(HEADS, shared_by - first_head);
 
-    const uint key_row = p.kv_heads * HEAD_PIECES, value_row = p.kv_heads * value_pieces;  // pieces from a key to the next
-    const uint shared_key = lane / SHARERS, sharer = lane % SHARERS, keys_at_a_time = gl_WorkGroupSize.x / SHARERS;
-
-    // Heads past the end are the last again, and not stored.
+    // Before it is known which keys there are, so that both are on their way. Heads past the end are the last again, and not stored.
     for (uint e = lane; e < HEADS * HEAD_PIECES * QUADS; e += tile) {
         const uint row = first_row + min(e / (HEAD_PIECES * QUADS), rows - 1);
         query_row[e] = LOAD4(query, row * (HEAD_PIECES * QUADS) + e % (HEAD_PIECES * QUADS));
     }
+    const Split split = split_of(visible_keys(batch, 0), split_index, 1);
+    if (split.index == split.count) return;  // the whole workgroup leaves
+    const uint begin = split.begin;
+    const uint end = split.end;
+
+    const uint key_row = p.kv_heads * HEAD_PIECES, value_row = p.kv_heads * value_pieces;  // pieces from a key to the next
+    const uint shared_key = lane / SHARERS, sharer = lane % SHARERS, keys_at_a_time = gl_WorkGroupSize.x / SHARERS;
+
     vec4 running_max = vec4(MINUS_INFINITY);
     vec4 running_sum = vec4(0.0);
     vec4 sums[COLUMN_STEPS * HEADS * QUADS];
@@ -165,6 +168,12 @@ void main() {
             const uint j = first_key + min(lane, keys - 1);
             kv_rows[lane] = row_offset(batch, p.mask.key_len, j, p.kv_rows) + j;
         }
+        const uint first_value = (IN_PAGES ? 0 : batch * p.mask.key_len + first_key) * value_row + kv_head * value_pieces;
+        Piece ahead[VALUES];  // the first of the values come while the scores are made
+        if (FETCHES_AHEAD)
+            [[unroll]] for (uint k = 0; k < VALUES; ++k)
+                ahead[k] = LOAD_PIECE(value, first_value + min(lane % COLUMNS, value_pieces - 1) +
+                                                 min(group + k * groups, keys - 1) * value_row, value_blocks);
         [[dont_unroll]] for (uint step = 0; step < HEAD_STEPS; step += STEPS_AT_A_TIME) {
             Piece pieces[STEPS_AT_A_TIME * SHARERS];
             [[unroll]] for (uint s = 0; s < STEPS_AT_A_TIME; ++s)
@@ -216,15 +225,18 @@ void main() {
         barrier();
 
         [[unroll]] for (uint s = 0; s < COLUMN_STEPS * HEADS * QUADS; ++s) sums[s] *= correction[s / QUADS % HEADS];
-        const uint first_value = (IN_PAGES ? 0 : batch * p.mask.key_len + first_key) * value_row + kv_head * value_pieces;
         for (uint j = group; j < keys; j += VALUES * groups) {
             const bool is_whole = j + (VALUES - 1) * groups < keys;
             [[unroll]] for (uint c = 0; c < COLUMN_STEPS; ++c) {
                 // Columns past the end repeat the last ones and are not stored; keys past the last are that one again, as zeros.
                 const uint column = first_value + min(lane % COLUMNS + c * COLUMNS, value_pieces - 1);
                 Piece pieces[VALUES];
-                [[unroll]] for (uint k = 0; k < VALUES; ++k)
-                    pieces[k] = LOAD_PIECE(value, column + kv_row(min(j + k * groups, keys - 1)) * value_row, value_blocks);
+                [[unroll]] for (uint k = 0; k < VALUES; ++k) {
+                    if (FETCHES_AHEAD && c == 0 && j == group)
+                        pieces[k] = ahead[k];
+                    else
+                        pieces[k] = LOAD_PIECE(value, column + kv_row(min(j + k * groups, keys - 1)) * value_row, value_blocks);
+                }
                 if (!is_whole)
                     [[unroll]] for (uint k = 0; k < VALUES; ++k)
                         if (j + k * groups >= keys) pieces[k] = NOTHING;

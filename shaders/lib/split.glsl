@@ -32,13 +32,18 @@ Split split_of(uvec2 seen, uint split, uint unit) {
 uint partial_row(uint row) { return row * (p.splits * (p.value_dim + kPartialExtra) + 1); }
 uint partial_base(uint row, uint split) { return partial_row(row) + split * (p.value_dim + kPartialExtra); }
 
-// What the exponents of a row are relative to, from what its splits left.
+// What exponents are relative to. −∞ − (−∞) would be NaN.
+float shift_of_largest(float largest) { return largest == MINUS_INFINITY ? 0.0 : largest; }
+
+#ifdef ROW_PER_INVOCATION
+// The same of a row, from what its splits left.
 float shift_of(uint row, uint splits) {
     float largest = MINUS_INFINITY;
     for (uint s = 0; s < splits; ++s)
         largest = max_keeping_nan(largest, partial[partial_base(row, s) + p.value_dim + kPartialMaximum]);
-    return largest == MINUS_INFINITY ? 0.0 : largest;  // −∞ − (−∞) would be NaN
+    return shift_of_largest(largest);
 }
+#endif
 
 // Counts one split of a row that is done. True for the last, which finds what the others stored before they counted.
 bool is_last_split(uint row, uint splits) {
@@ -52,18 +57,31 @@ bool is_last_split(uint row, uint splits) {
 layout(std430, binding = kDecodeAttentionY) STORED buffer Y { ELEMENT y[]; };
 shared bool is_last;
 
-// Element v of y[row, :].
+// Element v of y[row, :]. What several splits left is on its way at the same time: from where others stored it just now, a load takes long.
 void combine(uint row, uint v, uint splits) {
-    const float shift = shift_of(row, splits);
-    float sum = 0.0;
-    float total = 0.0;
-    for (uint s = 0; s < splits; ++s) {
-        const uint base = partial_base(row, s);
-        const float factor = exp(partial[base + p.value_dim + kPartialMaximum] - shift);
-        sum += factor * partial[base + v];
-        total += factor * partial[base + p.value_dim + kPartialSum];
+    const uint at_a_time = 8;
+    float largest = MINUS_INFINITY, sum = 0.0, total = 0.0;
+    for (uint first = 0; first < splits; first += at_a_time) {
+        float maxima[at_a_time], sums[at_a_time], totals[at_a_time];
+        [[unroll]] for (uint i = 0; i < at_a_time; ++i) {
+            const uint base = partial_base(row, min(first + i, splits - 1));  // past the end the last again, which is not used
+            maxima[i] = partial[base + p.value_dim + kPartialMaximum];
+            totals[i] = partial[base + p.value_dim + kPartialSum];
+            sums[i] = partial[base + v];
+        }
+        const float before = largest;
+        [[unroll]] for (uint i = 0; i < at_a_time; ++i) largest = max_keeping_nan(largest, maxima[i]);
+        const float shift = shift_of_largest(largest), correction = exp(before - shift);
+        sum *= correction;
+        total *= correction;
+        [[unroll]] for (uint i = 0; i < at_a_time; ++i) {
+            if (first + i >= splits) continue;
+            const float factor = exp(maxima[i] - shift);
+            sum += factor * sums[i];
+            total += factor * totals[i];
+        }
     }
-    total += sink_weight(row % p.heads, shift);
+    total += sink_weight(row % p.heads, shift_of_largest(largest));
     STORE(y, row * p.value_dim + v, total == 0.0 ? 0.0 : sum / total);
 }
 

@@ -100,6 +100,12 @@ SubgroupSizes subgroup_sizes(const Capabilities& device) {
                                         : SubgroupSizes{device.subgroup_size, device.subgroup_size};
 }
 
+/// Those of AMD and NVIDIA, 255 or 256 for an invocation; Apple's and Qualcomm's compilers spill from 128 on.
+bool has_many_registers(const Capabilities& device) {
+    constexpr std::uint32_t kAmd = 0x1002, kNvidia = 0x10DE;
+    return device.vendor_id == kAmd || device.vendor_id == kNvidia;
+}
+
 /// Heads that a workgroup of split_vec4.comp owns, of those that share a key head: at most four, and as many as there is shared memory
 /// for. GPUs with small subgroups (Intel's, Mali) have 128 registers or fewer for an invocation, and the sums of more than two do not
 /// fit.
@@ -132,7 +138,8 @@ Result<DispatchPlan> plan_split_vec4(const graph::DecodeAttention& op, const Ker
     const std::uint64_t groups = sizes.kv_heads * ceil_div(sizes.heads / sizes.kv_heads, heads);
     VKFORMER_TRY(Dispatch dispatch, dispatch_columns(op, context, module, sizes.value_dim / piece, groups));
     dispatch.set(shaders::kDecodeAttentionHeads, heads)
-        .set(shaders::kDecodeAttentionHeadPieces, sizes.head_dim / piece);
+        .set(shaders::kDecodeAttentionHeadPieces, sizes.head_dim / piece)
+        .set(shaders::kDecodeAttentionManyRegisters, has_many_registers(context.device) ? 1 : 0);
     return plan_packed(op.mask.key_lengths, op.mask.starts, std::move(dispatch), context);
 }
 
