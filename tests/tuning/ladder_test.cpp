@@ -250,6 +250,41 @@ TEST_CASE("what is not tried takes what was found for the case that is nearest i
     }
 }
 
+TEST_CASE("what the nearest case took is tried first", "[tuning][vulkan]") {
+    for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
+        CAPTURE(backend->name());
+        const auto plan_of = [](std::uint64_t rows) {
+            Graph graph;
+            graph.mark_output(must(linear(graph, must(graph.input("x", DType::f32, {rows, 64})),
+                                          must(graph.input("w", DType::f32, {32, 64})))));
+            return graph::make_plan(std::move(graph), {.fuse = false});
+        };
+        const graph::Plan near = plan_of(512), plan = plan_of(64);
+        const auto key_of = [](const graph::Plan& of) {
+            return tuning::case_key(of.graph, of.graph.nodes().front(), false);
+        };
+        const auto fitting =
+            vulkan::fitting_kernels(plan.graph.nodes().front().op, {plan.graph, backend->capabilities()});
+        const auto tried =
+            tuning::trial_order(tuning::worth_trying(fitting, backend->capabilities()), backend->capabilities()).first;
+        REQUIRE(tried.size() >= 2);
+        for (const vulkan::KernelTraits* const likely : tried) {
+            const TemporaryFolder folder;
+            std::vector<std::string> names;
+            Ladder ladder({.folder = folder.path(), .progress = [&](const tuning::Progress& progress) {
+                               const std::string key = key_of(plan) + " ";
+                               if (progress.trial.starts_with(key)) names.push_back(progress.trial.substr(key.size()));
+                           }});
+            ladder.file(backend->capabilities()).set(key_of(near), {.variant = std::string(likely->name)});
+            must(ladder.choose(*backend, plan));
+            REQUIRE(names.size() >= tried.size());
+            CHECK(names.front() == likely->name);
+            std::ranges::sort(names);
+            CHECK(std::ranges::adjacent_find(names) == names.end());  // each once
+        }
+    }
+}
+
 TEST_CASE("a case is begun only if it may be done in time, given up after that, but never the first",
           "[tuning][vulkan]") {
     for (vulkan::VulkanBackend* const backend : vulkan_backends()) {
