@@ -65,10 +65,11 @@ Result<void> repeat_in_rounds(std::vector<Trial>& trials, int rounds,
 /// Empty: there is none.
 std::string best_of(const std::vector<Trial>& trials);
 
-/// The variant that the nearest case took is tried first. A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double precision under
+/// A trial runs the node with random operands: outputs poisoned, guard bands checked, every result compared with double precision under
 /// validation::error_bound; of a product on a GPU, of which the CPU would take seconds, with fewer columns where they run the same
-/// pipelines, and what is timed is then only seen to be written whole. Of those that are right best_of() is taken. A variant that is wrong
-/// or that the driver refuses is never used; so is one that ends the process twice, or three times where all were compiled at a time.
+/// pipelines, and what is timed is then only seen to be written whole. The variant that the nearest case took comes first, and of those
+/// that are right best_of() is taken. A variant that is wrong or that the driver refuses is never used; so is one that ends the process
+/// twice, or three times where all were compiled at a time.
 /// Without a queue nothing can be tried, and what was found for the nearest case is taken, or the first variant. choose() is thread-safe:
 /// one thread at a time tries, as trials would spoil each other's times, and one that waited takes what was found meanwhile; a plan that
 /// all is known about waits for nobody.

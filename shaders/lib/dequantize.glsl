@@ -252,6 +252,7 @@ vec2 scale16(Stored16 s, Place at) {
     const int factor = bitfieldExtract(int(s.scales.y), int(8 * (i & 3u)), 8);
     return vec2(d * float(factor), -32.0 * d * float(factor));
 }
+
 // A strip: sixteens of a chunk that are made of the same vectors but for what load_strip loads of the second: two, STRIP_STEP apart, or of
 // 16-bit elements one. Neighbouring strips lie in neighbouring vectors.
 const uint STRIP_SIXTEENS = IS_16_BITS ? 1 : 2;

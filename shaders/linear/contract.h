@@ -2,7 +2,8 @@
 // Shared by the algorithms of linear: tile.comp and tile_vec4.comp (tiles), row.comp and row_vec4.comp (few rows), matrix.comp
 // (cooperative matrices), tile_half.comp (float16 arithmetic), combine.comp (adds up the parts of a split depth); for weights in a format
 // of their own tile_vec4.comp and matrix.comp with QUANTIZED, quantized_row.comp, and with activations of 8 bits quantized_tile_int8.comp and
-// quantized_row.comp with INT8. The wing for devices that are CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings and constants that it uses.
+// quantized_row.comp with INT8. The wing for devices that are CPUs adds cpu_devices/linear/contract.h. A shader has those of the bindings
+// and constants that it uses.
 #ifndef VKFORMER_SHADERS_LINEAR_H
 #define VKFORMER_SHADERS_LINEAR_H
 #include "lib/activation.h"

@@ -13,8 +13,8 @@ struct Int8Sixteen {
     float total;  // scale · Σ q: what an offset of the weights is multiplied by
 };
 
-// Four numbers of −127 … 127, rounded to the nearest integers. Beside 1.5 · 2^23 a float has no bits for less than one: what is added
-// to it is rounded, and stands in its lowest bits as a signed integer does.
+// Four numbers of −127 … 127, rounded to integers as drivers round sums: to the nearest. Beside 1.5 · 2^23 a float has no bits for less
+// than one: what is added to it is rounded, and stands in its lowest bits as a signed integer does.
 int pack_int8(vec4 value) {
     precise const vec4 beside = value + 12582912.0;
     const uvec4 q = floatBitsToUint(beside) & 0xFFu;
@@ -41,7 +41,7 @@ Int8Sixteen to_int8(vec4 value[4]) {
     return result;
 }
 
-// Σ a · b over sixteen elements: at most 16 · 127 · 128, far from where the sum saturates.
+// Σ a · b over sixteen elements: at most 16 · 127 · 128, far within 32 bits.
 int dot16(ivec4 a, ivec4 b) {
     return dotPacked4x8EXT(a.x, b.x) + dotPacked4x8EXT(a.y, b.y) + dotPacked4x8EXT(a.z, b.z) + dotPacked4x8EXT(a.w, b.w);
 }

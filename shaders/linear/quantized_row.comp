@@ -55,6 +55,11 @@ Place place_of_step(uint first_block, uint step) {
     if (SIXTEENS == 1) return place_of(first_block, step, 0);
     return place_of_strip(first_block, step);
 }
+Strip load_step(Place at, uint blocks) {
+    if (SIXTEENS > 1) return load_strip(at, blocks);
+    const Stored16 only = load16(at, blocks);
+    return Strip(at, only, only);
+}
 
 // With a norm, what it multiplies all by is left out, and the squares are added up.
 XSixteen load_x(uint row, uint sixteen, inout float squares) {
@@ -83,7 +88,7 @@ void main() {
     for (uint step = part.x + gl_LocalInvocationIndex; step < part.y; step += gl_WorkGroupSize.x) {
         Strip weights[COLUMNS];
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
-            weights[c] = load_strip(place_of_step(weight_row_of(first_column + c, 1) * row_blocks, step), blocks);
+            weights[c] = load_step(place_of_step(weight_row_of(first_column + c, 1) * row_blocks, step), blocks);
         vec4 scales[COLUMNS];
         [[unroll]] for (uint c = 0; c < COLUMNS; ++c)
             scales[c] = SIXTEENS == 1 ? vec4(scale16(weights[c].first, weights[c].at), vec2(0.0)) : strip_scales(weights[c]);

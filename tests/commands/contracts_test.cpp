@@ -12,6 +12,7 @@
 #include "bench/spirv.hpp"
 #include "cases/case.hpp"
 #include "graph/plan.hpp"
+#include "linear/contract.h"
 #include "shader_table.hpp"
 #include "support/catch.h"
 #include "support/imagined_devices.hpp"
@@ -176,6 +177,48 @@ const std::set<std::uint32_t>& capabilities_of(const vulkan::ShaderBinary& shade
     const auto [found, is_new] = known.try_emplace(shader.name);
     if (is_new) found->second = module_of(shader).capabilities;
     return found->second;
+}
+
+TEST_CASE("the workgroups of few rows and their sums are within what devices allow", "[shaders][contracts]") {
+    constexpr std::uint32_t kQualcomm = 0x5143, kLeastSharedBytes = 16384;  // that Vulkan has
+    const bool is_qualcomm = GENERATE(false, true), is_gated = GENERATE(false, true), is_normed = GENERATE(false, true);
+    const std::uint32_t invocations = GENERATE(128u, 1024u);
+    const DType weight = GENERATE(DType::f32, DType::bf16, DType::q8_0, DType::q4_k);
+    const std::uint64_t rows = GENERATE(1, 2, 3, 4, 5, 7, 8), in = GENERATE(256, 2304, 8192, 16384);
+    CAPTURE(is_qualcomm, is_gated, is_normed, invocations, to_string(weight), rows, in);
+    vulkan::Capabilities device = imagined_devices().front();
+    device.max_workgroup_invocations = invocations;
+    if (is_qualcomm) device.vendor_id = kQualcomm;
+
+    graph::Graph graph;
+    const std::vector<std::byte> zeros(bytes_of(weight, 64 * in));
+    const graph::Value x = must(graph.input("x", DType::f32, {rows, in}));
+    const graph::Value w =
+        must(graph.weight("w", {.dtype = weight, .shape = {64, in}, .bytes = zeros, .owner = {}}, weight));
+    const graph::Value y = must(graph.input("y", DType::f32, {rows, is_gated ? 32u : 64u}));
+    graph::Linear op{.x = x, .weight = w, .y = y};
+    if (is_gated) op.epilogue.end = graph::Epilogue::End::gate;
+    if (is_normed) op.prologue = {.kind = graph::Prologue::Kind::rms_norm, .eps = 1e-5f};
+    const vulkan::KernelContext context{graph, device};
+    std::size_t seen = 0;
+    for (const vulkan::KernelTraits* kernel : vulkan::fitting_kernels(op, context)) {
+        const auto plan = must(vulkan::plan_dispatches(op, context, *kernel));
+        const auto constant = [&](std::uint32_t id) {
+            const auto found = std::ranges::find(plan.dispatches.back().constants, id, &vulkan::Dispatch::Constant::id);
+            return found == plan.dispatches.back().constants.end() ? 0 : found->value;
+        };
+        const std::uint32_t columns = constant(shaders::kLinearColumns), size = constant(shaders::kWorkgroupConstant);
+        if (columns == 0) continue;  // not of linear/row_sums.glsl
+        ++seen;
+        const std::uint32_t most = is_qualcomm ? 64 : invocations;
+        const std::uint64_t of_norm = plan.dispatches.size() == 1 && is_normed ? 1 : 0;
+        CHECK(size <= most);
+        CHECK(constant(shaders::kLinearRows) * (columns + of_norm) * (size + 1) * 4 <= kLeastSharedBytes);
+        CHECK(constant(shaders::kLinearRows) * columns <= size);  // an invocation stores one sum
+        if (is_gated) CHECK(columns % 2 == 0);
+        if (rows == 1 && in == 16384) CHECK(size == std::min(256u, most));
+    }
+    CHECK(seen > 0);
 }
 
 TEST_CASE("a feature that is asked of a device is one that modules or the runtime use", "[shaders][contracts]") {

@@ -60,6 +60,22 @@ TEST_CASE("linear with quantised weights agrees with double precision", "[op][li
         {DType::iq4_xs, 3, 3, 67},
         {DType::q2_k, 3, 3, 67},
         {DType::q3_k, 3, 3, 67},
+        // one row takes strips
+        {DType::bf16, 1, 3, 37},
+        {DType::f16, 1, 3, 37},
+        {DType::q8_0, 1, 3, 37},
+        {DType::q4_0, 1, 3, 37},
+        {DType::q4_k, 1, 3, 37},
+        {DType::q5_k, 1, 3, 37},
+        {DType::q6_k, 1, 3, 37},
+        {DType::q4_1, 1, 3, 37},
+        {DType::q5_0, 1, 3, 37},
+        {DType::q5_1, 1, 3, 37},
+        {DType::iq4_nl, 1, 3, 37},
+        {DType::mxfp4, 1, 3, 37},
+        {DType::iq4_xs, 1, 3, 37},
+        {DType::q2_k, 1, 3, 37},
+        {DType::q3_k, 1, 3, 37},
     }));
     CAPTURE(backend.name(), to_string(format), rows, blocks, out);
     OpCase c;

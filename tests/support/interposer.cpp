@@ -92,7 +92,7 @@ struct State {
     std::uint64_t claimed_allocation = 0;
     std::optional<VkPhysicalDeviceType> claimed_type;
     std::uint32_t claimed_buffers = 0;
-    std::optional<std::uint32_t> claimed_subgroup, claimed_loader;
+    std::optional<std::uint32_t> claimed_vendor, claimed_subgroup, claimed_loader;
     std::map<std::string, VkResult> failures;  // of instance functions
     std::optional<std::size_t> losing_submission;
     std::size_t submissions = 0;
@@ -476,6 +476,7 @@ VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice device, VkPhysicalDev
     const std::lock_guard lock(state->mutex);
     if (state->claimed_binding) properties->properties.limits.maxStorageBufferRange = state->claimed_binding;
     if (state->claimed_type) properties->properties.deviceType = *state->claimed_type;
+    if (state->claimed_vendor) properties->properties.vendorID = *state->claimed_vendor;
     if (state->claimed_buffers)
         properties->properties.limits.maxPerStageDescriptorStorageBuffers = state->claimed_buffers;
     if (state->us_per_workgroup > 0)
@@ -724,6 +725,11 @@ void Interposer::lose_device(std::size_t submission) {
 void Interposer::claim_type(VkPhysicalDeviceType type) {
     const std::lock_guard lock(state->mutex);
     state->claimed_type = type;
+}
+
+void Interposer::claim_vendor(std::uint32_t vendor) {
+    const std::lock_guard lock(state->mutex);
+    state->claimed_vendor = vendor;
 }
 
 void Interposer::slow_down(double us_per_workgroup) {

@@ -77,6 +77,8 @@ public:
     void lose_device(std::size_t submission);
     /// From now on every device claims to be of this type.
     void claim_type(VkPhysicalDeviceType type);
+    /// From now on every device claims to be of this vendor, by its PCI id.
+    void claim_vendor(std::uint32_t vendor);
     /// From now on a workgroup takes so long on every device, by its timestamps: they tell how many were recorded between them.
     void slow_down(double us_per_workgroup);
     /// How many semaphores each submission waited for and signalled since the last reset of the calls.

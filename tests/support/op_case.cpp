@@ -180,6 +180,12 @@ void OpCase::check(graph::Backend& backend, std::uint32_t runs) const {
     }
 }
 
+void OpCase::check_variant(graph::Backend& backend, const std::string& variant) const {
+    REQUIRE_FALSE(results_.empty());
+    const auto oracle = cpu::make_cpu_backend<double>();
+    compare(*execute(backend, 1, variant), *execute(*oracle, 1), backend.name() + ", variant " + variant);
+}
+
 void OpCase::each_variant(graph::Backend& backend, Value result,
                           const std::function<void(const std::vector<float>&)>& inspect) const {
     for (const std::string& variant : variant_names(backend)) {

@@ -50,7 +50,9 @@ constexpr Edge kLinearRowSumsEdges[] = {{1, 8, 1},
                                         {4, 64, 33},
                                         {1, 96, 37}};
 
-constexpr Edge kLinearInt8RowEdges[] = {{1, 32, 1}, {1, 1056, 37}, {3, 96, 67}, {kMaxRows, 64, 31}};
+/// Of one row, workgroups of 64, 128 and 256 invocations, and of these a second turn.
+constexpr Edge kLinearInt8RowEdges[] = {{1, 32, 1},  {1, 1056, 37},      {1, 2112, 37},
+                                        {3, 96, 67}, {kMaxRows, 64, 31}, {1, 8448, 37}};
 constexpr Edge kLinearInt8TileEdges[] = {
     {kMaxRows + 1, 160, kTileColumns}, {kTileRows + 1, 32, kTileColumns + 1}, {kTileRows, 96, kTileColumns - 1}};
 

@@ -21,8 +21,8 @@ bool has_room_for_squares(const graph::Linear& op, std::uint64_t columns, const 
     return graph.shape(op.x).row_count() * (columns + 1) <= shaders::kLinearMaxSums;
 }
 
-/// Invocations of a workgroup: as many as a part of the depth has something for, where their parts of the sums fit into shared memory. Few workgroups
-/// that walk along a great depth would each wait for memory again and again.
+/// Invocations of a workgroup: as many as a part of the depth has something for, where their parts of the sums fit into shared memory.
+/// Few that walk along a great depth would wait for memory again and again.
 std::uint32_t row_sums_workgroup(const graph::Linear& op, const Product& product, const LinearTile& tile,
                                  std::uint32_t splits, const Capabilities& device) {
     const std::uint32_t most =
@@ -105,9 +105,8 @@ bool fits_row_int8(const graph::Linear& op, const KernelContext& context) {
 Result<DispatchPlan> plan_row_int8(const graph::Linear& op, Operand x, const KernelContext& context) {
     const Product product = product_of(op, context.graph);
     LinearTile tile = row_sums_tile(op, product, context.device);
-    // To round x costs as much as two columns do. Of an H100, 2048 workgroups are still enough: by a quarter faster.
-    constexpr std::uint64_t kWide = 8192;
-    if (tile.rows == 1 && product.out_width >= kWide && !has_fewest_registers(context.device))
+    // To round x costs about as much as two columns do.
+    if (tile.rows == 1 && !has_fewest_registers(context.device) && !has_few_registers(context.device))
         tile.columns = shaders::kLinearMaxColumns;
     return whole(plan_parts_of_row_sums(op, x, modules::linear_quantized_row_int8, tile, 1, context), op);
 }
