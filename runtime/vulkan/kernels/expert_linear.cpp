@@ -97,9 +97,16 @@ bool fits_tile(const graph::ExpertLinear& op, const KernelContext& context) {
     return !p.product.has_few_rows() && (p.product.has_own_format || loads_quads(p, context.device));
 }
 
+/// Of the formats of lib/dequantize.glsl: the next sixteen of a tile takes twice the registers.
+bool waits_in_two_vectors(DType weight) {
+    return weight == DType::q3_k || weight == DType::q5_k || weight == DType::q6_k;
+}
+
 Result<DispatchPlan> plan_tile(const graph::ExpertLinear& op, const KernelContext& context) {
     const ExpertProduct p = product_of(op, context);
-    const std::uint32_t lane_rows = p.push.pairs / p.push.experts > kFewTileRows ? kManyLaneRows : kFewLaneRows;
+    const bool has_room = !has_few_registers(context.device) || !waits_in_two_vectors(p.product.weight);
+    const std::uint32_t lane_rows =
+        has_room && p.push.pairs / p.push.experts > kFewTileRows ? kManyLaneRows : kFewLaneRows;
     const LinearTile tile{std::uint64_t{lane_rows} * shaders::kLinearVec4RowLanes, shaders::kLinearTileColumns};
     const ShaderFamily& family =
         p.product.has_own_format ? modules::expert_linear_quantized_tile : modules::expert_linear_tile;
