@@ -13,7 +13,10 @@
 #include <sys/wait.h>
 
 #include "cli/run_program.hpp"
+#include "cpu/backend.hpp"
 #include "formats/safetensors.hpp"
+#include "models/open_model.hpp"
+#include "models/run_in_pieces.hpp"
 #include "support/backends.hpp"
 #include "support/bounds.hpp"
 #include "support/goldens.hpp"
@@ -170,6 +173,109 @@ TEST_CASE("forward: bad input is said", "[cli][forward][errors]") {
     std::ofstream(in) << "not a safetensors file";
     refuses("forward --model " + case_folder("relu_d30_h5_h3") + " -i " + in + " -o " + out + " --device cpu",
             "in.safetensors");
+}
+
+TEST_CASE("forward: language models and text encoders", "[cli][forward]") {
+    const std::string name =
+        GENERATE("decoders/qwen3", "decoders/nemotron_h_moe", "encoders/bert_pairs", "encoders/distilbert_scores");
+    const std::string dtype = GENERATE("f32", "f16");
+    CAPTURE(name, dtype);
+    const TemporaryFolder folder;
+    const Golden golden(name + "/golden.safetensors");
+    std::vector<formats::NamedTensor> inputs;
+    for (const char* input : {"input_ids", "attention_mask", "token_type_ids"})
+        if (golden.has(input)) inputs.push_back({input, golden.tensor(input)});
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    must(formats::write_safetensors(in, inputs));
+    const Outcome outcome = run("forward -q --model " + (goldens_dir() / name).string() + " -i " + in + " -o " + out +
+                                " --device cpu --dtype " + dtype);
+    CHECK(outcome.err.empty());
+    REQUIRE(outcome.exit_code == 0);
+    const auto file = must(formats::Safetensors::open(out));
+    CHECK((file.find("logits") != nullptr) == golden.has("logits"));
+    for (const char* output : {"logits", "last_hidden_state"}) {
+        if (!golden.has(output)) continue;
+        CAPTURE(output);
+        const TensorData* tensor = file.find(output);
+        REQUIRE(tensor);
+        CHECK(tensor->dtype == DType::f32);
+        REQUIRE(tensor->shape == golden.shape(output));
+        std::vector<double> found(tensor->shape.element_count());
+        must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+        auto expected = golden.doubles(output);
+        if (golden.has("attention_mask") && output == std::string("last_hidden_state")) {
+            const auto mask = golden.ints("attention_mask");  // rows of padding mean nothing
+            for (std::size_t i = 0; i < found.size(); ++i)
+                if (mask[i / tensor->shape.back()] == 0) found[i] = expected[i] = 0;
+        }
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(expected)) <
+              (dtype == "f32" ? 1e-5 : 3e-3));
+    }
+}
+
+TEST_CASE("forward: a long text goes through a language model in several runs", "[cli][forward]") {
+    const auto path = fs::path(VKFORMER_SOURCE_DIR) / "samples/models/verse-writer/verse-writer-q8_0.gguf";
+    const models::Decoder model = must(models::load_decoder(path));
+    constexpr std::uint32_t kBatch = 2, kLen = 300;  // a run of 256, and what is left
+    REQUIRE(model.config().max_positions >= kLen);
+    auto ids = std::make_shared<std::vector<std::int32_t>>();
+    for (std::uint32_t i = 0; i < kBatch * kLen; ++i)
+        ids->push_back(static_cast<std::int32_t>((i * 7919 + i * i) % model.config().vocab_size));
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const std::vector<formats::NamedTensor> inputs = {
+        {"input_ids",
+         {.dtype = DType::i32, .shape = {kBatch, kLen}, .bytes = std::as_bytes(std::span(*ids)), .owner = ids}}};
+    must(formats::write_safetensors(in, inputs));
+    REQUIRE(run("forward -m " + path.string() + " -i " + in + " -o " + out + " -d cpu").exit_code == 0);
+    const auto backend = cpu::make_cpu_backend<float>();
+    const PiecewiseRun whole =
+        run_in_pieces(model, *backend, *ids, kBatch, DType::f32, {kLen}, models::WeightFormat::as_filed);
+    const auto file = must(formats::Safetensors::open(out));
+    for (const auto& [name, expected] :
+         {std::pair{"logits", &whole.logits}, std::pair{"last_hidden_state", &whole.hidden}}) {
+        const TensorData* tensor = file.find(name);
+        REQUIRE(tensor);
+        std::vector<double> found(tensor->shape.element_count());
+        REQUIRE(found.size() == expected->size());
+        must(convert(tensor->dtype, tensor->bytes, 0, std::span<double>(found)));
+        CHECK(relative_error(std::span<const double>(found), std::span<const double>(*expected)) < 1e-5);
+    }
+}
+
+TEST_CASE("forward: bad input of language models and text encoders is said", "[cli][forward][errors]") {
+    const TemporaryFolder folder;
+    const std::string in = (folder / "in.safetensors").string(), out = (folder / "out.safetensors").string();
+    const auto integers = [](const std::string& name, std::vector<std::int32_t> values, const Shape& shape) {
+        auto owner = std::make_shared<std::vector<std::int32_t>>(std::move(values));
+        return formats::NamedTensor{
+            name, {.dtype = DType::i32, .shape = shape, .bytes = std::as_bytes(std::span(*owner)), .owner = owner}};
+    };
+    const auto refused = [&](const std::string& model, const std::vector<formats::NamedTensor>& inputs,
+                             const std::string& what) {
+        CAPTURE(model);
+        must(formats::write_safetensors(in, inputs));
+        refuses("forward -m " + (goldens_dir() / model).string() + " -i " + in + " -o " + out + " -d cpu", what);
+        CHECK_FALSE(fs::exists(out));
+    };
+    const formats::NamedTensor ids = integers("input_ids", {4, 5}, {1, 2});
+    for (const std::string model : {"decoders/qwen3", "encoders/bert_pairs"}) {
+        refused(model, {integers("ids", {4, 5}, {1, 2})}, "input_ids");
+        refused(model, {integers("input_ids", {4, 100000}, {1, 2})}, "token 100000");
+        refused(model, {integers("input_ids", std::vector<std::int32_t>(5000, 4), {1, 5000})}, "at most");
+        refused(model, {ids, integers("attention_mask", {0, 1}, {1, 2})}, "attention_mask has zeros before ones");
+        refused(model, {ids, integers("attention_mask", {1}, {1, 1})}, "attention_mask");
+        refused(model, {ids, integers("decoder_input_ids", {1}, {1, 1})},
+                "decoder_input_ids, which the model does not take");
+    }
+    refused("decoders/qwen3", {integers("input_ids", std::vector<std::int32_t>(400000 * 100, 4), {400000, 100})},
+            "give fewer sequences at a time");
+    const formats::NamedTensor types = integers("token_type_ids", {0, 1}, {1, 2});
+    refused("decoders/qwen3", {ids, types}, "token_type_ids, which the model does not take");
+    refused("encoders/distilbert_scores", {ids, types}, "token_type_ids, which the model does not take");
+    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0, 9}, {1, 2})}, "token 9");
+    refused("encoders/bert_pairs", {ids, integers("token_type_ids", {0}, {1, 1})}, "same shape");
+    refused("vision/vit", {ids}, "this one is a vision model");
 }
 
 TEST_CASE("validate: every graph of a model, in text and JSON", "[cli][validate]") {

@@ -2,7 +2,11 @@
 /// vkformer forward: one forward pass from a file to a file, for scripts.
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "api/default_workloads.hpp"
@@ -96,21 +100,51 @@ std::vector<float> additive(const IntegerMatrix& m) {
     return result;
 }
 
+/// A float32 tensor of its own memory.
+struct FloatTensor {
+    FloatTensor(std::string name, const Shape& shape)
+        : values(std::make_shared<std::vector<float>>(shape.element_count())),
+          tensor{std::move(name),
+                 {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values}} {}
+
+    std::shared_ptr<std::vector<float>> values;
+    formats::NamedTensor tensor;
+};
+
 Result<formats::NamedTensor> read_output(graph::Program& program, std::string name, graph::Value tensor) {
-    const Shape shape = program.plan().graph.shape(tensor);
-    auto values = std::make_shared<std::vector<float>>(shape.element_count());
-    VKFORMER_CHECK(program.read(tensor, std::span<float>(*values)));
-    return formats::NamedTensor{
-        std::move(name),
-        {.dtype = DType::f32, .shape = shape, .bytes = std::as_bytes(std::span(*values)), .owner = values}};
+    FloatTensor output(std::move(name), program.plan().graph.shape(tensor));
+    VKFORMER_CHECK(program.read(tensor, std::span<float>(*output.values)));
+    return std::move(output.tensor);
 }
 
-Result<int> run(const ForwardCommand& command) {
-    VKFORMER_TRY(const auto folder, command.model.find());
-    VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{models::ModelKind::encoder_decoder}));
-    VKFORMER_TRY(const auto model, std::get<models::Opened<std::unique_ptr<models::EncoderDecoder>>>(opened).load());
-    VKFORMER_TRY(const auto file, read_safetensors(command.input));
-    const auto limits = model->limits();
+/// That the file has no other tensors.
+Result<void> check_names(const formats::Safetensors& file, std::initializer_list<std::string_view> taken) {
+    for (const std::string_view name : file.names())
+        if (std::ranges::find(taken, name) == taken.end())
+            return Error{ErrorCode::InvalidArgument,
+                         "the input has a tensor " + std::string(name) + ", which the model does not take"};
+    return {};
+}
+
+/// A mask of sequences whose padding lies behind them.
+Result<IntegerMatrix> right_padding(const formats::Safetensors& file, const IntegerMatrix& tokens) {
+    VKFORMER_TRY(IntegerMatrix m, mask(file, "attention_mask", tokens));
+    if (!padded_on_the_right(m))
+        return Error{ErrorCode::InvalidArgument,
+                     "attention_mask has zeros before ones; this model takes padding behind the tokens alone"};
+    return m;
+}
+
+using OpenBackend = std::function<Result<std::unique_ptr<graph::Backend>>()>;
+
+struct Outputs {
+    std::string device;
+    std::vector<formats::NamedTensor> tensors{};
+};
+
+Result<Outputs> pass_of(const models::EncoderDecoder& model, const formats::Safetensors& file, const OpenBackend& open,
+                        DType dtype) {
+    const auto limits = model.limits();
     VKFORMER_TRY(const auto source, tokens(file, "input_ids", limits.source_vocab, limits.source_len));
     VKFORMER_TRY(const auto target, tokens(file, "decoder_input_ids", limits.target_vocab, limits.target_len));
     VKFORMER_TRY(const auto source_mask, mask(file, "attention_mask", source));
@@ -118,24 +152,18 @@ Result<int> run(const ForwardCommand& command) {
     if (source.batch != target.batch)
         return Error{ErrorCode::ShapeMismatch, "input_ids has a batch of " + std::to_string(source.batch) +
                                                    ", decoder_input_ids of " + std::to_string(target.batch)};
-    for (const std::string_view name : file.names())
-        if (name != "input_ids" && name != "attention_mask" && name != "decoder_input_ids" &&
-            name != "decoder_attention_mask")
-            return Error{ErrorCode::InvalidArgument,
-                         "the input has a tensor " + std::string(name) + ", which the model does not take"};
+    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", "decoder_input_ids", "decoder_attention_mask"}));
 
-    VKFORMER_TRY(const auto backend, open_backend(command.device, [&] {
-                     return api::default_workloads(opened, command.device.dtype_value());
-                 }));
+    VKFORMER_TRY(const auto backend, open());
     VKFORMER_TRY(auto f,
-                 model->forward({.batch = source.batch,
-                                 .source_len = source.len,
-                                 .target_len = target.len,
-                                 .dtype = command.device.dtype_value(),
-                                 .source_mask = all_ones(source_mask)              ? models::SourceMask::none
-                                                : padded_on_the_right(source_mask) ? models::SourceMask::lengths
-                                                                                   : models::SourceMask::additive,
-                                 .target_mask = !all_ones(target_mask)}));
+                 model.forward({.batch = source.batch,
+                                .source_len = source.len,
+                                .target_len = target.len,
+                                .dtype = dtype,
+                                .source_mask = all_ones(source_mask)              ? models::SourceMask::none
+                                               : padded_on_the_right(source_mask) ? models::SourceMask::lengths
+                                                                                  : models::SourceMask::additive,
+                                .target_mask = !all_ones(target_mask)}));
     VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(f.graph)),
                                                       backend->make_store(), backend->make_store()));
     VKFORMER_CHECK(program->write(f.source_tokens, std::span<const std::int32_t>(source.values)));
@@ -147,14 +175,146 @@ Result<int> run(const ForwardCommand& command) {
     VKFORMER_CHECK(program->submit());
     VKFORMER_CHECK(program->wait());
 
-    std::vector<formats::NamedTensor> outputs;
+    Outputs outputs{backend->name()};
     for (const auto& [name, tensor] :
          {std::pair{"logits", f.logits}, std::pair{"encoder_last_hidden_state", f.encoder_hidden},
           std::pair{"last_hidden_state", f.decoder_hidden}}) {
         VKFORMER_TRY(auto output, read_output(*program, name, tensor));
-        outputs.push_back(std::move(output));
+        outputs.tensors.push_back(std::move(output));
     }
-    VKFORMER_CHECK(formats::write_safetensors(utf8_path(command.output), outputs, {{"device", backend->name()}}));
+    return outputs;
+}
+
+/// In runs of so many tokens that their logits stay small beside a device's memory; what lies behind a sequence's end is not seen by it.
+Result<Outputs> pass_of(const models::Decoder& model, const formats::Safetensors& file, const OpenBackend& open,
+                        DType dtype) {
+    const models::DecoderConfig& config = model.config();
+    VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.most_positions()));
+    VKFORMER_CHECK(right_padding(file, ids));
+    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask"}));
+
+    const std::uint64_t results = std::uint64_t{ids.batch} * ids.len * config.vocab_size;
+    if (results > graph::Graph::kMaxElements)
+        return Error{ErrorCode::InvalidArgument,
+                     "the logits of input_ids would be " + std::to_string(results) + " numbers, more than " +
+                         std::to_string(graph::Graph::kMaxElements) + "; give fewer sequences at a time"};
+
+    VKFORMER_TRY(const auto backend, open());
+    constexpr std::uint64_t kMostLogits = 1 << 25, kMostTokens = 256;  // of a run; 128 MiB
+    const auto at_a_time = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(kMostLogits / config.vocab_size / ids.batch, 1, kMostTokens));
+    FloatTensor logits("logits", {ids.batch, ids.len, config.vocab_size}),
+        hidden("last_hidden_state", {ids.batch, ids.len, config.hidden_size});
+    const auto weights = backend->make_store(), states = backend->make_store();
+    struct Run {
+        std::uint32_t len = 0;
+        graph::Value tokens, starts;
+        models::DecoderPass pass;
+        std::unique_ptr<graph::Program> program;
+    } run;
+    for (std::uint32_t done = 0; done < ids.len; done += run.len) {
+        const std::uint32_t len = std::min(at_a_time, ids.len - done);
+        if (len != run.len) {
+            graph::Graph graph;
+            run.len = len;
+            VKFORMER_TRY(run.tokens, graph.input("tokens", DType::i32, {ids.batch, len}));
+            VKFORMER_TRY(run.starts, graph.input("starts", DType::i32, {ids.batch}));
+            VKFORMER_TRY(run.pass, model.add_pass(graph,
+                                                  {.rows = ids.batch,
+                                                   .len = len,
+                                                   .capacity = ids.len,
+                                                   .dtype = dtype,
+                                                   .weights = models::WeightFormat::as_filed,
+                                                   .extended = ids.len > config.max_positions},
+                                                  run.tokens, run.starts, models::Logits::all));
+            graph.mark_output(run.pass.logits);
+            graph.mark_output(run.pass.hidden);
+            VKFORMER_TRY(run.program,
+                         backend->compile(graph::make_plan_for(*backend, std::move(graph)), weights, states));
+        }
+        std::vector<std::int32_t> part;
+        for (std::size_t b = 0; b < ids.batch; ++b)
+            std::ranges::copy(ids.row(b).subspan(done, len), std::back_inserter(part));
+        const std::vector<std::int32_t> starts(ids.batch, static_cast<std::int32_t>(done));
+        VKFORMER_CHECK(run.program->write(run.tokens, std::span<const std::int32_t>(part)));
+        VKFORMER_CHECK(run.program->write(run.starts, std::span<const std::int32_t>(starts)));
+        VKFORMER_CHECK(run.program->submit());
+        VKFORMER_CHECK(run.program->wait());
+        for (const auto& [value, whole] : {std::pair{run.pass.logits, &logits}, std::pair{run.pass.hidden, &hidden}}) {
+            const std::size_t width = whole->tensor.data.shape.back();
+            std::vector<float> values(std::size_t{ids.batch} * len * width);
+            VKFORMER_CHECK(run.program->read(value, std::span(values)));
+            for (std::size_t b = 0; b < ids.batch; ++b)
+                std::ranges::copy(std::span(values).subspan(b * len * width, len * width),
+                                  whole->values->data() + (b * ids.len + done) * width);
+        }
+    }
+    return Outputs{backend->name(), {std::move(logits.tensor), std::move(hidden.tensor)}};
+}
+
+Result<Outputs> pass_of(const models::Encoder& model, const formats::Safetensors& file, const OpenBackend& open,
+                        DType dtype) {
+    const models::EncoderConfig& config = model.config();
+    VKFORMER_TRY(const auto ids, tokens(file, "input_ids", config.vocab_size, config.max_positions));
+    VKFORMER_TRY(const auto padding, right_padding(file, ids));
+    const bool has_types = config.types > 0 && file.find("token_type_ids");
+    VKFORMER_CHECK(check_names(file, {"input_ids", "attention_mask", has_types ? "token_type_ids" : "input_ids"}));
+    IntegerMatrix types;
+    if (has_types) {
+        VKFORMER_TRY(types, tokens(file, "token_type_ids", config.types, config.max_positions));
+        if (types.batch != ids.batch || types.len != ids.len)
+            return Error{ErrorCode::ShapeMismatch, "token_type_ids and input_ids must have the same shape"};
+    }
+    VKFORMER_TRY(const auto backend, open());
+    graph::Graph graph;
+    VKFORMER_TRY(
+        const auto pass,
+        model.add_encoder(graph, {.batch = ids.batch, .len = ids.len, .dtype = dtype, .token_types = has_types}));
+    graph.mark_output(pass.hidden);
+    graph::Value logits;
+    if (config.labels > 0) {
+        VKFORMER_TRY(logits, model.add_classifier(graph, pass));
+        graph.mark_output(logits);
+    }
+    VKFORMER_TRY(const auto program, backend->compile(graph::make_plan_for(*backend, std::move(graph)),
+                                                      backend->make_store(), backend->make_store()));
+    VKFORMER_CHECK(program->write(pass.tokens, std::span<const std::int32_t>(ids.values)));
+    VKFORMER_CHECK(program->write(pass.lengths, std::span<const std::int32_t>(lengths(padding))));
+    if (has_types) VKFORMER_CHECK(program->write(pass.types, std::span<const std::int32_t>(types.values)));
+    VKFORMER_CHECK(program->submit());
+    VKFORMER_CHECK(program->wait());
+    Outputs outputs{backend->name()};
+    if (logits) {
+        VKFORMER_TRY(auto scores, read_output(*program, "logits", logits));
+        outputs.tensors.push_back(std::move(scores));
+    }
+    VKFORMER_TRY(auto hidden, read_output(*program, "last_hidden_state", pass.hidden));
+    outputs.tensors.push_back(std::move(hidden));
+    return outputs;
+}
+
+Result<int> run(const ForwardCommand& command) {
+    using enum models::ModelKind;
+    VKFORMER_TRY(const auto folder, command.model.find());
+    VKFORMER_TRY(const auto opened, models::open_model(folder, std::array{encoder_decoder, decoder, encoder}));
+    VKFORMER_TRY(const auto file, read_safetensors(command.input));
+    const DType dtype = command.device.dtype_value();
+    const OpenBackend open = [&] {
+        return open_backend(command.device, [&] { return api::default_workloads(opened, dtype); });
+    };
+    const auto outputs_of = [&](const auto& of_kind) -> Result<Outputs> {
+        VKFORMER_TRY(const auto model, of_kind.load());
+        if constexpr (requires { pass_of(*model, file, open, dtype); })
+            return pass_of(*model, file, open, dtype);
+        else if constexpr (requires { pass_of(model, file, open, dtype); })
+            return pass_of(model, file, open, dtype);
+        else
+            return Error{ErrorCode::UnsupportedConfig,
+                         "forward takes encoder-decoders, decoder-only language models and text encoders"};
+    };
+    VKFORMER_TRY(const Outputs outputs, std::visit(outputs_of, opened));
+    VKFORMER_CHECK(
+        formats::write_safetensors(utf8_path(command.output), outputs.tensors, {{"device", outputs.device}}));
     return kOk;
 }
 
@@ -165,19 +325,26 @@ void add_forward(CLI::App& app, Action& action) {
     CLI::App& command = *app.add_subcommand("forward", "One forward pass from a safetensors file to another");
     options->model.add(command);
     command
-        .add_option("-i,--input", options->input,
-                    "Tensors input_ids, decoder_input_ids [batch, length], int64 or int32; attention_mask and "
-                    "decoder_attention_mask if wanted")
+        .add_option(
+            "-i,--input", options->input,
+            "Tensors input_ids [batch, length] and, of an encoder-decoder, decoder_input_ids, int64 or int32; if "
+            "wanted attention_mask, decoder_attention_mask, and of a text encoder token_type_ids")
         ->required();
     command
         .add_option("-o,--output", options->output,
-                    "Receives logits, encoder_last_hidden_state and last_hidden_state, float32")
+                    "Receives float32 tensors: last_hidden_state, logits (of a text encoder those of its "
+                    "classification head, if "
+                    "it has one) and, of an encoder-decoder, encoder_last_hidden_state")
         ->required();
     options->device.add_device(command);
     options->device.add_dtype(command);
     command.footer(
-        "Example:\n  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype "
-        "f16");
+        "Takes encoder-decoders, decoder-only language models (folders and GGUF files) and text encoders. Where a mask "
+        "has "
+        "zeros, the last two take them behind the ones, and what is written for them means nothing.\n"
+        "Examples:\n"
+        "  vkformer forward --model opus-mt-en-de --input in.safetensors --output out.safetensors --dtype f16\n"
+        "  vkformer forward --model smollm-135m.gguf --input ids.safetensors --output logits.safetensors");
     command.callback([options, &action] { action = [options] { return run(*options); }; });
 }
 
